@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-listeners test peers spark crashes check bench broker fmt clean
+.PHONY: help demo demo-listeners test peers spark crashes check bench bench-broker broker native fmt clean
 
 help: ## Show what each target does
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,8 +45,14 @@ check: $(STAMP) ## What CI runs: lint, types, import rules, the installed wheel,
 bench: $(STAMP) ## Measure throughput, CPU per message and latency, beside Apache's broker where Java is
 	@$(BIN)/python -m benchmarks $(ARGS)
 
+bench-broker: $(STAMP) ## Put the same load on our broker and Apache's in turns: rates, CPU per message, latency
+	@$(BIN)/python -m benchmarks.load $(ARGS)
+
 broker: $(STAMP) ## Start a name server and a broker with their store in ./.streamkit
 	@$(BIN)/streamkit broker
+
+native: $(STAMP) ## Build the native core, which makes batches cheap, into .venv; needs Rust 1.90 or newer
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check ./native
 
 fmt: $(STAMP) ## Format and sort imports
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

@@ -14,7 +14,7 @@ def test_spark_finds_the_formats():
     spark = session("wheel", master="local[1]")
     try:
         for name, told in (
-            ("rocketmq", "nothing says what to read"),
+            ("rocketmq", "no option names the topics to read"),
             ("streamkit", "option 'channel' is missing"),
         ):
             with pytest.raises(Exception, match=told):

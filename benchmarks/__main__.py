@@ -45,9 +45,7 @@ def _brokers(versions: tuple[str, ...]) -> list[AbstractContextManager[MeasuredB
 
 
 @click.command()
-@click.option(
-    "--messages", default=50_000, show_default=True, help="Messages sent and consumed on each broker."
-)
+@click.option("--messages", default=50_000, show_default=True, help="Messages sent and consumed on each broker.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @click.option("--apache/--no-apache", default=True, help="Measure Apache's brokers too, where Java is.")
 def main(*, messages: int, as_json: bool, apache: bool) -> None:
@@ -79,9 +77,7 @@ def main(*, messages: int, as_json: bool, apache: bool) -> None:
         f"to a dataclass, attempts and an error channel: {listening.ratio:.2f} times as much"
     )
     if not versions:
-        console.print(
-            "Apache's brokers were left out: " + ("asked to" if not apache else "no java and mvn here")
-        )
+        console.print("Apache's brokers were left out: " + ("asked to" if not apache else "no java and mvn here"))
     console.print(
         f"Python {platform.python_version()}. Compare CPU and ratios; wall times move with the machine's load."
     )

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.attackers`: what clients have done to the broker that kept it from serving others.
+"""`python -m benchmarks.attackers`: requests with which one client once kept the broker from serving others.
 
 Each attack is an asynchronous generator: it prepares, yields, and attacks. All of them are bounded by counts and by
 `SECONDS`, and come from 127.0.0.2 and 127.0.0.3, so that the broker takes them for another machine's.
@@ -54,7 +54,7 @@ ANSWER_SECONDS = 120.0
 
 
 class Attacker:
-    """Makes connections that come from another address than the bystander's.
+    """Makes connections from an address other than the measured client's.
 
     Attributes:
         broker: The broker's address.
@@ -75,9 +75,7 @@ class Attacker:
         own = HOSTS[self._connected % len(HOSTS)]
         self._connected += 1
         _, connection = await asyncio.get_running_loop().create_connection(
-            lambda: Connection(
-                None, Limits(idle_timeout=None, max_pending_requests=10**6), remote_address=address
-            ),
+            lambda: Connection(None, Limits(idle_timeout=None, max_pending_requests=10**6), remote_address=address),
             host,
             int(port),
             local_addr=(own, 0),
@@ -85,14 +83,14 @@ class Attacker:
         return RawClient(connection, [])
 
     async def open_socket(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Return a bare connection to the broker."""
+        """Return a TCP connection to the broker."""
         host, _, port = self.broker.rpartition(":")
         own = HOSTS[self._connected % len(HOSTS)]
         self._connected += 1
         return await asyncio.open_connection(host, int(port), local_addr=(own, 0))
 
     @property
-    def goes_on(self) -> bool:
+    def has_time_left(self) -> bool:
         """Whether there is time left."""
         return time.monotonic() < self.until
 
@@ -114,9 +112,7 @@ async def consume_statistics(attacker: Attacker) -> AsyncIterator[None]:
 async def header_fields(attacker: Attacker) -> AsyncIterator[None]:
     """7 requests whose headers have a million fields"""
     fields = {f"{number:07d}": "" for number in range(1_000_000)}
-    header = json.dumps(
-        {"code": int(Code.GET_BROKER_RUNTIME_INFO), "opaque": 1, "extFields": fields}
-    ).encode()
+    header = json.dumps({"code": int(Code.GET_BROKER_RUNTIME_INFO), "opaque": 1, "extFields": fields}).encode()
     request = struct.pack(">ii", 4 + len(header), len(header)) + header
     yield
     for _ in range(7):
@@ -143,7 +139,7 @@ async def many_keys(attacker: Attacker) -> AsyncIterator[None]:
     keys = " ".join(chr(97 + number % 26) for number in range(16_000))
     header = send_header("keys", {"KEYS": keys})
     yield
-    while attacker.goes_on:
+    while attacker.has_time_left:
         await ask(client, Code.SEND_MESSAGE_V2, header, b"x")
         await asyncio.sleep(1 / 9)
 
@@ -185,31 +181,27 @@ async def forged_offsets(attacker: Attacker) -> AsyncIterator[None]:
     await client.create_topic("wide", QUEUES)
     for first in range(0, QUEUES, 4096):
         headers = [
-            UpdateConsumerOffsetRequestHeader(
-                consumer_group="g", topic="wide", queue_id=number, commit_offset=1
-            )
+            UpdateConsumerOffsetRequestHeader(consumer_group="g", topic="wide", queue_id=number, commit_offset=1)
             for number in range(first, first + 4096)
         ]
         await asyncio.gather(*(ask(client, Code.UPDATE_CONSUMER_OFFSET, header) for header in headers))
     yield
     for number in range(15):
-        header = CloneGroupOffsetRequestHeader(
-            src_group="g", dest_group=f"g{number}", topic="wide", offline=True
-        )
+        header = CloneGroupOffsetRequestHeader(src_group="g", dest_group=f"g{number}", topic="wide", offline=True)
         await ask(client, Code.CLONE_GROUP_OFFSET, header)
-    while attacker.goes_on:
+    while attacker.has_time_left:
         await client.commit(2, group="g", topic="wide")
         await asyncio.sleep(0.1)
 
 
 async def topic_flood(attacker: Attacker) -> AsyncIterator[None]:
-    """a send to a new topic after the other, 64 at once"""
+    """sends to ever new topics, 64 at once"""
     client = await attacker.connect()
     numbers = iter(range(10**9))
     yield
 
     async def flood() -> None:
-        while attacker.goes_on:
+        while attacker.has_time_left:
             await ask(client, Code.SEND_MESSAGE_V2, send_header(f"flood-{next(numbers)}"), b"x")
 
     await asyncio.gather(*(flood() for _ in range(64)))
@@ -218,9 +210,7 @@ async def topic_flood(attacker: Attacker) -> AsyncIterator[None]:
 async def registrations(attacker: Attacker) -> AsyncIterator[None]:
     """4,096 brokers registered at the name server over one connection"""
     client = await attacker.connect(attacker.name_server)
-    nothing = TopicConfigSerializeWrapper(
-        topic_config_table={}, data_version=DataVersion(timestamp=1, counter=1)
-    )
+    nothing = TopicConfigSerializeWrapper(topic_config_table={}, data_version=DataVersion(timestamp=1, counter=1))
     body = encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=nothing))
     yield
     for number in range(4_096):
@@ -229,7 +219,7 @@ async def registrations(attacker: Attacker) -> AsyncIterator[None]:
             cluster_name=f"forged-{number}", ha_server_addr="", broker_id=0,
         )  # fmt: skip
         await ask(client, Code.REGISTER_BROKER, header, body)
-        if not attacker.goes_on:
+        if not attacker.has_time_left:
             return
 
 
@@ -253,7 +243,7 @@ async def pipelined_requests(attacker: Attacker) -> AsyncIterator[None]:
     writers = [(await attacker.open_socket())[1] for _ in range(64)]
 
     async def flood(writer: asyncio.StreamWriter) -> None:
-        while attacker.goes_on:
+        while attacker.has_time_left:
             writer.write(many)
             await writer.drain()
 
@@ -271,9 +261,7 @@ async def woken_pulls(attacker: Attacker) -> AsyncIterator[None]:
     header = pull_header("held", 0, sys_flag=HELD, suspend_timeout_millis=600_000)
     pulls = []
     for client in clients:
-        pulls += [
-            client.connection.invoke_async(Code.PULL_MESSAGE, header, timeout=600) for _ in range(3_000)
-        ]
+        pulls += [client.connection.invoke_async(Code.PULL_MESSAGE, header, timeout=600) for _ in range(3_000)]
         await ask(client, Code.GET_BROKER_RUNTIME_INFO)  # all before it are held by then
     yield
     await ask(clients[0], Code.SEND_MESSAGE_V2, send_header("held"), b"x")
@@ -281,7 +269,7 @@ async def woken_pulls(attacker: Attacker) -> AsyncIterator[None]:
 
 
 async def wide_heartbeats(attacker: Attacker) -> AsyncIterator[None]:
-    """8 clients whose heartbeats have 4,000 subscriptions, each other time different ones"""
+    """8 clients whose heartbeats have 4,000 subscriptions, different ones each time"""
     clients = [await attacker.connect() for _ in range(8)]
     bodies = [
         [encode_body(_heartbeat(f"client@{number}", f"{side}-{number}")) for side in "ab"]
@@ -290,7 +278,7 @@ async def wide_heartbeats(attacker: Attacker) -> AsyncIterator[None]:
     yield
 
     async def beat(client: RawClient, both: list[bytes]) -> None:
-        while attacker.goes_on:
+        while attacker.has_time_left:
             for body in both:
                 await ask(client, Code.HEART_BEAT, None, body)
 
@@ -306,10 +294,8 @@ ATTACKS: Mapping[str, Attack] = {
 }  # fmt: skip
 
 
-async def ask(
-    client: RawClient, code: int, header: Header | None = None, body: bytes = b""
-) -> RemotingCommand | None:
-    """Return the answer; None when there is none, for the broker may have closed the connection."""
+async def ask(client: RawClient, code: int, header: Header | None = None, body: bytes = b"") -> RemotingCommand | None:
+    """Return the answer; None if there is none, because the broker has closed the connection."""
     try:
         return await client.connection.invoke(code, header, body, timeout=ANSWER_SECONDS)
     except RemotingError:
@@ -319,7 +305,7 @@ async def ask(
 async def _occupy(attacker: Attacker, connections: int, data: bytes) -> None:
     writers: list[asyncio.StreamWriter] = []
     for _ in range(connections):
-        if not attacker.goes_on:
+        if not attacker.has_time_left:
             break
         with contextlib.suppress(OSError):
             _, writer = await attacker.open_socket()
@@ -339,8 +325,7 @@ def _heartbeat(client_id: str, topics: str) -> HeartbeatData:
         message_model=MessageModel.CLUSTERING,
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
         subscription_data_set=[
-            SubscriptionData(topic=f"{topics}-{number}", sub_string="a || b", sub_version=1)
-            for number in range(4_000)
+            SubscriptionData(topic=f"{topics}-{number}", sub_string="a || b", sub_version=1) for number in range(4_000)
         ],
     )
     return HeartbeatData(client_id=client_id, consumer_data_set=[consumer])

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.attacks`: what a healthy client notices while another one attacks the broker.
+"""`python -m benchmarks.attacks`: latencies of a healthy client while another client attacks the broker.
 
 ::
 
@@ -45,7 +45,7 @@ _STEP = re.compile(r"all clients waited for (\d+) ms while (.*)")
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Milliseconds between when requests were due and their answers."""
+    """Latencies of requests in milliseconds, from the moment at which each was due to its answer."""
 
     p50: float
     p99: float
@@ -53,7 +53,7 @@ class Latency:
 
     @classmethod
     def of(cls, times: list[tuple[float, float]], begin: float, end: float) -> "Latency":
-        """Return those of the requests that were due between two times."""
+        """Return the latencies of the requests that were due between two times."""
         found = [latency * 1000 for due, latency in times if begin <= due < end] or [0.0, 0.0]
         quantiles = statistics.quantiles(found, n=100, method="inclusive")
         return cls(quantiles[49], quantiles[98], max(found))
@@ -64,7 +64,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one attack did.
+    """The measurements of one attack.
 
     Attributes:
         name: Which one.
@@ -100,7 +100,7 @@ class Result:
 
     @property
     def ratio(self) -> float:
-        """How many times the quiet p99 the p99 under attack is."""
+        """The p99 under attack divided by the p99 without an attack."""
         return self.sends.p99 / self.quiet_sends.p99
 
 
@@ -108,13 +108,13 @@ class Result:
 @click.option("--only", multiple=True, type=click.Choice(sorted(ATTACKS)), help="Only these attacks.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def main(*, only: tuple[str, ...], as_json: bool) -> None:
-    """Attack a broker in all known ways, one after the other, and measure what a healthy client notices."""
+    """Attack a broker in all known ways, one after the other, and measure a healthy client's latencies."""
     console = Console(stderr=True)
     results = []
     for name in only or ATTACKS:
         with console.status(f"{name} ..."):
             result = measure(name)
-        console.print(f"{name}: p99 {result.ratio:.1f} times the quiet one", style="dim")
+        console.print(f"{name}: p99 {result.ratio:.1f} times that without an attack", style="dim")
         results.append(result)
     if as_json:
         print(json.dumps([asdict(result) | {"ratio": result.ratio} for result in results], indent=1))
@@ -232,7 +232,7 @@ def _record(bystander: "subprocess.Popen[str]") -> Record:
 
 
 def _stored(store: Path) -> int:
-    """Return how many messages of the bystander are in the store."""
+    """Return the number of the healthy client's messages in the store."""
     return len(_store_command("dump", store, "--topic", TOPIC).stdout.splitlines())
 
 

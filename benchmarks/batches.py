@@ -1,4 +1,4 @@
-"""`python -m benchmarks.batches`: what a message costs that Spark's sink sends in large batches, without Spark.
+"""`python -m benchmarks.batches`: CPU per message of the large batches that Spark's sink sends, without Spark.
 
 CPU of the bundled broker and of the sending task, for messages of 100 bytes; it hardly moves with the machine's
 load.
@@ -27,7 +27,7 @@ _SCHEMA = StructType([StructField("body", BinaryType())])
 @click.command()
 @click.option("--messages", default=500_000, show_default=True, help="Messages sent, by each delivery.")
 def main(*, messages: int) -> None:
-    """Send in batches of 1024, by each delivery."""
+    """Measure batches of 1024 messages with each delivery guarantee."""
     table = Table("", "broker", "sender", title="CPU of a message, µs", title_justify="left")
     with bundled_broker() as broker:
         _send(broker, "at-least-once", "warm-up", ROWS)

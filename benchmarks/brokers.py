@@ -1,4 +1,4 @@
-"""The brokers that are measured, each a process of its own on free loopback ports."""
+"""The measured brokers, each in its own process on free loopback ports."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.ports import free_ports
 
 @dataclass(frozen=True, slots=True)
 class MeasuredBroker:
-    """A running broker: where to reach it, which process to look at, and how long its start took."""
+    """A running broker: its address, its process id, and the seconds that its start took."""
 
     name: str
     name_server: str
@@ -41,7 +41,12 @@ def bundled_broker() -> Iterator[MeasuredBroker]:
 
 @contextmanager
 def bundled_broker_of(
-    home: Path, last_signal: signal.Signals = signal.SIGTERM, *, log: IO[bytes] | None = None
+    home: Path,
+    last_signal: signal.Signals = signal.SIGTERM,
+    *,
+    log: IO[bytes] | None = None,
+    environment: Mapping[str, str] | None = None,
+    checkout: Path | None = None,
 ) -> Iterator[MeasuredBroker]:
     """`streamkit broker`, with its store in the directory, which stays; it is ended by the signal.
 
@@ -49,12 +54,16 @@ def bundled_broker_of(
         home: The store's directory.
         last_signal: What ends the process.
         log: Where the process logs to; None: nowhere.
+        environment: The environment of the process; None: this process's.
+        checkout: The checkout of this project whose broker it is; None: the current directory, or the installed one.
     """
     name_server_port, broker_port = free_ports()
     command = [sys.executable, "-m", "streamkit.cli", "broker", "--store", str(home)]
     command += ["--name-server-port", str(name_server_port), "--port", str(broker_port)]
     started = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log or subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=log or subprocess.DEVNULL, text=True, env=environment, cwd=checkout
+    )
     try:
         _await_boot(process)
         elapsed = time.perf_counter() - started
@@ -79,7 +88,7 @@ def _await_boot(process: "subprocess.Popen[str]") -> None:
 def apache_broker(version: str) -> Iterator[MeasuredBroker]:
     """Apache's broker and name server of `version`, in one JVM."""
     started = time.perf_counter()
-    broker = ApacheBroker(version)
+    broker = ApacheBroker(version, optimizing=True)
     elapsed = time.perf_counter() - started
     try:
         yield MeasuredBroker(f"Apache {version}", broker.name_server, broker.pid, elapsed)

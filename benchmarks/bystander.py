@@ -25,7 +25,7 @@ BODY = b"x" * 100
 
 @dataclass
 class Record:
-    """What the client saw.
+    """The requests and answers of the client.
 
     Attributes:
         sends: When each send was due, in seconds of the monotonic clock, and how many seconds later it was answered.

@@ -1,4 +1,4 @@
-"""Apache Kafka to measure beside: one broker, and the jars of Spark's connector, from Maven Central."""
+"""Apache Kafka for comparison: one broker, and the jars of Spark's connector, from Maven Central."""
 
 import functools
 import os

@@ -1,4 +1,4 @@
-"""What the framework itself costs: an application on the in-memory binder, from channel to listener."""
+"""The CPU of the framework itself: an application on the in-memory binder, from channel to listener."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ WINDOW = 500
 
 
 class Numbers:
-    """The output the messages leave by."""
+    """The output that sends the messages."""
 
     out = output_channel("out")
 

@@ -1,4 +1,4 @@
-"""What a process has used so far, as the kernel counts it (Linux `/proc`)."""
+"""CPU and memory of a process, from Linux's `/proc`."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ def resident_mib(pid: int) -> float:
 
 
 def resident_peak_mib(pid: int) -> float:
-    """The most that `resident_mib` ever was."""
+    """The maximum of `resident_mib` so far."""
     return _status_mib(pid, "VmHWM")
 
 

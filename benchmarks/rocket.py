@@ -37,7 +37,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class RocketResult:
-    """Everything measured on one broker."""
+    """The measurements of one broker."""
 
     broker: str
     start_seconds: float

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.scale`: what thousands of idle connections and of topics cost the bundled broker."""
+"""`python -m benchmarks.scale`: CPU and memory of the bundled broker with thousands of connections and topics."""
 
 import asyncio
 import shutil
@@ -30,7 +30,7 @@ WATCHED_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What was taken: wall seconds, CPU seconds and anonymous memory of the broker's process."""
+    """Wall seconds, CPU seconds and anonymous memory (MiB) of the broker's process."""
 
     seconds: float
     cpu: float
@@ -38,12 +38,8 @@ class Cost:
 
 
 @click.command()
-@click.option(
-    "--connections", default=9_900, show_default=True, help="Idle connections; a broker takes 10,000."
-)
-@click.option(
-    "--topics", default=10_000, show_default=True, help="Topics of four queues, a message in each queue."
-)
+@click.option("--connections", default=9_900, show_default=True, help="Idle connections; a broker takes 10,000.")
+@click.option("--topics", default=10_000, show_default=True, help="Topics of four queues, a message in each queue.")
 def main(*, connections: int, topics: int) -> None:
     """Connect idle clients, then make topics, then start again with their queues."""
     console = Console()
@@ -51,9 +47,7 @@ def main(*, connections: int, topics: int) -> None:
     table = Table("", "", show_header=False)
 
     def add(what: str, cost: Cost, each: int) -> None:
-        table.add_row(
-            what, f"{cost.seconds:.1f} s, {cost.cpu / each * 1e6:.0f} µs CPU each, then {cost.mib:.0f} MiB"
-        )
+        table.add_row(what, f"{cost.seconds:.1f} s, {cost.cpu / each * 1e6:.0f} µs CPU each, then {cost.mib:.0f} MiB")
 
     try:
         with console.status("connecting ..."), bundled_broker_of(home) as broker:
@@ -61,16 +55,14 @@ def main(*, connections: int, topics: int) -> None:
             connected, beaten, watched = asyncio.run(_connect(broker, connections))
         add(f"{connections:,} connections", connected, connections)
         add(f"{connections * HEARTBEATS:,} heartbeats", beaten, connections * HEARTBEATS)
-        table.add_row("doing nothing with them", f"{watched.cpu / watched.seconds:.2%} of a core")
+        table.add_row("idle", f"{watched.cpu / watched.seconds:.2%} of a core")
         with console.status("making topics ..."), bundled_broker_of(home) as broker:
             made, sent = asyncio.run(_make_topics(broker, topics))
         add(f"{topics:,} topics", made, topics)
         add(f"{topics * QUEUES:,} messages, the first of each queue", sent, topics * QUEUES)
         with console.status("starting ..."), bundled_broker_of(home, signal.SIGKILL) as broker:
             mib = anonymous_mib(broker.pid)
-            start = (
-                f"{broker.start_seconds:.1f} s, {cpu_seconds(broker.pid):.1f} s of CPU, then {mib:.0f} MiB"
-            )
+            start = f"{broker.start_seconds:.1f} s, {cpu_seconds(broker.pid):.1f} s of CPU, then {mib:.0f} MiB"
             table.add_row("start after an orderly stop", start)
         with console.status("starting after kill -9 ..."), bundled_broker_of(home) as broker:
             start = f"{broker.start_seconds:.1f} s, {cpu_seconds(broker.pid):.1f} s of CPU"

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.spark`: the Spark connector beside Spark's own for Kafka, in one session, on real brokers.
+"""`python -m benchmarks.spark`: RocketMQ's Spark connector beside Spark's Kafka connector, on real brokers.
 
 Written and read: messages of 100 bytes, four queues or partitions, on two cores. Runs of the two alternate and the
 best of each counts; CPU is that of the JVM, of Spark's Python workers and of the broker.
@@ -48,7 +48,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Latency:
-    """Micro-batches of a few rows, triggers back to back: ms."""
+    """Milliseconds of micro-batches with few rows, each triggered right after the previous one."""
 
     system: str
     p50: float
@@ -56,19 +56,19 @@ class Latency:
 
 
 class System(Protocol):
-    """What differs between the two."""
+    """A messaging system with its Spark connector."""
 
     @property
     def broker(self) -> MeasuredBroker:
-        """Where."""
+        """The address of the broker."""
 
     @property
     def format(self) -> str:
-        """Spark's name for it."""
+        """Spark's name of the format."""
 
     @property
     def column(self) -> str:
-        """The column of bodies."""
+        """The column that has the bodies."""
 
     def options(self, topic: str) -> dict[str, str]:
         """Options of reader and writer."""
@@ -96,12 +96,12 @@ class Kafka:
     column: str = "value"
 
     def options(self, topic: str) -> dict[str, str]:
-        """Options of reader and writer; it refuses the other's."""
+        """Options of reader and writer; Kafka's connector refuses those of RocketMQ."""
         return {"kafka.bootstrap.servers": self.broker.name_server, "subscribe": topic, "topic": topic}
 
 
 class Bench:
-    """Measures in one session."""
+    """Runs the measurements in one Spark session."""
 
     def __init__(self, spark: "SparkSession", rows: int) -> None:
         self._spark = spark
@@ -109,27 +109,25 @@ class Bench:
         self._names = 0
 
     def write(self, system: System, topic: str) -> Run:
-        """A batch of rows made by Spark, written to a topic."""
+        """Write a batch of generated rows to a topic."""
         frame = self._spark.range(0, self._rows, 1, 4).selectExpr(f"{BODY} AS {system.column}")
         writer = frame.write.format(system.format).options(**_writing(system, topic)).mode("append")
         return self._measured("batch write", system, writer.save)
 
     def read(self, system: System, topic: str) -> Run:
-        """All of a topic, by a batch."""
+        """Read a topic as a batch."""
         reader = self._spark.read.format(system.format).options(**_reading(system, topic))
         return self._measured("batch read", system, lambda: _discard(reader.load()))
 
     def read_bodies(self, system: System, topic: str) -> Run:
-        """Only the bodies of a topic, by a batch."""
+        """Read the bodies of a topic as a batch."""
         reader = self._spark.read.format(system.format).options(**_reading(system, topic))
         if system.format == "rocketmq":
             reader = reader.schema("body binary")
-        return self._measured(
-            "batch read, bodies only", system, lambda: _discard(reader.load().select(system.column))
-        )
+        return self._measured("batch read, bodies only", system, lambda: _discard(reader.load().select(system.column)))
 
     def stream(self, system: System, topic: str) -> Run:
-        """All of a topic, by a stream that ends when it has read what is there."""
+        """Read a topic as a stream that ends with the last available message."""
 
         def run() -> None:
             with tempfile.TemporaryDirectory() as checkpoint:
@@ -141,7 +139,7 @@ class Bench:
         return self._measured("stream read", system, run)
 
     def latency(self, system: System, topic: str) -> Latency:
-        """How long micro-batches of few rows take."""
+        """Measure micro-batches with few rows."""
         with tempfile.TemporaryDirectory() as checkpoint:
             reader = self._spark.readStream.format(system.format).options(**_reading(system, topic))
             reader = reader.options(startingOffsets="earliest", maxOffsetsPerTrigger=str(LATENCY_ROWS))
@@ -169,11 +167,7 @@ class Bench:
 
 
 def _reading(system: System, topic: str) -> dict[str, str]:
-    return {
-        name: value
-        for name, value in system.options(topic).items()
-        if name != "topic" or system.format != "kafka"
-    }
+    return {name: value for name, value in system.options(topic).items() if name != "topic" or system.format != "kafka"}
 
 
 def _writing(system: System, topic: str) -> dict[str, str]:
@@ -185,7 +179,7 @@ def _discard(frame: "DataFrame") -> None:
 
 
 def _spark_cpu() -> float:
-    """CPU of this process and all below it, ended ones included."""
+    """Return the CPU seconds of this process and its descendants, ended ones included."""
     total = 0.0
     for process in _below(os.getpid()):
         try:
@@ -197,7 +191,7 @@ def _spark_cpu() -> float:
 
 
 def _below(process: int) -> list[int]:
-    """This process and the JVM's descendants; brokers are counted by themselves."""
+    """Return this process and the JVM's descendants; brokers are measured separately."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -267,11 +261,7 @@ def main(*, messages: int, apache: bool, as_json: bool) -> None:
             runs += [min(each, key=lambda run: run.seconds) for each in rounds.values()]
         latencies = [bench.latency(system, "bench-0") for system in systems]
     if as_json:
-        print(
-            json.dumps(
-                {"runs": [asdict(run) for run in runs], "latency": [asdict(each) for each in latencies]}
-            )
-        )
+        print(json.dumps({"runs": [asdict(run) for run in runs], "latency": [asdict(each) for each in latencies]}))
     else:
         Console().print(_table(runs, latencies))
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.store`: how soon a large store starts, stopped and killed, and what memory filling it takes."""
+"""`python -m benchmarks.store`: seconds to start a large store after a stop and a kill, and memory to fill it."""
 
 import asyncio
 import multiprocessing
@@ -34,11 +34,9 @@ Step = Callable[[Path, int, Connection], None]
 @click.command()
 @click.option("--messages", default=10_000_000, show_default=True, help="Messages of 100 bytes in the store.")
 @click.option("--unflushed", default=100_000, show_default=True, help="Messages stored right before kill -9.")
-@click.option(
-    "--store", type=click.Path(path_type=Path), help="Where, on what disk; by default a temporary directory."
-)
+@click.option("--store", type=click.Path(path_type=Path), help="Directory of the store; by default a temporary one.")
 def main(*, messages: int, unflushed: int, store: Path | None) -> None:
-    """Fill a store, read it, stop it, start it, kill it, start it; each in a process of its own."""
+    """Fill, read, stop, start, kill and start a store, each step in its own process."""
     console = Console()
     directory = Path(tempfile.mkdtemp(prefix="streamkit-bench-", dir=store))
     try:
@@ -54,9 +52,7 @@ def main(*, messages: int, unflushed: int, store: Path | None) -> None:
     table = Table("", "", title=f"A store of {messages:,} messages", title_justify="left", show_header=False)
     table.add_row("put", f"{messages / stored_seconds:,.0f}/s")
     table.add_row("get", f"{messages / read_seconds:,.0f}/s")
-    table.add_row(
-        "anonymous memory, MiB, after each tenth put", " ".join(f"{mib:.0f}" for mib in memory[:PARTS])
-    )
+    table.add_row("anonymous memory, MiB, after each tenth put", " ".join(f"{mib:.0f}" for mib in memory[:PARTS]))
     table.add_row("the same, after each queue read", " ".join(f"{mib:.0f}" for mib in memory[PARTS:]))
     table.add_row("start after an orderly stop", f"{clean:.3f} s")
     table.add_row(f"start after kill -9, {unflushed:,} not flushed", f"{killed:.3f} s")
@@ -64,7 +60,7 @@ def main(*, messages: int, unflushed: int, store: Path | None) -> None:
 
 
 def _in_process(step: Step, directory: Path, messages: int) -> Figures:
-    """Run the step in a fresh process and return what it measured; nothing, if it was killed."""
+    """Run the step in a new process; return its measurements, or none if it was killed."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=step, args=(directory, messages, theirs))
@@ -144,7 +140,7 @@ def _start(directory: Path, messages: int, results: Connection) -> None:
 
 
 def _store_and_die(directory: Path, messages: int, results: Connection) -> None:
-    """Store without a flusher, so that nothing of it is on the disk as far as the store knows, and be killed."""
+    """Store messages without a flusher, so that the checkpoint covers none of them, and kill this process."""
     asyncio.run(_put(_opened(directory), range(messages)))
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -1,11 +1,10 @@
-"""`python -m benchmarks.streaming_kafka`: a listener on Kafka, streamkit's beside FastStream's.
+"""`python -m benchmarks.streaming_kafka`: listeners on Kafka, streamkit's beside FastStream's.
 
 Each is one process. It reads orders that wait in a topic of four partitions, and measures itself from the first message
 to the last: JSON is made an object of each, and in the second round each is answered to another topic, acknowledged by
-the broker. streamkit keeps the order of each partition, its default, with four handlers, or has 64 without order.
-FastStream commits before it handles, its default, or after, as streamkit does; it has four handlers, 64, or one, with
-which it is quicker where it waits for nothing. It lives in a virtual environment of its own in the cache, made when it
-is first needed.
+the broker. streamkit keeps the order of each partition, its default, with one handler, its default, or four, or has 64
+without order. FastStream commits before it handles, its default, or after, as streamkit does; it has one handler, its
+default, four or 64. It lives in a virtual environment of its own in the cache, made when it is first needed.
 """
 
 import itertools
@@ -53,7 +52,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one process measured."""
+    """The measurements of one process."""
 
     per_second: float
     cpu_us: float
@@ -64,9 +63,7 @@ def _streamkit() -> list[str]:
 
 
 def _faststream() -> list[str]:
-    home = (
-        cache_directory() / f"faststream-{platform.python_version()}-{'-'.join(FASTSTREAM).translate(_PLAIN)}"
-    )
+    home = cache_directory() / f"faststream-{platform.python_version()}-{'-'.join(FASTSTREAM).translate(_PLAIN)}"
     python = home / "bin" / "python"
     with locked(cache_directory() / "faststream.lock"):
         if not (home / "complete").exists():
@@ -78,11 +75,13 @@ def _faststream() -> list[str]:
 
 _PLAIN = str.maketrans("[]=", "---")
 LISTENERS = (
-    Listener("streamkit", _streamkit, "true/4"),
+    Listener("streamkit", _streamkit, "true/1"),
+    Listener("streamkit, four handlers", _streamkit, "true/4"),
     Listener("streamkit, not ordered, 64 handlers", _streamkit, "false/64"),
-    Listener("FastStream, at least once", _faststream, "reject_on_error/4"),
-    Listener("FastStream, at most once", _faststream, "ack_first/4"),
-    Listener("FastStream, at most once, one handler", _faststream, "ack_first/1"),
+    Listener("FastStream, at least once", _faststream, "reject_on_error/1"),
+    Listener("FastStream, at least once, four handlers", _faststream, "reject_on_error/4"),
+    Listener("FastStream, at most once", _faststream, "ack_first/1"),
+    Listener("FastStream, at most once, four handlers", _faststream, "ack_first/4"),
     Listener("FastStream, at most once, 64 handlers", _faststream, "ack_first/64"),
 )
 
@@ -104,16 +103,19 @@ def _run(listener: Listener, task: Task) -> Run:
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False, cwd=ROOT)
     if done.returncode:
         raise RuntimeError(f"{listener.name} failed:\n{done.stdout}{done.stderr}")
-    told = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
-    return Run(task.messages / told["seconds"], told["cpu_seconds"] / task.messages * 1e6)
+    result = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    return Run(task.messages / result["seconds"], result["cpu_seconds"] / task.messages * 1e6)
 
 
 @click.command()
 @click.option("--messages", default=50_000, show_default=True, help="Messages that wait in the topic.")
 @click.option(
-    "--rounds", default=3, show_default=True, help="How often each is measured; the median is told."
+    "--rounds",
+    default=3,
+    show_default=True,
+    help="Number of measurements of each listener; the table has the median.",
 )
-@click.option("--only", help="Only listeners whose name begins so.")
+@click.option("--only", help="Only listeners whose names begin with this text.")
 def main(*, messages: int, rounds: int, only: str | None) -> None:
     """Measure throughput and CPU per message of listeners on one Kafka broker."""
     console = Console()
@@ -126,9 +128,7 @@ def main(*, messages: int, rounds: int, only: str | None) -> None:
             for work, answers in (("receive", ""), ("answer", "orders-answers")):
                 for listener in listeners:
                     with console.status(f"{listener.name}: {work} ..."):
-                        task = Task(
-                            broker.name_server, "orders", next(groups), messages, answers, listener.mode
-                        )
+                        task = Task(broker.name_server, "orders", next(groups), messages, answers, listener.mode)
                         run = _run(listener, task)
                     runs.setdefault((work, listener.name), []).append(run)
     table = Table(title=f"{messages:,} orders on {broker.name}, median of {rounds}", title_justify="left")

@@ -1,4 +1,4 @@
-"""Format ``rocketmq`` for PySpark: RocketMQ topics as streaming and batch DataFrames, and the way back.
+"""Format ``rocketmq`` for PySpark: reads RocketMQ topics as streaming and batch DataFrames, and writes DataFrames.
 
 Spark finds it by its package's name; there is nothing to register. An import that fails here would break
 every Python format of a session, so everything is imported when Spark asks for it.

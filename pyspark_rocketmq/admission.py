@@ -1,4 +1,4 @@
-"""How much of what is there a trigger takes."""
+"""Limits the messages of a batch, by number or size, and the time between batches."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -7,7 +7,7 @@ K = TypeVar("K")
 
 
 def admitted(backlog: Mapping[K, int], limit: int) -> dict[K, int]:
-    """How many messages of each queue are taken when at most `limit` may be.
+    """Return the number of messages of each queue for a batch of at most `limit` messages.
 
     In proportion to what waits in each, but at least one of each queue that has any: a small queue must not wait
     for a large one. So the sum may exceed the limit by the number of queues at most.
@@ -15,20 +15,15 @@ def admitted(backlog: Mapping[K, int], limit: int) -> dict[K, int]:
     total = sum(backlog.values())
     if total <= limit:
         return dict(backlog)
-    return {
-        queue: min(count, max(1, count * limit // total)) if count else 0 for queue, count in backlog.items()
-    }
+    return {queue: min(count, max(1, count * limit // total)) if count else 0 for queue, count in backlog.items()}
 
 
 def admitted_bytes(backlog: Mapping[K, int], sizes: Mapping[K, float], limit: int) -> dict[K, int]:
-    """The same with a limit in bytes, by the average size of each queue's messages."""
+    """Return the same for a limit in bytes, by the average size of each queue's messages."""
     total = sum(count * sizes[queue] for queue, count in backlog.items())
     if total <= limit:
         return dict(backlog)
-    return {
-        queue: min(count, max(1, int(count * limit / total))) if count else 0
-        for queue, count in backlog.items()
-    }
+    return {queue: min(count, max(1, int(count * limit / total))) if count else 0 for queue, count in backlog.items()}
 
 
 class TriggerDelay:
@@ -46,7 +41,7 @@ class TriggerDelay:
         self._last = now
 
     def is_due(self, waiting: int, now: float) -> bool:
-        """Whether a batch is to be made of so many messages; if so, it counts as made."""
+        """Return whether to make a batch of `waiting` messages; if so, it counts as made."""
         if self._least is not None and waiting < self._least and now - self._last < self._longest:
             return False
         if waiting:

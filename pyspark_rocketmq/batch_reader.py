@@ -1,4 +1,4 @@
-"""The batch source: what is there between two positions, once."""
+"""The batch source, which reads the messages between two positions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -37,7 +37,7 @@ class RocketMQBatchReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """What each task reads."""
+        """Return the part of each task."""
         cluster = Cluster(self._options)
         try:
             ranges = self._ranges(cluster)
@@ -47,7 +47,7 @@ class RocketMQBatchReader(DataSourceReader):
         return partitions(ranges, self._options.plan) or [RangePartition([])]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        """The partition's messages."""
+        """Yield the partition's messages."""
         # What decodes takes half a second to import: not on the driver.
         from pyspark_rocketmq.reading import read
 
@@ -61,7 +61,9 @@ class RocketMQBatchReader(DataSourceReader):
         ends = cluster.at(options.ending, queues)
         for queue in queues:
             if options.starting is not None and starts[queue] > ends[queue]:
-                raise OffsetError(f"{queue} would be read from {starts[queue]} to {ends[queue]}: backwards")
+                raise OffsetError(
+                    f"{queue}: the starting offset {starts[queue]} is behind the ending offset {ends[queue]}"
+                )
         return [QueueRange(queue, starts[queue], ends[queue]) for queue in self._wanted(queues)]
 
     def _wanted(self, queues: list[MessageQueue]) -> list[MessageQueue]:
@@ -69,10 +71,11 @@ class RocketMQBatchReader(DataSourceReader):
 
 
 class FilteringBatchReader(RocketMQBatchReader):
-    """The same, leaving out what the query's filters leave out anyway.
+    """A batch reader that applies the query's filters early.
 
     Spark refuses a reader that can do this unless ``spark.sql.python.filterPushdown.enabled`` is set; the option
-    ``filterPushdown`` chooses it. Spark looks at all rows again: tags are told by hashes, times by their ms.
+    ``filterPushdown`` chooses it. Spark looks at all rows again: the broker compares hashes of tags, and times in
+    milliseconds.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -83,7 +86,7 @@ class FilteringBatchReader(RocketMQBatchReader):
         self._since_ms: int | None = None
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Note what can be used; Spark is to look at all of them again."""
+        """Use the filters that brokers can apply; Spark applies all of them again."""
         for each in filters:
             self._note(each)
         return filters
@@ -118,18 +121,14 @@ class FilteringBatchReader(RocketMQBatchReader):
     def _note_tags(self, each: Filter, value: Any) -> None:
         tags = [value] if isinstance(each, EqualTo) else list(value) if isinstance(each, In) else []
         # An expression cannot say all tags: none with `||` in it, nor spaces around it, and `*` means any.
-        if tags and all(
-            isinstance(tag, str) and tag and tag == tag.strip() and "||" not in tag for tag in tags
-        ):
+        if tags and all(isinstance(tag, str) and tag and tag == tag.strip() and "||" not in tag for tag in tags):
             self._options = replace(self._options, expression=" || ".join(tags), expression_type="TAG")
 
     def _ranges(self, cluster: Cluster) -> list[QueueRange]:
         ranges = super()._ranges(cluster)
         since = {}
         if self._since_ms is not None:
-            moment = Position(
-                "timestamp", option="filter", timestamp=self._since_ms, strategy=Strategy.LATEST
-            )
+            moment = Position("timestamp", option="filter", timestamp=self._since_ms, strategy=Strategy.LATEST)
             since = cluster.at(moment, [each.queue for each in ranges])
         return [
             QueueRange(each.queue, start, end)

@@ -1,4 +1,4 @@
-"""The cluster as the driver sees it: which queues there are, where they begin and end."""
+"""The driver's view of the cluster: its queues, and where they begin and end."""
 
 import logging
 import re
@@ -12,7 +12,7 @@ from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.pool import new_client
 from pyspark_rocketmq.starting import EARLIEST, LATEST, Position, Strategy
 from rocket_client.blocking import (
-    AWAY,
+    UNREACHABLE_ERRORS,
     BlockingClient,
     MessageQueue,
     PullRequest,
@@ -30,7 +30,7 @@ SAMPLE = 32
 
 
 class Cluster:
-    """Answers the driver's questions; each is asked again for a while when nobody answers.
+    """Asks the cluster for the driver; a request without an answer is repeated for a while.
 
     Args:
         options: What is read, and how long may be tried.
@@ -45,13 +45,13 @@ class Cluster:
         self._client.close()
 
     def queues(self, known: Container[MessageQueue] | None = ()) -> list[MessageQueue]:
-        """The queues that are to be read and are there, in a fixed order.
+        """Return the queues to read that exist, in a fixed order.
 
         Args:
             known: Queues that were there once: they may be away now. None: any may be.
 
         Raises:
-            ClusterError: A topic that is named does not exist, or nobody answers.
+            ClusterError: A topic that is named does not exist, or no broker answers.
             OptionError: `assign` names a queue that a topic does not have, and never had.
         """
         options = self._options
@@ -68,8 +68,8 @@ class Cluster:
         return [queue for topic in topics for queue in self._queues_of(topic)]
 
     def is_deleted(self, topic: str, broker_name: str) -> bool:
-        """Whether no name server knows a topic any more that `subscribePattern` is for, though the broker it was at is
-        there. One that is named by an option is missed by :meth:`queues`."""
+        """Return whether no name server knows a topic any more that `subscribePattern` is for, though the broker it
+        was at is there. One that is named by an option is missed by :meth:`queues`."""
         pattern = self._options.pattern
         return (
             pattern is not None
@@ -80,15 +80,15 @@ class Cluster:
         )
 
     def ends(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
-        """Where the next message of each queue will be."""
+        """Return the offset of the next message of each queue."""
         return self._ask(lambda client: client.max_offsets(queues))
 
     def begins(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
-        """Where the oldest message of each queue is."""
+        """Return the offset of the oldest message of each queue."""
         return self._ask(lambda client: client.min_offsets(queues))
 
     def at(self, position: Position, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
-        """Where in each queue the position is.
+        """Return the offset of a position in each queue.
 
         Raises:
             OffsetError: The position leaves out a queue, names one that is not there, or one has no such message.
@@ -109,7 +109,8 @@ class Cluster:
         return self._at_numbers(position, numbers)
 
     def average_sizes(self, starts: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
-        """Bytes of a message of each queue, by the first few from an offset on; those not answered count 1."""
+        """Return the average size of each queue's messages in bytes, by the first few from an offset on; 1 if
+        unknown."""
         requests = [PullRequest(queue, offset, SAMPLE) for queue, offset in starts.items()]
         results = self._ask(lambda client: list(client.pull_many(requests)))
         sizes = dict.fromkeys(starts, 1.0)
@@ -120,14 +121,13 @@ class Cluster:
         return sizes
 
     def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Publish how far the group is. That fails without consequence: nobody here reads it back."""
+        """Commit the group's progress for other tools. A failure has no consequence, because the offsets are not read
+        back."""
         for _, queues in groupby(sorted(offsets), lambda queue: (queue.topic, queue.broker_name)):
             try:  # those of one broker that is away are no matter to the others
                 self._client.commit_offsets({queue: offsets[queue] for queue in queues})
-            except (*AWAY, ResponseError) as error:
-                logger.warning(
-                    "the offsets of group %s could not be published: %s", self._client.group, error
-                )
+            except (*UNREACHABLE_ERRORS, ResponseError) as error:
+                logger.warning("the offsets of group %s could not be published: %s", self._client.group, error)
 
     # Queues
 
@@ -135,9 +135,7 @@ class Cluster:
         return self._ask(lambda client: client.queues(topic))
 
     def _assigned(
-        self,
-        assigned: Mapping[str, Mapping[str, tuple[int, ...]]],
-        known: Container[MessageQueue] | None,
+        self, assigned: Mapping[str, Mapping[str, tuple[int, ...]]], known: Container[MessageQueue] | None
     ) -> list[MessageQueue]:
         found: list[MessageQueue] = []
         for topic, brokers in sorted(assigned.items()):
@@ -148,7 +146,7 @@ class Cluster:
                     found.append(queue)
                 elif known is not None and queue not in known:
                     raise OptionError(
-                        f"option 'assign' names {queue}, which is not there{_there(there, queue.broker_name)}"
+                        f"option 'assign' names {queue}, which does not exist{_there(there, queue.broker_name)}"
                     )
         return found
 
@@ -191,13 +189,10 @@ class Cluster:
     def _at_times(self, position: Position, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         queues = list(times)
         begins, ends = self.begins(queues), self.ends(queues)
-        return {
-            queue: self._at_time(position, queue, times[queue], begins[queue], ends[queue])
-            for queue in queues
-        }
+        return {queue: self._at_time(position, queue, times[queue], begins[queue], ends[queue]) for queue in queues}
 
     def _at_time(self, position: Position, queue: MessageQueue, moment: int, begin: int, end: int) -> int:
-        """The first message stored at or after the moment. What brokers find may lie before it: Apache's 4.9 and
+        """Return the first message stored at or after the moment. Brokers may find an earlier one: Apache's 4.9 and
         the bundled one answer with the nearest one, and 5.x with the last when all are older. Of several stored
         at that very moment, as those of a batch are, it may be any."""
         offset = min(max(self._ask(lambda client: client.search_offset(queue, moment)), begin), end)
@@ -216,7 +211,7 @@ class Cluster:
         return offset
 
     def _first_since(self, queue: MessageQueue, moment: int, begin: int, since: int) -> int:
-        """The first message stored at or after the moment, of those from `begin` to `since`, which is one."""
+        """Return the first message stored at or after the moment, of those from `begin` to `since`, which is one."""
         while begin < since:
             middle = (begin + since) // 2
             if self._is_since(queue, middle, moment):
@@ -238,15 +233,15 @@ class Cluster:
     def _ask(self, question: Callable[[BlockingClient], T]) -> T:
         try:
             return ask(self._options.cluster, lambda: question(self._client))
-        except (*AWAY, ResponseError) as error:
-            raise ClusterError(self._told(error)) from error
+        except (*UNREACHABLE_ERRORS, ResponseError) as error:
+            raise ClusterError(self._described(error)) from error
 
-    def _told(self, error: Exception) -> str:
+    def _described(self, error: Exception) -> str:
         hint = ""
         if isinstance(error, TopicNotFoundError):
             try:
                 hint = suggestion(error.topic, self._client.topics())
-            except (*AWAY, ResponseError):
+            except (*UNREACHABLE_ERRORS, ResponseError):
                 pass
         return f"{error} (nameServer {self._options.cluster.name_servers}){hint}"
 

@@ -1,4 +1,4 @@
-"""Records, as a broker stores them, into Arrow record batches with the columns asked for.
+"""Decode records, as a broker stores them, into Arrow record batches with the requested columns.
 
 Many records at once are decoded by numpy and Arrow without a loop; few of them, and those with something odd in
 them (a compressed body, a property twice, no separator), by the decoder of `rocket_remoting.wire.record`, one by one.
@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import UnreadableBodyError
 from pyspark_rocketmq.properties import Pairs, cut, pairs
-from pyspark_rocketmq.records import Ints, Layout, OddRecordsError, layout
+from pyspark_rocketmq.records import Ints, Layout, UnusualRecordsError, layout
 from rocket_remoting.wire.compression import DEFAULT_LIMIT, decompress
 from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.message import MessageExt
@@ -30,14 +30,14 @@ from rocket_remoting.wire.sys_flag import COMPRESSED
 logger = logging.getLogger(__name__)
 
 FEW_BYTES = 48 * 1024
-"""Below this, about 200 small messages, one by one is faster."""
+"""The bytes of records below which decoding one by one is faster: about 200 small messages."""
 
 BATCH_SIZE = 16 * 1024 * 1024
-"""Bytes of bodies in a batch that is decoded one by one; the body that goes beyond is its last one."""
+"""The bytes of bodies after which a batch ends when records are decoded one by one."""
 
 _LOG_APPEND_TIME = 1
 _FARTHEST = (2**63 - 1) // 1000
-"""A time in ms that a column can hold; a producer may say any, and one of its messages must not end a query."""
+"""The largest timestamp in ms that a column can hold; a producer may send any, which must not end a query."""
 _FROM_PROPERTIES = {
     "tags": PROPERTY_TAGS,
     "keys": PROPERTY_KEYS,
@@ -53,7 +53,7 @@ _SAME_AS = {
 
 
 class Decoder:
-    """Decodes into the columns of one schema.
+    """Decodes records into the columns of one schema.
 
     Args:
         schema: The columns.
@@ -94,7 +94,7 @@ class Decoder:
         if len(records) >= FEW_BYTES:
             try:
                 batch = self._decode_at_once(records, broker_name, before)
-            except (OddRecordsError, pa.ArrowInvalid):  # the latter: text that is not UTF-8
+            except (UnusualRecordsError, pa.ArrowInvalid):  # the latter: text that is not UTF-8
                 pass
             else:
                 yield batch
@@ -136,14 +136,12 @@ class Decoder:
                 try:
                     message.body = decompress(message.body, message.sys_flag, self._max_body_size)
                 except RemoteProtocolError as error:
-                    told = (
-                        f"message {message.queue_offset} of {message.queue} cannot be decompressed: {error}"
-                    )
+                    problem = f"message {message.queue_offset} of {message.queue} cannot be decompressed: {error}"
                     if self._fails:
                         raise UnreadableBodyError(
-                            f"{told}; set maxDecompressedBodySize higher, or failOnDataLoss=false to pass over it"
+                            f"{problem}; set maxDecompressedBodySize higher, or failOnDataLoss=false to pass over it"
                         ) from error
-                    logger.warning("%s; reading goes on behind it", told)
+                    logger.warning("%s; reading continues behind it", problem)
                     return False
             message.sys_flag &= ~COMPRESSED
         return True
@@ -153,9 +151,7 @@ class Decoder:
         arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _decode_at_once(
-        self, records: bytes | memoryview, broker_name: str, before: int | None
-    ) -> pa.RecordBatch:
+    def _decode_at_once(self, records: bytes | memoryview, broker_name: str, before: int | None) -> pa.RecordBatch:
         found = layout(records)
         columns = _Columns(records, found, broker_name)
         arrays = [columns.column(name) for _, name in self._names]
@@ -178,7 +174,7 @@ class Decoder:
 
 
 class _Columns:
-    """Columns of many records, each made when it is asked for."""
+    """The columns of many records, each made on demand."""
 
     def __init__(self, records: bytes | memoryview, found: Layout, broker_name: str) -> None:
         self._records = records
@@ -188,7 +184,7 @@ class _Columns:
         self._parsed: Pairs | None = None
 
     def column(self, name: str) -> pa.Array:
-        """The column, in the type of the schema or one that is cast to it without loss."""
+        """Return the column, in the type of the schema or a type that is cast to it without loss."""
         if name in _NUMBERS:
             return pa.array(getattr(self._found, name))
         if name in _FROM_PROPERTIES:
@@ -196,7 +192,7 @@ class _Columns:
         return _MAKERS[name](self)
 
     def topic(self) -> pa.Array:
-        """Nearly always one topic; then no text is cut."""
+        """Return the topics; nearly always there is only one, which is decoded once."""
         start, length = self._found.topic
         first = self._raw[start[0] : start[0] + length[0]]
         if np.all(length == length[0]) and np.all(self._raw[start[:, None] + np.arange(length[0])] == first):
@@ -204,31 +200,31 @@ class _Columns:
         return cut(self._raw, start, length).cast(pa.string())
 
     def broker_name(self) -> pa.Array:
-        """The same in all rows."""
+        """Return the broker's name in every row."""
         return self.constant(self._broker_name, pa.string())
 
     def timestamp_type(self) -> pa.Array:
-        """Kafka's word for: the time it was stored."""
+        """Return Kafka's number for a timestamp of the broker, LogAppendTime."""
         return self.constant(_LOG_APPEND_TIME, pa.int32())
 
     def body(self) -> pa.Array:
-        """The bodies."""
+        """Return the bodies."""
         return cut(self._raw, *self._found.body)
 
     def born_timestamp(self) -> pa.Array:
-        """When it was made."""
+        """Return the times at which producers made the messages."""
         return _timestamps(self._found.born_timestamp)
 
     def store_timestamp(self) -> pa.Array:
-        """When it was stored."""
+        """Return the store timestamps."""
         return _timestamps(self._found.store_timestamp)
 
     def properties(self) -> pa.Array:
-        """All properties."""
+        """Return all properties."""
         return self._pairs().map_column()
 
     def headers(self) -> pa.Array:
-        """All properties, as Kafka's headers."""
+        """Return all properties, as Kafka's headers."""
         properties = self.properties()
         items = pa.StructArray.from_arrays(
             [properties.keys, properties.items.cast(pa.binary())], names=["key", "value"]
@@ -236,7 +232,7 @@ class _Columns:
         return pa.ListArray.from_arrays(properties.offsets, items)
 
     def constant(self, value: object, kind: pa.DataType) -> pa.Array:
-        """The value in every row."""
+        """Return a column with the value in every row."""
         return pa.repeat(pa.scalar(value, kind), len(self._found.position))
 
     def _property(self, name: str) -> pa.Array:
@@ -296,8 +292,6 @@ _VALUES: Mapping[str, Callable[[MessageExt], Any]] = {
     "flag": lambda message: message.flag,
     "properties": lambda message: message.properties,
     "timestampType": lambda message: _LOG_APPEND_TIME,
-    "headers": lambda message: [
-        {"key": name, "value": value.encode()} for name, value in message.properties.items()
-    ],
+    "headers": lambda message: [{"key": name, "value": value.encode()} for name, value in message.properties.items()],
 }
-"""What each column holds of one message."""
+"""Functions that return each column's value of one message."""

@@ -1,4 +1,5 @@
-"""Rows into the body of a batch, without a loop; `rocket_remoting.wire.batch` draws it. This module does no I/O."""
+"""Encode rows as the body of a batch, without a loop; `rocket_remoting.wire.batch` draws it. This module does no
+I/O."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -36,7 +37,7 @@ class Entries(NamedTuple):
 
 
 def sequence_keys(prefix: str, first: int, count: int) -> pa.Array:
-    """The unique keys of rows in sequence: the prefix, and each row's number in 8 hexadecimal digits."""
+    """Return the unique keys of consecutive rows: the prefix, and each row's number in 8 hexadecimal digits."""
     numbers = np.arange(first, first + count, dtype=">u4")
     width = len(prefix) + 8
     texts = np.empty((count, width), dtype=np.uint8)
@@ -45,10 +46,8 @@ def sequence_keys(prefix: str, first: int, count: int) -> pa.Array:
     return fixed_width(texts).cast(pa.string())
 
 
-def own_properties(
-    tags: pa.Array | None, keys: pa.Array | None, properties: pa.Array | None, rows: int
-) -> pa.Array:
-    """The properties that the rows themselves have, in wire form; ``""`` where there are none.
+def own_properties(tags: pa.Array | None, keys: pa.Array | None, properties: pa.Array | None, rows: int) -> pa.Array:
+    """Return the properties of the rows' own columns, in wire form; ``""`` for a row without any.
 
     Raises:
         UnsendableError: A name or value has a separator in it.
@@ -66,12 +65,12 @@ def own_properties(
 
 
 def with_keys(properties: pa.Array, keys: pa.Array) -> pa.Array:
-    """The properties, each row's unique key behind them."""
+    """Return the properties with each row's unique key at their end."""
     return pc.binary_join_element_wise(properties, PROPERTY_UNIQUE_KEY + _NAME_END, keys, _VALUE_END, "")
 
 
 def encode(body: pa.Array, properties: pa.Array, flags: pa.Array | None) -> Entries:
-    """The messages as a batch holds them.
+    """Return the messages encoded for a batch.
 
     Raises:
         UnsendableError: A row's properties are too long.
@@ -101,7 +100,7 @@ def encode(body: pa.Array, properties: pa.Array, flags: pa.Array | None) -> Entr
 
 
 def blocks(entries: Entries, most_rows: int, most_bytes: int) -> Iterator[tuple[int, int]]:
-    """The rows, from one to another, that go together: as many as allowed, one at least."""
+    """Yield ranges of rows for one request: as many rows as allowed, at least one."""
     row, rows = 0, len(entries.offsets) - 1
     while row < rows:
         fitting = int(np.searchsorted(entries.offsets, entries.offsets[row] + most_bytes, "right")) - 1
@@ -111,7 +110,7 @@ def blocks(entries: Entries, most_rows: int, most_bytes: int) -> Iterator[tuple[
 
 
 def fixed_width(rows: npt.NDArray[np.uint8]) -> pa.Array:
-    """Each row of bytes as one binary value."""
+    """Return each row of bytes as one binary value."""
     count, width = rows.shape
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
     data = np.ascontiguousarray(rows)
@@ -126,7 +125,7 @@ def _one_property(name: str, column: pa.Array) -> pa.Array:
 
 
 def _user_properties(column: pa.Array) -> pa.Array:
-    """A map, or a list of key and value, as properties; names of RocketMQ's own and empty ones are left out."""
+    """Return maps, or lists of keys and values, as properties, without empty names and those of RocketMQ."""
     column = column.take(pa.array(np.arange(len(column)))) if column.offset else column
     if pa.types.is_map(column.type):
         names, values = column.keys, column.items
@@ -150,7 +149,7 @@ def _text(column: pa.Array, name: str) -> pa.Array:
         return column.cast(pa.string())
     except pa.ArrowInvalid:
         raise UnsendableError(
-            f"column {name!r}: the bytes of a value are no UTF-8 text, which properties are made of"
+            f"column {name!r}: the bytes of a value are not UTF-8 text, which properties must be"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong, told with the option, column or queue it is about.
+"""The errors of this package, which name the option, column or queue.
 
 ::
 
@@ -8,7 +8,7 @@
     ├── OffsetError          offsets, in an option or a checkpoint, do not fit
     ├── DataLossError        messages that were to be read are gone
     ├── UnreadableBodyError  a message's body cannot be decompressed
-    ├── ClusterError         name servers or brokers cannot be had, or do not know a topic
+    ├── ClusterError         name servers or brokers cannot be reached, or do not know a topic
     └── UnsendableError      a row cannot be sent as it is
 
 Each has one argument, its text: Spark carries errors from one process to another.
@@ -19,7 +19,7 @@ from difflib import get_close_matches
 
 
 class RocketMQError(Exception):
-    """The root of what this package raises."""
+    """The base of this package's errors."""
 
 
 class OptionError(RocketMQError):
@@ -31,11 +31,11 @@ class SchemaError(RocketMQError):
 
 
 class OffsetError(RocketMQError):
-    """Offsets do not fit."""
+    """Offsets are malformed, or do not match the topic's queues."""
 
 
 class DataLossError(RocketMQError):
-    """Messages that were to be read are gone."""
+    """Messages were deleted before they were read."""
 
 
 class UnreadableBodyError(RocketMQError):
@@ -43,7 +43,7 @@ class UnreadableBodyError(RocketMQError):
 
 
 class ClusterError(RocketMQError):
-    """Name servers or brokers cannot be had, or do not know a topic."""
+    """Name servers or brokers cannot be reached, or do not know a topic."""
 
 
 class UnsendableError(RocketMQError):
@@ -51,7 +51,7 @@ class UnsendableError(RocketMQError):
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'x'?"``, or nothing when no known name is near."""
+    """Return ``"; did you mean 'x'?"``, or an empty text if no known name is near."""
     by_lower = {each.lower(): each for each in known}
     near = get_close_matches(name.lower(), by_lower, n=1)
     return f"; did you mean {by_lower[near[0]]!r}?" if near else ""

@@ -1,10 +1,10 @@
-"""A stream's place, as it stands in Spark's checkpoint.
+"""The position of a stream in Spark's checkpoint.
 
 ::
 
     {"v": 1,
      "offsets": {topic: {broker: {"queue id": offset}}},
-     "from":    {topic: {broker: {"queue id": offset}}},     queues that begin here, not where the batch before ended
+     "from":    {topic: {broker: {"queue id": offset}}},   queues that begin here, not where the last batch ended
      "plan":    {"minPartitions": 0, "maxRecordsPerPartition": 0, "packBelow": 20000}}
 
 Spark compares places by their text, so it is always written in one order. What a batch's partitions depend on
@@ -24,7 +24,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """Where a stream is in each queue.
+    """The position of a stream in each queue.
 
     Attributes:
         offsets: The next message of each queue.
@@ -38,7 +38,7 @@ class StreamOffset:
     begins: Mapping[MessageQueue, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The place as Spark keeps it."""
+        """Return the position for Spark's checkpoint."""
         return {
             "v": VERSION,
             "offsets": _nested(self.offsets),
@@ -48,7 +48,7 @@ class StreamOffset:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> "StreamOffset":
-        """The place that Spark kept.
+        """Return the position of a checkpoint.
 
         Raises:
             OffsetError: A newer version wrote it, or another format did.
@@ -65,7 +65,7 @@ class StreamOffset:
             raise OffsetError(f"the checkpoint's offsets cannot be read ({error!r}): {value!r}") from None
 
     def ranges_from(self, start: "StreamOffset") -> list[QueueRange]:
-        """What the batch from `start` to here reads of each queue, in a fixed order."""
+        """Return the range of each queue in the batch from `start` to here, in a fixed order."""
         return [
             QueueRange(queue, begin, end)
             for queue, end in sorted(self.offsets.items())

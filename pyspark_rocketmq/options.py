@@ -49,17 +49,17 @@ E = TypeVar("E", bound=Enum)
 
 
 class Delivery(Enum):
-    """What the sink promises."""
+    """The guarantee of the sink."""
 
     AT_LEAST_ONCE = "at-least-once"
-    """Each row is stored; one whose answer was lost may be stored twice, with the same key."""
+    """Each row is stored; if a response was lost, its rows may be stored twice, with the same keys."""
     DEDUPLICATED = "deduplicated"
     """The broker refuses rows that an earlier attempt of the same batch has stored."""
 
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """Which cluster, and how long it may take."""
+    """The cluster, and its timeouts in seconds."""
 
     name_servers: str
     group: str
@@ -71,7 +71,7 @@ class ClusterOptions:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """How topics are read."""
+    """The options of a source; times are in seconds."""
 
     cluster: ClusterOptions
     topics: tuple[str, ...]
@@ -98,7 +98,7 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """How rows are written."""
+    """The options of a sink; times are in seconds."""
 
     cluster: ClusterOptions
     topic: str | None
@@ -116,14 +116,14 @@ class SinkOptions:
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
-    """The settings of a source.
+    """Read the options of a source.
 
     Raises:
         OptionError: An option is unknown, missing or has a wrong value.
         OffsetError: Offsets given are no such.
     """
-    given = _Given(options, _BOTH | _READ, "read")
-    topics, pattern, assigned = _what(given)
+    given = _GivenOptions(options, _BOTH | _READ, "read")
+    topics, pattern, assigned = _topics_to_read(given)
     group = given.text("consumerGroup")
     prefix = given.text("groupIdPrefix")
     if group and prefix:
@@ -165,7 +165,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def stream_options(options: Mapping[str, str]) -> SourceOptions:
-    """The settings of a streaming source.
+    """Read the options of a streaming source.
 
     Raises:
         OptionError: As for any source, or an option says where to end.
@@ -178,19 +178,19 @@ def stream_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """The settings of a sink.
+    """Read the options of a sink.
 
     Raises:
         OptionError: An option is unknown, missing or has a wrong value.
     """
-    given = _Given(options, _BOTH | _WRITE, "write")
+    given = _GivenOptions(options, _BOTH | _WRITE, "write")
     delivery = given.choice("delivery", Delivery, Delivery.AT_LEAST_ONCE)
     id_column = given.text("idColumn")
     if delivery is Delivery.DEDUPLICATED:
         if id_column:
             raise OptionError(
-                "idColumn and delivery=deduplicated are both given: the broker tells rows by their place in the"
-                " batch, not by a column; with at-least-once, consumers can tell them by idColumn"
+                "idColumn and delivery=deduplicated are both given: the broker identifies rows by their place in the"
+                " batch, not by a column; with at-least-once, consumers can identify them by idColumn"
             )
         if given.text("delayLevel"):
             raise OptionError(
@@ -214,7 +214,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def stream_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """The settings of a streaming sink.
+    """Read the options of a streaming sink.
 
     Raises:
         OptionError: As for any sink, or an id is given: batches are numbered from 0 on when a checkpoint is new,
@@ -222,12 +222,12 @@ def stream_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """
     chosen = sink_options(options)
     if chosen.write_id is not None:
-        raise OptionError("option 'writeId' is for batch writes: a stream is known by its checkpoint")
+        raise OptionError("option 'writeId' is for batch writes: a stream is identified by its checkpoint")
     return chosen
 
 
-class _Given:
-    """The options given, by their names as documented."""
+class _GivenOptions:
+    """The given options, by their documented names."""
 
     def __init__(self, options: Mapping[str, str], known: set[str], direction: str) -> None:
         names = {name.lower(): name for name in known} | {
@@ -241,11 +241,7 @@ class _Given:
                 continue
             name = names.get(bare)
             if name is None:
-                hint = (
-                    f"; it is {_OTHERS_NAMES[bare]!r} here"
-                    if bare in _OTHERS_NAMES
-                    else suggestion(bare, known)
-                )
+                hint = f"; it is {_OTHERS_NAMES[bare]!r} here" if bare in _OTHERS_NAMES else suggestion(bare, known)
                 raise OptionError(f"unknown option {key!r} to {direction} format 'rocketmq'{hint}")
             if name in written:
                 raise OptionError(f"option {name!r} is given twice: as {written[name]!r} and as {key!r}")
@@ -297,14 +293,14 @@ class _Given:
         raise OptionError(f"option {name!r} is {text!r}: write one of {values}")
 
     def one_of(self, *names: str) -> tuple[str, str] | None:
-        """The one of the options that is given, with its value."""
+        """Return the given one of several options, with its value."""
         found = [(name, value) for name in names if (value := self.text(name)) is not None]
         if len(found) > 1:
             raise OptionError(f"{' and '.join(name for name, _ in found)} are both given: give one")
         return found[0] if found else None
 
 
-def _cluster(given: _Given, group: str) -> ClusterOptions:
+def _cluster(given: _GivenOptions, group: str) -> ClusterOptions:
     servers = given.text("nameServer")
     if servers is None:
         raise OptionError("option 'nameServer' is missing: write host:port, several with ';' between")
@@ -322,12 +318,12 @@ def _cluster(given: _Given, group: str) -> ClusterOptions:
     )
 
 
-def _what(
-    given: _Given,
+def _topics_to_read(
+    given: _GivenOptions,
 ) -> tuple[tuple[str, ...], str | None, Mapping[str, Mapping[str, tuple[int, ...]]] | None]:
     found = given.one_of("subscribe", "topic", "subscribePattern", "assign")
     if found is None:
-        raise OptionError("nothing says what to read: give 'subscribe', 'subscribePattern' or 'assign'")
+        raise OptionError("no option names the topics to read: give 'subscribe', 'subscribePattern' or 'assign'")
     name, value = found
     if name == "assign":
         assigned = {
@@ -339,7 +335,7 @@ def _what(
         try:
             re.compile(value)
         except re.error as error:
-            raise OptionError(f"option {name!r} is {value!r}: no regular expression, {error}") from None
+            raise OptionError(f"option {name!r} is {value!r}: not a regular expression: {error}") from None
         return (), value, None
     topics = tuple(sorted({part.strip() for part in value.split(",")} - {""}))
     if not topics:
@@ -347,7 +343,7 @@ def _what(
     return topics, None, None
 
 
-def _expression(given: _Given) -> tuple[str, str]:
+def _expression(given: _GivenOptions) -> tuple[str, str]:
     found = given.one_of("tag", "sql")
     if found is None:
         return "*", "TAG"
@@ -355,14 +351,15 @@ def _expression(given: _Given) -> tuple[str, str]:
     return value, "SQL92" if name == "sql" else "TAG"
 
 
-def _starting(given: _Given) -> Position | None:
-    """Where to begin; None when nothing says it: a stream with the latest, a batch with the earliest."""
+def _starting(given: _GivenOptions) -> Position | None:
+    """Return where to begin; None if no option says so: then a stream begins at the latest offset, a batch at the
+    earliest."""
     strategy = given.choice("startingOffsetsByTimestampStrategy", Strategy, Strategy.ERROR)
     found = given.one_of("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
     return _position(found, strategy, {"earliest", "latest", "committed"}) if found else None
 
 
-def _ending(given: _Given) -> Position:
+def _ending(given: _GivenOptions) -> Position:
     found = given.one_of("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
     if found is None:
         return Position("latest")

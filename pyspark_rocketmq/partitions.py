@@ -1,4 +1,4 @@
-"""How a batch is divided among tasks. The same ranges and the same plan always give the same partitions."""
+"""The division of a batch among tasks. The same ranges and the same plan always give the same partitions."""
 
 import itertools
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from rocket_client.blocking import QueueRange
 
 @dataclass(frozen=True)
 class Plan:
-    """What decides about partitions.
+    """The settings that decide about partitions.
 
     Attributes:
         min_partitions: Least partitions, made by dividing large ranges; 0: no matter.
@@ -25,7 +25,7 @@ class Plan:
     pack_below: int = 0
 
     def to_json(self) -> dict[str, int]:
-        """The plan as it stands in a checkpoint, under the options' names."""
+        """Return the plan for a checkpoint, under the options' names."""
         return {
             "minPartitions": self.min_partitions,
             "maxRecordsPerPartition": self.max_records,
@@ -34,12 +34,12 @@ class Plan:
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> "Plan":
-        """The plan that a checkpoint has."""
+        """Return the plan of a checkpoint."""
         return Plan(value["minPartitions"], value["maxRecordsPerPartition"], value["packBelow"])
 
 
 class RangePartition(InputPartition):
-    """What one task reads.
+    """The part of one task.
 
     Attributes:
         ranges: Parts of queues, those of one broker next to each other.
@@ -54,7 +54,7 @@ class RangePartition(InputPartition):
 
 
 def partitions(ranges: Sequence[QueueRange], plan: Plan) -> list[RangePartition]:
-    """The partitions that read the ranges: one for each queue, divided or packed as the plan says."""
+    """Return the partitions that read the ranges: one for each queue, divided or packed as the plan says."""
     ranges = sorted((each for each in ranges if each.start < each.end), key=lambda each: each.queue)
     total = sum(each.end - each.start for each in ranges)
     if not total:
@@ -72,7 +72,7 @@ def partitions(ranges: Sequence[QueueRange], plan: Plan) -> list[RangePartition]
 
 
 def _divided(whole: QueueRange, count: int) -> list[QueueRange]:
-    """That many pieces of the range, of nearly the same size."""
+    """Return `count` pieces of the range, of nearly the same size."""
     length = whole.end - whole.start
     cuts = [whole.start + length * number // count for number in range(count + 1)]
     return [whole._replace(start=start, end=end) for start, end in itertools.pairwise(cuts) if start < end]

@@ -1,4 +1,4 @@
-"""The clients of this process: executors' workers are reused from task to task, and their connections with them."""
+"""The clients of this process, which are reused from task to task as the executors' workers are."""
 
 import os
 import time
@@ -16,11 +16,11 @@ class _Entry:
 
 
 _clients: dict[tuple[int, str, str, float], _Entry] = {}
-"""By process, name servers, group and timeout. A process forked from one that has clients makes its own."""
+"""The clients by process, name servers, group and timeout; a forked process makes clients of its own."""
 
 
 def client(options: ClusterOptions) -> BlockingClient:
-    """A client for the cluster; those that nobody asked for in a long time are closed."""
+    """Return a client for the cluster; close clients that were not used for a long time."""
     now = time.monotonic()
     key = (os.getpid(), options.name_servers, options.group, options.request_timeout)
     for other, entry in list(_clients.items()):
@@ -33,7 +33,7 @@ def client(options: ClusterOptions) -> BlockingClient:
 
 
 def new_client(options: ClusterOptions) -> BlockingClient:
-    """A client of the caller's own."""
+    """Return a new client that belongs to the caller."""
     timeout = timedelta(seconds=options.request_timeout)
     settings = ProducerSettings(
         name_servers=options.name_servers,

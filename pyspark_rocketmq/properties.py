@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyspark_rocketmq.records import Bytes, Ints, OddRecordsError
+from pyspark_rocketmq.records import Bytes, Ints, UnusualRecordsError
 
 _NAME_ENDS, _VALUE_ENDS = 1, 2
 _COUNTED = 16
@@ -40,7 +40,7 @@ class Pairs:
     value: tuple[Ints, Ints]
 
     def column(self, name: str) -> pa.Array:
-        """The value of one property in each row; null where there is none."""
+        """Return the value of one property in each row; null if the row does not have the property."""
         wanted = name.encode()
         start, length = self.name
         candidates = np.flatnonzero(length == len(wanted))
@@ -57,14 +57,14 @@ class Pairs:
         return values.take(pa.array(take, mask=take < 0))
 
     def map_column(self) -> pa.Array:
-        """All properties of each row.
+        """Return all properties of each row as a map.
 
         Raises:
-            OddRecordsError: A name is there twice in a row, which a map cannot hold.
+            UnusualRecordsError: A name is there twice in a row, which a map cannot hold.
         """
         names = cut(self.data, *self.name).cast(pa.string())
         if self._has_duplicates(names):
-            raise OddRecordsError
+            raise UnusualRecordsError
         values = cut(self.data, *self.value).cast(pa.string())
         counts = np.bincount(self.row, minlength=self.rows)
         offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
@@ -80,10 +80,10 @@ class Pairs:
 
 
 def pairs(data: pa.Array) -> Pairs:
-    """The pairs in the rows' properties.
+    """Return the pairs in the rows' properties.
 
     Raises:
-        OddRecordsError: A name or value is missing, or has a separator in it.
+        UnusualRecordsError: A name or value is missing, or has a separator in it.
     """
     offsets = np.frombuffer(data.buffers()[1], np.int32)[: len(data) + 1].astype(np.int64)
     buffer = data.buffers()[2]
@@ -91,7 +91,7 @@ def pairs(data: pa.Array) -> Pairs:
     name_ends = np.flatnonzero(raw == _NAME_ENDS)
     value_ends = _value_ends(raw, offsets)
     if len(name_ends) != len(value_ends):
-        raise OddRecordsError
+        raise UnusualRecordsError
     counts = np.diff(np.searchsorted(name_ends, offsets))
     row = np.repeat(np.arange(len(data), dtype=np.int64), counts)
     starts = np.empty(len(name_ends), dtype=np.int64)
@@ -103,14 +103,12 @@ def pairs(data: pa.Array) -> Pairs:
         starts[1:][at_row_end] = value_ends[:-1][at_row_end]
         in_row = (starts >= offsets[row]) & (value_ends <= offsets[row + 1])
         if not np.all(in_row & (name_ends > starts) & (value_ends > name_ends + 1)):
-            raise OddRecordsError
-    return Pairs(
-        raw, len(data), row, (starts, name_ends - starts), (name_ends + 1, value_ends - name_ends - 1)
-    )
+            raise UnusualRecordsError
+    return Pairs(raw, len(data), row, (starts, name_ends - starts), (name_ends + 1, value_ends - name_ends - 1))
 
 
 def _value_ends(raw: Bytes, offsets: Ints) -> Ints:
-    """Where values end: at their separators, and at the end of rows that leave out the last one."""
+    """Return where values end: at their separators, and at the end of rows without a last separator."""
     ends = np.flatnonzero(raw == _VALUE_ENDS)
     last = offsets[1:]
     filled = last > offsets[:-1]
@@ -119,7 +117,7 @@ def _value_ends(raw: Bytes, offsets: Ints) -> Ints:
 
 
 def cut(data: npt.NDArray[np.uint8], start: Ints, length: Ints) -> pa.Array:
-    """The pieces of the data, copied once: elements piece, gap, piece, gap … over it, of which the even are taken.
+    """Return pieces of the data, which is copied once: as an array of piece, gap, piece, … without the gaps.
 
     The pieces must be in order and apart; the data shorter than 2 GiB.
     """

@@ -1,4 +1,4 @@
-"""What a task does: read its ranges and give them to Spark as Arrow record batches."""
+"""The reader of a task, which reads its ranges and passes them to Spark as Arrow record batches."""
 
 import logging
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ from rocket_client.blocking import RangePart, Subscription
 logger = logging.getLogger(__name__)
 
 BATCH_BYTES = 1024 * 1024
-"""So much is decoded at once: some thousand small messages."""
+"""The bytes that are decoded together: some thousand small messages."""
 
 
 def read(options: SourceOptions, schema: StructType, partition: RangePartition) -> Iterator[pa.RecordBatch]:
-    """The messages of the partition's ranges, those of a queue in its order.
+    """Yield the messages of the partition's ranges, those of a queue in order.
 
     Raises:
         DataLossError: Messages are gone, and that is not to be borne.
@@ -49,16 +49,13 @@ def read(options: SourceOptions, schema: StructType, partition: RangePartition) 
 
 
 def _grouped(parts: Iterator[RangePart], is_filtered: bool) -> Iterator[list[RangePart]]:
-    """Parts that are decoded together: large enough, of one broker; with a filter each by itself, as only it
-    knows where it ends."""
+    """Yield parts of one broker that are decoded together, up to a size; with a filter, each part by itself."""
     group: list[RangePart] = []
     size = 0
     for part in parts:
         if not part.records:
             continue
-        if group and (
-            size >= BATCH_BYTES or is_filtered or part.queue.broker_name != group[0].queue.broker_name
-        ):
+        if group and (size >= BATCH_BYTES or is_filtered or part.queue.broker_name != group[0].queue.broker_name):
             yield group
             group, size = [], 0
         group.append(part)
@@ -70,11 +67,11 @@ def _grouped(parts: Iterator[RangePart], is_filtered: bool) -> Iterator[list[Ran
 def _checked(parts: Iterator[RangePart], fail: bool) -> Iterator[RangePart]:
     for part in parts:
         if part.is_lost:
-            told = (
+            loss = (
                 f"messages {part.start} to {part.end} of {part.queue} are gone: it holds {part.min_offset} to"
                 f" {part.max_offset} ({part.status.name})"
             )
             if fail:
-                raise DataLossError(f"{told}; with failOnDataLoss=false reading goes on behind them")
-            logger.warning("%s; reading goes on behind them", told)
+                raise DataLossError(f"{loss}; with failOnDataLoss=false reading continues behind them")
+            logger.warning("%s; reading continues behind them", loss)
         yield part

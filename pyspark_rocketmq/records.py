@@ -1,4 +1,4 @@
-"""Where the fields of many records lie, found by numpy; `rocket_remoting.wire.record` draws a record.
+"""The positions of the fields of many records, found by numpy; `rocket_remoting.wire.record` draws a record.
 
 All positions are indexes into one buffer of records, one after the other. This module does no I/O.
 """
@@ -19,8 +19,8 @@ _SIZE = struct.Struct(">i").unpack_from
 _SHORTEST = 91
 
 
-class OddRecordsError(Exception):
-    """Something is not as usual: it must be read record by record."""
+class UnusualRecordsError(Exception):
+    """The records have unusual fields and must be read one by one."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Layout:
 
 
 def layout(buffer: bytes | memoryview) -> Layout:
-    """Where everything is.
+    """Return the positions of the fields.
 
     Raises:
-        OddRecordsError: A record is not whole or not well-formed, or its body is compressed.
+        UnusualRecordsError: A record is not whole or not well-formed, or its body is compressed.
     """
     starts = boundaries(buffer)
     raw = np.frombuffer(buffer, np.uint8)
@@ -89,14 +89,14 @@ def layout(buffer: bytes | memoryview) -> Layout:
 
 def _require(holds: npt.NDArray[np.bool_]) -> None:
     if not np.all(holds):
-        raise OddRecordsError
+        raise UnusualRecordsError
 
 
 def boundaries(buffer: bytes | memoryview) -> Ints:
-    """Where each record begins.
+    """Return where each record begins.
 
     Raises:
-        OddRecordsError: The sizes in them do not add up.
+        UnusualRecordsError: The sizes in them do not add up.
     """
     starts: list[int] = []
     position, end = 0, len(buffer)
@@ -104,15 +104,15 @@ def boundaries(buffer: bytes | memoryview) -> Ints:
         starts.append(position)
         size = _SIZE(buffer, position)[0]
         if size < _SHORTEST:
-            raise OddRecordsError
+            raise UnusualRecordsError
         position += size
     if position != end:
-        raise OddRecordsError
+        raise UnusualRecordsError
     return np.array(starts, dtype=np.int64)
 
 
 def _field(raw: Bytes, position: Ints, kind: str) -> Ints:
-    """A big-endian number at each position."""
+    """Return the big-endian number at each position."""
     width = int(kind[-1])
     columns = raw[position[:, None] + np.arange(width)]
     numbers: Ints = columns.view(kind).ravel().astype(np.int64)

@@ -10,13 +10,13 @@ from rocket_remoting.wire.headers import SendDeduplicatedRequestHeader, SendMess
 from rocket_remoting.wire.topics import AUTO_CREATE_TOPIC
 
 DEFAULT_QUEUES = 4
-"""How many queues a topic gets that a row creates."""
+"""The number of queues of a topic that is created because a row names it."""
 
 _clock = SystemClock()
 
 
 def batch_request(options: SinkOptions, queue: MessageQueue, body: memoryview) -> Request:
-    """A batch, encoded."""
+    """Return the request that sends a batch."""
     return Request(RequestCode.SEND_BATCH_MESSAGE, _header(options, queue, batch=True), body)
 
 
@@ -27,7 +27,7 @@ def single_request(
     properties: str | None = None,
     flag: int = 0,
 ) -> Request:
-    """One message: its body, or, without properties, the batch that it alone would be."""
+    """Return the request for one message: its body or, without properties, a batch of this message alone."""
     if properties is None:
         (entry,) = decode_batch(body)
         flag, body, properties = entry.flag, entry.body, entry.properties.decode()
@@ -44,7 +44,7 @@ def deduplicated_request(
     epoch: int,
     sequence: int,
 ) -> Request:
-    """A batch that is stored once; without a body the question whether the broker serves that."""
+    """Return the request for a batch that is stored once; without a body it asks whether the broker supports that."""
     header = SendDeduplicatedRequestHeader(
         producer_group=options.cluster.group,
         topic=queue.topic,

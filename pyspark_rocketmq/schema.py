@@ -1,4 +1,4 @@
-"""The columns of a message: what a source gives, under its own names or Kafka's, and what a sink takes."""
+"""The columns of a message: those of a source, with its own names or Kafka's, and those of a sink."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ COLUMNS: Mapping[str, DataType] = {
     "flag": IntegerType(),
     "properties": _PROPERTIES,
 }
-"""What a source gives; ``properties`` only if asked for: it is half of what decoding costs."""
+"""The columns of a source; ``properties`` only if requested, because it is half of the cost of decoding."""
 
 KAFKA_COLUMNS: Mapping[str, DataType] = {
     "key": BinaryType(),
@@ -48,18 +48,18 @@ KAFKA_COLUMNS: Mapping[str, DataType] = {
     "timestampType": IntegerType(),
     "headers": _HEADERS,
 }
-"""The names of Spark's Kafka source, for a schema that asks for them; ``timestamp`` is when it was stored."""
+"""The names of Spark's Kafka source, for a schema that uses them; ``timestamp`` is the store timestamp."""
 
 
 def source_schema(include_headers: bool) -> StructType:
-    """The columns of a source that nobody gave a schema."""
+    """Return the columns of a source without a schema."""
     return StructType(
         [StructField(name, kind) for name, kind in COLUMNS.items() if include_headers or name != "properties"]
     )
 
 
 def check_source_schema(schema: StructType) -> None:
-    """Return when a source can give these columns: any of them, in any order.
+    """Check that a source has these columns, in any order.
 
     Raises:
         SchemaError: It can't.
@@ -69,7 +69,7 @@ def check_source_schema(schema: StructType) -> None:
         kind = known.get(field.name)
         if kind is None:
             raise SchemaError(
-                f"column {field.name!r} is none of format 'rocketmq'{suggestion(field.name, known)};"
+                f"column {field.name!r} is not a column of format 'rocketmq'{suggestion(field.name, known)};"
                 f" it has {', '.join(known)}"
             )
         if not _same(field.dataType, kind):
@@ -104,7 +104,7 @@ _KAFKA_NAMES = {"value": "body", "key": "keys", "headers": "properties", "partit
 
 @dataclass(frozen=True)
 class SinkColumns:
-    """Which column of the rows holds what; None: none does."""
+    """The columns of the rows by their meaning; None: no column has it."""
 
     body: str
     topic: str | None
@@ -119,10 +119,8 @@ class SinkColumns:
     id_column: str | None
 
 
-def sink_columns(
-    schema: StructType, *, topic: str | None, order_key: str | None, id_column: str | None
-) -> SinkColumns:
-    """Which column holds what.
+def sink_columns(schema: StructType, *, topic: str | None, order_key: str | None, id_column: str | None) -> SinkColumns:
+    """Return the columns of the rows by their meaning.
 
     Args:
         schema: The rows'.
@@ -140,7 +138,7 @@ def sink_columns(
             if name not in schema.fieldNames():
                 option = "orderKey" if role == "order_key" else "idColumn"
                 raise SchemaError(
-                    f"option {option!r} names column {name!r}, which is not there"
+                    f"option {option!r} names column {name!r}, which does not exist"
                     f"{suggestion(name, schema.fieldNames())}"
                 )
             _check_type("order_key", schema[name])
@@ -151,18 +149,18 @@ def sink_columns(
             if field.name in chosen.values():
                 continue
             raise SchemaError(
-                f"column {field.name!r} is none that format 'rocketmq' writes"
+                f"column {field.name!r} is not a column that format 'rocketmq' writes"
                 f"{suggestion(field.name, _SINK_TYPES)}; drop it, or put it into 'body'"
             )
         _check_type(field.name, field)
         role = _KAFKA_NAMES.get(field.name, field.name)
         if role in found and role != "order_key":
-            raise SchemaError(f"columns {found[role]!r} and {field.name!r} mean the same: keep one")
+            raise SchemaError(f"columns {found[role]!r} and {field.name!r} have the same meaning: keep one")
         found.setdefault(role, field.name)
     if "body" not in found:
-        raise SchemaError("no column 'body' (or 'value') says what to send; it is string or binary")
+        raise SchemaError("there is no column 'body' (or 'value') with the bodies of messages, as string or binary")
     if "topic" not in found and topic is None:
-        raise SchemaError("neither the option 'topic' nor a column 'topic' says where to send")
+        raise SchemaError("there is neither an option 'topic' nor a column 'topic'")
     roles = {role: found.get(role) for role in SinkColumns.__dataclass_fields__}
     if topic is not None:
         roles["topic"] = None
@@ -172,9 +170,7 @@ def sink_columns(
 def _check_type(role: str, field: StructField) -> None:
     kinds = _SINK_TYPES[role]
     if field.dataType.simpleString() not in kinds:
-        raise SchemaError(
-            f"column {field.name!r} is {field.dataType.simpleString()}, it must be {' or '.join(kinds)}"
-        )
+        raise SchemaError(f"column {field.name!r} is {field.dataType.simpleString()}, it must be {' or '.join(kinds)}")
 
 
 def _same(one: DataType, other: DataType) -> bool:

@@ -1,6 +1,6 @@
-"""Format ``rocketmq``, as Spark finds it.
+"""The data source of format ``rocketmq``.
 
-Spark imports this in every process that plans something; what reads and writes rows is imported by what does.
+Spark imports this module in every process that plans queries; readers and writers are imported when they are used.
 """
 
 from typing import TYPE_CHECKING
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
 
 
 class RocketMQDataSource(DataSource):
-    """Topics of RocketMQ: source and sink, of batches and of streams."""
+    """The data source of RocketMQ topics: source and sink, of batches and of streams."""
 
     @classmethod
     def name(cls) -> str:
-        """What stands in ``format("rocketmq")``."""
+        """Return the name for ``format("rocketmq")``."""
         return "rocketmq"
 
     def schema(self) -> StructType:
-        """The columns, when the user gives none."""
+        """Return the columns, for users that give no schema."""
         return source_schema(source_options(self.options).include_headers)
 
     def reader(self, schema: StructType) -> RocketMQBatchReader:
-        """A batch source for these columns."""
+        """Return a batch source for these columns."""
         check_source_schema(schema)
         options = source_options(self.options)
         return (FilteringBatchReader if options.filter_pushdown else RocketMQBatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> RocketMQStreamReader:  # noqa: N802 - Spark's name
-        """A streaming source for these columns."""
+        """Return a streaming source for these columns."""
         check_source_schema(schema)
         return RocketMQStreamReader(stream_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> "RocketMQWriter":
-        """A batch sink for these columns."""
+        """Return a batch sink for these columns."""
         from pyspark_rocketmq.sink import RocketMQWriter, check
 
         return RocketMQWriter(check(sink_options(self.options), schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "RocketMQStreamWriter":  # noqa: N802 - Spark's name
-        """A streaming sink for these columns. Spark asks for one anew for each batch."""
+        """Return a streaming sink for these columns. Spark asks for a new one for each batch."""
         from pyspark_rocketmq.sink import RocketMQStreamWriter, check
 
         return RocketMQStreamWriter(check(stream_sink_options(self.options), schema, overwrite))

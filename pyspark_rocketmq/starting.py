@@ -1,4 +1,4 @@
-"""Where reading begins and ends, as options say it.
+"""The positions at which reading begins and ends, as options name them.
 
 ::
 
@@ -24,7 +24,7 @@ Numbers = Mapping[str, Mapping[str, Mapping[int, int]]]
 
 
 class Strategy(Enum):
-    """What becomes of a queue without a message at or after the moment asked for."""
+    """What to do with a queue that has no message at or after the requested time."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -32,7 +32,7 @@ class Strategy(Enum):
 
 @dataclass(frozen=True)
 class Position:
-    """A place in every queue.
+    """A position in every queue.
 
     Attributes:
         kind: ``earliest``, ``latest``, ``committed``, ``offsets``, ``timestamp`` or ``timestamps``.
@@ -50,20 +50,16 @@ class Position:
 
 
 def timestamps_option(name: str, text: str, strategy: Strategy) -> Position:
-    """The position that an option with moments for each queue says."""
-    return Position(
-        "timestamps", option=name, numbers=offsets_option(name, text, leaves=dict), strategy=strategy
-    )
+    """Return the position of an option with a time for each queue."""
+    return Position("timestamps", option=name, numbers=offsets_option(name, text, leaves=dict), strategy=strategy)
 
 
 @overload
-def offsets_option(
-    name: str, text: str, *, leaves: type[dict[str, int]]
-) -> dict[str, dict[str, dict[int, int]]]: ...
+def offsets_option(name: str, text: str, *, leaves: type[dict[str, int]]) -> dict[str, dict[str, dict[int, int]]]: ...
 @overload
 def offsets_option(name: str, text: str, *, leaves: type[list[int]]) -> dict[str, dict[str, list[int]]]: ...
 def offsets_option(name: str, text: str, *, leaves: type[object]) -> object:
-    """Topic → broker → numbers, as an option's JSON says them.
+    """Parse an option's JSON: topic → broker → numbers.
 
     Args:
         name: The option.
@@ -96,9 +92,7 @@ def _ids(queues: Any, wrong: OffsetError) -> dict[int, int] | list[int]:
         if not all(_is_number(number) and number >= 0 for number in queues):
             raise wrong
         return queues
-    if not all(
-        key.isdecimal() and _is_number(number) and number >= EARLIEST for key, number in queues.items()
-    ):
+    if not all(key.isdecimal() and _is_number(number) and number >= EARLIEST for key, number in queues.items()):
         raise wrong
     return {int(key): number for key, number in queues.items()}
 

@@ -1,11 +1,11 @@
-"""The streaming source: exactly once, as a stream's place stands in Spark's checkpoint alone.
+"""The streaming source, which reads exactly once, because the position is kept in Spark's checkpoint only.
 
 ::
 
     trigger      latestOffset ─► the batch's end        how much is taken (`admission`)
                  partitions   ─► what each task reads   a pure function of start and end (`partitions`)
                  read         ─► rows                   on executors (`reading`)
-                 commit       ─► the group's offsets    only told to the brokers, never read back
+                 commit       ─► the group's offsets    only sent to the brokers, never read back
 
 All but `read` runs in one process for each query, which keeps its connections.
 """
@@ -57,14 +57,17 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: Mapping[MessageQueue, int] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What goes to executors: no connections."""
+        """Return the state for executors, without connections."""
         return self.__dict__ | {"_cluster": None, "_ends": {}, "_published": {}, "_initial": None}
 
     # On the driver
 
     def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
-        """Where the very first batch begins. Spark does not keep that, but asks again when it does that batch again,
-        when the latest message is another one: so the batch's end says it as well."""
+        """Return where the first batch begins.
+
+        Spark does not store this position, but asks again if it repeats the batch, when the latest message is
+        another one. So the end of the batch contains it as well.
+        """
         cluster = self._connected()
         queues = cluster.queues()
         position = self._options.starting or Position("latest")
@@ -72,7 +75,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(self._initial, self._options.plan).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The limit that options set; there are no limits of several kinds, so `latestOffset` looks at all."""
+        """Return the limit that options set; `latestOffset` applies all of them."""
         options = self._options
         if options.max_offsets is not None:
             return ReadMaxRows(options.max_offsets)
@@ -83,17 +86,15 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Nothing newer than what is there now will be read."""
+        """Fix the end of the stream at the messages that are there now."""
         _, self._target, _ = self._bounds(known=None)
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802 - Spark's name
-        """Where the next batch ends: at `start` when there is to be none."""
+        """Return where the next batch ends; `start` if there should be no batch."""
         begin = StreamOffset.from_json(start)
         self._publish(begin.offsets)
         ends, begins = self._look(begin)
-        backlog = {
-            queue: max(0, end - begins.get(queue, begin.offsets.get(queue, 0))) for queue, end in ends.items()
-        }
+        backlog = {queue: max(0, end - begins.get(queue, begin.offsets.get(queue, 0))) for queue, end in ends.items()}
         taken = self._admitted(backlog, {**begin.offsets, **begins}, limit)
         offsets = {queue: begins.get(queue, begin.offsets.get(queue, 0)) + taken[queue] for queue in ends}
         if offsets == begin.offsets:
@@ -103,18 +104,18 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(offsets, self._options.plan, begins).to_json()
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802 - Spark's name
-        """Where the queues end, for the query's progress."""
+        """Return where the queues end, for the query's progress."""
         return StreamOffset(self._ends, self._options.plan).to_json() if self._ends else None
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        """What each task of a batch reads."""
+        """Return the part of each task of a batch."""
         if start == end:  # that says where the batch before began as well
             return []
         until = StreamOffset.from_json(end)
         return partitions(until.ranges_from(StreamOffset.from_json(start)), until.plan)
 
     def commit(self, end: Json) -> None:
-        """The batch that ends here is done."""
+        """Commit the batch that ends here."""
         self._publish(StreamOffset.from_json(end).offsets)
 
     def stop(self) -> None:
@@ -126,7 +127,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # On executors
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        """The partition's messages."""
+        """Yield the partition's messages."""
         # What decodes takes half a second to import: not on the driver.
         from pyspark_rocketmq.reading import read
 
@@ -141,7 +142,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._cluster
 
     def _look(self, begin: StreamOffset) -> tuple[dict[MessageQueue, int], dict[MessageQueue, int]]:
-        """Where the queues end, and where those begin that do not go on from the batch before."""
+        """Return where the queues end, and where queues begin that were not in the batch before."""
         cluster = self._connected()
         queues, self._ends, oldest = self._bounds(known=begin.offsets)
         ends = self._ends
@@ -154,16 +155,12 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if offset is None:
                 begins[queue] = oldest[queue]
             elif self._ends[queue] < offset or offset < oldest[queue]:
-                self._lost(
-                    f"{queue} was read up to {offset} and now holds {oldest[queue]} to {self._ends[queue]}"
-                )
+                self._lost(f"{queue} was read up to {offset} and now holds {oldest[queue]} to {self._ends[queue]}")
                 begins[queue] = oldest[queue]
         gone = set(begin.offsets) - set(queues)
         there = {(queue.topic, queue.broker_name) for queue in queues}
         deleted = {
-            each
-            for each in {(queue.topic, queue.broker_name) for queue in gone} - there
-            if cluster.is_deleted(*each)
+            each for each in {(queue.topic, queue.broker_name) for queue in gone} - there if cluster.is_deleted(*each)
         }
         for queue in gone:
             if (queue.topic, queue.broker_name) in there | deleted:
@@ -175,7 +172,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _bounds(
         self, known: Container[MessageQueue] | None
     ) -> tuple[list[MessageQueue], dict[MessageQueue, int], dict[MessageQueue, int]]:
-        """The queues that are there, where they end and where they begin; without those of a broker that goes away
+        """Return the queues that exist, their ends and their beginnings; without those of a broker that goes away
         while it is asked, once name servers know that it is gone."""
         cluster = self._connected()
         queues = cluster.queues(known)
@@ -187,13 +184,13 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise
             return left, cluster.ends(left), cluster.begins(left)
 
-    def _lost(self, told: str) -> None:
+    def _lost(self, loss: str) -> None:
         if self._options.fail_on_data_loss:
             raise DataLossError(
-                f"messages were lost, or the topic was made anew: {told};"
-                " with failOnDataLoss=false reading goes on with what is there"
+                f"messages were lost, or the topic was made anew: {loss};"
+                " with failOnDataLoss=false reading continues with the messages that exist"
             )
-        logger.warning("messages were lost, or the topic was made anew: %s; reading goes on", told)
+        logger.warning("messages were lost, or the topic was made anew: %s; reading continues", loss)
 
     def _admitted(
         self, backlog: dict[MessageQueue, int], starts: Mapping[MessageQueue, int], limit: ReadLimit
@@ -217,7 +214,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return taken
 
     def _publish(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Tell the brokers how far the group is.
+        """Commit the group's offsets to the brokers, for other tools.
 
         Spark commits a batch when it plans the next one, and the last one never; asking for the latest offset
         says as much and happens once more, so both count.

@@ -1,4 +1,4 @@
-"""What a task of the sink does: encode its rows and send them, until all are stored.
+"""The writer of a sink's task: encodes its rows and sends them until all are stored.
 
 ::
 
@@ -6,9 +6,9 @@
                     └► sequence      its number among the rows of this task for this queue
     UNIQ_KEY = writer (query, partition, queue, all queues of the topic) | epoch | sequence
 
-All of it follows from the rows, their order and the topic's queues alone, so a task that runs again gives each row the
-same key. With other queues, as while a broker is away, a row has another place, so it has another key as well: under
-the one that another row had it would be taken for stored.
+The keys depend only on the rows, their order and the topic's queues, so a repeated task gives each row the same key.
+The key includes the queues: with other queues, such as while a broker is away, a row has another sequence number,
+which may have been another row's, and the broker would refuse the row as stored.
 """
 
 import time
@@ -31,7 +31,7 @@ from pyspark_rocketmq.options import Delivery, SinkOptions
 from pyspark_rocketmq.requests import batch_request, deduplicated_request, single_request
 from pyspark_rocketmq.schema import SinkColumns
 from rocket_client.blocking import (
-    AWAY,
+    UNREACHABLE_ERRORS,
     BatchSender,
     EncodedBatch,
     MessageQueue,
@@ -45,14 +45,14 @@ from rocket_remoting.wire.java_hash import java_hash
 from rocket_remoting.wire.properties import PROPERTY_DELAY_TIME_LEVEL, PROPERTY_TIMER_DELIVER_MS
 
 TURN = 1024
-"""So many rows go to one queue before the next has its turn. Never to be changed: rows would get other keys."""
+"""The number of consecutive rows for one queue. Must never change, because rows would get other keys."""
 
 Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Which rows these are.
+    """The identity of a task's rows.
 
     Attributes:
         query: The query, or the write: the same in each attempt and after each restart.
@@ -66,7 +66,7 @@ class Identity:
 
 
 class _Target(NamedTuple):
-    """The queues that the rows of a topic go to, the same to the task's end, and what tells them from others."""
+    """The queues for the rows of a topic, which do not change during the task, and a hash of these queues."""
 
     queues: Sequence[MessageQueue]
     layout: str
@@ -76,8 +76,8 @@ class TaskWriter:
     """Sends the rows of one task.
 
     Args:
-        options: How.
-        columns: What is in which column.
+        options: The options of the sink.
+        columns: The meaning of the rows' columns.
         identity: Which rows these are.
         queues: Those of the option's topic, where all tasks are to take the same; None: those there are.
     """
@@ -117,7 +117,7 @@ class TaskWriter:
                 sender.flush()
             except ResponseError as error:
                 raise self._refused(error) from error
-            except AWAY as error:
+            except UNREACHABLE_ERRORS as error:
                 raise ClusterError(
                     f"rows could not be sent within {options.patience:g} s (option 'sendTimeoutMs'): {error}"
                 ) from error
@@ -161,14 +161,14 @@ class TaskWriter:
         flags: pa.Array | None,
         delays: Sequence[Mapping[str, str]] | None,
     ) -> Iterator[EncodedBatch]:
-        """The chosen rows, which are those for one queue."""
+        """Yield the chosen rows, which are those for one queue, in pieces."""
         take = pa.array(chosen)
         keys = self._keys(queue, batch, take)
         sent = with_keys(properties.take(take), keys)
         own_flags = None if flags is None else flags.take(take)
         if delays is not None:
             own_delays = [delays[row] for row in chosen]
-            return self._singly(queue, body.take(take), sent, flags=own_flags, delays=own_delays)
+            return self._one_by_one(queue, body.take(take), sent, flags=own_flags, delays=own_delays)
         entries = encode(body.take(take), sent, own_flags)
         return self._blocks(queue, entries, self._sequences[queue] - len(chosen))
 
@@ -215,7 +215,7 @@ class TaskWriter:
             )
 
     def _delays(self, batch: pa.RecordBatch) -> list[dict[str, str]] | None:
-        """The properties that delay each row; None when none is delayed."""
+        """Return the properties that delay each row; None if no row is delayed."""
         levels = _column(batch, self._columns.delay_level)
         moments = _column(batch, self._columns.deliver_at)
         default = self._options.delay_level
@@ -240,9 +240,7 @@ class TaskWriter:
             return
         encoded = batch[self._columns.topic].dictionary_encode()
         if encoded.null_count:
-            raise UnsendableError(
-                f"column {self._columns.topic!r} is null in a row, and there is no option 'topic'"
-            )
+            raise UnsendableError(f"column {self._columns.topic!r} is null in a row, and there is no option 'topic'")
         codes = np.asarray(encoded.indices)
         for code, topic in enumerate(encoded.dictionary.to_pylist()):
             yield topic, rows[codes == code]
@@ -257,14 +255,14 @@ class TaskWriter:
             yield queues[number], rows[numbers == number]
 
     def _publish_queues(self, topic: str) -> Sequence[MessageQueue]:
-        """The topic's queues. A topic that was there when the query started is waited for."""
+        """Return the topic's queues; wait for a topic that existed when the query started."""
         options = self._options
         create = options.delivery is not Delivery.DEDUPLICATED
         waiting = Patience(options.patience)
         while True:
             try:
                 return self._client.publish_queues(topic, create=create)
-            except AWAY as error:
+            except UNREACHABLE_ERRORS as error:
                 if isinstance(error, TopicNotFoundError) and topic != options.topic:
                     raise
                 waiting.failed(error)
@@ -311,7 +309,7 @@ class TaskWriter:
                 request = batch_request(options, queue, body)
             yield EncodedBatch(queue, request, end - start)
 
-    def _singly(
+    def _one_by_one(
         self,
         queue: MessageQueue,
         bodies: pa.Array,
@@ -333,7 +331,8 @@ class TaskWriter:
 
 
 def _in_turns(sources: Iterable[Iterator[EncodedBatch]]) -> Iterator[EncodedBatch]:
-    """One of each, and again: where one of each queue may be under way, many are."""
+    """Yield one item of each source in turn: if each queue may have one request under way, many queues then have
+    one."""
     waiting = deque(sources)
     while waiting:
         source = waiting.popleft()
@@ -348,7 +347,7 @@ def _target(queues: Sequence[MessageQueue]) -> _Target:
 
 
 def not_deduplicating(broker: str) -> str:
-    """What is told where a broker cannot do what `deduplicated` needs."""
+    """Return the error for a broker that does not support `deduplicated`."""
     return (
         f"delivery=deduplicated: broker {broker} cannot refuse what it has stored already, only streamkit's can;"
         " use delivery=at-least-once, and let consumers drop messages whose UNIQ_KEY they have seen"
@@ -360,7 +359,8 @@ def _column(batch: pa.RecordBatch, name: str | None) -> pa.Array | None:
 
 
 def _by_order_key(keys: pa.Array, count: int) -> Rows:
-    """As Java's SelectMessageQueueByHash chooses; rows without a key go to the first queue."""
+    """Return the queue of each key as Java's SelectMessageQueueByHash does; rows without a key go to the first
+    queue."""
     # As bytes: those of a binary key need not be text.
     encoded = keys.cast(pa.string() if pa.types.is_integer(keys.type) else pa.binary()).cast(pa.binary())
     encoded = encoded.fill_null(b"").dictionary_encode()

@@ -1,4 +1,4 @@
-"""The columns that are read, under the same names whatever the binder; they come from those of the binder's format."""
+"""The columns that are read, with the same names for every binder, made of those of the binder's format."""
 
 from pyspark.sql.types import (
     BinaryType,
@@ -28,16 +28,16 @@ SCHEMA = StructType([StructField(name, _TYPES[name]) for name in MESSAGE_COLUMNS
 
 
 def native_schema(schema: StructType) -> StructType:
-    """The columns asked for, as the binder's format calls them.
+    """Return the columns of a schema under their names in the binder's format.
 
     Raises:
-        ConfigurationError: One is unknown, or of another type.
+        ConfigurationError: A column is unknown, or has another type.
     """
     for field in schema.fields:
         if field.name not in _TYPES:
             raise ConfigurationError(
-                f"column {field.name!r} is none of format 'streamkit', which has {', '.join(_TYPES)}: payloads come "
-                "as body; from_json, or streamkit.spark.source with a schema, reads them",
+                f"column {field.name!r} is not a column of format 'streamkit', which has {', '.join(_TYPES)}: payloads "
+                "come as body; from_json, or streamkit.spark.source with a schema, reads them",
                 key=field.name,
             )
         if field.dataType != _TYPES[field.name]:

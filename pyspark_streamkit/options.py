@@ -5,11 +5,11 @@
     channel        the binding's name
     application    a running application that publishes its bindings (streamkit.spark.published); without it the
                    settings are read as an application in the driver's directory reads them
-    properties     settings files or directories, in place of those in the driver's directory
-    profiles       the profiles that are active
+    properties     settings files or directories, instead of those in the driver's directory
+    profiles       the active profiles
 
-All others are those of the binder's own format. None holds secrets: what an application's settings say of a cluster
-travels with the readers and writers, not with the options.
+All other options are those of the binder's own format. No option contains secrets: the settings of a cluster are
+pickled with the readers and writers, not passed as options.
 """
 
 from collections.abc import Mapping
@@ -26,10 +26,10 @@ _SPARKS_OWN = {"checkpointlocation", "queryname", "outputmode"}
 
 @dataclass(frozen=True)
 class ChannelOptions:
-    """A binding, and how a query wants it.
+    """A binding, and the other options of a query.
 
     Attributes:
-        channel: The binding, frozen when the query was made.
+        channel: The snapshot of the binding, made with the query.
         given: Options of the binder's own format.
     """
 
@@ -38,7 +38,7 @@ class ChannelOptions:
 
 
 def channel_options(options: Mapping[str, str]) -> ChannelOptions:
-    """The binding that the options name.
+    """Return the binding that the options name.
 
     Raises:
         ConfigurationError: An option is missing or contradicts another, or there is no such binding.
@@ -55,13 +55,11 @@ def _channel(own: Mapping[str, str]) -> ChannelSnapshot:
     if application is None:
         profiles = own.get("profiles")
         overrides = None if profiles is None else {"spring.profiles.active": profiles}
-        return snapshot_of(
-            StreamApplication(config_location=own.get("properties"), properties=overrides), name
-        )
+        return snapshot_of(StreamApplication(config_location=own.get("properties"), properties=overrides), name)
     for other in ("properties", "profiles"):
         if other in own:
             raise ConfigurationError(
-                f"options 'application' and {other!r} are both given: an application that runs has its settings",
+                f"options 'application' and {other!r} are both given: a running application has its settings already",
                 key=other,
             )
     channels = published_channels(application)

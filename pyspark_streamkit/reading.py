@@ -1,4 +1,4 @@
-"""Readers that are those of a binder's own format, their columns under this format's names."""
+"""The readers of a binder's own format, with their columns renamed to those of this format."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,61 +29,61 @@ def _renamed(reader: _Reads, partition: InputPartition, schema: StructType) -> "
 
 
 class ChannelReader(DataSourceReader):
-    """Reads what is there."""
+    """The reader of a batch."""
 
     def __init__(self, reader: DataSourceReader, schema: StructType) -> None:
         self._reader = reader
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """What each task reads."""
+        """Return the part of each task."""
         return self._reader.partitions()
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """The partition's messages."""
+        """Yield the partition's messages."""
         return _renamed(self._reader, partition, self._schema)
 
 
 class ChannelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads batch after batch."""
+    """The reader of a stream."""
 
     def __init__(self, reader: DataSourceStreamReader, schema: StructType) -> None:
         self._reader = reader
         self._schema = schema
 
     def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
-        """Where the very first batch begins."""
+        """Return where the first batch begins."""
         return self._reader.initialOffset()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The limit that options set."""
+        """Return the limit that options set."""
         return self._reader.getDefaultReadLimit()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Nothing newer than what is there now will be read."""
+        """Fix the end of the stream at the messages that are there now."""
         if isinstance(self._reader, SupportsTriggerAvailableNow):
             self._reader.prepareForTriggerAvailableNow()
 
     def latestOffset(self, start: Json, limit: ReadLimit = ReadAllAvailable()) -> Json:  # noqa: N802, B008
-        """Where the next batch ends."""
+        """Return where the next batch ends."""
         return self._reader.latestOffset(start, limit)
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802 - Spark's name
-        """Where the queues end, for the query's progress."""
+        """Return where the queues end, for the query's progress."""
         return self._reader.reportLatestOffset()
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        """What each task of a batch reads."""
+        """Return the part of each task of a batch."""
         return self._reader.partitions(start, end)
 
     def commit(self, end: Json) -> None:
-        """The batch that ends here is done."""
+        """Commit the batch that ends here."""
         self._reader.commit(end)
 
     def stop(self) -> None:
-        """Close what is open."""
+        """Close the connections."""
         self._reader.stop()
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """The partition's messages."""
+        """Yield the partition's messages."""
         return _renamed(self._reader, partition, self._schema)

@@ -1,7 +1,7 @@
-"""Format ``streamkit``, as Spark finds it.
+"""The data source of format ``streamkit``.
 
-A binding is looked up once, when Spark makes the data source; readers and writers are made of what was found then.
-What reads and writes is the binder's own Python format, where it has one; else the binding itself, opened in each task.
+A binding is looked up once, when Spark makes the data source. Readers and writers are those of the binder's own Python
+format, if it has one; otherwise each task opens the binding itself.
 """
 
 from importlib import import_module
@@ -25,7 +25,7 @@ from streamkit.spark.snapshot import Direction
 
 
 class StreamkitDataSource(DataSource):
-    """Bindings: source and sink, of batches and of streams."""
+    """The data source of bindings: source and sink, of batches and of streams."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -33,27 +33,31 @@ class StreamkitDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in ``format("streamkit")``."""
+        """Return the name for ``format("streamkit")``."""
         return "streamkit"
 
     def schema(self) -> StructType:
-        """The columns, when the user gives none."""
+        """Return the columns, for users that give no schema."""
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch source for these columns."""
+        """Return a batch source for these columns."""
         return ChannelReader(self._source().reader(native_schema(schema)), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A streaming source for these columns."""
+        """Return a streaming source for these columns."""
         return ChannelStreamReader(self._source().streamReader(native_schema(schema)), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A batch sink for these columns."""
+        """Return a batch sink for these columns.
+
+        Raises:
+            ConfigurationError: The mode is `overwrite`, or the columns cannot be written to the binding.
+        """
         from pyspark_streamkit import writing
 
         if overwrite:
-            raise ConfigurationError("what was sent cannot be overwritten: use mode 'append'")
+            raise ConfigurationError("messages cannot be overwritten: use mode 'append'")
         plan = writing.SinkPlan.of(self._chosen, schema)
         sink = self._sink()
         if sink is None:
@@ -61,7 +65,7 @@ class StreamkitDataSource(DataSource):
         return writing.NativeWriter(plan, sink.writer(plan.native_schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        """A streaming sink for these columns. Spark asks for one anew for each batch."""
+        """Return a streaming sink for these columns. Spark asks for a new one for each batch."""
         from pyspark_streamkit import writing
 
         plan = writing.SinkPlan.of(self._chosen, schema)
@@ -90,12 +94,12 @@ class StreamkitDataSource(DataSource):
         if native is None and self._chosen.given:
             raise ConfigurationError(
                 f"unknown option {min(self._chosen.given)!r}: binder {self._chosen.channel.binder!r} has no Python "
-                "format for Spark, so the binding's settings are all there is to say"
+                "format for Spark, so no options are possible beside the binding's settings"
             )
         return native
 
     def _native(self, direction: Direction) -> DataSource | None:
-        """The binder's own format for the binding, if Spark's Python processes can have it."""
+        """Return the binder's own format for the binding, if Spark's Python processes can use it."""
         channel = self._chosen.channel
         if channel.is_local:
             raise ConfigurationError(

@@ -1,9 +1,9 @@
-"""What a task of the sink does with its rows; `streamkit.spark.rows` says what their columns mean.
+"""The writers of the sink, which send the rows of a task; `streamkit.spark.rows` explains the columns.
 
 ::
 
     the binder has a Python format     rows ─► its columns, payloads converted here ─► its own writer
-    it has none                        rows ─► messages ─► the binding itself, opened in the task ─► the binder's client
+    the binder has none                rows ─► messages ─► the binding itself, opened in the task ─► the binder's client
 """
 
 import asyncio
@@ -33,16 +33,16 @@ from streamkit.spark.rows import EPOCH_PROPERTY, HEADERS, KEY, QUERY_PROPERTY, T
 from streamkit.spark.snapshot import ChannelSnapshot
 
 _IN_FLIGHT: Final = 500
-"""Messages that a task sends at once."""
+"""Messages that a task sends concurrently."""
 
 
 @dataclass(frozen=True)
 class SinkPlan:
-    """What writers know.
+    """The state of a writer, which is pickled for executors.
 
     Attributes:
         channel: The binding.
-        columns: What the rows' columns are.
+        columns: The meaning of the rows' columns.
     """
 
     channel: ChannelSnapshot
@@ -50,23 +50,23 @@ class SinkPlan:
 
     @staticmethod
     def of(chosen: ChannelOptions, schema: StructType) -> "SinkPlan":
-        """The plan for rows of this schema.
+        """Return the plan for rows of this schema.
 
         Raises:
-            ConfigurationError: They have no payload, or their headers are no map.
+            ConfigurationError: There is no payload, or the headers are not a map.
         """
         return SinkPlan(chosen.channel, Columns.of_schema(schema))
 
     @property
     def native_schema(self) -> StructType:
-        """The columns that :meth:`native` makes."""
+        """Return the schema of the columns that :meth:`native` makes."""
         schema = StructType().add("body", BinaryType()).add("properties", MapType(StringType(), StringType()))
         if self.columns.has_key:
             schema = schema.add("keys", StringType()).add("order_key", StringType())
         return schema.add("tags", StringType()) if self.columns.has_tags else schema
 
     def native(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with the columns that a binder's own format takes."""
+        """Return the rows with the columns of the binder's own format."""
         columns = {"body": self._bodies(batch), "properties": self._properties(batch)}
         if self.columns.has_key:
             columns["keys"] = columns["order_key"] = batch[KEY].cast(pa.string())
@@ -108,11 +108,11 @@ class NativeWriter(DataSourceArrowWriter):
         return self._writer.write(map(self._plan.native, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks are done."""
+        """Finish a batch whose tasks are all done."""
         self._writer.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task failed for good."""
+        """Abort a batch: a task has failed for good."""
         self._writer.abort(messages)
 
 
@@ -128,11 +128,11 @@ class NativeStreamWriter(DataSourceStreamArrowWriter):
         return self._writer.write(map(self._plan.native, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """All tasks of the batch are done."""
+        """Finish the batch: all its tasks are done."""
         self._writer.commit(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """A task of the batch failed for good."""
+        """Abort a batch: a task has failed for good."""
         self._writer.abort(messages, batchId)
 
 
@@ -161,10 +161,10 @@ class BindingStreamWriter(DataSourceStreamArrowWriter):
         return _send(self._plan, iterator, query, int(context.getLocalProperty(EPOCH_PROPERTY) or 0))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing is left to do: tasks return when their rows are accepted."""
+        """Do nothing: tasks return when their rows are accepted."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing can be taken back; the batch is sent again, with the same ids."""
+        """Do nothing: sent messages cannot be taken back. The batch is sent again, with the same ids."""
 
 
 def _context() -> TaskContext:
@@ -174,10 +174,8 @@ def _context() -> TaskContext:
 
 
 def _send(plan: SinkPlan, batches: Iterator[pa.RecordBatch], query: str, epoch: int) -> WriterCommitMessage:
-    """Send the rows through the output binding, which lives as long as the task."""
-    rows: Iterator[dict[str, Any]] = (
-        row for batch in batches for row in batch.to_pylist(maps_as_pydicts="strict")
-    )
+    """Send the rows through the output binding, which is bound during the task."""
+    rows: Iterator[dict[str, Any]] = (row for batch in batches for row in batch.to_pylist(maps_as_pydicts="strict"))
     messages = messages_of(rows, plan.columns, f"{query}/{_context().partitionId()}", epoch)
     app = StreamApplication(environment=plan.channel.environment)
     channel = app.channel(plan.channel.binding)

@@ -1,9 +1,9 @@
-"""The broker: what it is made of, and how it starts and stops."""
+"""The broker: its parts, its start and its stop."""
 
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 
 from rocket_broker.clients.consumer_table import ConsumerTable
@@ -11,20 +11,16 @@ from rocket_broker.clients.heartbeat_limits import HeartbeatLimits
 from rocket_broker.clients.lock_file import LockFile
 from rocket_broker.clients.producer_table import ProducerTable
 from rocket_broker.clients.queue_locks import QueueLocks
-from rocket_broker.errors import (
-    OUT_OF_FILES,
-    AddressUnreachable,
-    StartError,
-    StoreUnusable,
-    TooFewFiles,
-)
-from rocket_broker.filter.compiling import Compiling
+from rocket_broker.errors import OUT_OF_FILES, AddressUnreachable, StartError, StoreUnusable, TooFewFiles
 from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
+from rocket_broker.filter.filter_compiler import FilterCompiler
 from rocket_broker.loop.loop_steps import run_in_steps
-from rocket_broker.pulling.held_pulls import HeldPulls
+from rocket_broker.processors.broker_context import BrokerContext
+from rocket_broker.processors.send_runs import SendRuns
+from rocket_broker.pulling.pull_request_hold import PullRequestHold
 from rocket_broker.registration import Registration
 from rocket_broker.request_handlers import STORING, RequestHandlers
-from rocket_broker.requests.queue_time import QueueTime
+from rocket_broker.requests.fast_failure import FastFailure
 from rocket_broker.requests.serving import Dispatcher, RequestHandler, limits, listen, warn_if_open
 from rocket_broker.schedule.delay_service import DelayService
 from rocket_broker.schedule.timer_service import TimerService
@@ -40,9 +36,10 @@ from rocket_broker.transaction.check_service import TransactionCheckService
 from rocket_broker.transaction.half_messages import HalfMessages
 from rocket_broker.writing.message_writer import MessageWriter
 from rocket_remoting.clock import Clock
+from rocket_remoting.native import has_native_core
 from rocket_remoting.session.address import parse_address
 from rocket_remoting.session.buffers import BufferBudget
-from rocket_remoting.session.connection import Connection
+from rocket_remoting.session.connection import Connection, FramesHandler
 from rocket_remoting.transports.transport import Server, Transport
 from rocket_remoting.wire.codes import RequestCode as Code
 from rocket_remoting.wire.errors import ConnectError, RemotingError
@@ -53,7 +50,8 @@ __all__ = ["Broker"]
 logger = logging.getLogger(__name__)
 
 VIP_OFFSET = 2
-"""Clients of RocketMQ 4.4's age send and query offsets at the listening port minus this."""
+"""The VIP channel's port is the listening port minus this. Clients of the time of RocketMQ 4.4 send messages and
+query offsets there by default."""
 
 PAIRS_TRIED = 50
 HOUSEKEEPING_SECONDS = 10.0
@@ -61,38 +59,38 @@ CONNECT_BACK_SECONDS = 3.0
 
 
 class Broker:
-    """One master broker in the running loop.
+    """A master broker in the running event loop.
 
     Attributes:
-        settings: What it was told.
+        settings: The settings of the broker.
         clock: Wall-clock time, for the stamps in messages.
-        transport: How it listens and connects.
-        on_progress: Called every few seconds while it starts and reads the commit log.
+        transport: Listens and connects.
+        on_progress: Called every few seconds while `start` reads the commit log.
         store: The messages.
         topics: The topics.
         groups: The consumer groups.
-        offsets: How far each group has consumed.
-        consumers: Which consumers are alive.
-        compiling: Compiles the expressions that clients send.
-        filters: What groups filter by properties.
-        producers: Which producers are alive.
-        buffers: What is buffered for all connections.
-        heartbeat_limits: How much clients have told in heartbeats.
-        locks: Which client consumes which queue in order.
-        pulls: The pulls that wait for a message.
-        delays: What delivers delayed messages; there once `start` has returned.
-        timers: What delivers timed messages; None before `start`, and when they are turned off.
-        halves: The half messages of transactions; there once `start` has returned.
-        queue_time: How long requests wait; there once `start` has returned.
-        statistics: What has gone through since the start.
-        recovery: What opening the store found; there once `start` has returned.
-        requests: What answers each request; there once `start` has returned.
+        offsets: The consumer offsets of each group.
+        consumers: The live consumers.
+        filter_compiler: Compiles the expressions that clients send.
+        filters: The property filters (SQL92) of groups.
+        producers: The live producers.
+        buffers: The budget of buffered bytes of all connections together.
+        heartbeat_limits: Bounds what clients report in heartbeats.
+        locks: The queue locks of ordered consumption.
+        pull_request_hold: The pull requests that wait for a message.
+        delays: Delivers delayed messages; set once `start` has returned.
+        timers: Delivers timed messages; None before `start`, and if timers are turned off.
+        halves: The half messages of transactions; set once `start` has returned.
+        fast_failure: Refuses requests that have waited for too long; set once `start` has returned.
+        statistics: Counts messages and pulls since the start.
+        recovery: What the store found when it was opened; set once `start` has returned.
+        requests: The processors of the requests; set once `start` has returned.
     """
 
     delays: DelayService
     halves: HalfMessages
     recovery: RecoveryReport
-    queue_time: QueueTime
+    fast_failure: FastFailure
     requests: RequestHandlers
 
     def __init__(
@@ -114,38 +112,43 @@ class Broker:
         self.consumers = ConsumerTable()
         self.consumers.notify_enabled = lambda: settings.notify_consumer_ids_changed_enable
         self.consumers.guard.refuses = lambda: settings.refuse_different_subscriptions
-        self.compiling = Compiling()
-        self.filters = ConsumerFilterTable(settings, clock, self.compiling.compile)
+        self.filter_compiler = FilterCompiler()
+        self.filters = ConsumerFilterTable(settings, clock, self.filter_compiler.compile)
         self.consumers.on_heartbeat.append(self.filters.register)
         self.consumers.on_empty.append(self.filters.unregister)
         self.producers = ProducerTable()
         self.buffers = BufferBudget(settings.max_buffered_bytes)
         self.heartbeat_limits = HeartbeatLimits()
         self.locks = QueueLocks()
-        self.pulls = HeldPulls(self.store)
+        self.pull_request_hold = PullRequestHold(self.store)
         self.statistics = BrokerStatistics()
         self.timers: TimerService | None = None
         self._handlers: dict[int, RequestHandler] = {}
+        self._send_runs: SendRuns | None = None
         self._server: Server | None = None
         self._running: AsyncExitStack | None = None
 
     @property
     def address(self) -> str:
-        """Where clients reach the broker, as routes say it."""
+        """Address of the broker in routes.
+
+        Raises:
+            RuntimeError: The broker is not started.
+        """
         if self._server is None:
             raise RuntimeError("the broker is not started")
         return self._address(self._server.port)
 
     async def start(self) -> None:
-        """Serve from when this returns, known to every name server that is up.
+        """Start serving. When this returns, every name server that is up has the broker in its routes.
 
         Raises:
-            AddressInUse: Somebody else has the port.
-            AddressUnreachable: Clients could not connect to the address they would be told.
+            AddressInUse: Another process has the port.
+            AddressUnreachable: Clients could not connect to the advertised address.
             CannotListen: The operating system refuses to listen on the address.
-            DamagedTable: Neither a table nor its backup holds what a broker writes.
+            DamagedTable: A table's file and its backup are both unreadable.
             TableUnreadable: The file system refuses to read a table.
-            TooFewFiles: The process may not open enough files to take connections.
+            TooFewFiles: The process may not open enough files to accept connections.
             StoreUnusable: The file system refuses to read or write the store.
             StoreError: The store is in use by another broker, or damaged beyond repair.
         """
@@ -161,12 +164,12 @@ class Broker:
             raise StoreUnusable(self.settings.store_path_root_dir, e) from e
 
     async def stop(self) -> None:
-        """Leave the name servers, close every connection, and write everything down."""
+        """Unregister from the name servers, close every connection, and write all tables."""
         running, self._running = self._running, None
         if running is not None:
             await running.aclose()
 
-    # Starting, step by step; each step adds what undoes it
+    # The steps of `start`. Each step pushes its undo; `stop` runs them in reverse order.
 
     async def _open_files(self, undo: AsyncExitStack) -> None:
         self.recovery = self.store.load(self.on_progress)
@@ -183,13 +186,13 @@ class Broker:
         undo.callback(_save, "consumer filters", self.filters.save)
         lock_file = LockFile(self.settings.config_dir / "queueLocks.json", self.locks, self.clock)
         lock_file.load()
-        undo.callback(_save, "locks on queues", lock_file.save)
+        undo.callback(_save, "queue locks", lock_file.save)
         await self.store.start()
 
     async def _listen(self, undo: AsyncExitStack) -> None:
         s = self.settings
-        self.queue_time = QueueTime(s, time=asyncio.get_running_loop().time)
-        self._dispatcher = Dispatcher("broker", self._handlers, admit=self.queue_time.admit, storing=STORING)
+        self.fast_failure = FastFailure(s, time=asyncio.get_running_loop().time)
+        self._dispatcher = Dispatcher("broker", self._handlers, admit=self.fast_failure.admit, storing=STORING)
         store_ip = await _ip_of(s.advertised_host)
         if s.listen_port:
             await self._build((store_ip, s.listen_port))
@@ -200,12 +203,12 @@ class Broker:
         warn_if_open("broker", self._server)
         if not s.listen_port:
             await self._build((store_ip, self._server.port))
-        # While there are connections to answer on:
+        # Runs before the servers close: late answers still need their connections.
         undo.push_async_callback(self.requests.stop)
         undo.callback(self._dispatcher.stop)
 
     async def _serve_at(self, port: int) -> list[Server]:
-        """Serve at the port, and for the VIP channel if the port below is free."""
+        """Listen at the port, and at the VIP channel's port if that one is free."""
         servers = [await self._serve(port)]
         if self.settings.vip_channel_enable and port > VIP_OFFSET:
             try:
@@ -215,7 +218,7 @@ class Broker:
         return servers
 
     async def _serve_anywhere(self) -> list[Server]:
-        """Serve at a free port, and for the VIP channel: another pair of ports is tried when one is taken."""
+        """Listen at a free port, and at its VIP channel's port: if that one is taken, try another pair of ports."""
         if not self.settings.vip_channel_enable:
             return [await self._serve(0)]
         for _ in range(PAIRS_TRIED):
@@ -243,10 +246,17 @@ class Broker:
                 address_percent=s.max_address_connections_ratio,
                 buffers=self.buffers,
             ),
+            frames_handler=self._frames_handler() if has_native_core() else None,
         )
 
+    def _frames_handler(self) -> FramesHandler:
+        return FramesHandler(self._take_frames, self.fast_failure.begin_turn, self.fast_failure.end_turn)
+
+    def _take_frames(self, received: Sequence[tuple[Connection, memoryview]]) -> Sequence[tuple[int, bytes]] | None:
+        return self._send_runs.take(received) if self._send_runs is not None else None
+
     async def _connect_back(self) -> None:
-        """Find out now, not from puzzled users, that the advertised address leads nowhere."""
+        """Connect to the advertised address, so that a wrong address fails the start and not the clients."""
         try:
             connection = await self.transport.connect(self.address, timeout=CONNECT_BACK_SECONDS)
             try:
@@ -259,15 +269,15 @@ class Broker:
             raise AddressUnreachable(self.address, e.reason if isinstance(e, ConnectError) else str(e)) from e
 
     def _lacks_files(self, error: RemotingError) -> bool:
-        """Whether a connection of the broker to itself failed because one of its ends could not have a file."""
+        """Whether the connection of the broker to itself failed because the process could open no more files."""
         refused = self._server is not None and self._server.lacks_files
         cause = error.__cause__
         return refused or (isinstance(cause, OSError) and cause.errno in OUT_OF_FILES)
 
     def _run_loops(self, undo: AsyncExitStack) -> None:
-        self.store.arrival_listeners.append(self.pulls.messages_arrived)
-        self.pulls.start()
-        undo.callback(self.pulls.stop)
+        self.store.arrival_listeners.append(self.pull_request_hold.messages_arrived)
+        self.pull_request_hold.start()
+        undo.callback(self.pull_request_hold.stop)
         self.delays.start()
         undo.callback(self.delays.stop)
         undo.push_async_callback(self.halves.commit_progress)
@@ -282,7 +292,7 @@ class Broker:
             "consumer groups": self.groups.journal.merge_periodically(self.groups.write),
             "consumer offsets": self.offsets.save_periodically(self.store),
             "consumer filters": self.filters.save_periodically(),
-            "housekeeping": self._keep_house(),
+            "housekeeping": self._run_housekeeping(),
             "transaction checks": checks.run(),
         }
         for name, loop in loops.items():
@@ -300,7 +310,7 @@ class Broker:
         )
         undo.push_async_callback(registration.stop)
         await registration.start()
-        for listener in (self._settings_updated, self.queue_time.settings_updated):
+        for listener in (self._settings_updated, self.fast_failure.settings_updated):
             self.settings.on_update.append(listener)
             undo.callback(self.settings.on_update.remove, listener)
 
@@ -308,42 +318,42 @@ class Broker:
         host = self.settings.advertised_host
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    # Running
+    # Events and loops while the broker runs
 
     def _connection_closed(self, connection: Connection) -> None:
-        self.pulls.connection_closed(connection)
+        self.pull_request_hold.connection_closed(connection)
         self.consumers.connection_closed(connection)
         self.producers.connection_closed(connection)
         self.heartbeat_limits.connection_closed(connection)
-        self.compiling.connection_closed(connection)
+        self.filter_compiler.connection_closed(connection)
 
     def _settings_updated(self, keys: Collection[str]) -> None:
         try:
             if "brokerPermission" in keys:
                 self.topics.register_again()
             self.topics.follow_settings()
-        except OSError as e:  # the settings have changed all the same
-            logger.error("the topics could not be written, as the settings have them now: %s", e)
+        except OSError as e:  # the settings have changed in memory all the same
+            logger.error("could not write the topics after a change of the settings: %s", e)
         self.store.keep_files_as(self.settings.store_settings())
 
-    async def _keep_house(self) -> None:
-        """Forget clients that fell silent and locks that expired, and sample the statistics."""
+    async def _run_housekeeping(self) -> None:
+        """Remove silent clients and expired locks, and sample the statistics, every `HOUSEKEEPING_SECONDS`."""
         while True:
             self.statistics.sample()
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             seconds = self.settings.channel_expired_timeout / 1000
             silent = [
-                *await run_in_steps("silent consumers are looked for", self.consumers.remove_silent(seconds)),
-                *await run_in_steps("silent producers are looked for", self.producers.remove_silent(seconds)),
+                *await run_in_steps("removing consumers without heartbeat", self.consumers.remove_silent(seconds)),
+                *await run_in_steps("removing producers without heartbeat", self.producers.remove_silent(seconds)),
             ]
             for connection in set(silent):
                 connection.abort("no heartbeat")
-            await run_in_steps("expired locks are looked for", self.locks.remove_expired())
+            await run_in_steps("removing expired queue locks", self.locks.remove_expired())
 
-    # Requests
+    # Processors
 
     async def _build(self, store_host: Host) -> None:
-        """Make the parts that know the broker's address, and the table of handlers."""
+        """Create the parts that need the broker's address, and fill the table of handlers."""
         s = self.settings
         levels = DelayLevels(s.message_delay_level)
         writer = MessageWriter(self.store, levels, self.clock, store_host)
@@ -363,7 +373,7 @@ class Broker:
             store=self.store, writer=writer, topics=self.topics, offsets=self.offsets, clock=self.clock
         )
         await self.halves.load()
-        self.requests = RequestHandlers(
+        context = BrokerContext(
             settings=s,
             clock=self.clock,
             store=self.store,
@@ -372,28 +382,30 @@ class Broker:
             groups=self.groups,
             offsets=self.offsets,
             consumers=self.consumers,
-            compiling=self.compiling,
+            filter_compiler=self.filter_compiler,
             filters=self.filters,
             producers=self.producers,
             heartbeat_limits=self.heartbeat_limits,
             queue_locks=self.locks,
-            pulls=self.pulls,
+            pull_request_hold=self.pull_request_hold,
             delays=self.delays,
             timers=self.timers,
             halves=self.halves,
             statistics=self.statistics,
-            queue_time=self.queue_time,
+            fast_failure=self.fast_failure,
             address=self._address(store_host[1]),
         )
+        self.requests = RequestHandlers(context)
         self._handlers.update(self.requests.table)
+        self._send_runs = self.requests.send_runs
 
 
 def _save(what: str, save: Callable[[], None]) -> None:
-    """Write a table at the end; a disk that has no room for it does not keep the broker from ending in order."""
+    """Write a table at the stop. If the disk is full, log the error, so that the broker still stops in order."""
     try:
         save()
     except OSError as e:
-        logger.error("%s could not be written; the next start goes back to before: %s", what, e)
+        logger.error("could not write the %s; the next start uses what was written before: %s", what, e)
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:
@@ -402,7 +414,7 @@ async def _cancel(task: "asyncio.Task[None]") -> None:
 
 
 async def _ip_of(host: str) -> str:
-    """Return the host's IP address: records hold no names.
+    """Return the host's IP address, since records in the commit log hold addresses and no names.
 
     Raises:
         AddressUnreachable: The name cannot be resolved.

@@ -1,6 +1,6 @@
-"""A name server and a broker inside the running event loop: the framework's default, everybody's test broker.
+"""A name server and a broker inside the running event loop: the framework's default broker, and one for tests.
 
-They speak the real protocol over the given transport and keep a real store, so Apache's clients can use them
+Both speak the real protocol over the given transport and keep a real store, so Apache's clients can use them
 as well.
 """
 
@@ -25,20 +25,20 @@ __all__ = ["EmbeddedBroker"]
 
 
 class EmbeddedBroker:
-    """A name server and a broker that knows it, started and stopped together.
+    """A name server and a broker that registers with it, started and stopped together.
 
     Args:
-        store: Directory of the store, kept at the end. None: a temporary one, removed at the end.
-        name_server_port: Port of the name server; 0 takes a free one.
-        broker_port: Port of the broker; 0 takes a free one.
-        transport: How they are reached; TCP on loopback if not given.
-        clock: Wall-clock time; the system's if not given.
+        store: Directory of the store, kept after `stop`. None: a temporary directory, removed by `stop`.
+        name_server_port: Port of the name server; 0 takes a free port.
+        broker_port: Port of the broker; 0 takes a free port.
+        transport: Transport that both listen on; TCP on loopback if not given.
+        clock: Wall-clock time; the system's clock if not given.
         settings: Further settings of the broker, by the keys of ``broker.conf``.
 
     Attributes:
-        name_server: The name server, once started.
-        broker: The broker, once started.
-        store_path: Where the store is, once started.
+        name_server: The name server; set by `start`.
+        broker: The broker; set by `start`.
+        store_path: Directory of the store; set by `start`.
     """
 
     name_server: NameServer
@@ -65,24 +65,28 @@ class EmbeddedBroker:
 
     @property
     def name_server_address(self) -> str:
-        """What a client's ``namesrvAddr`` is to be set to."""
+        """Address of the name server, for a client's ``namesrvAddr``."""
         return self.name_server.address
 
     @property
     def broker_address(self) -> str:
-        """Where the broker listens."""
+        """Address of the broker."""
         return self.broker.address
 
     async def start(self) -> None:
-        """Start both; routes have the broker when this returns.
+        """Start both. When this returns, routes contain the broker.
 
         Raises:
+            RuntimeError: Both are started already.
             SettingError: One of the settings is wrong.
-            StartError: A port is in use.
-            StoreError: Another broker has the store open, or it is damaged.
+            StartError: A port is in use, or the address cannot be listened on.
+            DamagedTable: A table's file and its backup are both unreadable.
+            TableUnreadable: The file system refuses to read a table.
+            StoreUnusable: The file system refuses to read or write the store.
+            StoreError: Another broker has the store open, or the store is damaged.
         """
         if self._running is not None:
-            raise RuntimeError(f"{self!r} is started already")
+            raise RuntimeError(f"{self!r} is already started")
         async with AsyncExitStack() as undo:
             self.store_path = self._store if self._store is not None else _temporary_store(undo)
             self.name_server = NameServer(self._name_server_settings(), transport=self._transport)
@@ -94,7 +98,7 @@ class EmbeddedBroker:
             self._running = undo.pop_all()
 
     async def stop(self) -> None:
-        """Stop both, in order; what they wrote is on the disk, unless the store was a temporary one."""
+        """Stop the broker, then the name server. All data is on the disk afterwards, unless the store is temporary."""
         running, self._running = self._running, None
         if running is not None:
             await running.aclose()
@@ -114,9 +118,7 @@ class EmbeddedBroker:
             "storePathRootDir": str(self.store_path),
             "namesrvAddr": self.name_server.address,
         }
-        given = [
-            Entry(key, value, f"embedded broker's setting {key}") for key, value in self._settings.items()
-        ]
+        given = [Entry(key, value, f"embedded broker's setting {key}") for key, value in self._settings.items()]
         return BrokerSettings.from_entries([*entries_of(keys, "the embedded broker"), *given])
 
     async def __aenter__(self) -> Self:
@@ -124,10 +126,7 @@ class EmbeddedBroker:
         return self
 
     async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.stop()
 

@@ -1,12 +1,12 @@
-"""The errors of a broker and a name server that cannot start or be configured.
+"""The errors of a name server or a broker that cannot start or cannot be configured.
 
 ::
 
     BrokerError
-    ├── DamagedTable           a table's file and its backup hold no table: path
+    ├── DamagedTable           a table's file and its backup are both unreadable: path
     ├── TableUnreadable        the file system refuses to read a table's file: path
     ├── StoreUnusable          the file system refuses the store: path
-    ├── SqlError               an expression is none: line, column, reason (`rocket_broker.filter.sql`)
+    ├── SqlError               an SQL92 expression is invalid: line, column, reason (`rocket_broker.filter.sql`)
     ├── SettingError           a settings line is wrong: key, value, origin, problem
     │   ├── UnknownSetting     no version of Apache RocketMQ has this key: suggestion
     │   └── LocalSetting       a request may not change this setting, only the settings file
@@ -14,10 +14,10 @@
         ├── AddressInUse       another process listens on the address
         ├── CannotListen       the operating system refuses to listen on the address
         ├── TooFewFiles        the process may not open enough files to take connections
-        └── AddressUnreachable the address that clients would be told cannot be connected to
+        └── AddressUnreachable the advertised address cannot be connected to
 
-What goes wrong on the wire is a ``RemotingError`` (`rocket_remoting.wire.errors`), what goes wrong on the disk a
-``StoreError`` (`rocket_broker.store.errors`).
+Errors of the wire are ``RemotingError`` (`rocket_remoting.wire.errors`), errors of the disk ``StoreError``
+(`rocket_broker.store.errors`).
 """
 
 import errno
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
-"""The operating system's errors that say that a process, or the machine, may open no more files."""
+"""The operating system's errors for: the process, or the machine, may open no more files."""
 
 _MORE_FILES = "Let the process open more files: ulimit -n 65536, or LimitNOFILE=65536 in the unit of systemd"
 _OTHER_DIRECTORY = "give the broker another directory (storePathRootDir, storePathCommitLog)"
@@ -62,16 +62,16 @@ _REMEDIES = {
 
 
 class BrokerError(Exception):
-    """A name server or broker cannot do what was asked of it."""
+    """Base class of the errors of a name server or a broker."""
 
 
 def _remedy(error: OSError) -> str:
-    """Return what to do about an error of the file system that keeps a server from starting."""
+    """Return the remedy for a file system error that keeps a server from starting."""
     return _REMEDIES.get(error.errno or 0, f"See the system's log, or {_OTHER_DIRECTORY}")
 
 
 class DamagedTable(BrokerError):  # noqa: N818 - a state, not a mistake
-    """Neither a table of the broker nor its backup holds what a broker writes.
+    """A table's file and its backup are both unreadable.
 
     Attributes:
         path: The table's file.
@@ -86,7 +86,7 @@ class DamagedTable(BrokerError):  # noqa: N818 - a state, not a mistake
 
 
 class TableUnreadable(BrokerError):  # noqa: N818 - a state, not a mistake
-    """The file system refuses to read a table, which may be whole.
+    """The file system refuses to read a table; the table itself may be intact.
 
     Attributes:
         path: The table's file.
@@ -111,13 +111,13 @@ class StoreUnusable(BrokerError):  # noqa: N818 - a state, not a mistake
 
 
 class SettingError(BrokerError):
-    """A setting has a value that it cannot have.
+    """A setting has a value that is not allowed.
 
     Attributes:
         key: The setting, as Apache's files spell it.
-        value: What was written.
-        origin: Where: ``broker.conf:12``, ``option -n``, ``environment variable NAMESRV_ADDR``.
-        problem: What is wrong and what was expected.
+        value: The value as written.
+        origin: Where it was written: ``broker.conf:12``, ``option -n``, ``environment variable NAMESRV_ADDR``.
+        problem: What is wrong, and what was expected.
     """
 
     def __init__(self, key: str, value: str, origin: str, problem: str) -> None:
@@ -129,27 +129,27 @@ class SettingError(BrokerError):
 
 
 class UnknownSetting(SettingError):  # noqa: N818 - a state, not a mistake
-    """No version of Apache RocketMQ knows the key.
+    """No version of Apache RocketMQ has the key.
 
     Attributes:
-        suggestion: The nearest key that exists, if one is near.
+        suggestion: The most similar key that exists; None if no key is similar.
     """
 
     def __init__(self, key: str, value: str, origin: str, suggestion: str | None) -> None:
-        hint = f"did you mean {suggestion}?" if suggestion else "no key of RocketMQ 4.9 or 5.3 is like it"
+        hint = f"did you mean {suggestion}?" if suggestion else "no key of RocketMQ 4.9 or 5.3 has a similar name"
         super().__init__(key, value, origin, f"unknown key; {hint}")
         self.suggestion = suggestion
 
 
 class LocalSetting(SettingError):  # noqa: N818 - a state, not a mistake
-    """A request asks for a change that only somebody who starts the server may make, or nobody."""
+    """A request tries to change a setting that only the settings file may change."""
 
 
 class StartError(BrokerError):
     """The process cannot start serving.
 
     Attributes:
-        address: ``host:port`` that is the trouble.
+        address: The ``host:port`` that the error is about.
     """
 
     def __init__(self, address: str, message: str) -> None:
@@ -158,7 +158,7 @@ class StartError(BrokerError):
 
 
 class AddressInUse(StartError):  # noqa: N818 - a state, not a mistake
-    """Somebody else listens on the address."""
+    """Another process listens on the address."""
 
     def __init__(self, address: str, setting: str) -> None:
         super().__init__(
@@ -174,7 +174,7 @@ class CannotListen(StartError):  # noqa: N818 - a state, not a mistake
 
 
 def _listening(error: OSError) -> str:
-    """Return what to do about an error of listening, as the end of a sentence."""
+    """Return the remedy for an error of listening, as the end of a sentence."""
     if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
         return ". Set bindAddress to an address of this machine"
     if error.errno in (errno.EACCES, errno.EPERM):
@@ -183,18 +183,18 @@ def _listening(error: OSError) -> str:
 
 
 class TooFewFiles(StartError):  # noqa: N818 - a state, not a mistake
-    """This process has opened so many of the files that it may open that it takes no connections."""
+    """The process has opened nearly all the files that it may open, so it cannot accept connections."""
 
     def __init__(self, address: str) -> None:
         super().__init__(
             address,
-            f"no client could connect to {address}: this process has opened nearly all the files it may. "
+            f"no client could connect to {address}: this process has nearly reached its limit of open files. "
             f"{_MORE_FILES}",
         )
 
 
 class AddressUnreachable(StartError):  # noqa: N818 - a state, not a mistake
-    """The address this broker would be known by cannot be connected to, so no client could reach it."""
+    """The advertised address cannot be connected to, so no client could reach the broker."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""What a topic's or broker's permission number allows: a bit each."""
+"""The bits of the permission number of a topic or a broker."""
 
 from rocket_remoting.wire.sys_flag import PERM_INHERIT as INHERIT
 from rocket_remoting.wire.sys_flag import PERM_READ as READ

@@ -1,12 +1,11 @@
-"""pytest fixtures: a real RocketMQ name server and broker for a test, gone without trace after it.
+"""pytest fixtures: a real RocketMQ name server and broker for a test, removed after the test.
 
 ::
 
     def test_orders(rocket_broker):
         producer.set_name_server(rocket_broker.name_server)
 
-This module is imported in every pytest run of everybody who has the package installed: it imports nothing
-heavy.
+pytest imports this module in every run wherever the package is installed, so this module imports nothing heavy.
 """
 
 from collections.abc import Iterator
@@ -31,24 +30,24 @@ class RocketBroker(Protocol):
     address: str
 
     def stop(self) -> None:
-        """Return when both have stopped; doing it twice is no error."""
+        """Stop both and wait until they have stopped. Does nothing if they are stopped already."""
 
 
 class RocketBrokerFactory(Protocol):
-    """Starts brokers; each is stopped at the end of the test, if the test has not done it."""
+    """Starts brokers, and stops those still running at the end of the test."""
 
     def __call__(self, store: Path | None = None, **settings: str) -> RocketBroker:
         """Return a started broker.
 
         Args:
-            store: Directory of the store; a temporary one if not given.
+            store: Directory of the store; a temporary directory if not given.
             settings: Settings of the broker, by the keys of ``broker.conf``.
         """
 
 
 @pytest.fixture
 def rocket_broker_factory() -> Iterator[RocketBrokerFactory]:
-    """Start as many brokers as the test wants, each with a name server, on free ports of 127.0.0.1."""
+    """Start any number of brokers, each with a name server, on free ports of 127.0.0.1."""
     from rocket_broker.threaded_broker import ThreadedBroker
 
     with ExitStack() as running:

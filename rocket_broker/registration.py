@@ -1,9 +1,9 @@
-"""Keeping the broker known to every name server.
+"""Registration of the broker with every name server.
 
-Name servers do not talk to each other, so the broker registers with each over a connection of its own: at
-start, every 30 seconds, at once when a topic changes, and at once when a lost connection can be
-made again, since a name server that was restarted knows nothing. One that is down disturbs neither the broker
-nor the other ones.
+Name servers do not talk to each other, so the broker registers with each over a connection of its own: at the
+start; every 30 seconds; at once when a topic changes; and at once when a lost connection is made again, since a
+restarted name server has lost its routes. A name server that is down delays neither the broker nor the registration
+with the others.
 """
 
 import asyncio
@@ -53,24 +53,25 @@ UNREGISTER_TIMEOUT = 3.0
 FIRST_RETRY = 0.5
 LARGE_BODY = 64 * 1024
 MOST_PLAIN = 8 * 1024 * 1024
-"""A longer body is compressed, whatever the settings say: name servers read no frame above 16 MiB."""
+"""A longer body (bytes) is compressed, whatever the settings say: name servers read no frame above 16 MiB."""
 BYTES_PER_SECOND = 16 * 1024 * 1024
 LONGEST_PAUSE = 1.0
-"""A registration of thousands of topics costs both ends: however quickly topics are made, those who have many tell
-of them at no more than this rate."""
+"""The rate of registrations in bytes a second, and the longest pause in seconds after one. The registration of
+thousands of topics costs the broker and the name server time, so after a body above `LARGE_BODY` bytes the next
+registration waits, even if topics change meanwhile."""
 
 
-STEP = "topics are written for the name servers"
+STEP = "encoding the topics for the name servers"
 
 
 class RegistrationBody(NamedTuple):
-    """A broker's topics as they are registered.
+    """A broker's topics in the form in which they are registered.
 
     Attributes:
-        data: The bytes.
-        compressed: Whether they are compressed.
-        crc32: Their check sum.
-        size: How many bytes they are when they are not compressed.
+        data: The bytes to send.
+        compressed: Whether `data` is compressed.
+        crc32: Checksum of `data`.
+        size: Number of bytes before compression.
     """
 
     data: bytes
@@ -80,17 +81,17 @@ class RegistrationBody(NamedTuple):
 
 
 class Registration:
-    """The broker's entries at the name servers in ``namesrvAddr``.
+    """The broker's registration with the name servers in ``namesrvAddr``.
 
     Args:
-        settings: Who the broker is and where the name servers are.
-        topics: What is registered; its changes are sent at once.
+        settings: The broker's name, cluster, id and name servers.
+        topics: The topics to register; each change is registered at once.
         transport: Makes the connections.
-        address: Where clients reach the broker.
-        ha_address: Where replicas would.
+        address: The broker's address for clients.
+        ha_address: The broker's address for replicas.
 
     Attributes:
-        pause: Seconds to wait after a registration of so many topics.
+        pause: Seconds to wait after a registration, by the size of its body; 0 for a small body.
     """
 
     def __init__(
@@ -114,16 +115,15 @@ class Registration:
         self.pause = 0.0
 
     async def start(self) -> None:
-        """Register everywhere; returns when each name server has answered or failed to."""
+        """Register with every name server; return when each has answered or failed."""
         self._topics.on_change.append(self.register_now)
         self._tasks = [
-            asyncio.create_task(link.run(), name=f"registration with {link.name_server}")
-            for link in self._links
+            asyncio.create_task(link.run(), name=f"registration with {link.name_server}") for link in self._links
         ]
         await asyncio.gather(*(link.tried.wait() for link in self._links))
 
     async def stop(self) -> None:
-        """Unregister where there is a connection, and close it."""
+        """Unregister over each open connection, and close the connections."""
         self._topics.on_change.remove(self.register_now)
         for task in self._tasks:
             task.cancel()
@@ -132,14 +132,14 @@ class Registration:
         await asyncio.gather(*(link.unregister() for link in self._links))
 
     def register_now(self) -> None:
-        """Send the topics as they are now to every name server, once the present turn of the loop is over."""
+        """Schedule a registration of the current topics at every name server."""
         for link in self._links:
             link.wake.set()
 
     async def body(self) -> RegistrationBody:
-        """Return all topics in the form they are registered in now.
+        """Return all topics in the form in which they are registered.
 
-        They are written in steps, and once for all name servers.
+        The body is encoded in steps, and only once for all name servers.
         """
         s = self._settings
         key = (self._topics.data_version, s.broker_permission, s.compressed_register)
@@ -165,7 +165,14 @@ class Registration:
         return await asyncio.to_thread(_compressed, blocks)
 
     async def register(self, connection: Connection) -> KVTable | None:
-        """Register over the connection; return the ordered topics if the name server has any."""
+        """Register over the connection; return the name server's ordered topics, or None if there are none.
+
+        Without ``forceRegister``, a name server that already has the present version of the topics is not sent them.
+
+        Raises:
+            ResponseError: The name server refused.
+            RemotingError: The connection failed or the name server did not answer in time.
+        """
         s = self._settings
         timeout = s.register_broker_timeout_mills / 1000
         if not s.force_register and not await self._is_outdated(connection, timeout):
@@ -185,7 +192,7 @@ class Registration:
         return decode_body(answer.body, KVTable) if answer.body else None
 
     async def unregister(self, connection: Connection) -> None:
-        """Tell the name server that the broker goes."""
+        """Unregister the broker at the name server."""
         s = self._settings
         header = UnRegisterBrokerRequestHeader(
             cluster_name=s.broker_cluster_name,
@@ -221,7 +228,7 @@ class Registration:
         return await self._transport.connect(name_server, timeout=timeout)
 
     def take_ordered_topics(self, name_server: str, ordered: KVTable | None) -> None:
-        """Mark the topics that the first name server says are ordered; the others must not contradict it."""
+        """Take over which topics are ordered, from the first name server only: the others must not contradict it."""
         if name_server == self._links[0].name_server:
             self._topics.mark_ordered(ordered)
 
@@ -238,7 +245,7 @@ class _Link:
         self._registered: bool | None = None
 
     async def run(self) -> None:
-        """Register again and again until cancelled."""
+        """Register periodically until cancelled; after a failure retry with doubled waits."""
         retry = FIRST_RETRY
         while True:
             self.wake.clear()
@@ -246,24 +253,24 @@ class _Link:
                 await self._register()
                 wait = self._registration.period
                 retry = FIRST_RETRY
-                self._tell(True, "")
+                self._log_state(True, "")
             except (RemotingError, OSError) as e:
                 wait = retry
                 retry = min(retry * 2, self._registration.period)
-                self._tell(False, str(e))
+                self._log_state(False, str(e))
             self.tried.set()
             await asyncio.sleep(self._registration.pause)
             await self._sleep(wait)
 
     async def unregister(self) -> None:
-        """Take the broker out of the routes at once, and close."""
+        """Unregister, so that routes lose the broker at once, and close the connection."""
         connection, self._connection = self._connection, None
         if connection is None or connection.is_closed:
             return
         try:
             await self._registration.unregister(connection)
         except RemotingError as e:
-            logger.warning("not unregistered from name server %s: %s", self.name_server, e)
+            logger.warning("could not unregister from name server %s: %s", self.name_server, e)
         await connection.close()
 
     async def _register(self) -> None:
@@ -280,16 +287,14 @@ class _Link:
         except TimeoutError:
             pass
 
-    def _tell(self, registered: bool, problem: str) -> None:
-        """Log changes only: a name server that stays down is not news."""
+    def _log_state(self, registered: bool, problem: str) -> None:
+        """Log changes of the state only: a name server that stays down is logged once."""
         if registered is not self._registered:
             self._registered = registered
             if registered:
                 logger.info("registered with name server %s", self.name_server)
             else:
-                logger.warning(
-                    "not registered with name server %s, trying again: %s", self.name_server, problem
-                )
+                logger.warning("could not register with name server %s, trying again: %s", self.name_server, problem)
 
 
 def _check(answer: RemotingCommand, connection: Connection, code: RequestCode) -> None:
@@ -298,7 +303,7 @@ def _check(answer: RemotingCommand, connection: Connection, code: RequestCode) -
 
 
 def _restrict(configs: list[TopicConfig], permission: int) -> Generator[None, None, None]:
-    """Put the broker's own permission in place of each topic's."""
+    """Replace each topic's permission by the broker's own."""
     for index, config in enumerate(configs):
         configs[index] = msgspec.structs.replace(config, perm=permission)
         yield

@@ -1,13 +1,6 @@
-"""The dispatch table of the broker: which processor's method answers which request code."""
+"""The dispatch table of the broker: request codes and the processors' methods that answer them."""
 
-from functools import lru_cache
-
-from rocket_broker.clients.consumer_table import ConsumerTable
-from rocket_broker.clients.heartbeat_limits import HeartbeatLimits
-from rocket_broker.clients.producer_table import ProducerTable
-from rocket_broker.clients.queue_locks import QueueLocks
-from rocket_broker.filter.compiling import Compiling
-from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
+from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.processors.cleaning import CleaningProcessor
 from rocket_broker.processors.clients import ClientsProcessor
 from rocket_broker.processors.consume_stats import ConsumeStatsProcessor
@@ -25,182 +18,52 @@ from rocket_broker.processors.reply import ReplyProcessor
 from rocket_broker.processors.runtime import RuntimeProcessor
 from rocket_broker.processors.send import SendProcessor
 from rocket_broker.processors.send_back import SendBackProcessor
+from rocket_broker.processors.send_runs import SendRuns
 from rocket_broker.processors.topics import TopicsProcessor
 from rocket_broker.processors.transaction import TransactionProcessor
 from rocket_broker.processors.waiting import WaitingMessages
-from rocket_broker.pulling.held_pulls import HeldPulls
 from rocket_broker.requests.late_answers import LateAnswers
-from rocket_broker.requests.queue_time import QueueTime
 from rocket_broker.requests.serving import RequestHandler
 from rocket_broker.requests.settings_request import answer_settings, answer_settings_update
-from rocket_broker.schedule.delay_service import DelayService
-from rocket_broker.schedule.timer_service import TimerService
-from rocket_broker.settings.broker_settings import BrokerSettings
-from rocket_broker.statistics import BrokerStatistics
-from rocket_broker.store.message_store import MessageStore
-from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
-from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.tables.topic_table import TopicTable
-from rocket_broker.transaction.half_messages import HalfMessages
-from rocket_broker.writing.message_writer import MessageWriter
-from rocket_broker.writing.new_queues import NewQueues
-from rocket_remoting.clock import Clock
-from rocket_remoting.session.address import parse_address
-from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.codes import RequestCode as Code
 from rocket_remoting.wire.deduplication import SEND_DEDUPLICATED
-from rocket_remoting.wire.message import Host
 
 __all__ = ["STORING", "RequestHandlers"]
 
 STORING = (Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE, SEND_DEDUPLICATED)
-"""Requests that may store a batch in steps."""
+"""Requests that may store a batch in several steps."""
 
 
 class RequestHandlers:
     """The processors of one broker.
 
     Attributes:
-        table: Request code -> handler.
+        table: The handler of each request code.
+        send_runs: Handles the plain sends of a connection together.
     """
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        clock: Clock,
-        store: MessageStore,
-        writer: MessageWriter,
-        topics: TopicTable,
-        groups: SubscriptionGroupTable,
-        offsets: ConsumerOffsetTable,
-        consumers: ConsumerTable,
-        compiling: Compiling,
-        filters: ConsumerFilterTable,
-        producers: ProducerTable,
-        heartbeat_limits: HeartbeatLimits,
-        queue_locks: QueueLocks,
-        pulls: HeldPulls,
-        delays: DelayService,
-        timers: TimerService | None,
-        halves: HalfMessages,
-        statistics: BrokerStatistics,
-        queue_time: QueueTime,
-        address: str,
-    ) -> None:
-        name = settings.broker_name
-        destinations = Destinations(
-            settings=settings,
-            clock=clock,
-            topics=topics,
-            groups=groups,
-            new_queues=NewQueues(store),
-            host=settings.advertised_host,
-        )
-        self._sending = sending = SendProcessor(
-            settings=settings,
-            store=store,
-            writer=writer,
-            destinations=destinations,
-            statistics=statistics,
-            waiting=WaitingMessages(
-                settings=settings, clock=clock, topics=topics, halves=halves, timers=timers
-            ),
-            born_host=_host,
-        )
-        deduplicated = DeduplicatedSends(settings=settings, store=store, sending=sending)
-        recall = RecallProcessor(
-            settings=settings, clock=clock, writer=writer, topics=topics, born_host=_host
-        )
-        transaction = TransactionProcessor(
-            settings=settings, store=store, halves=halves, statistics=statistics
-        )
-        send_back = SendBackProcessor(
-            settings=settings, store=store, writer=writer, topics=topics, destinations=destinations
-        )
-        pulling = PullProcessor(
-            settings=settings,
-            store=store,
-            topics=topics,
-            groups=groups,
-            consumers=consumers,
-            compiling=compiling,
-            filters=filters,
-            offsets=offsets,
-            pulls=pulls,
-            statistics=statistics,
-            host=settings.advertised_host,
-        )
-        clients = ClientsProcessor(
-            settings=settings,
-            topics=topics,
-            groups=groups,
-            consumers=consumers,
-            producers=producers,
-            compiling=compiling,
-            limits=heartbeat_limits,
-        )
-        locks = LocksProcessor(queue_locks, topics, broker_name=name)
-        offset = OffsetsProcessor(
-            settings=settings, store=store, topics=topics, groups=groups, offsets=offsets
-        )
-        messages = MessagesProcessor(settings=settings, store=store, topics=topics, consumers=consumers)
+    def __init__(self, context: BrokerContext) -> None:
+        settings, destinations = context.settings, Destinations(context)
         self._late = late = LateAnswers()
-        topic = TopicsProcessor(
-            broker_name=name,
-            clock=clock,
-            store=store,
-            topics=topics,
-            offsets=offsets,
-            consumers=consumers,
-            late=late,
-        )
-        group = GroupsProcessor(
-            clock=clock,
-            topics=topics,
-            groups=groups,
-            offsets=offsets,
-            consumers=consumers,
-            producers=producers,
-        )
-        stats = ConsumeStatsProcessor(
-            broker_name=name,
-            broker_address=address,
-            store=store,
-            topics=topics,
-            groups=groups,
-            offsets=offsets,
-            consumers=consumers,
-        )
-        self._relay = relay = RelayProcessor(settings=settings, store=store, consumers=consumers)
-        resetting = OffsetResetProcessor(
-            settings=settings,
-            store=store,
-            topics=topics,
-            groups=groups,
-            offsets=offsets,
-            consumers=consumers,
-            late=late,
-        )
-        self._replies = replies = ReplyProcessor(
-            settings=settings,
-            clock=clock,
-            writer=writer,
-            destinations=destinations,
-            producers=producers,
-            statistics=statistics,
-            born_host=_host,
-        )
-        runtime = RuntimeProcessor(
-            settings=settings,
-            clock=clock,
-            store=store,
-            offsets=offsets,
-            delays=delays,
-            statistics=statistics,
-            queue_time=queue_time,
-        )
-        self._cleaning = cleaning = CleaningProcessor(store=store)
+        self._sending = sending = SendProcessor(context, destinations, WaitingMessages(context))
+        self.send_runs = SendRuns(context, destinations, sending)
+        self._replies = replies = ReplyProcessor(context, destinations)
+        self._relay = relay = RelayProcessor(context)
+        self._cleaning = cleaning = CleaningProcessor(context)
+        deduplicated = DeduplicatedSends(context, sending)
+        send_back = SendBackProcessor(context, destinations)
+        recall = RecallProcessor(context)
+        transaction = TransactionProcessor(context)
+        pulling = PullProcessor(context)
+        clients = ClientsProcessor(context)
+        locks = LocksProcessor(context)
+        offset = OffsetsProcessor(context)
+        messages = MessagesProcessor(context)
+        topic = TopicsProcessor(context, late)
+        group = GroupsProcessor(context)
+        stats = ConsumeStatsProcessor(context)
+        resetting = OffsetResetProcessor(context, late)
+        runtime = RuntimeProcessor(context)
         self.table: dict[int, RequestHandler] = {
             Code.SEND_MESSAGE: sending.send,
             Code.SEND_MESSAGE_V2: sending.send,
@@ -258,7 +121,7 @@ class RequestHandlers:
             Code.GET_CONSUME_STATS: stats.of_group,
             Code.GET_BROKER_CONSUME_STATS: stats.of_all,
             Code.CLONE_GROUP_OFFSET: stats.clone,
-            # Tools to live consumers
+            # Requests of tools to live consumers
             Code.INVOKE_BROKER_TO_RESET_OFFSET: resetting.reset,
             Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: relay.consumer_status,
             Code.GET_CONSUMER_RUNNING_INFO: relay.running_info,
@@ -274,16 +137,9 @@ class RequestHandlers:
         }
 
     async def stop(self) -> None:
-        """Return when no answer is owed any more."""
+        """Wait until each processor has sent, or given up, the answers that it still owes."""
         await self._sending.stop()
         await self._late.stop()
         await self._relay.stop()
         await self._replies.stop()
         await self._cleaning.stop()
-
-
-def _host(connection: Connection) -> Host:
-    return _parsed(connection.remote_address)
-
-
-_parsed = lru_cache(maxsize=4096)(parse_address)

@@ -1,4 +1,4 @@
-"""What has gone through the broker since it started, and how fast lately."""
+"""Counters of the messages and pulls of a broker since its start, and their recent rates."""
 
 from collections import deque
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from rocket_broker.loop.loop_time import loop_time
 __all__ = ["BrokerStatistics"]
 
 _WINDOWS = (10.0, 60.0, 600.0)
-_SAMPLES = 61  # one each ten seconds: ten minutes
+_SAMPLES = 61  # a sample every ten seconds covers ten minutes
 
 
 class BrokerStatistics:
@@ -16,10 +16,10 @@ class BrokerStatistics:
 
     Attributes:
         put_messages: Messages stored for producers.
-        put_bytes: Bytes of their records.
-        got_messages: Messages handed to consumers.
+        put_bytes: Bytes of the records of these messages.
+        got_messages: Messages sent to consumers.
         pulls_found: Pulls that were answered with messages.
-        pulls_missed: Pulls that were answered without, or held.
+        pulls_missed: Pulls that were held or answered without messages.
     """
 
     def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
@@ -32,11 +32,11 @@ class BrokerStatistics:
         self._samples: deque[tuple[float, dict[str, int]]] = deque(maxlen=_SAMPLES)
 
     def sample(self) -> None:
-        """Remember the counters as they are; called every ten seconds."""
+        """Keep the present values of the counters. To be called every ten seconds."""
         self._samples.append((self._time(), self._counters()))
 
     def rates(self, *counters: str) -> str:
-        """Return the counters' sum per second over the last 10 s, 1 min and 10 min, as tools read it."""
+        """Return the counters' sum per second over the last 10 s, 1 min and 10 min, in the format of Apache's tools."""
         now, current = self._time(), self._counters()
         rates = []
         for window in _WINDOWS:
@@ -47,7 +47,7 @@ class BrokerStatistics:
         return " ".join(map(str, rates))
 
     def _sample_before(self, moment: float) -> tuple[float, dict[str, int]]:
-        """Return the newest sample not after the moment, else the oldest there is."""
+        """Return the newest sample that is not after the moment, or else the oldest sample."""
         best = None
         for sample in self._samples:
             if best is not None and sample[0] > moment:

@@ -1,4 +1,4 @@
-"""The embedded broker in a thread with a loop of its own, for programs and tests that have none."""
+"""The embedded broker in a thread with an event loop of its own, for programs and tests without an event loop."""
 
 import asyncio
 import threading
@@ -17,17 +17,17 @@ STOP_SECONDS = 30.0
 
 
 class ThreadedBroker:
-    """A name server and a broker on ports of 127.0.0.1, over TCP: any client of any language can use them.
+    """A name server and a broker on ports of 127.0.0.1, over TCP, for clients in any language.
 
     Args:
-        store: Directory of the store, kept at the end. None: a temporary one, removed at the end.
-        name_server_port: Port of the name server; 0 takes a free one.
-        broker_port: Port of the broker; 0 takes a free one.
+        store: Directory of the store, kept after `stop`. None: a temporary directory, removed by `stop`.
+        name_server_port: Port of the name server; 0 takes a free port.
+        broker_port: Port of the broker; 0 takes a free port.
         settings: Further settings of the broker, by the keys of ``broker.conf``.
 
     Attributes:
-        name_server: Address of the name server, ``127.0.0.1:port``, once started.
-        address: Address of the broker, once started.
+        name_server: Address of the name server, ``127.0.0.1:port``; set by `start`.
+        address: Address of the broker; set by `start`.
     """
 
     name_server: str
@@ -48,7 +48,12 @@ class ThreadedBroker:
         self._thread = threading.Thread(target=self._run_loop, name="rocket broker", daemon=True)
 
     def start(self) -> None:
-        """Return when the broker serves; raises what `EmbeddedBroker.start` raises."""
+        """Start both and wait until the broker serves.
+
+        Raises:
+            TimeoutError: The start took more than `STOP_SECONDS`.
+            Exception: Whatever `EmbeddedBroker.start` raises.
+        """
         self._thread.start()
         try:
             self._call(self._embedded.start())
@@ -59,7 +64,7 @@ class ThreadedBroker:
         self.address = self._embedded.broker_address
 
     def stop(self) -> None:
-        """Return when the broker has stopped; doing it twice is no error."""
+        """Stop both and wait until they have stopped. Does nothing if they are stopped already."""
         if self._thread.is_alive():
             self._call(self._embedded.stop())
             self._end()
@@ -84,10 +89,7 @@ class ThreadedBroker:
         return self
 
     def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
 

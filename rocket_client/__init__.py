@@ -6,7 +6,7 @@
         result = await producer.send(Message("orders", b"one coffee"))
 
     async def serve(messages: list[MessageExt], context: ConsumeContext) -> None:
-        ...  # what is raised here has the messages delivered again
+        ...  # if this raises, the messages are delivered again
 
     consumer = PushConsumer("kitchen", PushConsumerSettings(name_servers="127.0.0.1:9876"))
     consumer.subscribe("orders")
@@ -14,7 +14,7 @@
     async with consumer:
         await asyncio.Event().wait()
 
-Names are imported when they are first used: scripts that only need `rocket_client.blocking` start fast.
+Modules are imported when their names are first used: scripts that only need `rocket_client.blocking` start fast.
 """
 
 from importlib import import_module
@@ -51,6 +51,7 @@ _NAMES_OF = {
     "consuming.group_consumer": ("RebalanceListener",),
     "consuming.listener": (
         "SUCCESS",
+        "Capacity",
         "ConcurrentListener",
         "ConcurrentOutcome",
         "ConsumeContext",
@@ -58,7 +59,6 @@ _NAMES_OF = {
         "OrderlyOutcome",
         "Reject",
         "RetryLater",
-        "Room",
         "Success",
         "Suspend",
     ),

@@ -8,6 +8,7 @@ from rocket_client.allocation import averagely as averagely
 from rocket_client.allocation import averagely_by_circle as averagely_by_circle
 from rocket_client.consuming.group_consumer import RebalanceListener as RebalanceListener
 from rocket_client.consuming.listener import SUCCESS as SUCCESS
+from rocket_client.consuming.listener import Capacity as Capacity
 from rocket_client.consuming.listener import ConcurrentListener as ConcurrentListener
 from rocket_client.consuming.listener import ConcurrentOutcome as ConcurrentOutcome
 from rocket_client.consuming.listener import ConsumeContext as ConsumeContext
@@ -15,7 +16,6 @@ from rocket_client.consuming.listener import OrderlyListener as OrderlyListener
 from rocket_client.consuming.listener import OrderlyOutcome as OrderlyOutcome
 from rocket_client.consuming.listener import Reject as Reject
 from rocket_client.consuming.listener import RetryLater as RetryLater
-from rocket_client.consuming.listener import Room as Room
 from rocket_client.consuming.listener import Success as Success
 from rocket_client.consuming.listener import Suspend as Suspend
 from rocket_client.consuming.lite_pull_consumer import LitePullConsumer as LitePullConsumer
@@ -63,71 +63,3 @@ from rocket_client.settings import TransactionProducerSettings as TransactionPro
 from rocket_remoting.wire.message import Message as Message
 from rocket_remoting.wire.message import MessageExt as MessageExt
 from rocket_remoting.wire.message import MessageQueue as MessageQueue
-
-__all__ = [
-    "SUCCESS",
-    "Admin",
-    "AllocateMessageQueueStrategy",
-    "BrokerNotFoundError",
-    "ByConfig",
-    "ClientError",
-    "ClientSettings",
-    "ClientStateError",
-    "ConcurrentListener",
-    "ConcurrentOutcome",
-    "ConsistentHash",
-    "ConsumeContext",
-    "ConsumeFromWhere",
-    "GroupInUseError",
-    "IllegalMessageError",
-    "IllegalOffsetError",
-    "LitePullConsumer",
-    "LitePullConsumerSettings",
-    "LocalTransactionState",
-    "MachineRoom",
-    "MachineRoomNearby",
-    "Message",
-    "MessageExt",
-    "MessageModel",
-    "MessageQueue",
-    "MessageQueueSelector",
-    "MessageTooLargeError",
-    "NameServersUnreachableError",
-    "Namespace",
-    "NoBrokerError",
-    "OrderlyListener",
-    "OrderlyOutcome",
-    "Producer",
-    "ProducerSettings",
-    "PullConsumer",
-    "PullConsumerSettings",
-    "PullResult",
-    "PullStatus",
-    "PushConsumer",
-    "PushConsumerSettings",
-    "QueueNotAssignedError",
-    "RebalanceListener",
-    "Reject",
-    "ReplyTimeoutError",
-    "RetryLater",
-    "Room",
-    "SendError",
-    "SendRejectedError",
-    "SendResult",
-    "SendStatus",
-    "SendTimeoutError",
-    "ServiceState",
-    "Success",
-    "Suspend",
-    "TopicNotFoundError",
-    "Transaction",
-    "TransactionChecker",
-    "TransactionProducer",
-    "TransactionProducerSettings",
-    "TransactionSendResult",
-    "UnreadableBodyError",
-    "averagely",
-    "averagely_by_circle",
-    "select_by_hash",
-    "select_by_random",
-]

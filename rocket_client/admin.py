@@ -1,4 +1,4 @@
-"""Administration: topics, offsets, messages. What provisioning, tests and tools need of mqadmin."""
+"""Administration of topics, groups, offsets and messages: the part of mqadmin that provisioning and tools need."""
 
 import asyncio
 import logging
@@ -8,6 +8,8 @@ from typing import Self
 
 from rocket_client.connection import shared_clients
 from rocket_client.connection.client import RocketClient
+from rocket_client.core import name_server_calls
+from rocket_client.core.call import refusal
 from rocket_client.core.state import Lifecycle
 from rocket_client.core.topic_route import MASTER_ID, TopicRoute
 from rocket_client.errors import NoBrokerError, TopicNotFoundError
@@ -22,7 +24,6 @@ from rocket_remoting.wire.bodies import (
     ResetOffsetBody,
     SubscriptionGroupConfig,
     TopicFilterType,
-    TopicList,
     TopicOffset,
     TopicStatsTable,
     decode_body,
@@ -31,7 +32,7 @@ from rocket_remoting.wire.bodies import (
 from rocket_remoting.wire.codes import RequestCode, ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.compression import decompress
-from rocket_remoting.wire.errors import RemoteProtocolError, ResponseError
+from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.ext_fields import Header
 from rocket_remoting.wire.headers import (
     AddWritePermOfBrokerRequestHeader,
@@ -66,15 +67,18 @@ _FOREVER_MS = (1 << 63) - 1
 
 
 class Admin:
-    """Asks name servers and brokers to change things, and to tell how they are.
+    """Sends administrative requests to name servers and brokers.
 
-    As mqadmin does, it says all names as brokers know them, whatever namespace its settings have: `Namespace.wrap`
-    makes them.
+    As in mqadmin, all names are those that brokers know. The namespace of the settings is not applied; `Namespace.wrap`
+    adds it.
+
+    Every request raises a `ClientStateError` if the admin is not running, a `ResponseError` if a server refuses, and
+    another `RemotingError` if a server cannot be reached or does not answer.
 
     Args:
         settings: Name servers and timeouts.
-        transport: TCP unless given.
-        clock: The machine's unless given.
+        transport: The transport of connections; TCP by default.
+        clock: The clock of timestamps; the system clock by default.
     """
 
     def __init__(
@@ -90,7 +94,11 @@ class Admin:
         return f"<Admin of {', '.join(self.settings.name_server_addresses)}, {self._life.state.value}>"
 
     async def start(self) -> None:
-        """The admin can ask. Connections are made when they are needed."""
+        """Start the admin. Connections are opened by the first request that needs them.
+
+        Raises:
+            ClientStateError: The admin was started before.
+        """
         self._life.begin()
         self._client = shared_clients.acquire(
             self.settings,
@@ -103,7 +111,7 @@ class Admin:
         self._life.succeed()
 
     async def shutdown(self) -> None:
-        """Connections nobody else uses are closed."""
+        """Close the connections that no other member of this process uses."""
         if self._life.end():
             self._client.admins -= 1
             await shared_clients.release(self._client)
@@ -120,61 +128,52 @@ class Admin:
     # Cluster and topics
 
     async def cluster_info(self) -> ClusterInfo:
-        """All brokers the name servers know."""
+        """Return the clusters and brokers that the name servers know."""
         self._life.require_running()
-        response = await self._client.name_servers.invoke(RequestCode.GET_BROKER_CLUSTER_INFO)
-        _check(response.code, response.remark, RequestCode.GET_BROKER_CLUSTER_INFO)
-        return decode_body(response.body, ClusterInfo)
+        return await self._client.name_servers.call(name_server_calls.cluster_info())
 
     async def broker_settings(self) -> dict[str, dict[str, str]]:
-        """The settings in effect at each master, by broker name; a setting's name is that of ``broker.conf``.
+        """Return the effective settings of each master by broker name; setting names are those of ``broker.conf``.
 
         Raises:
-            ResponseError: A broker does not tell them to this client.
+            NoBrokerError: No master is registered.
+            ResponseError: A broker does not show its settings to this client.
         """
         found: dict[str, dict[str, str]] = {}
         for broker_name, address in (await self._masters(None)).items():
-            response = await self._client.requests.ask(address, RequestCode.GET_BROKER_CONFIG)
+            response = await self._client.requests.invoke(address, RequestCode.GET_BROKER_CONFIG)
             lines = bytes(response.body).decode(errors="replace").splitlines()
             pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
             found[broker_name] = {name.strip(): value.strip() for name, _, value in pairs}
         return found
 
     async def wipe_write_perm(self, broker_name: str) -> int:
-        """Producers choose the broker no more, once they look at routes again; returns how many topics it has.
+        """Remove the broker's write permission from all routes; return the number of its topics.
 
-        The broker itself still takes what is sent to it, and consumers go on. A restart of the broker, or a topic
-        that is made on it, gives the permission back.
+        Producers stop to choose the broker when they next refresh their routes. The broker itself still accepts
+        messages, and consumers continue. A restart of the broker, or a topic created on it, restores the permission.
         """
-        header, code = (
-            WipeWritePermOfBrokerRequestHeader(broker_name=broker_name),
-            RequestCode.WIPE_WRITE_PERM_OF_BROKER,
-        )
-        answers = await self._tell_name_servers(code, header)
+        header = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name)
+        answers = await self._invoke_name_servers(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
         return max(answer.header(WipeWritePermOfBrokerResponseHeader).wipe_topic_count for answer in answers)
 
     async def add_write_perm(self, broker_name: str) -> int:
-        """Producers may choose the broker again; returns how many topics it has."""
-        header, code = (
-            AddWritePermOfBrokerRequestHeader(broker_name=broker_name),
-            RequestCode.ADD_WRITE_PERM_OF_BROKER,
-        )
-        answers = await self._tell_name_servers(code, header)
+        """Restore the broker's write permission in all routes; return the number of its topics."""
+        header = AddWritePermOfBrokerRequestHeader(broker_name=broker_name)
+        answers = await self._invoke_name_servers(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
         return max(answer.header(AddWritePermOfBrokerResponseHeader).add_topic_count for answer in answers)
 
     async def topics(self) -> set[str]:
-        """All topics the name servers know, the brokers' own among them."""
+        """Return all topics that the name servers know, including the brokers' own."""
         self._life.require_running()
-        code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
-        response = await self._client.name_servers.invoke(code)
-        _check(response.code, response.remark, code)
-        return decode_body(response.body, TopicList).topic_list
+        found = await self._client.name_servers.call(name_server_calls.topics())
+        return set(found)
 
     async def topic_route(self, topic: str) -> TopicRoute:
-        """Where the topic's queues are, asked anew.
+        """Ask a name server for the topic's route.
 
         Raises:
-            TopicNotFoundError: No such topic is known.
+            TopicNotFoundError: The topic does not exist.
         """
         self._life.require_running()
         data = await self._client.name_servers.topic_route(topic)
@@ -194,18 +193,19 @@ class Admin:
         order: bool = False,
         brokers: Iterable[str] | None = None,
     ) -> None:
-        """The topic exists with that many queues on every broker; one that exists is changed to it.
+        """Create the topic on each broker, or change it if it exists.
 
         Args:
-            topic: Its name.
-            queues: Queues to write to, on each broker.
-            read_queues: Queues to read from; as many unless given.
+            topic: The topic's name.
+            queues: Number of writable queues on each broker.
+            read_queues: Number of readable queues on each broker; by default as many as writable ones.
             perm: The ``PERM_*`` bits of `rocket_remoting.wire.sys_flag`.
-            order: Whether its queues are listed by the order configuration.
-            brokers: Names of the brokers; all unless given.
+            order: Whether an order configuration lists the topic's queues, see `set_order_conf`.
+            brokers: Names of brokers; by default all.
 
         Raises:
-            NoBrokerError: No broker is registered yet; nothing was created.
+            NoBrokerError: No master is registered; nothing was created.
+            ValueError: The topic's name is illegal, or no master of a broker in `brokers` is registered.
         """
         validate_topic(topic)
         header = CreateTopicRequestHeader(
@@ -218,24 +218,30 @@ class Admin:
             topic_sys_flag=0,
             order=order,
         )
-        for address in (await self._masters(brokers)).values():
-            await self._client.requests.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        await self._invoke_masters(RequestCode.UPDATE_AND_CREATE_TOPIC, header, brokers=brokers)
 
     async def delete_topic(self, topic: str) -> None:
-        """The topic is gone from all brokers and name servers."""
-        for address in (await self._masters(None)).values():
-            await self._client.requests.ask(
-                address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic)
-            )
-        gone = DeleteTopicFromNamesrvRequestHeader(topic=topic)
-        await self._tell_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, gone)
+        """Delete the topic from all brokers and name servers.
+
+        Raises:
+            NoBrokerError: No master is registered.
+        """
+        header = DeleteTopicRequestHeader(topic=topic)
+        await self._invoke_masters(RequestCode.DELETE_TOPIC_IN_BROKER, header)
+        of_name_servers = DeleteTopicFromNamesrvRequestHeader(topic=topic)
+        await self._invoke_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, of_name_servers)
         self._client.routes.forget(topic)
 
     async def await_topic(self, topic: str, *, queues: int = 1, timeout: float = 10.0) -> TopicRoute:
-        """The topic's route, once name servers know of that many queues to write to.
+        """Wait until a name server knows at least `queues` writable queues of the topic; return the route.
+
+        Args:
+            topic: The topic.
+            queues: Number of writable queues to wait for, over all brokers.
+            timeout: Seconds to wait.
 
         Raises:
-            TimeoutError: They did not in time.
+            TimeoutError: The name servers did not know that many queues in time.
         """
         self._life.require_running()
         known = 0
@@ -252,119 +258,166 @@ class Admin:
                     await asyncio.sleep(0.05)
         except TimeoutError:
             raise TimeoutError(
-                f"after {timeout:g} s the name servers know of {known} of {queues} queues of topic {topic!r}"
+                f"after {timeout:g} s the name servers know {known} of {queues} queues of topic {topic!r}"
             ) from None
 
     async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
-        """First and last offset of each of the topic's queues."""
+        """Return minimum and maximum offset of each of the topic's queues.
+
+        Raises:
+            TopicNotFoundError: The topic does not exist.
+        """
         stats: dict[MessageQueue, TopicOffset] = {}
         for address in await self._brokers_of(topic):
-            response = await self._client.requests.ask(
+            response = await self._client.requests.invoke(
                 address, RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader(topic=topic)
             )
             stats |= decode_body(response.body, TopicStatsTable).offset_table
         return stats
 
     async def set_order_conf(self, topic: str, order_conf: str) -> None:
-        """Clients send to exactly these queues, ``broker-a:4;broker-b:4``, in this order, whoever is alive.
+        """Set the queues that clients send a topic's messages to, in this order, whichever brokers are alive.
 
-        Name servers put it into routes only with ``orderMessageEnable=true``.
+        Name servers add the configuration to routes only with ``orderMessageEnable=true``.
+
+        Args:
+            topic: The topic.
+            order_conf: Brokers with their numbers of queues, such as ``broker-a:4;broker-b:4``.
         """
         header = PutKVConfigRequestHeader(namespace=ORDER_TOPIC_CONFIG, key=topic, value=order_conf)
-        await self._tell_name_servers(RequestCode.PUT_KV_CONFIG, header)
+        await self._invoke_name_servers(RequestCode.PUT_KV_CONFIG, header)
 
     async def delete_order_conf(self, topic: str) -> None:
-        """Clients send to all queues of the brokers that are alive again."""
+        """Delete the topic's order configuration: clients send to all writable queues of living brokers again."""
         header = DeleteKVConfigRequestHeader(namespace=ORDER_TOPIC_CONFIG, key=topic)
-        await self._tell_name_servers(RequestCode.DELETE_KV_CONFIG, header)
+        await self._invoke_name_servers(RequestCode.DELETE_KV_CONFIG, header)
 
-    async def _tell_name_servers(self, code: RequestCode, header: Header) -> list[RemotingCommand]:
+    async def _invoke_name_servers(self, code: RequestCode, header: Header) -> list[RemotingCommand]:
         self._life.require_running()
-        ask, addresses = self._client.name_servers.ask, self.settings.name_server_addresses
-        return [await ask(address, code, header) for address in addresses]
+        invoke, addresses = self._client.name_servers.invoke, self.settings.name_server_addresses
+        return [await invoke(address, code, header) for address in addresses]
+
+    async def _invoke_masters(
+        self,
+        code: RequestCode,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        brokers: Iterable[str] | None = None,
+    ) -> None:
+        for address in (await self._masters(brokers)).values():
+            await self._client.requests.invoke(address, code, header, body)
 
     # Groups
 
     async def create_group(self, config: SubscriptionGroupConfig) -> None:
-        """The group has these settings on every broker."""
+        """Create the group on every broker with these settings, or change it if it exists.
+
+        Raises:
+            NoBrokerError: No master is registered.
+            ValueError: The group's name is illegal.
+        """
         validate_group(config.group_name)
-        for address in (await self._masters(None)).values():
-            await self._client.requests.ask(
-                address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, encode_body(config)
-            )
+        body = encode_body(config)
+        await self._invoke_masters(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
 
     async def delete_group(self, group: str) -> None:
-        """The group, its offsets and its retry topic are gone from every broker."""
+        """Delete the group, its offsets and its retry topic from every broker.
+
+        Raises:
+            NoBrokerError: No master is registered.
+        """
         header = DeleteSubscriptionGroupRequestHeader(group_name=group, remove_offset=True, clean_offset=True)
-        for address in (await self._masters(None)).values():
-            await self._client.requests.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        await self._invoke_masters(RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
         await self.delete_topic(retry_topic(group))
 
     async def consume_stats(self, group: str, topic: str) -> dict[MessageQueue, OffsetWrapper]:
-        """How far the group is in each of the topic's queues."""
+        """Return the group's committed offset, and the broker's, in each of the topic's queues.
+
+        Raises:
+            TopicNotFoundError: The topic does not exist.
+        """
         stats: dict[MessageQueue, OffsetWrapper] = {}
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
         for address in await self._brokers_of(topic):
-            response = await self._client.requests.ask(address, RequestCode.GET_CONSUME_STATS, header)
+            response = await self._client.requests.invoke(address, RequestCode.GET_CONSUME_STATS, header)
             stats |= decode_body(response.body, ConsumeStats).offset_table
         return stats
 
     async def consumer_connections(self, group: str, broker_name: str | None = None) -> ConsumerConnection:
-        """Who of the group is connected, and what it subscribes to.
+        """Return the group's connected members and their subscriptions, as one broker knows them.
+
+        Args:
+            group: The group.
+            broker_name: The broker to ask; any master by default.
 
         Raises:
-            ResponseError: Nobody is (CONSUMER_NOT_ONLINE).
+            NoBrokerError: No master is registered.
+            ResponseError: No member is connected (CONSUMER_NOT_ONLINE).
+            ValueError: No master of the broker is registered.
         """
         masters = await self._masters([broker_name] if broker_name is not None else None)
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         address = next(iter(masters.values()))
-        response = await self._client.requests.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        response = await self._client.requests.invoke(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         return decode_body(response.body, ConsumerConnection)
 
     # Offsets
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Where the queue's oldest message is."""
-        await self._know(queue.topic)
+        """Return the offset of the queue's oldest message."""
+        await self._ensure_route(queue.topic)
         return await self._client.requests.min_offset(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Where the queue's next message will be."""
-        await self._know(queue.topic)
+        """Return the offset that the queue's next message will get."""
+        await self._ensure_route(queue.topic)
         return await self._client.requests.max_offset(queue)
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The message stored at that time: the nearest one on Apache's 4.9, the next one on 5.x."""
-        await self._know(queue.topic)
+        """Return the offset of the message stored at a time: on Apache 4.9 the nearest message, on 5.x the next one.
+
+        Args:
+            queue: The queue.
+            timestamp_ms: The time in milliseconds since the epoch.
+        """
+        await self._ensure_route(queue.topic)
         return await self._client.requests.search_offset(queue, timestamp_ms)
 
     async def committed_offset(self, queue: MessageQueue, group: str) -> int | None:
-        """The offset the group has committed; None when it has none."""
-        await self._know(queue.topic)
+        """Return the group's committed offset in the queue; None if the group has committed none."""
+        await self._ensure_route(queue.topic)
         return await self._client.requests.committed_offset(queue, group)
 
     async def commit_offset(self, queue: MessageQueue, group: str, offset: int) -> None:
-        """The group goes on from there when it next takes the queue; members at work overwrite it."""
-        await self._know(queue.topic)
+        """Commit an offset for the group. A member takes it when it next takes the queue over.
+
+        A member that consumes the queue now overwrites the offset; use `reset_offsets` then.
+        """
+        await self._ensure_route(queue.topic)
         await self._client.requests.commit_offset(queue, group, offset)
 
     async def reset_offsets(
         self, group: str, topic: str, timestamp_ms: int, *, force: bool = True
     ) -> Mapping[MessageQueue, int]:
-        """The group's members go on with the messages stored from that time on.
+        """Reset the group's offsets to the messages stored from a time on; its connected members continue there.
 
         Args:
-            group: Whose members must be online.
-            topic: Which of its topics.
-            timestamp_ms: When; -1 for the end of each queue.
-            force: Also forward.
+            group: The group; it must have connected members.
+            topic: The topic.
+            timestamp_ms: The time in milliseconds since the epoch; -1 for the end of each queue.
+            force: Whether offsets may also move forward.
+
+        Returns:
+            The new offset of each queue.
+
+        Raises:
+            TopicNotFoundError: The topic does not exist.
         """
         offsets: dict[MessageQueue, int] = {}
         header = ResetOffsetRequestHeader(group=group, topic=topic, timestamp=timestamp_ms, is_force=force)
         for address in await self._brokers_of(topic):
-            response = await self._client.requests.ask(
-                address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header
-            )
+            response = await self._client.requests.invoke(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
             if response.body:
                 offsets |= decode_body(response.body, ResetOffsetBody).offset_table
         return offsets
@@ -372,16 +425,17 @@ class Admin:
     # Messages
 
     async def view_message(self, offset_message_id: str) -> MessageExt:
-        """The message whose record the id points at.
+        """Return the message of the record that an offset message id names.
 
         Raises:
-            RemoteProtocolError: The text is no such id; the id a producer gave is for `query_by_unique_key`.
-            ResponseError: The broker has no such record any more.
+            RemoteProtocolError: The text is not an offset message id. For the id that a producer gave a message, use
+                `query_by_unique_key`.
+            ResponseError: The broker does not have the record any more.
         """
         self._life.require_running()
         host, port, offset = parse_offset_id(offset_message_id)
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        response = await self._client.requests.ask(
+        response = await self._client.requests.invoke(
             address, RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=offset)
         )
         (message,) = await self._unpacked([decode_record(response.body, decompress=False)])
@@ -390,12 +444,27 @@ class Admin:
     async def query_by_key(
         self, topic: str, key: str, *, max_count: int = 32, begin_ms: int = 0, end_ms: int = _FOREVER_MS
     ) -> list[MessageExt]:
-        """Messages of the topic that have the key."""
+        """Return the topic's messages with a key.
+
+        Args:
+            topic: The topic.
+            key: The key.
+            max_count: Most messages that each broker returns.
+            begin_ms: The earliest store time, in milliseconds since the epoch.
+            end_ms: The latest store time, in milliseconds since the epoch.
+
+        Raises:
+            TopicNotFoundError: The topic does not exist.
+        """
         found = await self._query(topic, key, max_count, begin_ms, end_ms, unique=False)
         return [message for message in found if key in (message.keys or "").split(" ")]
 
     async def query_by_unique_key(self, topic: str, unique_key: str) -> list[MessageExt]:
-        """Records of the message that a producer gave this id."""
+        """Return the topic's records of the message with a unique id, which a producer gave it.
+
+        Raises:
+            TopicNotFoundError: The topic does not exist.
+        """
         found = await self._query(topic, unique_key, 32, 0, _FOREVER_MS, unique=True)
         return [message for message in found if message.unique_key == unique_key]
 
@@ -420,45 +489,41 @@ class Admin:
             )
             if response.code == ResponseCode.QUERY_NOT_FOUND:
                 continue
-            _check(response.code, response.remark, RequestCode.QUERY_MESSAGE, address)
+            if response.code != ResponseCode.SUCCESS:
+                raise refusal(response, address, RequestCode.QUERY_MESSAGE)
             messages += decode_records(response.body, decompress=False)
         return await self._unpacked(messages)
 
     async def _unpacked(self, messages: list[MessageExt]) -> list[MessageExt]:
         """Return the messages with their bodies decompressed, up to `max_decompressed_size` bytes.
 
-        A body that is damaged, or for which there is no room any more, stays as it is stored; the message's system flag
-        says so.
+        A body that is damaged or does not fit any more stays compressed, as the message's system flag then says.
         """
-        loop, room = asyncio.get_running_loop(), self.settings.max_decompressed_size
+        loop, free = asyncio.get_running_loop(), self.settings.max_decompressed_size
         for message in messages:
             if message.sys_flag & COMPRESSED:
-                limit = min(room, self.settings.max_decompressed_body_size)
+                limit = min(free, self.settings.max_decompressed_body_size)
                 try:
                     body = await loop.run_in_executor(None, decompress, message.body, message.sys_flag, limit)
                 except RemoteProtocolError as error:
-                    logger.warning("%r stays as it is stored: %s", message, error)
+                    logger.warning("the body of %r stays compressed: %s", message, error)
                     continue
                 message.body = body
                 message.sys_flag &= ~COMPRESSED
-                room -= len(body)
+                free -= len(body)
         return messages
 
-    # Where
+    # Addresses
 
     async def _masters(self, broker_names: Iterable[str] | None) -> dict[str, str]:
-        """Addresses of masters by broker name.
+        """Return the addresses of masters by broker name; of all brokers if None are named.
 
         Raises:
-            NoBrokerError: There is none.
-            ValueError: One that is named is not there.
+            NoBrokerError: No master is registered.
+            ValueError: No master of a named broker is registered.
         """
         table = (await self.cluster_info()).broker_addr_table
-        masters = {
-            name: data.broker_addrs[MASTER_ID]
-            for name, data in table.items()
-            if MASTER_ID in data.broker_addrs
-        }
+        masters = {name: data.broker_addrs[MASTER_ID] for name, data in table.items() if MASTER_ID in data.broker_addrs}
         if broker_names is None:
             if not masters:
                 raise NoBrokerError(self._client.name_servers.addresses)
@@ -466,13 +531,15 @@ class Admin:
         wanted = list(broker_names)
         missing = [name for name in wanted if name not in masters]
         if missing:
-            raise ValueError(
-                f"no master of {', '.join(missing)} is known; there are {', '.join(masters) or 'none'}"
-            )
+            raise ValueError(f"no master of {', '.join(missing)} is known; there are {', '.join(masters) or 'none'}")
         return {name: masters[name] for name in wanted}
 
     async def _brokers_of(self, topic: str) -> list[str]:
-        """An address of each broker that has queues of the topic."""
+        """Return an address of each broker that has queues of the topic.
+
+        Raises:
+            TopicNotFoundError: The topic does not exist.
+        """
         route = await self.topic_route(topic)
         addresses: list[str] = []
         for broker in route.data.broker_datas:
@@ -481,12 +548,7 @@ class Admin:
                 addresses.append(found[0])
         return addresses
 
-    async def _know(self, topic: str) -> None:
+    async def _ensure_route(self, topic: str) -> None:
         self._life.require_running()
         if self._client.routes.get(topic) is None:
             await self.topic_route(topic)
-
-
-def _check(code: int, remark: str | None, request_code: RequestCode, address: str = "") -> None:
-    if code != ResponseCode.SUCCESS:
-        raise ResponseError(code, remark, address=address, request_code=request_code)

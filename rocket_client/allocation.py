@@ -1,8 +1,7 @@
-"""How a group's members share a topic's queues.
+"""Allocation strategies, by which a group's members share a topic's queues.
 
-Every member computes the whole division by itself, from the same sorted lists, and keeps its own share;
-so a strategy is a pure function of (group, own client id, queues, member ids). Members must all use the
-same one.
+Every member computes the whole division by itself, from the same sorted lists, and keeps its own share. So a strategy
+is a pure function of group, own client id, queues and member ids, and all members must use the same strategy.
 
 This module does no I/O.
 """
@@ -16,20 +15,18 @@ from rocket_remoting.wire.message import MessageQueue
 
 
 class AllocateMessageQueueStrategy(Protocol):
-    """One way to divide queues among members."""
+    """A function that divides queues among members."""
 
     def __call__(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
     ) -> list[MessageQueue]:
-        """The share of `client_id`; queues and members come sorted, and members include it."""
+        """Return the share of `client_id`. Queues and members are sorted; members include `client_id`."""
 
 
-def averagely(
-    group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
-) -> list[MessageQueue]:
-    """Consecutive ranges of almost equal length, the first members having one queue more (Java's default).
+def averagely(group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> list[MessageQueue]:
+    """Return a range of consecutive queues; the first members have one queue more. This is Java's default.
 
-    With 8 queues, 3 members have 0-2, 3-5 and 6-7.
+    Of 8 queues, 3 members have 0-2, 3-5 and 6-7.
     """
     index = members.index(client_id)
     size, rest = divmod(len(queues), len(members))
@@ -40,12 +37,12 @@ def averagely(
 def averagely_by_circle(
     group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
 ) -> list[MessageQueue]:
-    """Dealt out in turn: with 8 queues, 3 members have 0 3 6, 1 4 7 and 2 5."""
+    """Return every n-th queue of n members: of 8 queues, 3 members have 0 3 6, 1 4 7 and 2 5."""
     return list(queues[members.index(client_id) :: len(members)])
 
 
 class ByConfig:
-    """Always the queues that were given; other topics (the retry topic) are shared averagely."""
+    """Allocates fixed queues; the queues of other topics, such as the retry topic, are shared by `averagely`."""
 
     def __init__(self, queues: Sequence[MessageQueue]) -> None:
         self._queues = frozenset(queues)
@@ -57,16 +54,16 @@ class ByConfig:
     def __call__(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
     ) -> list[MessageQueue]:
-        """Those of the given queues that exist."""
+        """Return the fixed queues that exist."""
         if queues and queues[0].topic not in self._topics:
             return averagely(group, client_id, queues, members)
         return [queue for queue in queues if queue in self._queues]
 
 
 class MachineRoom:
-    """The queues of brokers in certain rooms, shared averagely; a broker called ``hangzhou@broker-a`` is in one.
+    """Shares the queues of brokers in certain machine rooms; ``hangzhou@broker-a`` is in the room ``hangzhou``.
 
-    Queues of other brokers are nobody's: another group reads them.
+    The queues of other brokers are not allocated to any member: another group must read them.
     """
 
     def __init__(self, rooms: Collection[str]) -> None:
@@ -78,7 +75,7 @@ class MachineRoom:
     def __call__(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
     ) -> list[MessageQueue]:
-        """The share of `client_id` in the queues of those rooms, a queue that is left over going to the first."""
+        """Return the share of `client_id` in the queues of the rooms."""
         here = [queue for queue in queues if self._is_here(queue)]
         index, (size, rest) = members.index(client_id), divmod(len(here), len(members))
         share = here[index * size : (index + 1) * size]
@@ -92,12 +89,12 @@ class MachineRoom:
 
 
 class MachineRoomNearby:
-    """Members take the queues of brokers in their own room; those of rooms without members are shared by all.
+    """Shares the queues of a machine room among its members, and those of rooms without members among all.
 
     Args:
-        inner: How the queues of a room are divided among its members, and the others among all.
-        room_of_broker: The room of a queue's broker.
-        room_of_client: The room of a member, by its client id; every member must come to the same.
+        inner: The strategy within a room, and for the queues of rooms without members.
+        room_of_broker: Returns the room of a queue's broker.
+        room_of_client: Returns the room of a client id; it must return the same in every member.
     """
 
     def __init__(
@@ -116,7 +113,7 @@ class MachineRoomNearby:
     def __call__(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
     ) -> list[MessageQueue]:
-        """The share of `client_id` in its own room, and in each room without members."""
+        """Return the share of `client_id` in its own room, and in each room without members."""
         by_room: dict[str, list[MessageQueue]] = {}
         for queue in queues:
             by_room.setdefault(self._room_of_broker(queue), []).append(queue)
@@ -130,17 +127,15 @@ class MachineRoomNearby:
 
 
 class ConsistentHash:
-    """Each queue goes to the next member on a ring of hashes, so that few queues move when members change.
+    """Allocates each queue to the next member on a ring of hashes, so that few queues move when members change.
 
-    The ring is Java's: `virtual_nodes` points per member at the first four bytes of MD5(``<client id>-<n>``),
-    queues at those of MD5(``MessageQueue [topic=…, brokerName=…, queueId=…]``).
+    The ring is Java's. Each member has `virtual_nodes` points, at the first four bytes of MD5(``<client id>-<n>``); a
+    queue is at the first four bytes of MD5(``MessageQueue [topic=…, brokerName=…, queueId=…]``).
     """
 
     def __init__(self, virtual_nodes: int = 10) -> None:
         if virtual_nodes < 1:
-            raise ValueError(
-                f"a consistent hash needs at least one virtual node per member, not {virtual_nodes}"
-            )
+            raise ValueError(f"a consistent hash needs at least one virtual node per member, not {virtual_nodes}")
         self._virtual_nodes = virtual_nodes
 
     def __repr__(self) -> str:
@@ -149,16 +144,12 @@ class ConsistentHash:
     def __call__(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
     ) -> list[MessageQueue]:
-        """The queues whose next point on the ring is one of `client_id`."""
+        """Return the queues whose next point on the ring is one of `client_id`."""
         ring: Mapping[int, str] = {
-            _ring_hash(f"{member}-{number}"): member
-            for member in members
-            for number in range(self._virtual_nodes)
+            _ring_hash(f"{member}-{number}"): member for member in members for number in range(self._virtual_nodes)
         }
         points = sorted(ring)
-        return [
-            queue for queue in queues if ring[_next_point(points, _ring_hash(_java_text(queue)))] == client_id
-        ]
+        return [queue for queue in queues if ring[_next_point(points, _ring_hash(_java_text(queue)))] == client_id]
 
 
 def _next_point(points: Sequence[int], value: int) -> int:

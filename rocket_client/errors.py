@@ -1,27 +1,26 @@
-"""Errors of the client, beside those of the remoting layer that it lets through.
+"""Errors of the client, in addition to those of `rocket_remoting`, which also reach the application.
 
 ::
 
     RemotingError
     └── ClientError
-        ├── ClientStateError        .state      used before it was started or after its end, or started twice
+        ├── ClientStateError        .state      used before the start or after the shutdown, or started twice
         ├── GroupInUseError         .group      the group is registered already under the same client id
-        ├── IllegalMessageError     .topic      the message cannot be sent as it is; nothing was written
+        ├── IllegalMessageError     .topic      the message is malformed; nothing was sent
         │   └── MessageTooLargeError    .size .limit
         ├── NameServersUnreachableError .causes     no name server answered
-        ├── TopicNotFoundError      .topic      no name server knows the topic, nor one to create it from
+        ├── TopicNotFoundError      .topic      no name server knows the topic, and brokers do not create it
         ├── BrokerNotFoundError     .broker_name    no route names an address of the broker
         ├── NoBrokerError           .name_servers   no master is registered with the name servers
-        ├── QueueNotAssignedError   .queue      the queue is not among the consumer's
+        ├── QueueNotAssignedError   .queue      the queue is not assigned to the consumer
         ├── IllegalOffsetError      .queue .offset  the queue has no such offset
         ├── UnreadableBodyError .message    the message's body cannot be decompressed
         ├── ReplyTimeoutError       .topic .correlation_id  no reply to a request came in time
         └── SendError               .topic .brokers .attempts .causes
-            ├── SendRejectedError   .code .remark   the broker refused, with a code that is not worth a retry
-            └── SendTimeoutError    .timeout        the time for the whole send ran out; it may be stored
+            ├── SendRejectedError   .code .remark   the broker refused, with a code that is not retried
+            └── SendTimeoutError    .timeout        the time for all attempts was over; the message may be stored
 
-A `SendError` tells every attempt: `brokers` and `causes` run in parallel, the last cause is also
-`__cause__`.
+A `SendError` has every attempt: `brokers[i]` failed because of `causes[i]`. The last cause is also the ``__cause__``.
 """
 
 from collections.abc import Sequence
@@ -31,11 +30,11 @@ from rocket_remoting.wire.message import MessageExt, MessageQueue
 
 
 class ClientError(RemotingError):
-    """Root of everything the client itself raises on purpose."""
+    """Base of all errors that the client itself raises."""
 
 
 class ClientStateError(ClientError):
-    """The producer, consumer or admin is not in a state that allows what was asked."""
+    """The state of the producer, consumer or admin does not allow the operation."""
 
     def __init__(self, what: str, state: str, advice: str) -> None:
         super().__init__(f"{what} is {state}: {advice}")
@@ -44,7 +43,7 @@ class ClientStateError(ClientError):
 
 
 class GroupInUseError(ClientError):
-    """Two producers, or two consumers, of one group may not share one client id."""
+    """Another producer, or another consumer, of the group has the same client id."""
 
     def __init__(self, kind: str, group: str, client_id: str) -> None:
         super().__init__(
@@ -56,7 +55,7 @@ class GroupInUseError(ClientError):
 
 
 class IllegalMessageError(ClientError):
-    """The message cannot be sent as it is. Nothing was written."""
+    """The message is malformed or too large. Nothing was sent."""
 
     def __init__(self, topic: str, reason: str) -> None:
         super().__init__(f"message for topic {topic!r}: {reason}")
@@ -65,7 +64,7 @@ class IllegalMessageError(ClientError):
 
 
 class MessageTooLargeError(IllegalMessageError):
-    """The body, or the properties, have more bytes than a message may have."""
+    """The body, the properties or the batch have more bytes than allowed."""
 
     def __init__(self, topic: str, part: str, size: int, limit: int) -> None:
         super().__init__(topic, f"{part} of {size} bytes; the limit is {limit}")
@@ -93,7 +92,7 @@ class TopicNotFoundError(ClientError):
 
 
 class BrokerNotFoundError(ClientError):
-    """No known route gives an address for the broker."""
+    """No known route has an address of the broker."""
 
     def __init__(self, broker_name: str) -> None:
         super().__init__(f"no address of broker {broker_name!r} is known")
@@ -101,7 +100,7 @@ class BrokerNotFoundError(ClientError):
 
 
 class NoBrokerError(ClientError):
-    """No master is registered with the name servers: there is nobody to tell."""
+    """No master is registered with the name servers, so the request could not be sent to any broker."""
 
     def __init__(self, name_servers: Sequence[str]) -> None:
         super().__init__(
@@ -112,12 +111,12 @@ class NoBrokerError(ClientError):
 
 
 class QueueNotAssignedError(ClientError):
-    """The queue is not among those the consumer has now."""
+    """The queue is not assigned to the consumer now."""
 
     def __init__(self, queue: MessageQueue, group: str) -> None:
         super().__init__(
-            f"{queue} is not assigned to this member of group {group}: look at `assigned`, "
-            "which changes as members come and go"
+            f"{queue} is not assigned to this member of group {group}: `assigned` has its "
+            "queues, which change when members join or leave"
         )
         self.queue = queue
 
@@ -147,7 +146,7 @@ class UnreadableBodyError(ClientError):
 
 
 class ReplyTimeoutError(ClientError):
-    """A request was sent, and no reply came in time; it may have been consumed all the same."""
+    """No reply to a request came in time. The request may have been consumed."""
 
     def __init__(self, topic: str, correlation_id: str, timeout: float) -> None:
         super().__init__(f"no reply to request {correlation_id} on topic {topic!r} in {timeout:g} s")
@@ -157,28 +156,24 @@ class ReplyTimeoutError(ClientError):
 
 
 class SendError(ClientError):
-    """The message was not accepted by any of the brokers that were tried."""
+    """None of the tried brokers stored the message."""
 
-    def __init__(
-        self, topic: str, brokers: Sequence[str], causes: Sequence[Exception], why: str = ""
-    ) -> None:
+    def __init__(self, topic: str, brokers: Sequence[str], causes: Sequence[Exception], why: str = "") -> None:
         tried = "; ".join(f"{broker}: {cause}" for broker, cause in zip(brokers, causes, strict=False))
         attempts = f"{len(brokers)} attempt{'' if len(brokers) == 1 else 's'}"
-        super().__init__(
-            f"sending to topic {topic!r} failed after {attempts}{why} ({tried or 'nothing was sent'})"
-        )
+        super().__init__(f"sending to topic {topic!r} failed after {attempts}{why} ({tried or 'nothing was sent'})")
         self.topic = topic
         self.brokers = tuple(brokers)
         self.causes = tuple(causes)
 
     @property
     def attempts(self) -> int:
-        """How often it was tried."""
+        """The number of attempts."""
         return len(self.brokers)
 
 
 class SendRejectedError(SendError):
-    """The broker refused the message with a code that another attempt would not change."""
+    """The broker refused the message with a code that is not retried."""
 
     def __init__(
         self, topic: str, brokers: Sequence[str], causes: Sequence[Exception], response: ResponseError
@@ -189,10 +184,8 @@ class SendRejectedError(SendError):
 
 
 class SendTimeoutError(SendError):
-    """The time given to the whole send ran out. The message may have been stored all the same."""
+    """The time for all attempts was over. The message may have been stored."""
 
-    def __init__(
-        self, topic: str, brokers: Sequence[str], causes: Sequence[Exception], timeout: float
-    ) -> None:
+    def __init__(self, topic: str, brokers: Sequence[str], causes: Sequence[Exception], timeout: float) -> None:
         super().__init__(topic, brokers, causes, f" in {timeout:g} s")
         self.timeout = timeout

@@ -1,19 +1,19 @@
-"""Namespaces: tenants of one cluster, who use the same names for topics and groups of their own.
+"""Namespaces, by which tenants of one cluster use the same names for their own topics and groups.
 
 ::
 
-    what the application says     what brokers know
+    name in the application       name in brokers
     orders                        ns%orders
-    %RETRY%kitchen                %RETRY%ns%kitchen     what belongs to a group keeps its prefix in front
+    %RETRY%kitchen                %RETRY%ns%kitchen     the prefix of a group's topic stays in front
     %DLQ%kitchen                  %DLQ%ns%kitchen
-    TBW102, CID_RMQ_SYS_…         the same: brokers' own names are everybody's
+    TBW102, CID_RMQ_SYS_…         the same: all namespaces share the brokers' own names
 
-A name that is in the namespace is left as it is, and only this very namespace is taken off. Names are wrapped and
-unwrapped where they enter and leave a producer or consumer: its public methods, what listeners are given, and the
-topic of each message. All that lies between, logs and offset files included, has the brokers' names; so do properties
-of messages, such as RETRY_TOPIC.
+Wrapping leaves a name that is in the namespace as it is; unwrapping removes this namespace only. Names are wrapped and
+unwrapped at the interface of a producer or consumer: in its public methods, the arguments of listeners, and the topic
+of each message. Everything inside has the brokers' names, including logs, offset files and properties of messages such
+as RETRY_TOPIC.
 
-This is not 5.x's ``namespaceV2``, which leaves names alone and goes along in a field of each request.
+The ``namespaceV2`` of Apache 5.x is different: it does not change names, and is a field of each request.
 
 This module does no I/O.
 """
@@ -37,13 +37,13 @@ _INSTANCE_ADDRESS = re.compile(r"(?:\w+://)?(MQ_INST_\w+_\w+)\.", re.ASCII)
 
 
 class Namespace:
-    """One namespace, or none; false when it is none.
+    """A namespace; an object without a name is false and changes no names.
 
     Args:
-        name: What is put before names; none when unset or empty.
+        name: The namespace's name; None or empty for no namespace.
 
     Raises:
-        ValueError: The name cannot be part of a topic's, or would hide where it ends.
+        ValueError: The name has a character that topics cannot have, or ``%``, or looks like the brokers' own names.
     """
 
     __slots__ = ("_start", "name")
@@ -61,30 +61,30 @@ class Namespace:
         return bool(self._start)
 
     def wrap(self, name: str) -> str:
-        """The topic or group as brokers know it."""
+        """Return the topic or group as brokers know it."""
         if not (self._start and name) or is_system_topic(name) or is_system_group(name):
             return name
         prefix, own = _parts(name)
         return name if own.startswith(self._start) else f"{prefix}{self._start}{own}"
 
     def unwrap(self, name: str) -> str:
-        """The topic or group as the application says it."""
+        """Return the topic or group as the application knows it."""
         if not self._start:
             return name
         prefix, own = _parts(name)
         return prefix + own.removeprefix(self._start)
 
     def wrap_queue(self, queue: MessageQueue) -> MessageQueue:
-        """The queue as brokers know it."""
+        """Return the queue as brokers know it."""
         return _renamed(queue, self.wrap(queue.topic)) if self._start else queue
 
     def unwrap_queue(self, queue: MessageQueue) -> MessageQueue:
-        """The queue as the application says it."""
+        """Return the queue as the application knows it."""
         return _renamed(queue, self.unwrap(queue.topic)) if self._start else queue
 
 
 def namespace_of(addresses: Sequence[str]) -> str | None:
-    """The namespace that addresses name: the first part of ``MQ_INST_1_a.example:80``, as Alibaba Cloud's do."""
+    """Return the namespace in an address of Alibaba Cloud, the first part of ``MQ_INST_1_a.example:80``, if any."""
     match = _INSTANCE_ADDRESS.match(addresses[0]) if addresses else None
     return match and match[1]
 
@@ -106,6 +106,6 @@ def _validate(name: str) -> None:
     except ValueError as error:
         raise ValueError(f"namespace: {error}") from error
     if SEPARATOR in name:
-        raise ValueError(f"namespace: {name!r} has a {SEPARATOR}, which ends it")
+        raise ValueError(f"namespace: {name!r} contains {SEPARATOR}, which separates namespace and name")
     if is_system_topic(name) or is_system_group(name):
-        raise ValueError(f"namespace: {name!r} would make names look like the brokers' own")
+        raise ValueError(f"namespace: names in {name!r} would look like the brokers' own names; choose another one")

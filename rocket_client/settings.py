@@ -1,7 +1,6 @@
 """Settings of producers, consumers and admins, with Apache's names in snake_case and Apache's defaults.
 
-Durations are `timedelta`, sizes are bytes unless the name says otherwise. Each field's comment block is
-its reference.
+Durations are `timedelta`, sizes are bytes unless the name says otherwise. Each field is documented below it.
 """
 
 from collections.abc import Sequence
@@ -18,38 +17,38 @@ from rocket_remoting.wire.topics import AUTO_CREATE_TOPIC
 
 
 class MessageModel(Enum):
-    """Who of a group gets a message."""
+    """Which members of a group receive a message."""
 
     CLUSTERING = "CLUSTERING"
-    """One member; the group's offsets are kept by the broker."""
+    """One member; the broker stores the group's offsets."""
     BROADCASTING = "BROADCASTING"
-    """Every member; each keeps its offsets in a local file, and failed messages are dropped."""
+    """Every member; each stores its offsets in a local file, and failed messages are dropped."""
 
 
 class ConsumeFromWhere(Enum):
-    """Where a group begins that has no offset yet."""
+    """Where a group begins in a queue without a committed offset."""
 
     LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
-    """With what arrives from now on; from the beginning where the broker says the queue is young."""
+    """With the messages from now on; at the beginning of a queue whose first messages the broker still has."""
     FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
-    """With the oldest message there is."""
+    """With the queue's oldest message."""
     TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
     """With the messages stored from `PushConsumerSettings.consume_timestamp` on."""
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:
-    """``"a:9876;b:9876"``, also with commas, as a tuple of addresses."""
+    """Return the addresses in a text such as ``"a:9876;b:9876"``, separated by semicolons or commas."""
     return tuple(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientSettings:
-    """What producers, consumers and admins have in common."""
+    """Settings of all producers, consumers and admins."""
 
     name_servers: Sequence[str] | str
     """Addresses ``host:port``, as a sequence or as ``"a:9876;b:9876"``."""
     instance_name: str | None = None
-    """Second part of the client id. Unset: one that is unique to this process and event loop."""
+    """Second part of the client id. Unset: a name that is unique to this process and event loop."""
     client_ip: str | None = None
     """First part of the client id. Unset: an address of this machine."""
     unit_name: str | None = None
@@ -60,13 +59,13 @@ class ClientSettings:
     poll_name_server_interval: timedelta = timedelta(seconds=30)
     """How often the routes of all topics in use are looked up again."""
     heartbeat_broker_interval: timedelta = timedelta(seconds=30)
-    """How often every broker is told which groups this client belongs to."""
+    """How often each broker gets a heartbeat with the groups of this client."""
     persist_consumer_offset_interval: timedelta = timedelta(seconds=5)
-    """How often consumers commit what they have settled."""
+    """How often consumers commit the settled offsets."""
     request_timeout: timedelta = timedelta(seconds=3)
     """How long one request to a name server or broker may take (Apache's ``mqClientApiTimeout``)."""
     connect_timeout: timedelta = timedelta(seconds=3)
-    """How long making a connection may take."""
+    """How long opening a connection may take."""
     vip_channel_enabled: bool = False
     """Producers send to the broker's second port, its port minus 2."""
     max_decompressed_body_size: int = DEFAULT_LIMIT
@@ -108,10 +107,10 @@ class ClientSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerSettings(ClientSettings):
-    """How messages are sent."""
+    """Settings of producers."""
 
     send_timeout: timedelta = timedelta(seconds=3)
-    """How long a whole send may take, all its attempts included."""
+    """How long a send may take, including all its attempts."""
     retry_times_when_send_failed: int = 2
     """Further attempts of `Producer.send` after the first."""
     retry_times_when_send_async_failed: int = 2
@@ -128,7 +127,7 @@ class ProducerSettings(ClientSettings):
             ResponseCode.NOT_IN_CURRENT_UNIT,
         }
     )
-    """Broker answers after which `Producer.send` tries again; any other refusal is final."""
+    """Response codes after which `Producer.send` tries again; other refusals are final."""
     compress_body_threshold: int = 4096
     """Bodies of this many bytes and more are compressed (zlib)."""
     compress_level: int = 5
@@ -136,9 +135,9 @@ class ProducerSettings(ClientSettings):
     max_message_size: int = 4 * 1024 * 1024
     """Largest body, before compression, and largest batch."""
     create_topic_key: str = AUTO_CREATE_TOPIC
-    """Whose route is used for a topic that does not exist yet, where brokers create topics."""
+    """The topic whose route is used for a topic that does not exist yet, if brokers create topics."""
     default_topic_queue_nums: int = 4
-    """How many queues such a topic gets at most."""
+    """Most queues that such a topic gets on each broker."""
     send_latency_fault_enable: bool = False
     """Avoid brokers that answer slowly or not at all, see `rocket_client.core.faults`."""
 
@@ -151,12 +150,12 @@ class ProducerSettings(ClientSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class TransactionProducerSettings(ProducerSettings):
-    """How half messages are sent, and how many of them are checked at once."""
+    """Settings of transaction producers."""
 
     check_concurrency: int = 8
-    """How many calls of the checker may be under way at once."""
+    """Most calls of the checker under way at once."""
     check_request_hold_max: int = 2000
-    """How many checks may wait for a call; further ones are passed over, and asked again by the broker."""
+    """Most checks that wait for a call; further checks are dropped, and the broker sends them again."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -165,18 +164,18 @@ class TransactionProducerSettings(ProducerSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerSettings(ClientSettings):
-    """What consumers have in common that share a topic's queues: where they begin, how they pull and divide."""
+    """Settings of push and lite pull consumers."""
 
     message_model: MessageModel = MessageModel.CLUSTERING
     """Whether a message goes to one member of the group or to all."""
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET
-    """Where to begin in a queue without a committed offset."""
+    """Where the group begins in a queue without a committed offset."""
     consume_timestamp: datetime | None = None
     """For `ConsumeFromWhere.TIMESTAMP`. Unset: half an hour before the start."""
     allocate_message_queue_strategy: AllocateMessageQueueStrategy = field(default=averagely)
-    """How the members of the group share the queues; all must use the same. It sees names as brokers know them."""
+    """How the members of the group share the queues; all must use the same strategy. Names include the namespace."""
     rebalance_interval: timedelta = timedelta(seconds=20)
-    """How often the queues are divided anew without any cause."""
+    """How often the queues are rebalanced even if no change was reported."""
     pull_batch_size: int = 32
     """Most messages asked for in one pull."""
     pull_interval: timedelta = timedelta()
@@ -207,26 +206,26 @@ class ConsumerSettings(ClientSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class PushConsumerSettings(ConsumerSettings):
-    """How messages are consumed by a listener."""
+    """Settings of push consumers."""
 
     concurrency: int | None = 20
-    """How many listener calls may be under way at once; None: as many as there are messages."""
+    """Most listener calls under way at once; None for no limit."""
     consume_message_batch_max_size: int = 1
-    """Most messages handed to one listener call."""
+    """Most messages of one listener call."""
     max_reconsume_times: int = -1
     """Redeliveries before the dead letter topic; -1: 16 for concurrent, no limit for orderly listeners."""
     suspend_current_queue_time: timedelta = timedelta(seconds=1)
-    """Orderly: how long a queue waits before the message that failed is tried again."""
+    """Orderly: how long a queue waits before a failed message is delivered again."""
     consume_timeout: timedelta = timedelta(minutes=15)
     """Concurrent: a message whose listener call takes longer is sent back to be delivered again."""
     consume_concurrently_max_span: int = 2000
-    """Concurrent: a queue is not pulled while first and last waiting message lie further apart than this."""
+    """Concurrent: a queue is not pulled while its first and last unsettled offset are further apart than this."""
     post_subscription_when_pull: bool = False
-    """Send the subscription's expression with each pull, instead of relying on the one in the heartbeat."""
+    """Send the subscription with each pull; otherwise brokers use the one of the last heartbeat."""
     lock_interval: timedelta = timedelta(seconds=20)
     """Orderly: how often the locks on the assigned queues are renewed."""
     lock_max_live_time: timedelta = timedelta(seconds=30)
-    """Orderly: how long a lock counts after it was last renewed."""
+    """Orderly: how long a lock is valid after its last renewal."""
     await_termination: timedelta = timedelta(seconds=30)
     """How long a shutdown waits for listener calls under way."""
 
@@ -241,14 +240,14 @@ class PushConsumerSettings(ConsumerSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class LitePullConsumerSettings(ConsumerSettings):
-    """How messages are polled."""
+    """Settings of lite pull consumers."""
 
     auto_commit: bool = True
-    """Whether what was polled counts as consumed when the next `poll` comes; else `commit` decides."""
+    """Commit polled messages periodically, when the next `poll` has come; otherwise only `commit` commits."""
     auto_commit_interval: timedelta = timedelta(seconds=5)
-    """How often `auto_commit` commits what counts as consumed."""
+    """How often `auto_commit` commits."""
     poll_timeout: timedelta = timedelta(seconds=5)
-    """How long `poll` waits for messages unless told otherwise."""
+    """How long `poll` waits for messages by default."""
     pull_batch_size: int = 10
     """Most messages asked for in one pull, and returned by one `poll`."""
     pull_threshold_for_all: int = 10_000
@@ -266,7 +265,7 @@ class LitePullConsumerSettings(ConsumerSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class PullConsumerSettings(ClientSettings):
-    """How single pulls are made."""
+    """Settings of pull consumers."""
 
     consumer_pull_timeout: timedelta = timedelta(seconds=10)
     """How long `PullConsumer.pull` waits for the broker's answer."""

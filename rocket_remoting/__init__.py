@@ -4,7 +4,7 @@ The codec: `command` (frames) and `frame_decoder`, `headers`, `bodies`, `record`
 pulled), `batch`, `properties`, `message_id`, `compression`. The transports: `tcp` and `memory`, with
 `connection` at both ends. This package imports nothing else of this project.
 
-Names are imported when they are first used: who needs only the codec does not load asyncio.
+Modules are imported when their names are first used: a program that needs only the codec does not load asyncio.
 """
 
 from importlib import import_module

@@ -1,6 +1,6 @@
-"""Wall-clock stamps, injected wherever a stamp is stored or sent.
+"""The wall clock of timestamps that are stored or sent.
 
-Waiting is never done by this clock: loops wait by loop time, so that virtual time can drive both.
+Nothing waits by this clock. Waiting uses the event loop's time, so that tests can drive both by virtual time.
 """
 
 import time
@@ -8,19 +8,19 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where stamps come from."""
+    """A source of timestamps."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return milliseconds since the epoch."""
 
 
 class SystemClock:
-    """The machine's wall clock."""
+    """The system's wall clock."""
 
     __slots__ = ()
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Work in steps: generators that yield wherever others may have their turn, and return their result."""
+"""Work in steps: generators that yield where other work of the event loop may run, and return their result."""
 
 from collections.abc import Generator
 from typing import TypeVar
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def run_all(steps: Generator[None, None, T]) -> T:
-    """Run the steps at once, where nobody waits for the loop, and return what they return."""
+    """Run all steps without a pause, where no event loop has to be kept free; return their result."""
     while True:
         try:
             next(steps)

@@ -1,8 +1,8 @@
-"""What systemd is told of this process: that it is up, that it starts anew, that it stops.
+"""Notify systemd that this process is ready, reloads or stops.
 
-It is sd_notify(3): one datagram to the socket that the environment variable NOTIFY_SOCKET names, which systemd sets for
-units with `Type=notify` and `notify-reload`. Where nobody set it, nothing is told. A package of its own, since both the
-framework's processes and the broker's tell it, and neither imports the other.
+The protocol is sd_notify(3): one datagram to the socket in the environment variable NOTIFY_SOCKET, which systemd sets
+for units with `Type=notify` and `notify-reload`. Without the variable nothing is sent. This is a package of its own,
+because the processes of the framework and of the broker use it, and neither imports the other.
 """
 
 import logging
@@ -11,45 +11,45 @@ import socket
 from time import monotonic_ns
 from typing import Final
 
-__all__ = ["NOTIFY_SOCKET", "tell_progress", "tell_ready", "tell_reloading", "tell_stopping"]
+__all__ = ["NOTIFY_SOCKET", "notify_progress", "notify_ready", "notify_reloading", "notify_stopping"]
 
 logger = logging.getLogger(__name__)
 
 NOTIFY_SOCKET: Final = "NOTIFY_SOCKET"
 
 _PATIENCE_US: Final = 60_000_000
-"""Microseconds that systemd is to wait for the next sign of progress, beyond the unit's own limit."""
+"""Microseconds that systemd waits for the next sign of progress, beyond the unit's own limit."""
 
 
-def tell_progress() -> None:
-    """Tell systemd that the start is still making progress: it extends the time allowed for starting."""
-    _tell(f"EXTEND_TIMEOUT_USEC={_PATIENCE_US}")
+def notify_progress() -> None:
+    """Ask systemd for more time to start: the process is not ready yet, but it is making progress."""
+    _notify(f"EXTEND_TIMEOUT_USEC={_PATIENCE_US}")
 
 
-def tell_ready() -> None:
-    """Tell systemd that the process is ready, after a start or a reload."""
-    _tell("READY=1")
+def notify_ready() -> None:
+    """Notify systemd that the start, or the reload, is complete."""
+    _notify("READY=1")
 
 
-def tell_reloading() -> None:
-    """The process takes over new settings and code; :func:`tell_ready` says that it has."""
-    _tell("RELOADING=1", f"MONOTONIC_USEC={monotonic_ns() // 1000}")
+def notify_reloading() -> None:
+    """Notify systemd that a reload has begun; call :func:`notify_ready` when it is complete."""
+    _notify("RELOADING=1", f"MONOTONIC_USEC={monotonic_ns() // 1000}")
 
 
-def tell_stopping() -> None:
-    """The process finishes what it does."""
-    _tell("STOPPING=1")
+def notify_stopping() -> None:
+    """Notify systemd that the process is stopping."""
+    _notify("STOPPING=1")
 
 
-def _tell(*states: str) -> None:
+def _notify(*states: str) -> None:
     address = os.environ.get(NOTIFY_SOCKET)
     if not address:
         return
-    if address.startswith("@"):  # Linux's abstract sockets are written so
+    if address.startswith("@"):  # systemd writes a Linux abstract socket with a leading @
         address = "\0" + address[1:]
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
             line.connect(address)
             line.sendall("\n".join(states).encode())
     except OSError as error:
-        logger.warning("systemd cannot be told %s at %s=%s: %s", states[0], NOTIFY_SOCKET, address, error)
+        logger.warning("could not send %s to systemd at %s=%s: %s", states[0], NOTIFY_SOCKET, address, error)

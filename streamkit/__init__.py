@@ -10,18 +10,16 @@
 
     app.run()
 
-Names are imported when they are first used (PEP 562), so that `import streamkit` costs nothing.
+Each name is imported on first access (PEP 562), which keeps `import streamkit` fast.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # what type checkers see; `_MODULES` says the same to the interpreter
+if TYPE_CHECKING:  # for type checkers; `_MODULES` says the same at run time
     from streamkit.application import StreamApplication as StreamApplication
     from streamkit.binder.acknowledgment import Acknowledgment as Acknowledgment
     from streamkit.bridge import StreamBridge as StreamBridge
-    from streamkit.errors import Reject as Reject
-    from streamkit.errors import Requeue as Requeue
     from streamkit.errors import StreamkitError as StreamkitError
     from streamkit.listeners.binding_interfaces import Processor as Processor
     from streamkit.listeners.binding_interfaces import Sink as Sink
@@ -44,8 +42,13 @@ if TYPE_CHECKING:  # what type checkers see; `_MODULES` says the same to the int
     from streamkit.messaging.message_channel import MessageChannel as MessageChannel
     from streamkit.messaging.message_converter import MessageConverter as MessageConverter
     from streamkit.messaging.transaction import TransactionState as TransactionState
+    from streamkit.settlement import Accept as Accept
+    from streamkit.settlement import Reject as Reject
+    from streamkit.settlement import Requeue as Requeue
+    from streamkit.settlement import Settlement as Settlement
 
 _MODULES = {
+    "Accept": "streamkit.settlement",
     "Acknowledgment": "streamkit.binder.acknowledgment",
     "ChannelInterceptor": "streamkit.messaging.interceptor",
     "ErrorMessage": "streamkit.messaging.message",
@@ -57,8 +60,9 @@ _MODULES = {
     "MessageHeaders": "streamkit.messaging.headers",
     "Payload": "streamkit.listeners.listener",
     "Processor": "streamkit.listeners.binding_interfaces",
-    "Reject": "streamkit.errors",
-    "Requeue": "streamkit.errors",
+    "Reject": "streamkit.settlement",
+    "Requeue": "streamkit.settlement",
+    "Settlement": "streamkit.settlement",
     "Sink": "streamkit.listeners.binding_interfaces",
     "Source": "streamkit.listeners.binding_interfaces",
     "StreamApplication": "streamkit.application",
@@ -76,6 +80,7 @@ _MODULES = {
 }
 
 __all__ = [
+    "Accept",
     "Acknowledgment",
     "ChannelInterceptor",
     "ErrorMessage",
@@ -89,6 +94,7 @@ __all__ = [
     "Processor",
     "Reject",
     "Requeue",
+    "Settlement",
     "Sink",
     "Source",
     "StreamApplication",

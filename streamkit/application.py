@@ -21,7 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from streamkit.assembly.registering import Registering
+from streamkit.assembly.registrations import PolledInput
+from streamkit.assembly.setup import ApplicationSetup
 from streamkit.binder.channels import Channels
 from streamkit.bridge import StreamBridge
 from streamkit.errors import ApplicationError, StreamkitError
@@ -34,7 +35,7 @@ from streamkit.messaging.portal import LoopPortal, Portal
 from streamkit.running.background import BackgroundLoop
 from streamkit.running.foreground import run_until_signal
 
-if TYPE_CHECKING:  # slow to import, and needed only when the application starts
+if TYPE_CHECKING:  # importing these is slow, and only a started application needs them
     from dependency_injector.containers import Container
 
     from streamkit.binder.binding import Binding
@@ -44,6 +45,7 @@ if TYPE_CHECKING:  # slow to import, and needed only when the application starts
     from streamkit.container import ApplicationContainer
     from streamkit.management.bindings_controller import BindingsController
     from streamkit.management.health import HealthComponent
+    from streamkit.plugins.application_plugins import ApplicationPlugins
     from streamkit.running.runtime import Runtime
     from streamkit.testing.harness import Harness
 
@@ -54,15 +56,15 @@ logger = logging.getLogger(__name__)
 I = TypeVar("I")  # noqa: E741  # a binding interface
 
 
-class StreamApplication(Registering):
-    """Listeners and bindings of one application.
+class StreamApplication(ApplicationSetup):
+    """An application: its listeners, functions and bindings, started and stopped together.
 
-    ``app.run()`` runs it until a signal, ``async with app`` on the running loop, ``with app`` on a loop of its own;
-    ``app.test()`` runs it on memory and virtual time.
+    ``app.run()`` runs the application until a signal arrives, ``async with app`` on the running loop, ``with app`` on a
+    loop of its own in a thread, and ``app.test()`` in memory and on virtual time.
 
     Attributes:
-        bridge: Sends to output bindings by name.
-        channels: The channels by name; one that is new is made.
+        bridge: Sends data to output bindings by name.
+        channels: The channels by name; looking up a new name creates the channel.
     """
 
     def __init__(
@@ -74,22 +76,22 @@ class StreamApplication(Registering):
         environment: "Environment | None" = None,
         container: "Container | None" = None,
         converters: Sequence[MessageConverter] = (),
-        binder_plugins: Mapping[str, object] | None = None,
+        plugins: Sequence[object] = (),
     ) -> None:
-        """Make an application; nothing is read or connected yet.
+        """Create an application; nothing is read or connected until it starts.
 
         Args:
-            sources: Modules, classes and objects whose decorated functions are listeners. A class is made when
-                the application starts, its constructor given what it asks for by annotation.
+            sources: Modules, classes and objects whose decorated functions are listeners. A class is instantiated when
+                the application starts; its constructor gets the objects that its annotations ask for.
             config_location: Settings files or directories, in place of those in the current directory.
-            properties: Settings that win over everything.
-            args: Settings as command-line arguments (`--key=value`); :meth:`run` takes those of the process.
-            environment: All settings, read already: then nothing else is read; arguments of :meth:`run` win over
-                them.
-            container: A dependency-injector container for `Provide[...]` markers.
-            converters: Message converters, tried before the provided ones.
-            binder_plugins: Binder types beside the installed ones: objects with the hooks of
-                :mod:`streamkit.binder.plugin`, by type.
+            properties: Settings that take precedence over all others.
+            args: Settings as command-line arguments (`--key=value`); :meth:`run` uses the arguments of the process if
+                these are not given.
+            environment: Settings that are already loaded. No other source is read then; arguments of :meth:`run` take
+                precedence over them.
+            container: A dependency-injector container, in which `Provide[...]` markers are looked up.
+            converters: Message converters, tried before the built-in ones.
+            plugins: Modules or objects with hooks of :mod:`streamkit.plugins.hooks`; they precede installed plugins.
         """
         super().__init__(sources, container)
         self.bridge = StreamBridge(self._required_runtime)
@@ -98,11 +100,10 @@ class StreamApplication(Registering):
         self._args = args
         self._own_container = container
         self._converters = tuple(converters)
-        self._binder_plugins = dict(binder_plugins or {})
+        self._given_plugins = tuple(plugins)
         self._given_environment = environment
         self._environment = environment
         self._container: ApplicationContainer | None = None
-        self._channels: Channels | None = None
         self._runtime: Runtime | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._background: BackgroundLoop | None = None
@@ -112,7 +113,7 @@ class StreamApplication(Registering):
 
     @property
     def environment(self) -> "Environment":
-        """All settings, each with its origin; read when first asked for."""
+        """The settings, each with its origin; they are loaded on first access."""
         if self._environment is None:
             from streamkit.config.environment import Environment
 
@@ -120,12 +121,13 @@ class StreamApplication(Registering):
                 config_location=self._config_location,
                 arguments=self._args or (),
                 overrides=self._properties,
+                more_sources=self.plugins.settings_sources,
             )
         return self._environment
 
     @property
     def container(self) -> "ApplicationContainer":
-        """The application's parts; override them before the application starts."""
+        """The container of the application's parts; override a part before the application starts."""
         if self._container is None:
             from dependency_injector import providers
 
@@ -135,50 +137,61 @@ class StreamApplication(Registering):
                 application=providers.Object(self),
                 application_name=providers.Callable(lambda: self.name),
                 environment=providers.Callable(lambda: self.environment),
-                binder_plugins=providers.Object(self._binder_plugins),
+                given_plugins=providers.Object(self._given_plugins),
                 converters=providers.Object(self._converters),
                 named_objects=providers.Object(self._named),
                 retry_policy=providers.Callable(lambda: self._retry_policy),
                 customizers=providers.Callable(lambda: self._registrations.customizers),
+                registrations=providers.Object(self._registrations),
+                bridge=providers.Object(self.bridge),
+                searched=providers.Callable(lambda: self.containers),
             )
         return self._container
 
     @property
+    def plugins(self) -> "ApplicationPlugins":
+        """The plugins given to the constructor, followed by the installed ones."""
+        plugins: ApplicationPlugins = self.container.plugins()
+        return plugins
+
+    @property
     def containers(self) -> "tuple[Container, ...]":
-        """Where names and markers are looked up: the user's own container, if there is one, then the application's."""
+        """The containers in which names and markers are looked up: the user's own, if given, then the application's."""
         return (self.container,) if self._own_container is None else (self._own_container, self.container)
 
     @property
     def name(self) -> str:
-        """`spring.application.name`, or `application`."""
+        """The value of `spring.application.name`; `application` if it is not set."""
         return self.environment.text("spring.application.name") or "application"
 
     @property
     def clock(self) -> "Clock":
-        """What stamps messages."""
+        """The clock that stamps messages."""
         clock: Clock = self.container.clock()
         return clock
 
     @property
     def channels(self) -> Channels:
-        """The channels by name; one that is new is made."""
-        if self._channels is None:
-            self._channels = Channels(self.container.error_channels())
-        return self._channels
+        """The channels by name; looking up a new name creates the channel."""
+        channels: Channels = self.container.channels()
+        return channels
 
     def channel(self, name: BindingName) -> SubscribableChannel:
-        """Return the channel of a binding, or an error channel, by its name."""
+        """Return the channel of a binding, or an error channel, by name."""
         return self.channels[name_of(name)]
 
     def bound(self, interface: type[I]) -> I:
-        """Return an instance of a binding interface, whose attributes are the channels."""
+        """Return an instance of a binding interface; its attributes are the channels."""
         return bound_interface(interface, self.channels)
 
     def binding(self, name: BindingName) -> "Binding":
-        """Return a binding, to start, stop or pause it by itself.
+        """Return a binding by name, to start, stop, pause or resume that binding alone.
+
+        Args:
+            name: The binding's name, or its declaration such as ``Sink.input``.
 
         Raises:
-            ApplicationError: The application does not run, or has no such binding.
+            ApplicationError: The application is not running, or has no binding of this name.
         """
         service = self._required_runtime().service
         found = service.find(name_of(name))
@@ -188,47 +201,71 @@ class StreamApplication(Registering):
         return found
 
     def pollable_source(self, name: BindingName) -> PollableMessageSource:
-        """Return what polls a binding: the one of that name, or the one that `pollable-source` calls so.
+        """Return a source from which the application polls the messages of a binding.
 
-        Before the application starts, a name that no setting lists becomes a polled binding.
+        Called before the application starts, this also declares `name` as a polled binding, unless a setting declares
+        it.
+
+        Args:
+            name: The binding's name, or the name that `pollable-source` gives it.
         """
         if self._runtime is None:
-            self._registrations.polled.append(name_of(name))
+            self._registrations.declare(self, PolledInput(name_of(name)))
         return PollableMessageSource(name_of(name), lambda wanted: self._required_runtime().polled(wanted))
 
     @property
     def bindings(self) -> "Mapping[str, Binding]":
-        """The bindings by name, while the application runs."""
+        """The bindings by name.
+
+        Raises:
+            ApplicationError: The application is not running.
+        """
         return self._required_runtime().service.bindings
 
     @property
     def controller(self) -> "BindingsController":
-        """What tells and changes the states of the bindings, and makes new ones, while the application runs."""
+        """The controller that lists bindings, changes their states and creates new ones; usable while the app runs."""
         from streamkit.management.bindings_controller import BindingsController
 
         return BindingsController(self._required_runtime)
 
     @property
     def management_url(self) -> str | None:
-        """Where the management endpoints are served, or None."""
+        """The URL of the management endpoints, or None if they are not served.
+
+        Raises:
+            ApplicationError: The application is not running.
+        """
         return self._required_runtime().management_url
 
     async def health(self) -> "HealthComponent":
-        """Return whether the application can do its work: the health of its binders, asked now, and its bindings."""
+        """Return the health of the binders, checked now, and of the bindings.
+
+        Raises:
+            ApplicationError: The application is not running.
+        """
         return await self._required_runtime().health()
 
     async def lags(self) -> "Mapping[str, int]":
-        """Return how many messages the inputs have not settled yet, by binding, of binders that tell: asked now."""
+        """Return the number of unsettled messages by input binding, read now from the binders that report a lag.
+
+        Raises:
+            ApplicationError: The application is not running.
+        """
         return await self._required_runtime().lags()
 
     @property
     def is_running(self) -> bool:
-        """Whether the application is started, and nobody stops it."""
+        """Whether the application has been started and is not being stopped."""
         return self._runtime is not None and self._stopping is None
 
     @property
     def portal(self) -> Portal:
-        """The way onto the application's loop, for other threads: ``app.portal.run(coroutine)``."""
+        """The portal for other threads to run coroutines on the application's loop: ``app.portal.run(coroutine)``.
+
+        Raises:
+            ApplicationError: The application is not running.
+        """
         return self._required_runtime().portal
 
     def _required_runtime(self) -> "Runtime":
@@ -242,21 +279,23 @@ class StreamApplication(Registering):
             refuse_after_fork()
         return self._runtime
 
-    # Life
+    # Starting and stopping
 
     async def start(
         self, *, portal: Portal | None = None, watch_loop: bool = True, serve_management: bool = True
     ) -> None:
-        """Start on the running loop.
+        """Start the application on the running loop.
 
         Args:
-            portal: How other threads reach this loop, if not in the usual way.
-            watch_loop: Whether to warn when something blocks the loop.
-            serve_management: Whether to serve the management endpoints where `management.server.port` says.
+            portal: Runs coroutines on this loop for other threads; a :class:`LoopPortal` if not given.
+            watch_loop: Whether to warn when a call blocks the loop.
+            serve_management: Whether to serve the management endpoints on `management.server.port`.
 
         Raises:
-            ConfigurationErrors: Settings or listeners are wrong; all of them are told.
-            BinderError: A messaging system refused, or is away and is not to be waited for.
+            ApplicationError: The application is already running, or is still stopping.
+            ConfigurationError: Settings or listeners are invalid; several errors are raised as one ConfigurationErrors.
+            BinderError: A messaging system refused a binding, or is unavailable and the settings do not allow waiting
+                for it.
         """
         if self._runtime is not None:
             self._required_runtime()
@@ -268,9 +307,6 @@ class StreamApplication(Registering):
             self,
             self._registrations,
             container=self.container,
-            own=() if self._own_container is None else (self._own_container,),
-            channels=self.channels,
-            bridge=self.bridge,
             portal=portal or LoopPortal(asyncio.get_running_loop()),
             watch_loop=watch_loop,
             serve_management=serve_management,
@@ -282,12 +318,13 @@ class StreamApplication(Registering):
             raise
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Stop receiving, finish calls in flight, which may send as before, stop sending, disconnect.
+        """Stop receiving, wait for the calls in flight, then stop sending and disconnect.
 
-        A second call waits for the first.
+        Calls in flight may still send. A second call waits for the first. If the application is not running, nothing
+        happens.
 
         Args:
-            timeout: Seconds for calls in flight; `spring.lifecycle.timeout-per-shutdown-phase` if not given.
+            timeout: Seconds to wait for calls in flight; `spring.lifecycle.timeout-per-shutdown-phase` if not given.
         """
         if self._runtime is None:
             return
@@ -295,7 +332,7 @@ class StreamApplication(Registering):
         if self._stopping is None:
             stopping = self._stop(runtime, timeout)
             self._stopping = asyncio.get_running_loop().create_task(stopping, name="stop the application")
-        # Who gives up waiting does not leave the application half stopped.
+        # If the caller of stop() is cancelled, the stop itself still runs to its end.
         await asyncio.shield(self._stopping)
 
     async def _stop(self, runtime: "Runtime", timeout: float | None) -> None:
@@ -305,30 +342,28 @@ class StreamApplication(Registering):
             self._runtime = self._stopping = None
 
     async def _stop_quietly(self) -> None:
-        """Close what a start that failed or was cancelled had opened, once calls that had begun are finished."""
+        """Stop after a failed or cancelled start, once the calls in flight are finished; log an error of the stop."""
         try:
             await self.stop()
-        except Exception:  # the start's own error is the one to see
+        except Exception:  # the caller must see the error of the start
             logger.exception("Stopping after a failed start failed")
 
     def run(self, args: Sequence[str] | None = None) -> None:
-        """Start, run until SIGINT, SIGTERM or :meth:`request_stop`, and stop.
+        """Start, run until SIGINT, SIGTERM or :meth:`request_stop`, then stop.
 
         Calls in flight get the shutdown timeout; a second signal ends the process at once.
 
         Args:
-            args: Settings as command-line arguments; those of the process, if neither these nor the constructor's
-                are given.
+            args: Settings as command-line arguments (`--key=value`). Without them those of the constructor apply, and
+                without either those of the process.
 
         Raises:
-            ApplicationError: This thread runs a loop already.
-            SystemExit: The application cannot start, or not stop, as it should: a report for people, with exit
-                code 1. The error, which :meth:`start` raises to programs, is its cause.
+            ApplicationError: This thread already runs an event loop.
+            SystemExit: Starting or stopping failed. The process ends with exit code 1 and a message for people; the
+                cause is the error that :meth:`start` raises.
         """
         if running_loop() is not None:
-            raise ApplicationError(
-                "app.run() makes a loop of its own: on a loop that runs, use `async with app`"
-            )
+            raise ApplicationError("app.run() makes a loop of its own: on a loop that runs, use `async with app`")
         if args is not None or self._args is None:
             self.take_arguments(sys.argv[1:] if args is None else args)
         try:
@@ -346,7 +381,7 @@ class StreamApplication(Registering):
             )
 
     def take_arguments(self, args: Sequence[str]) -> None:
-        """Have the settings read anew, with these arguments (`--key=value`)."""
+        """Discard the loaded settings, so that they are loaded again with these arguments (`--key=value`)."""
         self._args = args
         given = self._given_environment
         self._environment = None if given is None else given.with_arguments(args)
@@ -354,7 +389,7 @@ class StreamApplication(Registering):
             self._container.settings.reset()
 
     def request_stop(self) -> None:
-        """Have :meth:`run` return, once calls in flight are finished; from any thread."""
+        """Make :meth:`run` stop the application and return; callable from any thread."""
         if self._stop_requested is not None:
             self._stop_requested()
 
@@ -374,7 +409,7 @@ class StreamApplication(Registering):
         background = BackgroundLoop(self.start, self.stop)
         background.start()
         self._background = (
-            background  # not before: a second start, which is refused, must not put the first one's away
+            background  # only now: if start() refuses a second start, the loop of the first must stay known
         )
         return self
 
@@ -392,13 +427,13 @@ class StreamApplication(Registering):
         properties: "Mapping[str, Scalar] | None" = None,
         provide: Mapping[str, object] | None = None,
     ) -> "Harness[Self]":
-        """Return a context in which the application runs on memory and virtual time, for tests.
+        """Return a context manager that runs the application in memory and on virtual time, for tests.
 
         Args:
-            strict: Whether a message nobody has read at the end is an error.
-            properties: Settings that win over everything while the test runs.
-            provide: What the containers' providers of these names give while it runs: the user's container's first,
-                then those of :attr:`container`.
+            strict: Whether a message that is still unread at the end is an error.
+            properties: Settings that take precedence over all others during the test.
+            provide: Objects by provider name. During the test each replaces the object of that provider, looked up in
+                the user's container first, then in :attr:`container`.
         """
         from streamkit.testing.harness import Harness
 

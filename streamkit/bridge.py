@@ -1,4 +1,4 @@
-"""StreamBridge: sends to a binding by its name from anywhere, making bindings as they are needed."""
+"""StreamBridge: send data to a binding by name, from anywhere in the program."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -17,40 +17,40 @@ class Output(Protocol):
 
     @property
     def channel(self) -> MessageChannel:
-        """What is sent to it."""
+        """The channel that leads to this binding."""
         ...
 
 
 class RunningApplication(Protocol):
-    """What the bridge needs of its application while that runs."""
+    """The part of a running application that the bridge uses."""
 
     @property
     def portal(self) -> Portal:
-        """The way onto its loop."""
+        """The portal to the application's loop."""
         ...
 
     async def output(self, name: str, binder: str | None) -> Output:
-        """Return the output binding of that name, made if it is new."""
+        """Return the output binding of this name; create it if it does not exist."""
         ...
 
 
 class StreamBridge:
     """Sends data to output bindings by name.
 
-    A name nobody configured is taken for a destination and bound when it is first used; the
-    ``spring.cloud.stream.dynamic-destination-cache-size`` bindings used last are kept.
+    A name without a binding is taken as a destination; the bridge creates a binding for it on first use. The bridge
+    keeps the ``spring.cloud.stream.dynamic-destination-cache-size`` most recently used of these bindings.
     """
 
     def __init__(self, application: Callable[[], RunningApplication]) -> None:
         self._application = application
 
-    def send(
-        self, binding: str, data: object, content_type: str | None = None, *, binder: str | None = None
-    ) -> bool:
-        """Send from a thread that may block; arguments, result and errors as those of :meth:`asend`.
+    def send(self, binding: str, data: object, content_type: str | None = None, *, binder: str | None = None) -> bool:
+        """Send data and block the calling thread until the messaging system has answered.
+
+        Arguments, result and errors are those of :meth:`asend`.
 
         Raises:
-            BlockingSendError: This thread runs the application's loop.
+            BlockingSendError: This thread runs the application's loop, which would have to wait for itself.
         """
         portal = self._application().portal
         if running_loop() is portal.loop:
@@ -63,20 +63,22 @@ class StreamBridge:
     async def asend(
         self, binding: str, data: object, content_type: str | None = None, *, binder: str | None = None
     ) -> bool:
-        """Send from a coroutine.
+        """Send data from a coroutine.
 
         Args:
-            binding: An output binding's name, or a destination.
+            binding: The name of an output binding, or a destination.
             data: A message, or a payload.
-            content_type: What the payload is converted by, in place of the binding's and the message's.
-            binder: The binder's name for a new binding, if not the default one.
+            content_type: The content type to convert the payload to, in place of the message's and the binding's.
+            binder: The name of the binder for a new binding; the default binder if not given.
 
         Returns:
-            True when the message was accepted.
+            True if the message was accepted.
 
         Raises:
-            MessagingError: It could not be delivered.
-            ConfigurationError: The binding is an input, or may not be made.
+            ApplicationError: The application is not running.
+            ForeignLoopError: The running loop is not the application's.
+            MessagingError: The message could not be delivered.
+            ConfigurationError: The binding is an input, or creating a binding is not allowed.
         """
         application = self._application()
         if application.portal.loop is not running_loop():

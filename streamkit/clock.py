@@ -1,7 +1,7 @@
 """Wall-clock time, injectable.
 
-Only stamps come from here. Inside a loop, waiting is the loop's business (`asyncio.sleep`,
-`loop.call_at`), so that virtual time can move both together.
+The clock only stamps messages. Waiting uses the loop's time (`asyncio.sleep`, `loop.call_at`); tests with virtual time
+move the clock and the loop together.
 """
 
 import time
@@ -12,10 +12,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time of day."""
+    """Returns the wall-clock time."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC."""
+        """Return the milliseconds since 1970-01-01 UTC."""
         ...
 
 
@@ -25,7 +25,7 @@ class SystemClock:
     __slots__ = ()
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC."""
+        """Return the milliseconds since 1970-01-01 UTC."""
         return time.time_ns() // 1_000_000
 
     def __repr__(self) -> str:
@@ -37,13 +37,13 @@ _clock: ContextVar[Clock] = ContextVar("streamkit_clock", default=_SYSTEM_CLOCK)
 
 
 def current_clock() -> Clock:
-    """The clock of the running application, or the machine's where none was set."""
+    """Return the clock of the running application; the machine's clock if none was set."""
     return _clock.get()
 
 
 @contextmanager
 def use_clock(clock: Clock) -> Iterator[Clock]:
-    """Inside the block, and in the tasks started in it, `clock` stamps the messages."""
+    """Stamp messages by `clock` inside the block and in the tasks that are started in it."""
     token = _clock.set(clock)
     try:
         yield clock

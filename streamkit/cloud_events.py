@@ -1,6 +1,6 @@
-"""CloudEvents 1.0: attributes are headers ``ce-type``, ``ce-source`` …, the data is the payload.
+"""CloudEvents 1.0: the attributes are headers ``ce-type``, ``ce-source`` …, the data is the payload.
 
-::
+An event can arrive in any of these forms::
 
     binary, by Spring, over HTTP    ce-type: order.paid      payload: data
     binary, on Kafka                ce_type: order.paid      payload: data
@@ -9,8 +9,8 @@
     structured                      contentType: application/cloudevents+json
                                     payload: {"specversion": "1.0", "type": "order.paid", …, "data": …}
 
-:func:`cloud_event` makes a message of the first form. :class:`CloudEvents`, on the channel of an input, turns what
-comes in any of them into it.
+:func:`cloud_event` creates a message of the first form. :class:`CloudEvents`, an interceptor of an input's channel,
+converts every form to the first.
 """
 
 import base64
@@ -42,13 +42,13 @@ _BATCHED: Final = "application/cloudevents-batch"
 _JSON: Final = "application/json"
 
 MAX_ATTRIBUTES: Final = 255
-"""Attributes of a structured event: each becomes a header, and as many headers can be embedded in a payload."""
+"""The most attributes of a structured event. Each becomes a header, and a payload can embed this many headers."""
 
 
 def cloud_event(
     data: object,
     *,
-    type: str,  # noqa: A002  # the attribute's name
+    type: str,  # noqa: A002  # the name of the attribute in CloudEvents
     source: str,
     id: str | None = None,  # noqa: A002  # likewise
     subject: str | None = None,
@@ -56,20 +56,23 @@ def cloud_event(
     prefix: str = PREFIX,
     **extensions: str,
 ) -> Message[object]:
-    """Return an event as a message to send, to return or to give `StreamBridge`.
+    """Return an event as a message, to be sent or returned.
 
     Args:
-        data: Its payload, converted as any other.
-        type: What happened, such as ``com.example.order.paid``.
-        source: Where it happened, a URI reference; with `id` it tells the event from all others.
-        id: A new UUID, if not given.
-        subject: Whom it happened to.
-        time: When it happened, with a time zone.
-        prefix: What readers of the destination look for: ``ce_`` on Kafka.
-        extensions: Further attributes.
+        data: The event's data; the payload of the message, converted like any other.
+        type: The kind of event, such as ``com.example.order.paid``.
+        source: The context of the event, a URI reference; `source` and `id` together identify the event.
+        id: The event's id; a new UUID if not given.
+        subject: The subject of the event within the source.
+        time: When the event happened, with a time zone.
+        prefix: The prefix of the headers that readers of the destination expect: ``ce_`` on Kafka.
+        extensions: Extension attributes.
+
+    Returns:
+        The message.
 
     Raises:
-        ValueError: The time has no zone.
+        ValueError: The time has no time zone.
     """
     if time is not None and time.tzinfo is None:
         raise ValueError(f"the time of a CloudEvent needs a zone, and {time} has none")
@@ -86,7 +89,7 @@ def cloud_event(
 
 
 class CloudEvents(ChannelInterceptor):
-    """Lets listeners see events in one form, whatever form they were sent in; other messages pass as they are.
+    """Converts CloudEvents of every form to headers ``ce-…`` and data; other messages pass unchanged.
 
     ::
 
@@ -97,10 +100,13 @@ class CloudEvents(ChannelInterceptor):
     """
 
     def pre_send(self, message: Message[object], channel: "MessageChannel") -> Message[object]:
-        """Return the event with its attributes as headers ``ce-…``.
+        """Return the message with the attributes of its event as headers ``ce-…``.
+
+        Of a batch, each message is converted.
 
         Raises:
-            MessageConversionError: The content type says that it is a structured event, and the payload is none.
+            MessageConversionError: The content type announces a structured event that the payload is not, or a batch
+                of CloudEvents.
         """
         batch = message.payload
         if isinstance(batch, Batch):
@@ -113,7 +119,7 @@ class CloudEvents(ChannelInterceptor):
 
 
 class _Envelope(msgspec.Struct):
-    """What a structured event must have; its other attributes are read with it."""
+    """The required attributes of a structured event; the others are decoded separately."""
 
     specversion: Annotated[str, msgspec.Meta(min_length=1)]
     id: Annotated[str, msgspec.Meta(min_length=1)]
@@ -133,15 +139,15 @@ def _in_one_form(message: Message[object]) -> Message[object]:
     if content_type.startswith(_BATCHED):
         raise MessageConversionError("a batch of CloudEvents in one message cannot be read", message)
     if content_type.startswith(_STRUCTURED) and isinstance(message.payload, bytes):
-        return _opened(message, message.payload)
+        return _decoded_event(message, message.payload)
     attributes = dict(_attributes(headers))
     if "specversion" not in attributes:
         return message
-    told: dict[str, object] = {PREFIX + name: value for name, value in attributes.items()}
+    added: dict[str, object] = {PREFIX + name: value for name, value in attributes.items()}
     data_type = attributes.get("datacontenttype") or headers.get(_ROCKETMQ_CONTENT_TYPE)
     if data_type is not None and headers.content_type is None:
-        told[CONTENT_TYPE] = data_type
-    return Message(message.payload, MessageHeaders.adopt({**headers, **told}))
+        added[CONTENT_TYPE] = data_type
+    return Message(message.payload, MessageHeaders.adopt({**headers, **added}))
 
 
 def _attributes(headers: Mapping[str, object]) -> Iterator[tuple[str, object]]:
@@ -152,30 +158,30 @@ def _attributes(headers: Mapping[str, object]) -> Iterator[tuple[str, object]]:
                 break
 
 
-def _opened(message: Message[object], envelope: bytes) -> Message[object]:
-    """Return the message of a structured event: its data as payload, its attributes as headers.
+def _decoded_event(message: Message[object], envelope: bytes) -> Message[object]:
+    """Return the message of a structured event: the event's data as payload, its attributes as headers.
 
     Raises:
-        MessageConversionError: The payload is no CloudEvent, or is beyond the limits of this module.
+        MessageConversionError: The payload is not a CloudEvent, or exceeds the limits of this module.
     """
     try:
         require_readable_json(envelope)
         _decode_envelope(envelope)
         members = _decode_members(envelope)
         data = _data(members)
-        told: dict[str, object] = {CONTENT_TYPE: _JSON, **dict(_told(members))}
+        added: dict[str, object] = {CONTENT_TYPE: _JSON, **dict(_attribute_headers(members))}
     except (ValueError, LookupError, RecursionError) as error:
-        raise MessageConversionError(f"this is no CloudEvent as JSON: {error}", message) from error
-    if PREFIX + "datacontenttype" in told:
-        told[CONTENT_TYPE] = told[PREFIX + "datacontenttype"]
-    return Message(data, MessageHeaders.adopt({**message.headers, **told}))
+        raise MessageConversionError(f"this is not a CloudEvent in JSON: {error}", message) from error
+    if PREFIX + "datacontenttype" in added:
+        added[CONTENT_TYPE] = added[PREFIX + "datacontenttype"]
+    return Message(data, MessageHeaders.adopt({**message.headers, **added}))
 
 
-def _told(members: Mapping[str, msgspec.Raw]) -> Iterator[tuple[str, object]]:
-    """Yield the attributes as headers; an attribute that is null is none.
+def _attribute_headers(members: Mapping[str, msgspec.Raw]) -> Iterator[tuple[str, object]]:
+    """Yield the attributes as headers; attributes that are null are skipped.
 
     Raises:
-        ValueError: There are too many, or an attribute is neither text nor a number nor a boolean.
+        ValueError: There are more than `MAX_ATTRIBUTES`, or an attribute is neither text nor a number nor a boolean.
     """
     if len(members) > MAX_ATTRIBUTES:
         raise ValueError(f"it has {len(members)} attributes, more than the limit of {MAX_ATTRIBUTES}")
@@ -186,18 +192,18 @@ def _told(members: Mapping[str, msgspec.Raw]) -> Iterator[tuple[str, object]]:
 
 
 def _data(members: dict[str, msgspec.Raw]) -> bytes:
-    """Take the data out of an event's members: as it would travel by itself."""
+    """Remove the data from an event's members, and return the bytes that the payload consists of."""
     encoded, data = members.pop("data_base64", None), members.pop("data", None)
     if encoded is not None:
         return base64.b64decode(_decode_text(encoded), validate=True)
     if data is None:
         return b""
-    # Text goes without quotes, under JSON too, as everywhere here.
+    # A JSON string becomes its text without quotes, also under a JSON content type, like every text payload here.
     return _text(_decode_text(data), members) if memoryview(data)[:1].tobytes() == b'"' else bytes(data)
 
 
 def _text(text: str, members: Mapping[str, msgspec.Raw]) -> bytes:
-    """Return the text as the event's content type says it is written."""
+    """Return the text, encoded by the character set of the event's content type."""
     declared = members.get("datacontenttype")
     mime = MimeType.parse(_decode_text(declared)) if declared is not None else None
     if mime is None or mime.is_json:

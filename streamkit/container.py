@@ -1,65 +1,83 @@
-"""The application's container: its parts, each of which can be overridden.
+"""The application's container: the parts of an application, each of which can be overridden.
 
 ::
 
-    app.container.clock.override(providers.Object(my_clock))
+    with app.container.clock.override(providers.Object(my_clock)):
+        ...
 
-A container of the user's own can be given to the application; markers such as ``Provide[Repositories.orders]``
-in listeners and constructors are looked up there first.
+The application can also be given a container of the user's own. Markers such as ``Provide[Repositories.orders]`` in
+listeners and constructors are looked up in that container first.
 """
 
-import sys
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Final
 
 from dependency_injector import containers, providers
 
+from streamkit.assembly.assembly import Assembly
+from streamkit.assembly.registrations import Registrations
 from streamkit.binder.binding_service import BindingService
+from streamkit.binder.channels import Channels
 from streamkit.binder.customizers import Customizers
 from streamkit.binder.error_channels import ErrorChannels
 from streamkit.binder.factory import BindingFactory
 from streamkit.binder.named_objects import NamedObjects
-from streamkit.binder.registry import BinderRegistry, BinderTypes
+from streamkit.binder.registry import BinderRegistry
+from streamkit.bridge import StreamBridge
 from streamkit.clock import SystemClock
 from streamkit.config.environment import Environment
 from streamkit.config.settings import StreamSettings
+from streamkit.functions.catalog import FunctionCatalog
+from streamkit.functions.settings import FunctionSettings
+from streamkit.functions.wiring import FunctionWiring
+from streamkit.listeners.injection import Injection
+from streamkit.listeners.input_settings import InputSettings
+from streamkit.listeners.listener_threads import ListenerPools
 from streamkit.messaging.converter import CompositeMessageConverter
+from streamkit.plugins.application_plugins import ApplicationPlugins
 
-if TYPE_CHECKING:  # the wiring module is slow to import, and without it there are no markers
-    from dependency_injector.wiring import ProvidersMap
-
-__all__ = ["ApplicationContainer", "Providers"]
+__all__ = ["OF_ONE_RUN", "ApplicationContainer", "forget_run"]
 
 
 class ApplicationContainer(containers.DeclarativeContainer):
-    """What an application is made of."""
+    """The parts of an application."""
 
     application: "providers.Dependency[object]" = providers.Dependency()
     """The application itself."""
     application_name = providers.Dependency(instance_of=str)
-    """Its name, for client ids and logs."""
+    """The application's name, for client ids and logs."""
     environment = providers.Dependency(instance_of=Environment)
-    """All settings."""
-    binder_plugins = providers.Dependency(instance_of=dict, default={})
-    """Binder types given in code."""
+    """The settings."""
+    given_plugins = providers.Dependency(instance_of=tuple, default=())
+    """The plugins given in code."""
     converters = providers.Dependency(instance_of=tuple, default=())
-    """The user's message converters, tried first."""
+    """The user's message converters, tried before the built-in ones."""
     named_objects = providers.Dependency(instance_of=NamedObjects, default=NamedObjects())
-    """What settings may name."""
+    """The objects that settings refer to by name."""
     retry_policy: "providers.Dependency[object]" = providers.Dependency(default=None)
-    """How bindings that name no retry policy retry, in place of their settings."""
+    """The retry policy of bindings that name none; it replaces their retry settings."""
     customizers = providers.Dependency(instance_of=Customizers, default=Customizers())
-    """What is done to binders and to what they make."""
+    """The functions that customize binders and the objects they create."""
+    registrations = providers.Dependency(instance_of=Registrations)
+    """The listeners, functions and bindings that were registered with the application."""
+    bridge = providers.Dependency(instance_of=StreamBridge)
+    """Sends to bindings by name."""
+    searched = providers.Dependency(instance_of=tuple)
+    """The containers in which markers are looked up, in this order."""
 
     clock = providers.Singleton(SystemClock)
     """Wall-clock time."""
-    converter = providers.Singleton(CompositeMessageConverter, converters)
-    """All message converters."""
+    plugins = providers.Singleton(ApplicationPlugins, given_plugins)
+    """The plugins: those given in code, then the installed ones."""
+    converter = providers.Singleton(CompositeMessageConverter, converters, plugins.provided.message_converters.call())
+    """The message converters: the user's, then the plugins' and the built-in ones."""
     error_channels = providers.Singleton(ErrorChannels)
-    """Where failures are told."""
-    binder_types = providers.Singleton(BinderTypes, binder_plugins)
-    """The kinds of binders there are."""
+    """The error channels, to which failures are sent."""
+    channels = providers.Singleton(Channels, error_channels)
+    """The channels by name."""
+    injection = providers.Singleton(Injection, searched)
+    """Resolves markers such as ``Provide[...]``."""
+    binder_types = providers.Singleton(plugins.provided.binder_types.call())
+    """The available binder types."""
     settings = providers.Singleton(
         StreamSettings.explain,
         environment,
@@ -89,37 +107,65 @@ class ApplicationContainer(containers.DeclarativeContainer):
         retry_policy=retry_policy,
         customizers=customizers,
     )
-    """Makes bindings."""
-    bindings = providers.Singleton(
-        BindingService, application, settings.provided.value, binders, binding_factory
-    )
+    """Creates bindings."""
+    bindings = providers.Singleton(BindingService, application, settings.provided.value, binders, binding_factory)
     """The bindings of this run."""
+    listener_threads = providers.Singleton(ListenerPools)
+    """The threads on which `def` listeners run."""
+    inputs = providers.Singleton(InputSettings, binding_factory.provided.settings, converter)
+    """The settings of the inputs of listeners and functions."""
+    function_settings = providers.Singleton(FunctionSettings.load, environment, settings)
+    """The settings of functions."""
+    function_catalog = providers.Singleton(FunctionCatalog, function_settings, injection)
+    """The functions that settings may bind."""
+    function_wiring = providers.Singleton(
+        FunctionWiring,
+        function_settings,
+        inputs=inputs,
+        bindings=bindings,
+        channels=channels,
+        error_channels=error_channels,
+        converter=converter,
+        injection=injection,
+        threads=listener_threads,
+        bridge=bridge,
+        clock=clock,
+    )
+    """Creates the pipeline stages of functions."""
+    assembly = providers.Singleton(
+        Assembly,
+        application,
+        registrations,
+        function_settings,
+        inputs=inputs,
+        bindings=bindings,
+        channels=channels,
+        converter=converter,
+        injection=injection,
+        threads=listener_threads,
+        bridge=bridge,
+        catalog=function_catalog,
+        wiring=function_wiring,
+    )
+    """Connects listeners and functions to bindings."""
 
 
-class Providers:
-    """Finds what a container's marker stands for."""
-
-    def __init__(self, own: Sequence[containers.Container]) -> None:
-        """Look in these containers, the first one first."""
-        self._containers = tuple(own)
-
-    def find(self, marker: object) -> Callable[[], object] | None:
-        """Return what provides the value, or None if ``marker`` is none of dependency-injector's.
-
-        Raises:
-            LookupError: No container has it.
-        """
-        wiring = sys.modules.get("dependency_injector.wiring")
-        if wiring is None or not isinstance(marker, wiring.Provide | wiring.Provider):
-            return None
-        mark: Any = marker
-        for container in self._containers:
-            known: ProvidersMap = wiring.ProvidersMap(container)
-            provider: Any = known.resolve_provider(mark.provider, mark.modifier)
-            if provider is not None:
-                return partial(_itself, provider) if isinstance(marker, wiring.Provider) else provider
-        raise LookupError(f"no container provides {mark.provider!r}")
+OF_ONE_RUN: Final = (
+    "binders",
+    "binding_factory",
+    "bindings",
+    "listener_threads",
+    "inputs",
+    "function_settings",
+    "function_catalog",
+    "function_wiring",
+    "assembly",
+)
+"""The providers whose objects live for one run of the application."""
 
 
-def _itself(provider: object) -> object:
-    return provider
+def forget_run(container: ApplicationContainer) -> None:
+    """Reset the providers in `OF_ONE_RUN`, so that the next run creates new objects."""
+    for name in OF_ONE_RUN:
+        provider: providers.Singleton[object] = getattr(container, name)
+        provider.reset()

@@ -1,61 +1,59 @@
-"""Every exception streamkit raises on purpose.
+"""The exceptions that streamkit raises.
 
     StreamkitError
     ├── ConfigurationError            key, value, origin, suggestion
-    │   ├── UnknownSetting            a key nobody knows, with the nearest known one
-    │   ├── UnsupportedCapability     a setting asks what the binder cannot do
-    │   └── ConfigurationErrors       all that is wrong at one start, in one report
-    ├── ApplicationError              the application is not in the state this needs
-    │   ├── UnknownBinding            it has no binding of that name
-    │   ├── UseAfterFork              it belongs to the process that was forked
-    │   └── ForeignLoopError          it runs on another event loop
+    │   ├── UnknownSetting            an unknown key, with the most similar known one
+    │   ├── UnsupportedCapability     the binder does not support what a setting asks for
+    │   └── ConfigurationErrors       all configuration errors of one start
+    ├── ApplicationError              the application is in the wrong state for the call
+    │   ├── UnknownBinding            the application has no binding of that name
+    │   ├── UseAfterFork              the application belongs to the parent process
+    │   └── ForeignLoopError          the application runs on another event loop
     ├── ExpressionError               source, position
-    │   └── ExpressionLimitExceeded   the expression, or what it computes, is too large
+    │   └── ExpressionLimitExceeded   the expression, or a value it computes, is too large
     ├── BinderError                   binder, binding
-    │   └── BinderUnavailable         the system is away; the framework tries again
+    │   └── BinderUnavailable         the messaging system is unreachable; a retry may succeed
     ├── MessagingError                failed_message
-    │   ├── MessageDispatchingError   nobody was there to take the message
+    │   ├── MessageDispatchingError   a channel could not dispatch the message
     │   │   └── NoSubscriberError
-    │   ├── MessageDeliveryError      the message did not get where it was sent
-    │   │   └── AllHandlersFailed     exceptions: one per handler that was tried
+    │   ├── MessageDeliveryError      the message did not reach its destination
+    │   │   └── AllHandlersFailed     exceptions: one for each handler that was tried
     │   ├── MessageConversionError    content_type, target_type, path
     │   ├── MessageHandlingError      a handler raised; its exception is __cause__
     │   ├── RetriesExhausted          attempts; the last exception is __cause__
-    │   └── BlockingSendError         `send` where only `await asend` can work
-    └── SettlementRequest             raised by a listener to choose what becomes of its message
-        ├── Requeue                   after
-        └── Reject                    reason
+    │   └── BlockingSendError         `send` where only `await asend` is possible
+    ├── Requeue                       a listener's settlement, not a failure: see :mod:`streamkit.settlement`
+    └── Reject                        likewise
 
-A message of this tree says what happened, with which names, and what to do.
+The text of each error says what happened, with which names, and what to do.
 """
-# ruff: noqa: N818 - a name that says what is the matter needs no suffix
+# ruff: noqa: N818 - names such as RetriesExhausted state the condition; a suffix "Error" would add nothing
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # the messages' module raises these errors, so it cannot come first
+if TYPE_CHECKING:  # streamkit.messaging.message imports this module
     from collections.abc import Iterable
 
     from streamkit.messaging.message import Message
 
 
-# Characters before and after the position that an `ExpressionError` shows; nearly every expression is shorter.
+# How many characters an `ExpressionError` shows before and after the position: nearly every expression as a whole.
 _CONTEXT = 1000
 
 
 class StreamkitError(Exception):
-    """The root: catches whatever streamkit raises on purpose."""
+    """The base class of all exceptions that streamkit raises on purpose."""
 
 
 class ConfigurationError(StreamkitError):
-    """A setting cannot be honoured as it stands.
+    """A setting, or a declaration in code, is invalid.
 
     Attributes:
-        key: The setting as the user wrote it, or None when no single setting is to blame.
-        value: Its value, or None.
-        origin: Where it was set, such as ``application.properties:12``.
+        key: The setting's key as the user wrote it, or None if the error concerns no single setting.
+        value: The setting's value, or None.
+        origin: Where the setting was made, such as ``application.properties:12``, or None.
         suggestion: What to write instead, or None.
     """
 
@@ -76,23 +74,23 @@ class ConfigurationError(StreamkitError):
 
 
 class UnknownSetting(ConfigurationError):
-    """A key under one of our prefixes that no version knows."""
+    """A key with a prefix of streamkit's that is not a known setting."""
 
 
 class UnsupportedCapability(ConfigurationError):
-    """A setting or a message asks for something this binder declared it cannot do."""
+    """A setting or a message asks for a capability that the binder does not have."""
 
 
 class ConfigurationErrors(ConfigurationError):
-    """Everything that is wrong with the settings of one start.
+    """All configuration errors of one start.
 
     Attributes:
-        errors: The single errors, in the order they were found.
+        errors: The single errors, in the order in which they were found.
     """
 
     def __init__(self, errors: Iterable[ConfigurationError]) -> None:
         self.errors = tuple(errors)
-        # Of a listener, for instance, no setting is to blame.
+        # Errors of listeners, for instance, have no setting.
         noun = "setting" if all(error.origin or error.key for error in self.errors) else "thing"
         what = f"1 {noun} is" if len(self.errors) == 1 else f"{len(self.errors)} {noun}s are"
         lines = [f"{what} wrong:", *(f"  - {error}" for error in self.errors)]
@@ -100,33 +98,33 @@ class ConfigurationErrors(ConfigurationError):
 
 
 class ApplicationError(StreamkitError):
-    """The application is not in the state that what was asked needs: not started, started already."""
+    """The application is in the wrong state for the call, such as not started, or already started."""
 
 
 class UnknownBinding(ApplicationError):
-    """The application has no binding of the name it was asked for."""
+    """The application has no binding of the given name."""
 
 
 class UseAfterFork(ApplicationError):
-    """The application runs in the process this one was forked from; here it has no loop and no connections."""
+    """The application was started in the parent of this forked process; here it has no loop and no connections."""
 
 
 class ForeignLoopError(ApplicationError):
-    """A coroutine of the application was awaited on an event loop that is not the application's."""
+    """A coroutine of the application was awaited on an event loop other than the application's."""
 
 
 class ExpressionError(StreamkitError):
-    """An expression cannot be compiled, or met a value it cannot work with.
+    """An expression cannot be compiled, or fails for a value.
 
     Attributes:
         reason: What is wrong.
         source: The whole expression.
-        position: Index into the source of the offending character.
+        position: Index of the offending character in the source.
     """
 
     def __init__(self, reason: str, source: str, position: int) -> None:
         start = max(0, position - _CONTEXT)
-        # An expression may come from a message: its line breaks must not begin a new line in a log.
+        # An expression may come from a message: its line breaks must not forge lines of a log.
         line = "".join(each if each.isprintable() else " " for each in source[start : position + _CONTEXT])
         super().__init__(f"{reason}\n  {line}\n  {' ' * (position - start)}^")
         self.reason = reason
@@ -135,15 +133,15 @@ class ExpressionError(StreamkitError):
 
 
 class ExpressionLimitExceeded(ExpressionError):
-    """An expression, or what it computes for a value, exceeds a bound of `streamkit.expression.limits`."""
+    """An expression, or a value it computes, exceeds a limit of `streamkit.expression.limits`."""
 
 
 class BinderError(StreamkitError):
-    """A messaging system, reached through a binder, did not do what was asked.
+    """A messaging system refused or failed an operation of a binder.
 
     Attributes:
         binder: The binder's configured name, or None.
-        binding: The binding concerned, or None.
+        binding: The binding's name, or None.
     """
 
     def __init__(self, text: str, *, binder: str | None = None, binding: str | None = None) -> None:
@@ -153,14 +151,14 @@ class BinderError(StreamkitError):
 
 
 class BinderUnavailable(BinderError):
-    """The messaging system cannot be reached now; what was asked is worth another try later."""
+    """The messaging system cannot be reached at present; retrying later may succeed."""
 
 
 class MessagingError(StreamkitError):
-    """Something went wrong with one message.
+    """Processing or sending one message failed.
 
     Attributes:
-        failed_message: That message, or None when it is not known.
+        failed_message: The message, or None if it is not known.
     """
 
     def __init__(self, text: str, failed_message: Message[object] | None = None) -> None:
@@ -169,7 +167,7 @@ class MessagingError(StreamkitError):
 
 
 class MessageDispatchingError(MessagingError):
-    """A channel could not hand the message to anybody."""
+    """A channel could not dispatch the message to a subscriber."""
 
 
 class NoSubscriberError(MessageDispatchingError):
@@ -177,33 +175,29 @@ class NoSubscriberError(MessageDispatchingError):
 
 
 class MessageDeliveryError(MessagingError):
-    """The message did not reach where it was sent."""
+    """The message did not reach its destination."""
 
 
 class AllHandlersFailed(MessageDeliveryError):
-    """Every handler the dispatcher tried raised; `__cause__` groups what they raised.
+    """Every handler that the dispatcher tried raised an exception; `__cause__` is the group of these exceptions.
 
     Attributes:
-        exceptions: The exceptions in the order the handlers were tried.
+        exceptions: The exceptions, in the order in which the handlers were tried.
     """
 
-    def __init__(
-        self, text: str, failed_message: Message[object] | None, exceptions: Iterable[Exception]
-    ) -> None:
+    def __init__(self, text: str, failed_message: Message[object] | None, exceptions: Iterable[Exception]) -> None:
         super().__init__(text, failed_message)
         self.exceptions = tuple(exceptions)
-        self.__cause__ = ExceptionGroup(
-            "what the handlers raised, in the order they were tried", self.exceptions
-        )
+        self.__cause__ = ExceptionGroup("what the handlers raised, in the order they were tried", self.exceptions)
 
 
 class MessageConversionError(MessagingError):
-    """A payload is not what its reader expects, or nobody can convert it.
+    """A payload does not have the expected form, or no converter accepts it.
 
     Attributes:
-        content_type: The content type in force.
-        target_type: The type asked for (reading) or given (writing).
-        path: Where in the payload, such as ``$.items[2].price``, or None.
+        content_type: The content type of the conversion, or None.
+        target_type: The type to convert to when reading, or the type of the payload when writing.
+        path: The place in the payload, such as ``$.items[2].price``, or None.
     """
 
     def __init__(
@@ -221,78 +215,32 @@ class MessageConversionError(MessagingError):
         self.path = path
 
     def happened_at(self, place: str, message: Message[object] | None = None) -> None:
-        """Say where, such as ``binding 'orders'``, and with which message."""
+        """Add the place, such as ``binding 'orders'``, to the text, and record the message."""
         self.failed_message = message
         if place:
             self.args = (f"{place}: {self}",)
 
     def meant_for(self, listener: str, message: Message[object]) -> None:
-        """Say which listener does not get which message."""
+        """Add the listener that could not be called to the text, and record the message."""
         self.failed_message = message
         self.args = (f"{self}; the listener is {listener}",)
 
 
 class MessageHandlingError(MessagingError):
-    """A handler raised; its exception is `__cause__`."""
+    """A handler raised an exception, which is `__cause__`."""
 
 
 class RetriesExhausted(MessagingError):
-    """The last attempt failed too; its exception is `__cause__`.
+    """The last attempt failed; its exception is `__cause__`.
 
     Attributes:
-        attempts: How many attempts were made.
+        attempts: The number of attempts made.
     """
 
-    def __init__(
-        self, text: str, failed_message: Message[object] | None = None, *, attempts: int = 0
-    ) -> None:
+    def __init__(self, text: str, failed_message: Message[object] | None = None, *, attempts: int = 0) -> None:
         super().__init__(text, failed_message)
         self.attempts = attempts
 
 
 class BlockingSendError(MessagingError):
-    """`send` was called where it would block the loop it waits for; `await asend` works there."""
-
-
-class SettlementRequest(StreamkitError):
-    """A listener's decision about its message: neither a failure to retry nor one to report."""
-
-
-class Requeue(SettlementRequest):
-    """Deliver the message again.
-
-    Attributes:
-        after: The pause the listener asks for, or None for the binder's own.
-    """
-
-    def __init__(
-        self, reason: str = "the listener asked for another delivery", *, after: timedelta | None = None
-    ) -> None:
-        expect("Requeue", "reason", reason, str, required=True)
-        expect("Requeue", "after", after, timedelta)
-        super().__init__(reason)
-        self.after = after
-
-
-class Reject(SettlementRequest):
-    """Give the message up: it goes to the dead letters.
-
-    Attributes:
-        reason: Why, for whoever reads the dead letter.
-    """
-
-    def __init__(self, reason: str = "the listener rejected it") -> None:
-        expect("Reject", "reason", reason, str, required=True)
-        super().__init__(reason)
-        self.reason = reason
-
-
-def expect(who: str, name: str, value: object, kind: type, *, required: bool = False) -> None:
-    """Refuse a value that is not of its kind where it is given, not where it is used.
-
-    Raises:
-        TypeError: It is not.
-    """
-    if isinstance(value, kind) or (value is None and not required):
-        return
-    raise TypeError(f"{who}({name}={value!r}): expected {kind.__name__}{'' if required else ' or None'}")
+    """`send` was called on the loop that would have to do the sending; use `await asend` there."""

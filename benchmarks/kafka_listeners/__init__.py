@@ -1,1 +1,1 @@
-"""Programs that listen on Kafka, each a process of its own."""
+"""Listeners on Kafka, each a program that runs in its own process."""

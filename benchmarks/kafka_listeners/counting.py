@@ -1,4 +1,4 @@
-"""What a measured listener counts: from the first message to the last, the time and this process's CPU.
+"""Counting of a listener's messages, with the time and this process's CPU from the first message to the last.
 
 Imported by programs of several virtual environments, so it needs nothing but Python.
 """
@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 
 class Task(NamedTuple):
-    """What a listener is asked to do, as its command line says.
+    """The arguments of a listener's command line.
 
     Attributes:
         brokers: Kafka's bootstrap servers.
-        topic: Where the messages are.
-        group: The consumer group, a new one.
-        messages: How many there are.
-        answers: Where an answer to each goes; empty: there is none.
-        mode: What a program can do in several ways, and how many handlers it has.
+        topic: The topic of the messages.
+        group: The name of a new consumer group.
+        messages: The number of messages.
+        answers: The topic of the answers; empty for a listener without answers.
+        mode: The program's variant and its number of handlers, as ``variant/number``.
     """
 
     brokers: str
@@ -30,22 +30,22 @@ class Task(NamedTuple):
 
     @classmethod
     def of_command_line(cls) -> "Task":
-        """Read it."""
+        """Return the arguments of this process."""
         brokers, topic, group, messages, answers, mode = sys.argv[1:]
         return cls(brokers, topic, group, int(messages), answers, mode)
 
 
 class Count:
-    """Counts messages, and prints what they took when the last one is done."""
+    """Counts messages; prints seconds and CPU when the last one is handled."""
 
     def __init__(self, messages: int) -> None:
-        """Expect so many."""
+        """Expect this number of messages."""
         self._expected = messages
         self._seen = 0
         self._started = self._cpu = 0.0
 
-    def one(self) -> bool:
-        """Note one message; True when it was the last."""
+    def add_one(self) -> bool:
+        """Count one message; return whether it is the last."""
         if not self._seen:
             self._started, self._cpu = time.perf_counter(), time.process_time()
         self._seen += 1

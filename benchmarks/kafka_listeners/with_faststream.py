@@ -15,7 +15,7 @@ from benchmarks.kafka_listeners.counting import Count, Task
 
 
 class Order(BaseModel):
-    """What comes."""
+    """The payload that the listener receives."""
 
     number: int
     customer: str
@@ -23,14 +23,14 @@ class Order(BaseModel):
 
 
 class Receipt(BaseModel):
-    """What goes."""
+    """The payload that the listener returns."""
 
     number: int
     total: float
 
 
 async def main(task: Task) -> None:
-    """Listen until the last message is handled; the mode is a policy of acknowledgment and a number of workers."""
+    """Listen until the last message is handled; the mode is ``<acknowledgment policy>/<number of workers>``."""
     policy, _, workers = task.mode.partition("/")
     broker = KafkaBroker(task.brokers, log_level=logging.WARNING)
     count, done = Count(task.messages), asyncio.Event()
@@ -42,8 +42,8 @@ async def main(task: Task) -> None:
         ack_policy=AckPolicy(policy),
     )
 
-    def one() -> None:
-        if count.one():
+    def add_one() -> None:
+        if count.add_one():
             done.set()
 
     if task.answers:
@@ -51,14 +51,14 @@ async def main(task: Task) -> None:
         @subscriber
         @broker.publisher(task.answers)
         async def answer(order: Order) -> Receipt:
-            one()
+            add_one()
             return Receipt(number=order.number, total=order.price)
 
     else:
 
         @subscriber
         async def receive(order: Order) -> None:
-            one()
+            add_one()
 
     async with broker:
         await broker.start()

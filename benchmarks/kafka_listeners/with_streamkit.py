@@ -11,7 +11,7 @@ STREAM = "spring.cloud.stream"
 
 @dataclass
 class Order:
-    """What comes."""
+    """The payload that the listener receives."""
 
     number: int
     customer: str
@@ -20,14 +20,14 @@ class Order:
 
 @dataclass
 class Receipt:
-    """What goes."""
+    """The payload that the listener returns."""
 
     number: int
     total: float
 
 
 async def main(task: Task) -> None:
-    """Listen until the last message is handled; the mode: whether in order, how many handlers."""
+    """Listen until the last message is handled; the mode is ``<ordered>/<number of handlers>``."""
     ordered, _, handlers = task.mode.partition("/")
     app = StreamApplication(
         properties={
@@ -42,8 +42,8 @@ async def main(task: Task) -> None:
     )
     count, done = Count(task.messages), asyncio.Event()
 
-    def one() -> None:
-        if count.one():
+    def add_one() -> None:
+        if count.add_one():
             done.set()
 
     if task.answers:
@@ -51,14 +51,14 @@ async def main(task: Task) -> None:
         @app.stream_listener("orders")
         @send_to("receipts")
         async def answer(order: Order) -> Receipt:
-            one()
+            add_one()
             return Receipt(order.number, order.price)
 
     else:
 
         @app.stream_listener("orders")
         async def receive(order: Order) -> None:
-            one()
+            add_one()
 
     async with app:
         await done.wait()

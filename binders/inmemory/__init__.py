@@ -1,6 +1,7 @@
 """The in-memory binder: destinations are queues in this process.
 
-`plugin` is what the framework finds; `binder` makes the bindings; `broker` holds the destinations, each a
-`destination` with its `group`s; `timers` delays; `consumer` and `producer` carry messages. Attempts,
-settlement, partition hash and the table of delays are the framework's, the same as on every other binder.
+`plugin` offers the binder type, `binder` makes bindings, `broker` holds the destinations, `destination` and `group`
+hold messages and queues, `timers` delays messages, `transactions` holds half messages, `consumer`, `polled` and
+`producer` are the bindings. Attempts, settlements, partition hash and delay levels are the framework's, as on every
+other binder.
 """

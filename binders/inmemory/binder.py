@@ -1,18 +1,15 @@
-"""The in-memory binder: makes bindings at a broker in this process."""
+"""The in-memory binder: makes bindings to a broker in this process."""
 
 from dataclasses import replace
 from itertools import count
+from operator import attrgetter
+from typing import Final
 
-from binders.inmemory.batch_consumer import ConcurrentBatchBinding, OrderedBatchBinding
 from binders.inmemory.binder_type import TYPE
 from binders.inmemory.broker import DEAD_LETTER_PREFIX, InMemoryBroker
-from binders.inmemory.consumer import (
-    ConcurrentConsumerBinding,
-    InMemoryConsumerBinding,
-    OrderedConsumerBinding,
-)
+from binders.inmemory.consumer import ConcurrentConsumerBinding, OrderedConsumerBinding
 from binders.inmemory.destination import Destination
-from binders.inmemory.group import Group
+from binders.inmemory.group import Delivery, Group
 from binders.inmemory.polled import InMemoryPolledSource
 from binders.inmemory.producer import InMemoryProducerBinding, InMemoryTransactionalProducerBinding
 from binders.inmemory.properties import InMemoryBinderProperties
@@ -31,15 +28,17 @@ from streamkit.binder.binder import (
 )
 from streamkit.binder.capabilities import Capability
 from streamkit.binder.delivery import StartPosition, parse_delay_levels
+from streamkit.binder.receiver_calls import ReceiverCall, ToMessage, in_batches, one_by_one
 from streamkit.errors import BinderError
 
 _anonymous = count(1)
+_message_of: Final[ToMessage[Delivery]] = attrgetter("message")
 
 CAPABILITIES = frozenset(Capability) - {Capability.SQL, Capability.SEEK}
 
 
 class InMemoryBinder(Binder):
-    """A messaging system in this process; what it holds is gone with it."""
+    """A messaging system in this process; its messages are lost when the process ends."""
 
     type = TYPE
     is_local = True
@@ -56,21 +55,25 @@ class InMemoryBinder(Binder):
 
     @property
     def extended_type(self) -> str:
-        """The type the binder stands in for."""
+        """The binder type that this binder stands in for."""
         return self._settings.stands_in_for
 
     @property
     def broker(self) -> InMemoryBroker:
-        """The broker: its own, or the one applications of this process share."""
+        """The broker: the binder's own, or one that the applications of this process share.
+
+        Raises:
+            BinderError: The binder is not started.
+        """
         if self._broker is None:
             raise BinderError(f"the in-memory binder {self.name!r} is not started", binder=self.name)
         return self._broker
 
     async def start(self) -> None:
-        """Make the broker, or find the one that is shared.
+        """Make the binder's own broker, or find or make the shared one.
 
         Raises:
-            BinderError: It is shared with an application on another event loop.
+            BinderError: An application on another event loop uses the shared broker.
         """
         shared = self._settings.broker
         broker = self._new_broker() if shared is None else InMemoryBroker.named(shared, self._new_broker)
@@ -93,7 +96,11 @@ class InMemoryBinder(Binder):
         )
 
     async def stop(self) -> None:
-        """Drop the broker if it is the binder's own."""
+        """Leave the broker; close it if it is the binder's own.
+
+        Raises:
+            BinderError: `strict` is set, and the binder's own broker has unread messages.
+        """
         broker, self._broker = self._broker, None
         if broker is None:
             return
@@ -108,43 +115,47 @@ class InMemoryBinder(Binder):
             )
 
     def capabilities(self) -> frozenset[Capability]:
-        """All but SQL and seeking."""
+        """Return all capabilities but SQL and SEEK."""
         return CAPABILITIES
 
     async def bind_consumer(self, destination: ConsumerDestination, receiver: Receiver) -> ConsumerBinding:
-        """Join the group; a broadcasting or anonymous member has one of its own."""
-        destination, home, group = self._group(destination)
-        kind: type[InMemoryConsumerBinding[Receiver]] = ConcurrentConsumerBinding
-        if destination.delivery.ordered:
-            kind = OrderedConsumerBinding
-        binding = kind(destination, home, group, self.broker, receiver)
-        destination.customize(binding)
-        binding.start()
-        return binding
+        """Join the group and deliver its messages; a broadcast or anonymous consumer has a group of its own.
 
-    async def bind_batch_consumer(
-        self, destination: ConsumerDestination, receiver: BatchReceiver
-    ) -> ConsumerBinding:
-        """As `bind_consumer`, with batches."""
+        Raises:
+            BinderError: The binder is not started.
+        """
+        return self._bind(destination, one_by_one(receiver, destination.binding, _message_of))
+
+    async def bind_batch_consumer(self, destination: ConsumerDestination, receiver: BatchReceiver) -> ConsumerBinding:
+        """Join the group as `bind_consumer` does, and deliver its messages in batches.
+
+        Raises:
+            BinderError: The binder is not started.
+        """
+        return self._bind(destination, in_batches(receiver, destination.binding, _message_of))
+
+    def _bind(self, destination: ConsumerDestination, call_receiver: ReceiverCall[Delivery]) -> ConsumerBinding:
         destination, home, group = self._group(destination)
-        kind: type[InMemoryConsumerBinding[BatchReceiver]] = ConcurrentBatchBinding
-        if destination.delivery.ordered:
-            kind = OrderedBatchBinding
-        binding = kind(destination, home, group, self.broker, receiver)
+        kind = OrderedConsumerBinding if destination.delivery.ordered else ConcurrentConsumerBinding
+        binding = kind(destination, home, group, self.broker, call_receiver)
         destination.customize(binding)
         binding.start()
         return binding
 
     async def bind_polled(self, destination: ConsumerDestination) -> PolledSource:
-        """As `bind_consumer`; messages wait to be asked for."""
+        """Join the group as `bind_consumer` does, and return a source to poll.
+
+        Raises:
+            BinderError: The binder is not started.
+        """
         destination, home, group = self._group(destination)
-        source = InMemoryPolledSource(destination, home, group, self.broker, None)
+        source = InMemoryPolledSource(destination, home, group, self.broker)
         destination.customize(source)
         source.start()
         return source
 
     def _group(self, destination: ConsumerDestination) -> tuple[ConsumerDestination, Destination, Group]:
-        """The group a consumer is to join, and where; its delays are those of this binder."""
+        """Return the consumer's destination with the delay levels of this binder, the topic, and the group to join."""
         delivery = replace(destination.delivery, delay_levels=self._delay_levels)
         home = self.broker.destination(destination.name)
         name = destination.group or "anonymous"
@@ -154,7 +165,11 @@ class InMemoryBinder(Binder):
         return replace(destination, delivery=delivery), home, group
 
     async def bind_producer(self, destination: ProducerDestination) -> ProducerBinding:
-        """Open the way to a destination, which is made if it is new, with the groups its settings require."""
+        """Return a producer; make the destination and its `required-groups` if they are new.
+
+        Raises:
+            BinderError: The binder is not started.
+        """
         home = self.broker.destination(destination.name)
         for group in destination.properties.required_groups:
             home.require(group)
@@ -170,11 +185,11 @@ class InMemoryBinder(Binder):
         return InMemoryTransactionalProducerBinding(*parts, group=group, checker=destination.checker)
 
     def dead_letter_destination(self, destination: str, group: str) -> str:
-        """The group's own, named as on RocketMQ."""
+        """Return the dead letter topic of the group, named as on RocketMQ: `%DLQ%group`."""
         return DEAD_LETTER_PREFIX + group
 
     async def health(self) -> Health:
-        """Well, once it is started."""
+        """Return UP with the number of destinations, or DOWN if the binder is not started."""
         if self._broker is None:
             return Health(HealthStatus.DOWN)
         return Health(HealthStatus.UP, {"destinations": str(len(self._broker.destinations))})

@@ -1,7 +1,7 @@
-"""The broker in memory: destinations by name, and the timers that delay.
+"""The broker in memory: it holds destinations, delayed messages and transactions.
 
-A broker belongs to one event loop at a time. Applications of one process meet on a broker by its name
-(`spring.cloud.stream.inmemory.binder.broker`); without a name each binder has one of its own.
+A broker runs on one event loop at a time. Applications of one process share a broker by its name
+(`spring.cloud.stream.inmemory.binder.broker`); a binder without this setting has a broker of its own.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ _named: dict[str, "InMemoryBroker"] = {}
 
 
 class InMemoryBroker:
-    """Destinations in memory, made when they are first named.
+    """A broker whose destinations are made when they are first used.
 
     Attributes:
-        destinations: By name.
+        destinations: The destinations by name.
         timers: Delayed messages and redeliveries.
-        transactions: Messages whose senders have not decided about them yet.
+        transactions: The open transactions with their half messages.
     """
 
     def __init__(
@@ -37,6 +37,14 @@ class InMemoryBroker:
         check_interval: timedelta = CHECK_INTERVAL,
         check_max: int = CHECK_MAX,
     ) -> None:
+        """Make a broker.
+
+        Args:
+            partitions: The number of partitions of each new destination.
+            retention: The number of messages that each partition keeps for later groups.
+            check_interval: The time until an open transaction is checked, and between checks.
+            check_max: The largest number of checks of a transaction.
+        """
         self.destinations: dict[str, Destination] = {}
         self.timers = Timers()
         self.transactions = Transactions(self.destination, check_interval=check_interval, check_max=check_max)
@@ -47,7 +55,12 @@ class InMemoryBroker:
 
     @classmethod
     def named(cls, name: str, make: "Callable[[], InMemoryBroker] | None" = None) -> "InMemoryBroker":
-        """The broker all applications of this process know by that name, made if it is new; it lives until `forget`."""
+        """Return the broker of that name in this process; make it if it is new. It exists until `forget`.
+
+        Args:
+            name: The broker's name.
+            make: Makes a new broker; by default one with default settings.
+        """
         found = _named.get(name)
         if found is None:
             found = _named[name] = (make or cls)()
@@ -55,21 +68,22 @@ class InMemoryBroker:
 
     @staticmethod
     def forget(name: str) -> None:
-        """Drop the broker of that name with everything in it."""
+        """Remove the broker of that name with all its messages; do nothing if there is none."""
         broker = _named.pop(name, None)
         if broker is not None:
             broker.close()
 
     def enter(self, user: object) -> None:
-        """Have `user`, of the running loop, on the broker; what is delayed waits on that loop from now on.
+        """Add a user that runs on the running loop, and move the broker's timers to this loop.
 
         Raises:
-            RuntimeError: There is somebody of another loop.
+            RuntimeError: The broker has a user whose loop is another running loop.
         """
         loop = asyncio.get_running_loop()
+        # A loop that does not run any more belongs to an application that never left, such as one of a failed test.
         if any(other is not loop and other.is_running() for other in self._users.values()):
             raise RuntimeError(
-                "an application on another event loop is on it: run both on one loop, with `async with app`"
+                "an application on another event loop uses it: run both applications on one loop, with `async with app`"
             )
         self._users[user] = loop
         if self._loop is not loop:
@@ -78,11 +92,14 @@ class InMemoryBroker:
             self.transactions.move(loop)
 
     def leave(self, user: object) -> None:
-        """Have `user` on the broker no more; what it holds stays."""
+        """Remove a user; the broker keeps its messages."""
         self._users.pop(user, None)
 
     def destination(self, name: str) -> Destination:
-        """The destination of that name; dead letters have one partition, as on RocketMQ."""
+        """Return the destination of that name; make it if it is new.
+
+        A dead letter topic has one partition, as on RocketMQ.
+        """
         found = self.destinations.get(name)
         if found is None:
             partitions = 1 if name.startswith(DEAD_LETTER_PREFIX) else self._partitions
@@ -90,15 +107,13 @@ class InMemoryBroker:
         return found
 
     def unread(self) -> list[str]:
-        """What nobody has read, in words: for tests in strict mode."""
+        """Return a description of each kind of messages that no consumer has handled, for tests in strict mode."""
         found = []
         for destination in self.destinations.values():
             if destination.unheard:
-                found.append(f"{destination.unheard} sent to {destination.name!r}, which nobody consumes")
+                found.append(f"{destination.unheard} sent to {destination.name!r}, which has no consumer")
             if destination.lost:
-                found.append(
-                    f"{destination.lost} at {destination.name!r} waiting for a consumer without a group"
-                )
+                found.append(f"{destination.lost} at {destination.name!r} waiting for a consumer without a group")
             found += [
                 f"{group.pending} at {destination.name!r} waiting for group {group.name!r}"
                 for group in destination.pending()
@@ -110,7 +125,7 @@ class InMemoryBroker:
         return found
 
     def close(self) -> None:
-        """Drop what is delayed, and what is not decided."""
+        """Drop delayed messages and open transactions."""
         self.timers.close()
         self.transactions.close()
 

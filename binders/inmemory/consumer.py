@@ -1,55 +1,42 @@
-"""A consumer binding: a member of a group that hands its queues' messages to the framework's receiver."""
+"""Consumer bindings: each is a member of a group and calls the framework's receiver with the messages of its queues."""
 
-import asyncio
-import logging
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
-from typing import Final, Generic, TypeVar
+from typing import ClassVar, Final
 
 from binders.inmemory.broker import DEAD_LETTER_PREFIX, InMemoryBroker
 from binders.inmemory.destination import Destination
 from binders.inmemory.group import Delivery, Group, GroupQueue
-from streamkit.binder.binder import BindingState, ConsumerBinding, ConsumerDestination, Receiver
-from streamkit.binder.calls import Calls, Turns
+from streamkit.binder.binder import BindingState, ConsumerBinding, ConsumerDestination
 from streamkit.binder.dead_letter import cause_headers
-from streamkit.binder.settlement import RETRY, Accept, RejectMessage, Retry, Settlement
+from streamkit.binder.drivers import ConcurrentDriver, Driver, OrderedDriver, Settler
+from streamkit.binder.receiver_calls import ReceiverCall
+from streamkit.settlement import Reject
 
-logger = logging.getLogger(__name__)
-
-# As RocketMQ's flow control: a member that has so many messages unsettled takes no more.
+# The largest number of calls of a concurrent member, including those that wait for their next attempt. RocketMQ's flow
+# control has the same number: its clients stop pulling at 1,000 unsettled messages of a queue (pullThresholdForQueue).
 WINDOW: Final = 1000
-# A worker whose handlers never wait lets the loop go on after so many messages.
-_RUN: Final = 100
 
 _ids = count()
 
 
-R = TypeVar("R")
-
-
-class InMemoryConsumerBinding(ConsumerBinding, Generic[R]):
-    """One member of one group; subclasses say in which order it handles messages."""
+class InMemoryMember(ConsumerBinding):
+    """A member of a group; subclasses push the messages to a receiver, or return them to polls."""
 
     def __init__(
-        self,
-        destination: ConsumerDestination,
-        home: Destination,
-        group: Group,
-        broker: InMemoryBroker,
-        receiver: R,
+        self, destination: ConsumerDestination, home: Destination, group: Group, broker: InMemoryBroker
     ) -> None:
+        # Padded with zeros, because members are sorted by this text: by instance index, then by age.
         self.id = f"{destination.instance_index:04}-{next(_ids):08}"
         self._binding = destination.binding
         self._is_durable = destination.group is not None and not destination.delivery.broadcast
         self._delivery = destination.delivery
-        self._permits = destination.permits
         self._home = home
         self._group = group
         self._broker = broker
-        self._receiver = receiver
         self._state = BindingState.STOPPED
-        self._calls = Calls(self._binding)
 
     @property
     def state(self) -> BindingState:
@@ -57,56 +44,50 @@ class InMemoryConsumerBinding(ConsumerBinding, Generic[R]):
         return self._state
 
     def start(self) -> None:
-        """Join the group; what it has waiting comes first."""
+        """Join the group; the messages that wait in its queues are delivered first."""
         self._state = BindingState.RUNNING
         self._group.join(self)
 
     async def pause(self) -> None:
-        """Begin no more calls until `resume`."""
+        """Begin no calls until `resume`."""
         if self._state is BindingState.RUNNING:
             self._state = BindingState.PAUSED
 
     async def resume(self) -> None:
-        """Go on where `pause` stopped."""
+        """Begin calls again after `pause`."""
         if self._state is BindingState.PAUSED:
             self._state = BindingState.RUNNING
-            for queue in self._group.queues:
-                if queue.owner is self and queue.waiting:
-                    self.wake(queue)
 
     async def stop(self, timeout: float) -> None:
-        """Leave the group at once; calls under way get `timeout` seconds."""
+        """Leave the group, and remove it unless it is durable.
+
+        Args:
+            timeout: Seconds to wait for calls in flight; later calls are cancelled.
+        """
         if self._state is BindingState.STOPPED:
             return
         self._state = BindingState.STOPPED
+        # Before the wait for calls in flight, so that other members begin with the waiting messages now.
         self._group.leave(self)
-        self._interrupt()
-        await self._calls.finish(timeout)
-        self._give_back()
+        await self._finish(timeout)
         if not self._is_durable:
             self._home.forget(self._group)
 
     @abstractmethod
     def wake(self, queue: GroupQueue) -> None:
-        """There is something in `queue`, or it is this member's now."""
+        """Handle the messages of `queue`: it has new messages, or it belongs to this member now."""
 
-    def _interrupt(self) -> None:
-        """End what only waits."""
+    @abstractmethod
+    async def _finish(self, timeout: float) -> None:
+        """Begin no more calls, wait `timeout` seconds for those in flight, then cancel them."""
 
-    def _give_back(self) -> None:
-        """Let the group have what was taken and not settled."""
+    def _redeliver(self, delivery: Delivery, pause: float) -> None:
+        """Put a message into the group's queue of redeliveries after `pause` seconds."""
+        again = Delivery(delivery.message, delivery.redeliveries + 1)
+        self._broker.timers.after(pause, partial(self._group.redeliver, again))
 
-    def _carry_out(self, delivery: Delivery, settlement: Settlement) -> None:
-        """Have a message that was not accepted come again, or bury it."""
-        if isinstance(settlement, Retry):
-            again = Delivery(delivery.message, delivery.redeliveries + 1)
-            pause = self._delivery.pause_before(settlement, delivery.redeliveries)
-            self._broker.timers.after(pause, partial(self._group.redeliver, again))
-        elif isinstance(settlement, RejectMessage):
-            self._bury(delivery, settlement)
-
-    def _bury(self, delivery: Delivery, rejected: RejectMessage) -> None:
-        """Put a rejected message where the group's dead letters are."""
+    def _put_dead_letter(self, delivery: Delivery, rejected: Reject) -> None:
+        """Put a rejected message into the group's dead letter topic."""
         message = delivery.message
         letter = {**message.headers, **cause_headers(rejected)}
         self._broker.destination(DEAD_LETTER_PREFIX + self._group.name).put(message.payload, letter, 0)
@@ -115,8 +96,10 @@ class InMemoryConsumerBinding(ConsumerBinding, Generic[R]):
         return f"<{type(self).__name__} {self._binding!r} {self._state.value}>"
 
 
-class ConcurrentMember(InMemoryConsumerBinding[R]):
-    """Takes as many messages as handlers can start; those that failed come back later."""
+class InMemoryConsumerBinding(InMemoryMember, Settler[GroupQueue, Delivery]):
+    """Calls the receiver with the messages of its queues, through a driver."""
+
+    _driver_type: ClassVar[type[Driver[GroupQueue, Delivery]]]
 
     def __init__(
         self,
@@ -124,102 +107,74 @@ class ConcurrentMember(InMemoryConsumerBinding[R]):
         home: Destination,
         group: Group,
         broker: InMemoryBroker,
-        receiver: R,
+        call_receiver: ReceiverCall[Delivery],
     ) -> None:
-        super().__init__(destination, home, group, broker, receiver)
-        self._turns = Turns[GroupQueue](
-            self._permits,
-            may_begin=lambda queue: queue.owner is self,
-            room=self._room,
-            start_worker=lambda: self._calls.begin(self._work()),
+        super().__init__(destination, home, group, broker)
+        size = destination.delivery.batch_size if destination.properties.batch_mode else 1
+        self._driver: Driver[GroupQueue, Delivery] = self._driver_type(
+            destination, self, call_receiver, size=size, window=WINDOW
         )
 
-    def _interrupt(self) -> None:
-        self._turns.close()
+    async def pause(self) -> None:
+        """Begin no calls until `resume`."""
+        await super().pause()
+        self._driver.pause()
+
+    async def resume(self) -> None:
+        """Begin calls again after `pause`."""
+        if self._state is BindingState.PAUSED:
+            await super().resume()
+            self._driver.resume(self._group.queues)
 
     def wake(self, queue: GroupQueue) -> None:
-        """There is something in `queue`, or it is this member's now."""
-        self._turns.wake(queue)
+        """Handle the messages of `queue`: it has new messages, or it belongs to this member now."""
+        self._driver.wake(queue)
 
-    def _room(self) -> int:
-        return WINDOW - len(self._calls) if self._state is BindingState.RUNNING else 0
+    async def _finish(self, timeout: float) -> None:
+        self._driver.interrupt()
+        await self._driver.finish(timeout)
 
-    @abstractmethod
-    async def _work(self) -> None:
-        """Make one call after the other, while there is something to handle and a permit for it."""
+    # The methods of Settler
 
+    def may_begin(self, source: GroupQueue) -> bool:
+        """Return whether the queue belongs to this member."""
+        return source.owner is self
 
-class ConcurrentConsumerBinding(ConcurrentMember[Receiver]):
-    """Hands over one message after the other."""
+    def accept(self, delivery: Delivery) -> None:
+        """Do nothing: the driver has removed the message from its queue."""
 
-    async def _work(self) -> None:
-        handled = 0
-        while self._state is BindingState.RUNNING and self._permits.free > 0:
-            queue = self._turns.next()
-            if queue is None:
-                return
-            delivery = queue.waiting.popleft()
-            try:
-                settlement = await _received(self._receiver, delivery, self._binding)
-            except asyncio.CancelledError:
-                self._group.give_back(queue, [delivery])
-                raise
-            if not isinstance(settlement, Accept):
-                self._carry_out(delivery, settlement)
-            handled += 1
-            if handled % _RUN == 0:
-                await asyncio.sleep(0)
+    async def reject(self, delivery: Delivery, rejected: Reject) -> None:
+        """Put a message into the group's dead letter topic."""
+        self._put_dead_letter(delivery, rejected)
 
+    def redeliver(self, delivery: Delivery, pause: float, wake: Callable[[GroupQueue], None]) -> None:
+        """Put a message into the group's queue of redeliveries after `pause` seconds.
 
-class OrderedMember(InMemoryConsumerBinding[R]):
-    """One call in flight per queue; a message leaves its queue when it is settled."""
+        The group then wakes the member that has this queue, which may be another member.
+        """
+        self._redeliver(delivery, pause)
 
-    def wake(self, queue: GroupQueue) -> None:
-        """There is something in `queue`, or it is this member's now."""
-        if not queue.busy and self._state is BindingState.RUNNING:
-            queue.busy = True
-            self._calls.begin(self._drive(queue))
+    def place(self, delivery: Delivery) -> str:
+        """Return the name of a message in logs: its id."""
+        return f"message {delivery.message.headers.id}"
 
-    async def _drive(self, queue: GroupQueue) -> None:
-        try:
-            handled = 0
-            while queue.waiting and queue.owner is self and self._state is BindingState.RUNNING:
-                await self._handle(queue)
-                handled += 1
-                if handled % _RUN == 0:
-                    await asyncio.sleep(0)
-        finally:
-            queue.busy = False
-            if queue.waiting and queue.owner is not None and queue.owner is not self:
-                queue.owner.wake(queue)
+    def give_back(self, source: GroupQueue, deliveries: Sequence[Delivery]) -> None:
+        """Put the messages of a cancelled call at the front of their queue."""
+        self._group.give_back(source, deliveries)
 
-    @abstractmethod
-    async def _handle(self, queue: GroupQueue) -> None:
-        """Make one call with what is at the head of ``queue``, and carry out what comes of it."""
-
-    def _interrupt(self) -> None:
-        """End the suspensions: the message that waits stays at its queue's head."""
-        self._calls.end_suspensions()
+    def leave(self, source: GroupQueue) -> None:
+        """Wake the queue's new member, which has waited for the call in this member to end."""
+        if source.waiting and source.owner is not None and source.owner is not self:
+            source.owner.wake(source)
 
 
-class OrderedConsumerBinding(OrderedMember[Receiver]):
-    """Hands over one message after the other."""
+class ConcurrentConsumerBinding(InMemoryConsumerBinding):
+    """A consumer in concurrent mode: it makes as many calls at once as there are permits."""
 
-    async def _handle(self, queue: GroupQueue) -> None:
-        delivery = queue.waiting[0]
-        settlement = await _received(self._receiver, delivery, self._binding)
-        if isinstance(settlement, Retry):
-            delivery.redeliveries += 1
-            await self._calls.suspend(self._delivery.pause_before(settlement, delivery.redeliveries - 1))
-            return
-        queue.waiting.popleft()
-        if isinstance(settlement, RejectMessage):
-            self._bury(delivery, settlement)
+    _driver_type = ConcurrentDriver[GroupQueue, Delivery]
 
 
-async def _received(receiver: Receiver, delivery: Delivery, binding: str) -> Settlement:
-    try:
-        return await receiver(delivery.message, delivery.redeliveries)
-    except Exception:
-        logger.exception("The receiver of binding %r raised; its message is retried", binding)
-        return RETRY
+class OrderedConsumerBinding(InMemoryConsumerBinding):
+    """A consumer in ordered mode: it makes one call at a time for each queue."""
+
+    _driver_type = OrderedDriver[GroupQueue, Delivery]

@@ -1,4 +1,4 @@
-"""A destination: partitions that keep their last messages, and the groups that consume them."""
+"""A destination: partitions that keep their newest messages, and the groups that consume them."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -14,12 +14,19 @@ class Destination:
 
     Attributes:
         name: The topic's name.
-        groups: Its groups by name; a group with a name stays when its last member leaves.
-        unheard: How many messages came when there was no group at all.
-        lost: How many messages waited for consumers without a group, which are gone.
+        groups: The groups by name; a durable group stays when its last member leaves.
+        unheard: The number of messages that were put while there was no group.
+        lost: The number of messages that were waiting in groups when these were removed.
     """
 
     def __init__(self, name: str, partitions: int, retention: int) -> None:
+        """Make an empty destination.
+
+        Args:
+            name: The topic's name.
+            partitions: The number of partitions.
+            retention: The number of messages that each partition keeps for later groups.
+        """
         self.name = name
         self.groups: dict[str, Group] = {}
         self.unheard = 0
@@ -30,21 +37,21 @@ class Destination:
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are."""
+        """The number of partitions."""
         return len(self._kept)
 
     @property
     def messages(self) -> list[Message[bytes]]:
-        """The messages still kept, partition by partition."""
+        """The messages that are kept, partition by partition."""
         return [message for kept in self._kept for message in kept]
 
     def group(self, name: str, tags: str | None, from_the_beginning: bool) -> Group:
-        """The group of that name, made when it is new.
+        """Return the group of that name; make it if it is new.
 
         Args:
             name: The group's name.
-            tags: What it subscribes to; an existing group takes over the newest subscription.
-            from_the_beginning: Whether a new group gets the messages that are still kept.
+            tags: The tags of the subscription; they replace the tags of an existing group.
+            from_the_beginning: Whether a new group receives the messages that are kept.
         """
         group = self.groups.get(name)
         is_new = group is None
@@ -59,22 +66,22 @@ class Destination:
         return group
 
     def require(self, name: str) -> None:
-        """Have the group of that name receive what is put from now on, although it has no member yet."""
+        """Make a group that has no member yet, so that it receives the messages that are put from now on."""
         if name not in self.groups:
             self.groups[name] = Group(name, self.partitions)
 
     def forget(self, group: Group) -> None:
-        """Remove a group that is nobody's any more."""
+        """Remove a group that is not durable after its member has left."""
         if self.groups.pop(group.name, None) is not None:
             self.lost += group.pending
 
     def put(self, payload: bytes, headers: dict[str, object], partition: int | None) -> None:
-        """Store a message and give it to every group.
+        """Store a message and put it into the queues of every group.
 
         Args:
-            payload: Its payload.
-            headers: Its headers, taken over: the caller must not touch them again.
-            partition: Where it goes; a number beyond the last partition wraps round, None takes them in turn.
+            payload: The payload.
+            headers: The headers. They are kept and changed, so the caller must not use them afterwards.
+            partition: The number of the partition, modulo their count; None chooses the partitions in turn.
         """
         chosen = (next(self._turns) if partition is None else partition) % len(self._kept)
         headers[PARTITION] = chosen
@@ -87,7 +94,7 @@ class Destination:
             group.put(chosen, message)
 
     def pending(self) -> Iterable[Group]:
-        """The groups that have not handled everything."""
+        """Return the groups that have waiting messages."""
         return (group for group in self.groups.values() if group.pending)
 
     def __repr__(self) -> str:

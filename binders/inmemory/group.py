@@ -1,8 +1,14 @@
-"""A consumer group at one destination: what it has still to handle, and which member handles it.
+"""A consumer group of one destination: its queues of waiting messages, and the members to which they belong.
 
-A group has a queue for each partition and one for redeliveries. Each queue belongs to one member at a time;
-when members come or go the queues are dealt out anew, in ranges over the sorted members as RocketMQ does. A
-call under way when its queue moves on is finished by the member that began it.
+A group has a queue for each partition and one for redeliveries. Each queue belongs to one member at a time. When a
+member joins or leaves, the queues are assigned anew: the sorted members get ranges of queues, as RocketMQ's
+`AllocateMessageQueueAveragely` assigns them, and the first member gets the queue of redeliveries::
+
+    queues     0   1   2   3   4   redeliveries
+    2 members  a   a   a   b   b   a
+    3 members  a   a   b   b   c   a
+
+A call that is in flight when its queue moves to another member is finished by the old member.
 """
 
 from collections import deque
@@ -16,11 +22,11 @@ from streamkit.messaging.message import Message
 
 @dataclass(slots=True)
 class Delivery:
-    """A message on its way to a group.
+    """A message in a queue of a group.
 
     Attributes:
         message: The message.
-        redeliveries: How often it was given back.
+        redeliveries: The number of earlier redeliveries.
     """
 
     message: Message[bytes]
@@ -29,17 +35,19 @@ class Delivery:
 
 @dataclass(slots=True, eq=False)
 class GroupQueue:
-    """The deliveries of one partition that a group has not begun.
+    """The waiting deliveries of one partition, or the redeliveries, of a group.
 
     Attributes:
-        waiting: In their order.
-        owner: The member they go to.
-        busy: Whether an ordered call of this queue is under way: nobody begins another one then.
+        waiting: The deliveries, in their order.
+        owner: The member to which the queue belongs, or None.
+        is_busy: Whether the task of an ordered driver handles the queue; no other member begins a call then.
+        calls: The number of calls in flight.
     """
 
     waiting: deque[Delivery] = field(default_factory=deque)
     owner: "Member | None" = None
-    busy: bool = False
+    is_busy: bool = False
+    calls: int = 0
 
 
 class Member(Protocol):
@@ -47,20 +55,20 @@ class Member(Protocol):
 
     @property
     def id(self) -> str:
-        """Sorts the members of a group."""
+        """The key by which the members of a group are sorted."""
         ...
 
     def wake(self, queue: GroupQueue) -> None:
-        """There is something in `queue`, or it is yours now."""
+        """Handle the messages of `queue`: it has new messages, or it belongs to this member now."""
         ...
 
 
 class Group:
-    """The members of one name at one destination, and their queues.
+    """A consumer group of a destination: its members and their queues.
 
     Attributes:
         name: The group's name.
-        queues: One for each partition, then the one for redeliveries.
+        queues: A queue for each partition, then the queue of redeliveries.
     """
 
     def __init__(self, name: str, partitions: int) -> None:
@@ -76,13 +84,14 @@ class Group:
 
     @property
     def pending(self) -> int:
-        """How many deliveries nobody has begun."""
+        """The number of waiting deliveries."""
         return sum(len(queue.waiting) for queue in self.queues)
 
     def subscribe(self, tags: str | None) -> None:
-        """From now on the group receives only messages with one of `tags` (`a||b`); None or `*` is all.
+        """Set the tags of the subscription: `a||b`, or None or `*` for every message.
 
-        What a group without members has kept is sorted out too, as a broker that filters what is pulled would.
+        If the group has no members, its waiting messages with other tags are dropped, too. RocketMQ's brokers filter
+        when messages are pulled, so there a new subscription applies to waiting messages as well.
         """
         wanted = {tag.strip() for tag in (tags or "*").split("||")}
         self._tags = None if "*" in wanted else frozenset(wanted)
@@ -93,17 +102,17 @@ class Group:
                 queue.waiting.extend(kept)
 
     def join(self, member: Member) -> None:
-        """`member` shares the queues from now on."""
+        """Add a member, and assign the queues anew."""
         self._members = sorted([*self._members, member], key=lambda each: each.id)
         self._deal()
 
     def leave(self, member: Member) -> None:
-        """`member` has no queue any more."""
+        """Remove a member, and assign its queues to the other members."""
         self._members = [each for each in self._members if each is not member]
         self._deal()
 
     def put(self, partition: int, message: Message[bytes]) -> None:
-        """Add a new message of `partition`, if the group wants it."""
+        """Add a new message of `partition`, if its tag is subscribed."""
         if not self._wants(message):
             return
         queue = self.queues[partition]
@@ -115,14 +124,14 @@ class Group:
         return self._tags is None or message.headers.get(TAGS) in self._tags
 
     def redeliver(self, delivery: Delivery) -> None:
-        """Add a delivery that was given back and is due again."""
+        """Add a requeued delivery to the queue of redeliveries; called when its redelivery delay is over."""
         queue = self.queues[-1]
         queue.waiting.append(delivery)
         if queue.owner is not None:
             queue.owner.wake(queue)
 
     def give_back(self, queue: GroupQueue, deliveries: Sequence[Delivery]) -> None:
-        """Put deliveries that were begun but not settled to the front, in their order."""
+        """Put unsettled deliveries back at the front of `queue`, in their order."""
         queue.waiting.extendleft(reversed(deliveries))
         if queue.owner is not None and deliveries:
             queue.owner.wake(queue)
@@ -132,6 +141,7 @@ class Group:
         for queue, owner in zip(partitions, _ranges(len(partitions), self._members), strict=True):
             queue.owner = owner
         redeliveries.owner = self._members[0] if self._members else None
+        # Members that keep a queue are woken too; a driver ignores the wake of a queue that it already handles.
         for queue in self.queues:
             if queue.owner is not None and queue.waiting:
                 queue.owner.wake(queue)
@@ -141,7 +151,7 @@ class Group:
 
 
 def _ranges(count: int, members: Sequence[Member]) -> list[Member | None]:
-    """The owner of each of `count` queues: the first ones have one more where it is uneven."""
+    """Return the owner of each of `count` queues: ranges of equal length, the first ones longer by one if need be."""
     if not members:
         return [None] * count
     share, rest = divmod(count, len(members))

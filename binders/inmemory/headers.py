@@ -1,4 +1,4 @@
-"""Headers as they would look after a journey: JSON's types only, and none that steer a send."""
+"""The headers that a receiver sees: values as JSON carries them, without the headers that control a send."""
 
 from typing import Final
 from uuid import UUID
@@ -10,24 +10,31 @@ from streamkit.messaging.headers import MessageHeaders
 from streamkit.messaging.java_headers import require_utf8, to_json
 
 _SPELLINGS: Final = {"TAGS": portable.TAGS, "KEYS": portable.KEY}
-_AS_THEY_ARE: Final = (str, int, float, bool, bytes, UUID)
+_AS_THEY_ARE: Final = frozenset((int, float, bool, bytes, UUID))
 
 
-def travelled(headers: MessageHeaders) -> dict[str, object]:
-    """The headers a receiver sees of those a sender set, in a new dictionary.
+def received_headers(headers: MessageHeaders) -> dict[str, object]:
+    """Return the headers that a receiver sees of a sender's headers, in a new dictionary.
 
     Raises:
-        ValueError: One of them has no form in JSON or in UTF-8, so no broker could carry it.
+        ValueError: A header cannot be encoded in JSON or UTF-8, so a real broker could not carry it.
     """
     values: dict[str, object] = {}
+    steering, spellings = portable.STEERING, _SPELLINGS
     for name, value in headers.items():
-        if name in portable.STEERING or value is None:
+        if value is None or name in steering:
             continue
-        known = _SPELLINGS.get(name, name)
-        require_utf8(name, value if isinstance(value, str) else "")
-        values[known] = value if isinstance(value, _AS_THEY_ARE) else _copied(name, value)
+        known = spellings.get(name, name)
+        if isinstance(value, str):
+            require_utf8(name, value)
+            values[known] = value
+        else:
+            require_utf8(name, "")
+            values[known] = value if type(value) in _AS_THEY_ARE else _copied(name, value)
     return values
 
 
 def _copied(name: str, value: object) -> object:
+    if isinstance(value, (int, float, bytes, UUID)):  # a subclass
+        return value
     return msgspec.json.decode(to_json(name, value))

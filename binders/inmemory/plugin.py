@@ -1,4 +1,4 @@
-"""What the framework finds under type `inmemory`."""
+"""The plugin that offers binder type `inmemory`."""
 
 from collections.abc import Mapping
 
@@ -6,41 +6,46 @@ from pydantic import BaseModel
 
 from binders.inmemory.binder_type import TYPE
 from streamkit.binder.binder import Binder, BinderContext
+from streamkit.binder.binder_type import BinderType
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
-from streamkit.binder.plugin import hookimpl
+from streamkit.plugins import hookimpl
+
+__all__ = ["InMemoryBinderType", "streamkit_binder_types"]
+
+
+class InMemoryBinderType(BinderType):
+    """The type of in-memory binders; an application gets one only if its settings name the type."""
+
+    is_default_candidate = False
+
+    def create_binder(self, name: str, context: BinderContext) -> Binder:
+        """Return a binder, which is not started yet.
+
+        Args:
+            name: The binder's name in the settings.
+            context: Its settings, its clock and the application's name.
+
+        Raises:
+            ConfigurationError: Its settings are wrong.
+        """
+        from binders.inmemory.binder import InMemoryBinder
+
+        return InMemoryBinder(name, context)
+
+    def settings_models(self) -> Mapping[str, type[BaseModel]]:
+        """Return the model of the binders' own settings."""
+        from binders.inmemory.properties import InMemoryBinderProperties
+
+        return {f"spring.cloud.stream.{TYPE}.binder": InMemoryBinderProperties}
+
+    def extended_models(self) -> tuple[ConsumerModel, ProducerModel]:
+        """Return the models of the extended properties of bindings with `stands-in-for=inmemory`."""
+        from binders.inmemory.properties import InMemoryConsumerProperties, InMemoryProducerProperties
+
+        return InMemoryConsumerProperties, InMemoryProducerProperties
 
 
 @hookimpl
-def streamkit_create_binder(type: str, name: str, context: BinderContext) -> Binder | None:  # noqa: A002
-    """A binder whose destinations are in memory."""
-    if type != TYPE:
-        return None
-    from binders.inmemory.binder import InMemoryBinder
-
-    return InMemoryBinder(name, context)
-
-
-@hookimpl
-def streamkit_is_default_candidate(type: str) -> bool | None:  # noqa: A002
-    """Only applications that ask for memory get it."""
-    return False if type == TYPE else None
-
-
-@hookimpl
-def streamkit_settings_models(type: str) -> Mapping[str, type[BaseModel]] | None:  # noqa: A002
-    """The binder's own settings."""
-    if type != TYPE:
-        return None
-    from binders.inmemory.properties import InMemoryBinderProperties
-
-    return {f"spring.cloud.stream.{TYPE}.binder": InMemoryBinderProperties}
-
-
-@hookimpl
-def streamkit_extended_models(type: str) -> tuple[ConsumerModel, ProducerModel] | None:  # noqa: A002
-    """The extended properties of bindings, where the binder stands in for no other type."""
-    if type != TYPE:
-        return None
-    from binders.inmemory.properties import InMemoryConsumerProperties, InMemoryProducerProperties
-
-    return InMemoryConsumerProperties, InMemoryProducerProperties
+def streamkit_binder_types() -> Mapping[str, BinderType]:
+    """Return the type by its name."""
+    return {TYPE: InMemoryBinderType()}

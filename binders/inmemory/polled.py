@@ -1,28 +1,28 @@
-"""A polled source: a member of a group that hands a message over when it is asked for one."""
+"""A polled source: a member of a group that returns a message to each poll."""
 
 from functools import partial
 
-from binders.inmemory.consumer import InMemoryConsumerBinding
+from binders.inmemory.consumer import InMemoryMember
 from binders.inmemory.group import Delivery, GroupQueue
 from streamkit.binder.binder import PolledMessage, PolledSource
-from streamkit.binder.settlement import Settlement
+from streamkit.settlement import Reject, Requeue, Settlement
 
 
-class InMemoryPolledSource(InMemoryConsumerBinding[None], PolledSource):
-    """Takes the first message of its queues, the queues in turn; what it does not settle goes back at the end."""
+class InMemoryPolledSource(InMemoryMember, PolledSource):
+    """Takes the first messages of its queues, the queues in turn; at the stop unsettled messages go back to them."""
 
     _turn = 0
 
     def start(self) -> None:
-        """Join the group; what it has waiting stays there until it is polled."""
+        """Join the group; its messages wait until they are polled."""
         self._open: dict[int, tuple[GroupQueue, Delivery]] = {}
         super().start()
 
     def wake(self, queue: GroupQueue) -> None:
-        """Nothing: the application asks when it likes."""
+        """Do nothing: the application polls."""
 
     async def poll(self) -> PolledMessage | None:
-        """The next message, or None when none is there."""
+        """Return the next message, or None if no message waits; do not wait for one."""
         queues = self._group.queues
         for step in range(len(queues)):
             queue = queues[(self._turn + step) % len(queues)]
@@ -35,9 +35,13 @@ class InMemoryPolledSource(InMemoryConsumerBinding[None], PolledSource):
 
     async def _settle(self, delivery: Delivery, settlement: Settlement) -> None:
         if self._open.pop(id(delivery), None) is not None:
-            self._carry_out(delivery, settlement)
+            if isinstance(settlement, Requeue):
+                self._redeliver(delivery, self._delivery.pause_before(settlement, delivery.redeliveries))
+            elif isinstance(settlement, Reject):
+                self._put_dead_letter(delivery, settlement)
 
-    def _give_back(self) -> None:
+    async def _finish(self, timeout: float) -> None:
+        # Each goes to the front of its queue, so the last one goes first to keep their order.
         for queue, delivery in reversed(self._open.values()):
             self._group.give_back(queue, [delivery])
         self._open.clear()

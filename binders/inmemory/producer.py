@@ -1,11 +1,11 @@
-"""A producer binding: puts messages into a destination, now or later."""
+"""Producer bindings: they put messages into a destination, at once or after a delay."""
 
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
 from binders.inmemory.broker import InMemoryBroker
-from binders.inmemory.headers import travelled
+from binders.inmemory.headers import received_headers
 from binders.inmemory.transactions import Half, InMemoryTransaction
 from streamkit.binder.binder import (
     ProducerBinding,
@@ -21,7 +21,7 @@ from streamkit.messaging.message import Message
 
 
 class InMemoryProducerBinding(ProducerBinding):
-    """One open way to a destination."""
+    """A producer that puts messages into a destination."""
 
     def __init__(
         self,
@@ -41,36 +41,40 @@ class InMemoryProducerBinding(ProducerBinding):
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the destination has."""
+        """The number of partitions of the destination."""
         return self._destination.partitions
 
     async def send(self, message: Message[bytes]) -> None:
-        """Put `message` into the destination; with a delay, when that is over.
+        """Put `message` into the destination; if it has a delay, after the delay.
 
         Raises:
-            BinderError: The binding is closed, or a header could not travel.
+            BinderError: The binding is stopped, or a header cannot be sent.
         """
-        values, delay = self._travelling(message)
+        values, delay = self._headers_and_delay(message)
         chosen = _partition(message)
         if delay > 0:
             self._timers.after(delay, partial(self._destination.put, message.payload, values, chosen))
         else:
             self._destination.put(message.payload, values, chosen)
 
-    def _travelling(self, message: Message[bytes]) -> tuple[dict[str, object], float]:
-        """The headers a receiver will see, and the seconds until then."""
+    def _headers_and_delay(self, message: Message[bytes]) -> tuple[dict[str, object], float]:
+        """Return the headers that a receiver will see, and the delay in seconds.
+
+        Raises:
+            BinderError: The binding is stopped, or a header cannot be sent.
+        """
         if not self._is_open:
             raise self._unsent("it is stopped")
         try:
-            return travelled(message.headers), self._delay(message.headers)
+            return received_headers(message.headers), self._delay(message.headers)
         except ValueError as error:
             raise self._unsent(str(error)) from error
 
     def _delay(self, headers: MessageHeaders) -> float:
-        """Seconds until the message is to be seen.
+        """Return the delay of a message in seconds.
 
         Raises:
-            ValueError: A header asks for no time there is.
+            ValueError: A header with a delay cannot be parsed.
         """
         level = requested_level(headers)
         if level:
@@ -79,7 +83,7 @@ class InMemoryProducerBinding(ProducerBinding):
         return 0 if delay is None else delay.total_seconds()
 
     async def stop(self) -> None:
-        """Take no more messages."""
+        """Refuse later sends."""
         self._is_open = False
 
     def __repr__(self) -> str:
@@ -87,7 +91,7 @@ class InMemoryProducerBinding(ProducerBinding):
 
 
 class InMemoryTransactionalProducerBinding(InMemoryProducerBinding, TransactionalProducerBinding):
-    """One open way to a destination for messages of transactions."""
+    """A producer of messages that are put into the destination when a local transaction commits."""
 
     def __init__(
         self,
@@ -107,19 +111,19 @@ class InMemoryTransactionalProducerBinding(InMemoryProducerBinding, Transactiona
         self._transactions.join(group, checker)
 
     async def begin(self, message: Message[bytes]) -> InMemoryTransaction:
-        """Keep `message` until the transaction decides.
+        """Keep `message` as a half message, and return its transaction.
 
         Raises:
-            BinderError: The binding is closed, the message is delayed, or a header could not travel.
+            BinderError: The binding is stopped, the message has a delay, or a header cannot be sent.
         """
-        values, delay = self._travelling(message)
+        values, delay = self._headers_and_delay(message)
         if delay > 0:
             raise self._unsent("a message of a transaction cannot be delayed")
         half = Half(self._group, self._destination, message.payload, values, _partition(message))
         return self._transactions.begin(half)
 
     async def stop(self) -> None:
-        """Take no more messages, and answer no more checks."""
+        """Refuse later sends and transactions, and remove the checker from its producer group."""
         if self._is_open:
             self._transactions.leave(self._group, self._checker)
         await super().stop()

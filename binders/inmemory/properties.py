@@ -1,4 +1,4 @@
-"""Settings of the in-memory binder: its own, and those of bindings it has when it stands in for nobody."""
+"""Settings of the in-memory binder: its own, and the extended properties of bindings with `stands-in-for=inmemory`."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -37,11 +37,11 @@ class InMemoryBinderProperties(SettingsModel):
     transaction_check_max: Annotated[int, Field(ge=1)] = CHECK_MAX
     """How often at most; then its message goes to `TRANS_CHECK_MAX_TIME_TOPIC`."""
     strict: bool = False
-    """Whether stopping is an error while there are messages nobody has read."""
+    """Whether stopping is an error while there are messages that no consumer has read."""
 
 
 class InMemoryConsumerProperties(ExtendedConsumerProperties):
-    """`spring.cloud.stream.inmemory.bindings.<name>.consumer.*`, when the binder stands in for nobody."""
+    """`spring.cloud.stream.inmemory.bindings.<name>.consumer.*`, when the binder has no `stands-in-for`."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -62,12 +62,12 @@ class InMemoryConsumerProperties(ExtendedConsumerProperties):
     sql: str | None = None
     """Only messages whose headers match: asked for, it is refused."""
     batch_size: Annotated[int, Field(ge=1)] = DEFAULT_BATCH_SIZE
-    """In batch mode: how many messages are handed over at once, at most."""
+    """In batch mode: the largest number of messages in a list."""
     start: StartPosition = StartPosition.LATEST
     """Where a new group begins: `latest` or `earliest`."""
 
     def delivery(self) -> Delivery:
-        """What these settings mean in portable terms."""
+        """Return the portable meaning of these settings."""
         return Delivery(
             ordered=self.ordered,
             broadcast=self.broadcast,
@@ -83,7 +83,7 @@ class InMemoryConsumerProperties(ExtendedConsumerProperties):
 
 
 class InMemoryProducerProperties(ExtendedProducerProperties):
-    """`spring.cloud.stream.inmemory.bindings.<name>.producer.*`, when the binder stands in for nobody."""
+    """`spring.cloud.stream.inmemory.bindings.<name>.producer.*`, when the binder has no `stands-in-for`."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -95,7 +95,7 @@ class InMemoryProducerProperties(ExtendedProducerProperties):
     """The name of the registered listener, in place of the one of the group."""
 
     def transaction(self) -> TransactionTerms | None:
-        """What these settings mean in portable terms."""
+        """Return the portable meaning of the settings for transactions, or None if the binding has none."""
         if not self.transactional:
             return None
         return TransactionTerms(self.group, self.transaction_listener, ("transactional",))

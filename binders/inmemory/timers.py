@@ -1,4 +1,4 @@
-"""One heap of timers on the loop's time: delayed messages and redeliveries."""
+"""Timers for delayed messages and redeliveries: a heap in the order of the loop's time."""
 
 import asyncio
 import heapq
@@ -9,7 +9,7 @@ Action = Callable[[], None]
 
 
 class Timers:
-    """Runs actions at their time, in the order of their times; the loop holds one timer for all of them."""
+    """Runs actions at their times, in this order; one timer of the loop serves all actions."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Action]] = []
@@ -28,14 +28,14 @@ class Timers:
             self._arm(loop)
 
     def close(self) -> None:
-        """Forget every action."""
+        """Remove all actions without running them."""
         self._heap.clear()
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
     def move(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wait on `loop` from now on: the one before may be gone."""
+        """Run the actions on `loop` from now on; the loop before may be closed."""
         self._arm(loop)
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -45,7 +45,7 @@ class Timers:
 
     def _fire(self, loop: asyncio.AbstractEventLoop) -> None:
         self._handle = None
-        # The loop calls a timer up to its clock's resolution early.
+        # The loop may run a timer early, by up to the resolution of its clock.
         now = loop.time() + 1e-6
         while self._heap and self._heap[0][0] <= now:
             heapq.heappop(self._heap)[2]()

@@ -1,11 +1,12 @@
-"""Half messages: what nobody sees until the transaction of its sender says what becomes of it.
+"""Half messages, which no consumer receives before the sender's transaction commits.
 
 ::
 
     begin ─▶ open ── commit ──▶ the message is put into its destination
-                 ├── rollback ▶ forgotten
-                 └── every `check_interval` a member of its producer group is asked, any of them;
-                     after `check_max` questions the message is put aside, where people see it
+                 ├── rollback ▶ the message is dropped
+                 └── unknown ─▶ every `check_interval` the checker of a member of the producer group is called, the
+                                members in turn; after `check_max` checks the message is moved to
+                                TRANS_CHECK_MAX_TIME_TOPIC, which operators can read
 """
 
 import asyncio
@@ -25,12 +26,22 @@ from streamkit.messaging.transaction import TransactionState
 logger = logging.getLogger(__name__)
 
 PUT_ASIDE: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
-"""Where messages go whose transaction nobody could tell about; named as on RocketMQ."""
+"""The topic of messages whose transaction was still unknown after the last check; named as on RocketMQ."""
 
 
 @dataclass(slots=True, eq=False)
 class Half:
-    """One message, and how often its group was asked."""
+    """A half message.
+
+    Attributes:
+        group: The producer group.
+        destination: The destination of the message.
+        payload: The payload.
+        headers: The headers that a receiver will see.
+        partition: The number of the partition, or None.
+        due: The loop's time in seconds of the next check.
+        checks: The number of checks so far.
+    """
 
     group: str
     destination: Destination
@@ -42,20 +53,18 @@ class Half:
 
     @property
     def message(self) -> Message[bytes]:
-        """The message as a checker gets it."""
+        """The message for a checker."""
         return Message(self.payload, MessageHeaders(self.headers))
 
 
 class Transactions:
-    """The transactions of one broker that are open."""
+    """The open transactions of a broker."""
 
-    def __init__(
-        self, destination: Callable[[str], Destination], *, check_interval: timedelta, check_max: int
-    ) -> None:
+    def __init__(self, destination: Callable[[str], Destination], *, check_interval: timedelta, check_max: int) -> None:
         self._destination = destination
         self._interval = check_interval.total_seconds()
         self._check_max = check_max
-        # In the order of their next questions, since all wait equally long.
+        # In the order of their next checks, because all wait for the same interval.
         self._open: dict[Half, None] = {}
         self._members: dict[str, list[TransactionChecker]] = {}
         self._turns = count()
@@ -66,11 +75,11 @@ class Transactions:
         return len(self._open)
 
     def join(self, group: str, checker: TransactionChecker) -> None:
-        """Have this member of the group be asked, too."""
+        """Add the checker of a member of a producer group."""
         self._members.setdefault(group, []).append(checker)
 
     def leave(self, group: str, checker: TransactionChecker) -> None:
-        """Ask this member no more."""
+        """Remove the checker of a member of a producer group."""
         self._members[group].remove(checker)
 
     def begin(self, half: Half) -> "InMemoryTransaction":
@@ -79,7 +88,10 @@ class Transactions:
         return InMemoryTransaction(self, half)
 
     def end(self, half: Half, state: TransactionState) -> None:
-        """Do with a half message what its transaction says; nothing if that was done already."""
+        """End a transaction: put its message into the destination, or drop it.
+
+        Do nothing if the state is UNKNOWN, or if the transaction has ended.
+        """
         if state is TransactionState.UNKNOWN or half not in self._open:
             return
         del self._open[half]
@@ -87,7 +99,7 @@ class Transactions:
             half.destination.put(half.payload, half.headers, half.partition)
 
     def close(self) -> None:
-        """Forget all of them."""
+        """Drop all half messages, and cancel the checks."""
         self._open.clear()
         for task in self._checks:
             task.cancel()
@@ -96,7 +108,7 @@ class Transactions:
             self._handle = None
 
     def move(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Ask on `loop` from now on: the one before may be gone."""
+        """Make the checks on `loop` from now on; the loop before may be closed."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -105,6 +117,7 @@ class Transactions:
     def _wait(self, half: Half) -> None:
         loop = asyncio.get_running_loop()
         half.due = loop.time() + self._interval
+        # Moved to the end, which keeps `_open` in the order of the next checks.
         self._open.pop(half, None)
         self._open[half] = None
         if self._handle is None:
@@ -112,7 +125,7 @@ class Transactions:
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         self._handle = None
-        # The loop calls a timer up to its clock's resolution early.
+        # The loop may run a timer early, by up to the resolution of its clock.
         now = loop.time() + 1e-6
         for half in [half for half in self._open if half.due <= now]:
             self._ask(half, loop)
@@ -127,11 +140,14 @@ class Transactions:
         if half.checks >= self._check_max:
             del self._open[half]
             logger.warning(
-                "%d checks could not tell about a message, which is put aside: %r", half.checks, half
+                "A transaction stayed unknown after %d checks, so its message is put aside: %r",
+                half.checks,
+                half,
             )
             self._destination(PUT_ASIDE).put(half.payload, half.headers, None)
             return
         half.checks += 1
+        # Before the check, which may have no answer: the next check is due all the same.
         self._wait(half)
         members = self._members.get(half.group)
         if members:
@@ -147,22 +163,22 @@ class Transactions:
 
 
 class InMemoryTransaction:
-    """One transaction, in the hands of who began it."""
+    """An open transaction, for its sender."""
 
     def __init__(self, transactions: Transactions, half: Half) -> None:
         self._transactions = transactions
         self._half = half
 
     async def commit(self) -> None:
-        """Let consumers get the message."""
+        """Put the message into its destination."""
         self._transactions.end(self._half, TransactionState.COMMIT)
 
     async def rollback(self) -> None:
-        """Let nobody ever get it."""
+        """Drop the message."""
         self._transactions.end(self._half, TransactionState.ROLLBACK)
 
     async def unknown(self) -> None:
-        """Let the checker be asked."""
+        """Leave the transaction open; the checker of a member of the producer group is called later."""
         self._transactions.end(self._half, TransactionState.UNKNOWN)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The Kafka binder: connects to the brokers, makes topics and bindings, and tells how it is."""
+"""The Kafka binder: connects to the brokers, makes topics and bindings, and reports health and lag."""
 
 import asyncio
 import logging
@@ -16,19 +16,15 @@ from binders.kafka.binder_type import TYPE
 from binders.kafka.clients import ClientMaker, ProducerClient, connect_producer, connect_transactional
 from binders.kafka.connecting import RefusedError, located
 from binders.kafka.consumer import KafkaConsumerBinding, KafkaMember, Membership
-from binders.kafka.dead_letter import DeadLetters, DeadLetterTopic, Dropped
+from binders.kafka.dead_letter import DeadLetters, DeadLetterTopic, NoDeadLetters
 from binders.kafka.fetching import ConsumerClient, Subscription
-from binders.kafka.handling import in_batches, one_by_one
+from binders.kafka.handling import to_framework
 from binders.kafka.polled import KafkaPolledSource
 from binders.kafka.producer import KafkaProducerBinding
 from binders.kafka.properties import AckMode, KafkaConsumerProperties, KafkaProducerProperties
 from binders.kafka.sending import Sender
 from binders.kafka.topics import Topics
-from binders.kafka.transactions import (
-    KafkaTransactionalProducerBinding,
-    Transactions,
-    check_transactional,
-)
+from binders.kafka.transactions import KafkaTransactionalProducerBinding, Transactions, check_transactional
 from kafka.errors import KafkaError
 from streamkit.binder.binder import (
     BatchReceiver,
@@ -41,6 +37,7 @@ from streamkit.binder.binder import (
     Receiver,
 )
 from streamkit.binder.capabilities import Capability
+from streamkit.binder.receiver_calls import in_batches, one_by_one
 from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError
 
 logger = logging.getLogger(__name__)
@@ -86,17 +83,18 @@ class KafkaBinder(Binder):
         self._dead_letters: dict[tuple[str, str], str | None] = {}
         self._used: set[str] = set()
         self._lags: Mapping[str, int] = {}
-        # By the loop's clock.
+        # Until when `_lags` may be returned again, in seconds of the loop's clock.
         self._lags_until = 0.0
 
-    # Life
+    # Start and stop
 
     async def start(self) -> None:
-        """Connect.
+        """Connect to the brokers.
 
         Raises:
             BinderUnavailable: No broker answers.
-            ConfigurationError: The brokers refuse what settings say, or are not those that settings trust.
+            ConfigurationError: The brokers refuse the client, for example its password, or the client does not trust
+                the brokers' certificate.
         """
         try:
             self._topics = await Topics.connected(self._clients.admin, self._properties)
@@ -104,7 +102,7 @@ class KafkaBinder(Binder):
             raise self._refused(refusal) from refusal
         except KafkaError as error:
             raise BinderUnavailable(
-                f"binder {self.name!r} reaches no Kafka broker at {','.join(self._properties.bootstrap_servers)}: "
+                f"binder {self.name!r} cannot reach a Kafka broker at {','.join(self._properties.bootstrap_servers)}: "
                 f"{error!r}. Start one, or set {PREFIX}.brokers.",
                 binder=self.name,
             ) from error
@@ -112,14 +110,15 @@ class KafkaBinder(Binder):
             self._transactions = Transactions(self._transactional_sender)
 
     def _refused(self, refusal: RefusedError, *stronger: str) -> ConfigurationError:
-        """The error of a client whose properties are the binder's, or `stronger` ones."""
-        error = located(
-            refusal, self._environment, [*stronger, f"{PREFIX}.configuration"], f"{PREFIX}.brokers"
-        )
+        """Return the error for a refused client.
+
+        Args:
+            refusal: Why the client was refused.
+            stronger: Prefixes of properties that win over the binder's, the strongest first.
+        """
+        error = located(refusal, self._environment, [*stronger, f"{PREFIX}.configuration"], f"{PREFIX}.brokers")
         brokers = ",".join(self._properties.bootstrap_servers)
-        return ConfigurationError(
-            f"binder {self.name!r} at {brokers}: {error}", key=error.key, origin=error.origin
-        )
+        return ConfigurationError(f"binder {self.name!r} at {brokers}: {error}", key=error.key, origin=error.origin)
 
     def _transactional_sender(self, number: int, threads: Executor) -> Sender:
         config = self._clients.transactional_config(number)
@@ -138,23 +137,30 @@ class KafkaBinder(Binder):
 
     @property
     def topics(self) -> Topics:
-        """The brokers' topics and groups."""
+        """The topics and groups of the brokers.
+
+        Raises:
+            BinderError: The binder is not started.
+        """
         if self._topics is None:
             raise BinderError(f"binder {self.name!r} is not started", binder=self.name)
         return self._topics
 
-    # What it can do
+    # Capabilities and health
 
     def capabilities(self) -> frozenset[Capability]:
-        """What every Kafka does for this client."""
+        """Return the capabilities, which are the same with all brokers."""
         return CAPABILITIES
 
     def dead_letter_destination(self, destination: str, group: str) -> str | None:
-        """`error.<destination>.<group>`, unless the binding's settings say otherwise."""
+        """Return the dead-letter topic: `error.<destination>.<group>`, unless the binding has another or none."""
         return self._dead_letters.get((destination, group), _dead_letter_topic(destination, group))
 
     async def health(self) -> Health:
-        """UP when a broker answers, all partitions in use have a leader and every consumer fetches; tells the lags."""
+        """Return the health with the lags as details.
+
+        UP: a broker answers, all partitions in use have a leader, and all consumers fetch.
+        """
         details = {"brokers": ",".join(self._properties.bootstrap_servers)}
         if self._topics is None:
             return Health(HealthStatus.DOWN, details | {"reason": "not started"})
@@ -181,10 +187,12 @@ class KafkaBinder(Binder):
         return [each for each in self._members if each.is_open]
 
     async def lags(self) -> Mapping[str, int]:
-        """How many messages of their partitions the inputs have not settled, if settings let that be told.
+        """Return the number of unsettled messages by binding; empty if the settings turn that metric off.
+
+        The numbers are read again after `metrics.offset-lag-metrics-interval`.
 
         Raises:
-            BinderError: The brokers did not tell.
+            BinderError: The ends of the partitions could not be read from the brokers.
         """
         settings = self._properties.metrics
         if self._topics is None or not settings.default_offset_lag_metrics_enabled:
@@ -210,11 +218,20 @@ class KafkaBinder(Binder):
     # Bindings
 
     def check_producer(self, destination: ProducerDestination) -> None:
-        """Refuse a topic Kafka cannot have."""
+        """Refuse a topic name that Kafka does not allow.
+
+        Raises:
+            ConfigurationError: The destination is such a name.
+        """
         _check_topic(destination.name)
 
     def check_consumer(self, destination: ConsumerDestination) -> None:
-        """Refuse a topic Kafka cannot have, and dead letters nobody could find."""
+        """Refuse a topic name that Kafka does not allow, and settings that exclude each other.
+
+        Raises:
+            ConfigurationError: The destination is no topic name or no regular expression, `enable-dlq=true` is set
+                without a group or with a pattern, or the binder is transactional and the settings do not fit that.
+        """
         extended = _own(destination.extended, KafkaConsumerProperties, destination.binding)
         if extended.destination_is_pattern:
             _check_pattern(destination.name)
@@ -222,12 +239,12 @@ class KafkaBinder(Binder):
             _check_topic(destination.name)
         if extended.enable_dlq and destination.group is None:
             raise ConfigurationError(
-                "enable-dlq=true needs a group: nobody could tell an anonymous one's dead-letter topic from others'",
+                "enable-dlq=true needs a group: dead-letter topics of anonymous groups would have the same name",
                 key="group",
             )
         if extended.enable_dlq and extended.destination_is_pattern:
             raise ConfigurationError(
-                "enable-dlq=true and destination-is-pattern=true do not go together: name a destination",
+                "enable-dlq=true and destination-is-pattern=true exclude each other: name a destination",
                 key="destination",
             )
         if self._properties.transaction.transaction_id_prefix is not None:
@@ -236,15 +253,19 @@ class KafkaBinder(Binder):
             self._dead_letters[destination.name, destination.group] = _letters_of(destination, extended)
 
     async def bind_producer(self, destination: ProducerDestination) -> KafkaProducerBinding:
-        """Open the way to a topic; make it first, if settings let it be made."""
+        """Start a producer for a topic; create the topic first if `auto-create-topics` allows that.
+
+        Raises:
+            BinderError: The topic is missing or has too few partitions, and the settings do not allow to change it.
+            BinderUnavailable: The brokers cannot be reached, or refuse.
+            ConfigurationError: The brokers refuse the client, or its settings contradict each other.
+        """
         extended = _own(destination.extended, KafkaProducerProperties, destination.binding)
         async with self._available(destination, "producer"):
             partitions = await self.topics.ensure(
                 destination.name, destination.properties.partition_count, extended.topic
             )
-            client = ProducerClient(
-                self._clients.producer_config(f"binding {destination.binding!r}", extended)
-            )
+            client = ProducerClient(self._clients.producer_config(f"binding {destination.binding!r}", extended))
             destination.customize(client)
             sender = Sender(partial(connect_producer, client.config), extended.close_timeout.total_seconds())
             binding = self._producer_binding(destination, extended, sender, partitions)
@@ -269,35 +290,46 @@ class KafkaBinder(Binder):
             self.name, destination, extended, sender, partitions, transactions=self._transactions
         )
 
-    async def bind_consumer(
-        self, destination: ConsumerDestination, receiver: Receiver
-    ) -> KafkaConsumerBinding:
-        """Join the group; make the topic first, if settings let it be made."""
+    async def bind_consumer(self, destination: ConsumerDestination, receiver: Receiver) -> KafkaConsumerBinding:
+        """Join the group and start to receive; create the topic first if `auto-create-topics` allows that.
+
+        Raises:
+            BinderError: The topic is missing, and the settings do not allow to create it.
+            BinderUnavailable: The brokers cannot be reached, or refuse.
+            ConfigurationError: The brokers refuse the client, or its settings contradict each other.
+        """
 
         def make(membership: Membership) -> KafkaConsumerBinding:
-            hand = one_by_one(receiver, destination.binding, membership.group)
+            read = partial(to_framework, binding=destination.binding, group=membership.group)
+            call_receiver = one_by_one(receiver, destination.binding, read)
             if self._transactions is not None:
-                hand = self._transactions.around(hand, destination.binding, membership.client.group_metadata)
-            return KafkaConsumerBinding(membership, hand)
+                call_receiver = self._transactions.around(
+                    call_receiver, destination.binding, membership.client.group_metadata
+                )
+            return KafkaConsumerBinding(membership, call_receiver)
 
         return await self._bind(destination, make)
 
     async def bind_batch_consumer(
         self, destination: ConsumerDestination, receiver: BatchReceiver
     ) -> KafkaConsumerBinding:
-        """As `bind_consumer`, with batches."""
-        return await self._bind(
-            destination,
-            lambda membership: KafkaConsumerBinding(
-                membership, in_batches(receiver, destination.binding, membership.group)
-            ),
-        )
+        """Do the same as `bind_consumer`, with batches of messages."""
+
+        def make(membership: Membership) -> KafkaConsumerBinding:
+            read = partial(to_framework, binding=destination.binding, group=membership.group)
+            return KafkaConsumerBinding(membership, in_batches(receiver, destination.binding, read))
+
+        return await self._bind(destination, make)
 
     async def bind_polled(self, destination: ConsumerDestination) -> KafkaPolledSource:
-        """As `bind_consumer`; messages wait to be asked for."""
+        """Do the same as `bind_consumer`, but deliver messages only when the application polls.
+
+        Raises:
+            ConfigurationError: As `bind_consumer`, or the binder is transactional.
+        """
         if self._transactions is not None:
             raise ConfigurationError(
-                f"binding {destination.binding!r} is polled, and its binder transactional: give it a binder without "
+                f"binding {destination.binding!r} is polled, and its binder is transactional: use a binder without "
                 "transaction.transaction-id-prefix"
             )
         extended = _own(destination.extended, KafkaConsumerProperties, destination.binding)
@@ -314,9 +346,7 @@ class KafkaBinder(Binder):
         self._members = [each for each in self._members if each.is_open] + [member]
         return member
 
-    async def _membership(
-        self, destination: ConsumerDestination, extended: KafkaConsumerProperties
-    ) -> Membership:
+    async def _membership(self, destination: ConsumerDestination, extended: KafkaConsumerProperties) -> Membership:
         is_own = destination.group is None or extended.broadcast
         group = f"{destination.group or 'anonymous'}.{uuid4().hex}" if is_own else str(destination.group)
         partitions = 0
@@ -346,15 +376,13 @@ class KafkaBinder(Binder):
             partial(self._forget, group) if is_own else None,
         )
 
-    async def _letters(
-        self, destination: ConsumerDestination, extended: KafkaConsumerProperties
-    ) -> DeadLetters:
+    async def _letters(self, destination: ConsumerDestination, extended: KafkaConsumerProperties) -> DeadLetters:
         topic = _letters_of(destination, extended)
         if topic is None:
-            return Dropped(destination.binding)
+            return NoDeadLetters(destination.binding)
         producer = extended.dlq_producer_properties
         place = f"the dead letters of binding {destination.binding!r}"
-        # How large a letter may be is the brokers' to say, and not a limit of the client's.
+        # Only the brokers limit the size of a letter: kafka-python's own limit of 1 MiB may be lower than theirs.
         config = {"max_request_size": _ANY_SIZE, **self._clients.producer_config(place, producer)}
         sender = Sender(partial(connect_producer, config), producer.close_timeout.total_seconds())
 
@@ -375,7 +403,10 @@ class KafkaBinder(Binder):
     async def _available(
         self, destination: ConsumerDestination | ProducerDestination, side: str
     ) -> AsyncIterator[None]:
-        """Tell that the brokers are away, so that the binding is tried again; or what they refuse."""
+        """Raise kafka-python's errors as the framework's.
+
+        A refusal is an error of a setting. Any other failure is `BinderUnavailable`: the framework tries to bind again.
+        """
         binding = destination.binding
         try:
             yield
@@ -410,7 +441,7 @@ def _subscription(
         destination.name,
         is_pattern=extended.destination_is_pattern,
         partitions=assigned,
-        begins_now=client.config["auto_offset_reset"] == "latest",
+        begins_at_end=client.config["auto_offset_reset"] == "latest",
         resets=extended.reset_offsets,
         commit_every=interval / 1000 if extended.ack_mode is AckMode.TIME else 0.0,
         is_transactional=is_transactional,
@@ -419,7 +450,7 @@ def _subscription(
 
 
 def _letters_of(destination: ConsumerDestination, extended: KafkaConsumerProperties) -> str | None:
-    """The binding's dead-letter topic; None: what is rejected is lost."""
+    """Return the binding's dead-letter topic; None if rejected messages are logged and lost."""
     if destination.group is None or extended.broadcast or extended.enable_dlq is False:
         return None
     if extended.destination_is_pattern and extended.dlq_name is None:
@@ -434,7 +465,7 @@ def _dead_letter_topic(destination: str, group: str) -> str:
 def _check_topic(name: str) -> None:
     if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
         raise ConfigurationError(
-            f"{name!r} is no topic Kafka can have: expected up to 249 letters, digits, '.', '_' and '-'",
+            f"{name!r} is not a valid Kafka topic: expected up to 249 letters, digits, '.', '_' and '-'",
             key="destination",
             value=name,
         )
@@ -445,7 +476,7 @@ def _check_pattern(pattern: str) -> None:
         re.compile(pattern)
     except re.error as error:
         raise ConfigurationError(
-            f"{pattern!r} is no regular expression: {error}", key="destination", value=pattern
+            f"{pattern!r} is not a regular expression: {error}", key="destination", value=pattern
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""The settings of the Kafka binder itself, by the names of Spring's."""
+"""The settings of the Kafka binder itself, with the names of Spring's binder."""
 
 from datetime import timedelta
 from typing import Annotated, Final
@@ -8,8 +8,8 @@ from pydantic import AfterValidator, Field, field_validator
 from binders.kafka.client_config import Client, checked
 from binders.kafka.properties import ClientProducerProperties
 from streamkit.config.durations import Positive, Seconds
+from streamkit.config.setting_limits import Accepted, Rejected
 from streamkit.config.settings_model import SettingsModel
-from streamkit.config.support import Accepted, Rejected
 
 PREFIX: Final = "spring.cloud.stream.kafka.binder"
 
@@ -53,13 +53,9 @@ class KafkaBinderProperties(SettingsModel):
     """The port of brokers that name none."""
     configuration: Annotated[dict[str, str], AfterValidator(_of_clients)] = Field(default_factory=dict)
     """Properties of every client, by their names in Kafka, such as `security.protocol`."""
-    consumer_properties: Annotated[dict[str, str], AfterValidator(_of_consumers)] = Field(
-        default_factory=dict
-    )
+    consumer_properties: Annotated[dict[str, str], AfterValidator(_of_consumers)] = Field(default_factory=dict)
     """Properties of every consumer; they win over `configuration`."""
-    producer_properties: Annotated[dict[str, str], AfterValidator(_of_producers)] = Field(
-        default_factory=dict
-    )
+    producer_properties: Annotated[dict[str, str], AfterValidator(_of_producers)] = Field(default_factory=dict)
     """Properties of every producer; they win over `configuration`."""
     required_acks: str = "all"
     """Which acknowledgments a send needs: `all`, `1`, or `0`, with which nothing is known of failures."""
@@ -82,24 +78,20 @@ class KafkaBinderProperties(SettingsModel):
     authorization_exception_retry_interval: Annotated[
         Seconds | None, Accepted("whatever fails is tried again every second")
     ] = None
-    certificate_store_directory: Annotated[str | None, Accepted("certificates are read where they are")] = (
-        None
-    )
-    enable_observation: Annotated[bool, Accepted("signals tell of every message")] = False
+    certificate_store_directory: Annotated[str | None, Accepted("certificates are read where they are")] = None
+    enable_observation: Annotated[bool, Accepted("signals report every message")] = False
     health_indicator_consumer_group: Annotated[str | None, Accepted("health needs no consumer")] = None
-    auto_alter_topics: Annotated[
-        bool, Rejected("change a topic's configuration with Kafka's own tools: remove it")
-    ] = False
-    header_mapper_bean_name: Annotated[str | None, Rejected("there is one mapping of headers: remove it")] = (
-        None
+    auto_alter_topics: Annotated[bool, Rejected("change a topic's configuration with Kafka's own tools: remove it")] = (
+        False
     )
-    jaas: Annotated[
-        dict[str, str], Rejected("set configuration.sasl.mechanism and configuration.sasl.jaas.config")
-    ] = Field(default_factory=dict)
+    header_mapper_bean_name: Annotated[str | None, Rejected("there is one mapping of headers: remove it")] = None
+    jaas: Annotated[dict[str, str], Rejected("set configuration.sasl.mechanism and configuration.sasl.jaas.config")] = (
+        Field(default_factory=dict)
+    )
 
     @property
     def bootstrap_servers(self) -> list[str]:
-        """The brokers, each with its port."""
+        """The addresses of the brokers, each as `host:port`."""
         return [each if ":" in each else f"{each}:{self.default_broker_port}" for each in self.brokers]
 
     @field_validator("required_acks")

@@ -1,3 +1,3 @@
-"""The type by which settings name this binder."""
+"""The name of this binder type in settings."""
 
 TYPE = "kafka"

@@ -1,13 +1,13 @@
-"""Properties of Kafka's clients, by their names in Kafka, as the configuration of kafka-python's clients.
+"""Translates properties with Kafka's names to the configuration of kafka-python's clients.
 
-    linger.ms, max.poll.records, …      the same names with underscores, as numbers where they are
-    sasl.jaas.config                    user and password out of the login module's options
-    ssl.truststore.location, …          files in PEM: `ssl_cafile`, `ssl_certfile`
-    partition.assignment.strategy       Java's classes, by kafka-python's of the same names
+    linger.ms, max.poll.records, …      the same names with underscores; numbers as `int`
+    sasl.jaas.config                    user and password from the options of the login module
+    ssl.truststore.location, …          PEM files: `ssl_cafile`, `ssl_certfile`
+    partition.assignment.strategy       Java's class names become the names in the protocol
 
-A name that Java's client knows and kafka-python has nothing for has no effect, and a warning says so; where that would
-make another client of it than was asked for, it is refused. Any other name is an error. This module imports nothing of
-kafka-python: settings are checked before a client is needed.
+A property of Java's clients without counterpart in kafka-python has no effect, and a warning says so. The property is
+refused if the client would otherwise connect to, or trust, other servers than the property says. Any other name is an
+error. This module does not import kafka-python: settings are checked before a client is needed.
 """
 
 import logging
@@ -25,7 +25,7 @@ Config: TypeAlias = dict[str, object]
 
 
 class Client(Enum):
-    """Whose properties they are."""
+    """The kinds of clients, each with properties of its own."""
 
     CONSUMER = "consumer"
     PRODUCER = "producer"
@@ -55,7 +55,7 @@ def _compression(text: str) -> str | None:
 
 Reader: TypeAlias = Callable[[str], object]
 
-# What clients of every kind know.
+# Properties of all clients.
 _COMMON: Final[Mapping[str, Reader]] = {
     "client.id": str,
     "client.dns.lookup": str,
@@ -70,7 +70,7 @@ _COMMON: Final[Mapping[str, Reader]] = {
     "sasl.mechanism": str,
     "security.protocol": str,
     "send.buffer.bytes": _number,
-    # kafka-python's own.
+    # Properties of kafka-python only.
     "bootstrap.timeout.ms": _number,
     "max.in.flight.requests.per.connection": _number,
     "proxy.url": str,
@@ -123,7 +123,7 @@ _OWN: Final[Mapping[Client, Mapping[str, Reader]]] = {
     Client.ADMIN: {},
 }
 
-# What becomes of something else: read by `_security` and `_assignors`.
+# Properties that kafka-python has in another form: `_security` and `_assignors` translate them.
 _TRANSLATED: Final = frozenset(
     {
         "sasl.jaas.config",
@@ -142,7 +142,7 @@ _TRANSLATED: Final = frozenset(
 _CONVERTED: Final = "payloads are read and written by the binding's content type"
 _OF_THE_BINDER: Final = "the binder decides that"
 _UNKNOWN_HERE: Final = "kafka-python has nothing like it"
-# What Java's clients know, and why it has no effect here.
+# Properties of Java's clients without effect here, and why.
 _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "enable.auto.commit": "offsets follow the settlements of messages",
     "group.id": "the binding's group is used",
@@ -210,11 +210,11 @@ _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 )
 
 _PEM_FILE: Final = "certificates and keys are read from files in PEM: name one in "
-# What Java's clients know, and without which a client would be another's, or nobody's.
+# Properties of Java's clients that are refused: a client that ignored them would use or trust other servers.
 _REFUSED: Final[Mapping[str, str]] = {
     "bootstrap.servers": "a binder's brokers are spring.cloud.stream.kafka.binder.brokers",
     "config.providers": "settings have placeholders of their own, such as ${NAME} for the environment's",
-    "ssl.engine.factory.class": "Python has TLS of its own",
+    "ssl.engine.factory.class": "TLS comes from Python",
     "ssl.keystore.certificate.chain": f"{_PEM_FILE}ssl.keystore.location",
     "ssl.keystore.key": f"{_PEM_FILE}ssl.keystore.location",
     "ssl.truststore.certificates": f"{_PEM_FILE}ssl.truststore.location",
@@ -230,7 +230,7 @@ _JAVA_ASSIGNORS: Final = {
 }
 
 
-# A login module's options, as the tokenizer of Java's client takes them apart.
+# An option of a login module, in the syntax that the tokenizer of Java's client accepts.
 _OPTION: Final = re.compile(
     r"""(?P<name>\w+)\s*=\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<bare>[^\s;"']+))"""
 )
@@ -239,14 +239,14 @@ _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 
 def checked(properties: Mapping[str, str], *clients: Client) -> dict[str, str]:
-    """Return the properties, by their names in Kafka.
+    """Return properties by their names in Kafka, if all are valid.
 
     Args:
-        properties: What settings say.
-        clients: Whose they may be.
+        properties: The properties of a setting, by name in Kafka's or kafka-python's spelling.
+        clients: The kinds of clients that the properties may be for.
 
     Raises:
-        ValueError: None of these has such a property, or the value is none.
+        ValueError: A property is unknown to these clients, is refused, or has an invalid value.
     """
     named = {_kafka_name(name): value for name, value in properties.items()}
     known = {**_COMMON, **{name: read for client in clients for name, read in _OWN[client].items()}}
@@ -256,11 +256,11 @@ def checked(properties: Mapping[str, str], *clients: Client) -> dict[str, str]:
         elif name in _REFUSED:
             raise ValueError(f"{name}: {_REFUSED[name]}")
         elif name.startswith(_TOKENS):
-            raise ValueError(f"{name}: this binder has no tokens, take another sasl.mechanism")
+            raise ValueError(f"{name}: this binder does not support tokens; use another sasl.mechanism")
         elif name not in _TRANSLATED and name not in _WITHOUT_EFFECT:
             near = get_close_matches(name, [*known, *_TRANSLATED, *_WITHOUT_EFFECT], n=1)
             raise ValueError(
-                f"{name!r} is no property of Kafka's {' or '.join(client.value for client in clients)}"
+                f"{name!r} is not a property of Kafka's {' or '.join(client.value for client in clients)}"
                 + (f"; did you mean {near[0]!r}?" if near else "")
             )
     _security(named)
@@ -269,12 +269,17 @@ def checked(properties: Mapping[str, str], *clients: Client) -> dict[str, str]:
 
 
 def translated(client: Client, place: str, *layers: Mapping[str, str]) -> Config:
-    """Return the configuration of a client of kafka-python; a property that is another client's is left out.
+    """Return the configuration of a client of kafka-python, without properties of other kinds of clients.
+
+    Log a warning for each property without effect.
 
     Args:
-        client: Which client.
-        place: Whose it is, for warnings.
-        layers: Properties by their names in Kafka; later ones win.
+        client: The kind of client.
+        place: The owner of the client in warnings, such as the binding.
+        layers: Properties by their names in Kafka; later layers win.
+
+    Raises:
+        ValueError: A property has an invalid value.
     """
     merged: dict[str, str] = {}
     for layer in layers:
@@ -293,7 +298,7 @@ def translated(client: Client, place: str, *layers: Mapping[str, str]) -> Config
 
 
 def _kafka_name(name: str) -> str:
-    """A name as Kafka writes it; kafka-python's own spelling is taken, too."""
+    """Return a property's name in Kafka's spelling, from Kafka's or kafka-python's spelling."""
     return name.replace("_", ".").replace("-", ".")
 
 
@@ -309,7 +314,7 @@ def _read(reader: Reader, name: str, value: str) -> object:
 
 
 def _security(properties: Mapping[str, str]) -> Config:
-    """What is spelled in another way here: certificates, users."""
+    """Return the configuration for certificates, ciphers, host names and logins."""
     config: Config = {}
     for store, name in (("truststore", "ssl_cafile"), ("keystore", "ssl_certfile")):
         location = properties.get(f"ssl.{store}.location")
@@ -318,7 +323,7 @@ def _security(properties: Mapping[str, str]) -> Config:
         kind = properties.get(f"ssl.{store}.type", "")
         if kind.upper() in ("JKS", "PKCS12") or location.lower().endswith((".jks", ".p12", ".pfx")):
             raise ValueError(
-                f"ssl.{store}.location: {location!r} is a Java key store, which Python does not read: name a PEM file "
+                f"ssl.{store}.location: {location!r} is a Java key store, which Python cannot read: name a PEM file "
                 "(`openssl pkcs12 -nodes` makes one)"
             )
         config[name] = location.removeprefix("file:")
@@ -334,7 +339,7 @@ def _security(properties: Mapping[str, str]) -> Config:
 
 
 def _login(jaas: str | None) -> Config:
-    """User and password of a login module's options: `… required username="me" password="secret";`."""
+    """Return the login in the options of a login module: `… required username="me" password="secret";`."""
     if jaas is None:
         return {}
     options = {each["name"]: _value(each) for each in _OPTION.finditer(jaas)}
@@ -347,7 +352,7 @@ def _login(jaas: str | None) -> Config:
 
 
 def _value(option: re.Match[str]) -> str:
-    """What Java reads there: backslashes have a meaning between quotes only."""
+    """Return the value of an option as Java reads it: backslashes escape only between quotes."""
     if option["bare"] is not None:
         return option["bare"]
     return _ESCAPED.sub(_unescaped, option["quoted"][1:-1])
@@ -359,18 +364,18 @@ def _unescaped(escaped: re.Match[str]) -> str:
 
 
 def _assignors(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """How the group's members share the partitions, by the names of the protocol."""
+    """Return the names, in Kafka's protocol, of the strategies that assign partitions to members."""
     asked = _listed(properties.get("partition.assignment.strategy", ""))
     names = tuple(_JAVA_ASSIGNORS.get(each.rpartition(".")[2], each) for each in asked)
     for name in names:
         if name not in _ASSIGNORS:
             raise ValueError(
-                f"partition.assignment.strategy: {name!r} is none of {', '.join((*_JAVA_ASSIGNORS, *_ASSIGNORS))}"
+                f"partition.assignment.strategy: {name!r} is not one of {', '.join((*_JAVA_ASSIGNORS, *_ASSIGNORS))}"
             )
     if "cooperative-sticky" in names and len(names) > 1:
         raise ValueError(
-            "partition.assignment.strategy: CooperativeStickyAssignor has to be the only one, since all members of the "
-            "group then give up only the partitions that move"
+            "partition.assignment.strategy: CooperativeStickyAssignor has to be the only assignor, because all "
+            "members of the group must use the cooperative protocol"
         )
     return names
 

@@ -1,8 +1,7 @@
-"""kafka-python's clients, made of settings; each blocks while it connects, so it is made on a thread."""
+"""Makes kafka-python's clients from settings, with repairs. Connecting blocks, so threads make the clients."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 from binders.kafka.binder_properties import KafkaBinderProperties
@@ -11,9 +10,19 @@ from binders.kafka.connecting import connected
 from binders.kafka.headers import Record
 from binders.kafka.properties import ClientProducerProperties, KafkaConsumerProperties, StartOffset
 from binders.kafka.record_size import PollBudget
-from binders.kafka.records import bound_polls, read_all
+from binders.kafka.repairs import known_topics, transaction_waits
+from binders.kafka.repairs.appended_records import Headers, NewRecord, append
+from binders.kafka.repairs.interrupted_joins import continue_join
+from binders.kafka.repairs.kept_positions import forget_positions, position_of
+from binders.kafka.repairs.listener_waits import sleep
+from binders.kafka.repairs.parked_records import drop_consumed_records
+from binders.kafka.repairs.partition_records import read_all
+from binders.kafka.repairs.poll_budget import bound_polls
+from binders.kafka.repairs.produce_requests import write_requests
+from binders.kafka.repairs.producer_closing import force_close
+from binders.kafka.repairs.refused_messages import continue_after_refused_messages
+from binders.kafka.repairs.sending_turns import SendingTurns
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.consumer.subscription_state import TopicPartitionState
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -29,15 +38,14 @@ Producer: TypeAlias = Any
 Admin: TypeAlias = Any
 """A `KafkaAdminClient`."""
 
-# A broker that is away is looked for again by the framework, so one look need not take long.
+# Milliseconds of one attempt to connect; the framework makes further attempts.
 _BOOTSTRAP_TIMEOUT_MS: Final = 10_000
 
-# How long a poll may take while the group deals its partitions out.
-_JOIN_MS: Final = 1000
-# How often it is looked whether what a rebalance waits for has come true.
+# Nothing reads kafka-python's metrics. They are more than a third of what a send costs.
+_UNMEASURED: Final = {"metrics_enabled": False}
+
+# The pause between two checks of a condition that a rebalance waits for, in seconds.
 _LOOK: Final = 0.01
-# How often it is looked whether the producer was closed that a transaction waits for.
-_LOOK_MS: Final = 100
 
 _ASSIGNORS: Final = {
     "range": RangePartitionAssignor,
@@ -48,7 +56,7 @@ _ASSIGNORS: Final = {
 
 
 class ClientMaker:
-    """Makes the clients of one binder."""
+    """Makes the clients of one binder from its settings."""
 
     def __init__(self, binder: KafkaBinderProperties, application: str) -> None:
         self._binder = binder
@@ -59,14 +67,19 @@ class ClientMaker:
         }
 
     def admin(self) -> Admin:
-        """A client for topics and groups, connected."""
+        """Return a connected client for topics and groups.
+
+        Raises:
+            RefusedError: The brokers refuse the client, or the client refuses them.
+            KafkaError: The brokers are away.
+        """
         properties = translated(Client.ADMIN, "the Kafka binder", self._binder.configuration)
         return connected(KafkaAdminClient, self._common | properties)
 
     def consumer_config(
         self, destination: ConsumerDestination, extended: KafkaConsumerProperties, group: str
     ) -> Config:
-        """The configuration of a binding's consumer; its offsets are committed as messages are settled."""
+        """Return the configuration of a binding's consumer, with kafka-python's automatic commits turned off."""
         properties = translated(
             Client.CONSUMER,
             f"binding {destination.binding!r}",
@@ -81,6 +94,7 @@ class ClientMaker:
         transactional = self._binder.transaction.transaction_id_prefix is not None
         return {
             **self._common,
+            **_UNMEASURED,
             "auto_offset_reset": StartOffset.EARLIEST.value,
             "isolation_level": "read_committed" if transactional else "read_uncommitted",
             "partition_assignment_strategy": ("range",),
@@ -92,13 +106,18 @@ class ClientMaker:
         }
 
     def transactional_config(self, number: int) -> Config:
-        """The configuration of the producer of transactions with that number."""
+        """Return the configuration of the transactional producer with a number, which ends its `transactional.id`."""
         settings = self._binder.transaction
         config = self.producer_config("the producers of transactions", settings.producer)
         return {**config, "transactional_id": f"{settings.transaction_id_prefix}{number}"}
 
     def producer_config(self, place: str, properties: ClientProducerProperties) -> Config:
-        """The configuration of a producer; `place` says whose, for warnings."""
+        """Return the configuration of a producer.
+
+        Args:
+            place: The owner of the producer in warnings.
+            properties: The producer's settings.
+        """
         own = {
             "acks": self._binder.required_acks,
             "batch.size": str(properties.buffer_size),
@@ -108,20 +127,14 @@ class ClientMaker:
         layers = (self._binder.configuration, own, self._binder.producer_properties, properties.configuration)
         return {
             **self._common,
+            **_UNMEASURED,
             "allow_auto_create_topics": False,
             **translated(Client.PRODUCER, place, *layers),
         }
 
 
-class PatientConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has no annotations
-    """A consumer whose short polls do not lose a join that is under way, nor records of a paused partition.
-
-    kafka-python 3.0 forgets a join that began because a topic's partitions changed, when a poll's timeout interrupts
-    it: the member then has no partitions, sends no heartbeats and does not join again.
-
-    It also puts the records of a paused partition aside, and takes them up again only while it has no other ones in
-    hand; other ones that are used up it keeps in hand, and so the partition may never be fetched again.
-    """
+class RepairedConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has no annotations
+    """A consumer with bounded polls, which lose neither a join nor records and pass over unreadable records."""
 
     def __init__(self, **config: object) -> None:
         super().__init__(**config)
@@ -130,114 +143,151 @@ class PatientConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has 
         bound_polls(self._fetcher, self._budget)
 
     def poll(self, timeout_ms: int = 0) -> Records:
-        """What came within the time; a join under way is given more."""
-        coordinator = self._coordinator
-        if coordinator.rejoining:
-            coordinator.request_rejoin()
-            timeout_ms = max(timeout_ms, _JOIN_MS)
-        fetcher = self._fetcher
-        if not fetcher._next_partition_records:
-            fetcher._next_partition_records = None
+        """Return the records that were fetched, by partition.
+
+        Args:
+            timeout_ms: How long to wait, in milliseconds; while the group is being joined, a second.
+        """
+        timeout_ms = continue_join(self, timeout_ms)
+        drop_consumed_records(self)
         self._budget.begin()
         records: Records = super().poll(timeout_ms=timeout_ms)
         return records
 
     def begins_at(self, key: TopicPartition) -> int | None:
-        """Where the next fetch of a partition begins, as far as that is known: nobody is asked."""
-        state = self._subscription.assignment.get(key)
-        return None if state is None or state.position is None else int(state.position.offset)
+        """Return the offset at which the next fetch of a partition begins; None if the offset is not known yet."""
+        return position_of(self, key)
 
     @property
     def generation(self) -> int:
-        """The number under which the group dealt its partitions out last, as far as this member has heard."""
-        return int(self._coordinator._generation.generation_id)
+        """The generation of the group's last assignment of partitions that this member knows."""
+        return int(self.group_metadata().generation_id)
 
-    def begin_anew(self) -> None:
-        """Inside of a rebalance: begin each partition where the group has committed; kafka-python keeps positions."""
-        assignment = self._subscription.assignment
-        for key in assignment:
-            assignment[key] = TopicPartitionState()
+    def reset_positions(self) -> None:
+        """Make each partition begin at the group's committed offset; to be called during a rebalance."""
+        forget_positions(self)
 
-    async def comes_true(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Inside of a rebalance: wait until it is so, no longer than that; heartbeats go on meanwhile."""
+    async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait for a condition during a rebalance, and return whether it became true. Heartbeats go on meanwhile.
+
+        Args:
+            condition: The condition.
+            seconds: How long to wait, in seconds.
+        """
         for _ in range(int(seconds / _LOOK)):
             if condition():
                 return True
-            await self._coordinator._net.sleep(_LOOK)
+            await sleep(self, _LOOK)
         return condition()
 
 
 def connect_consumer(config: Config) -> Consumer:
-    """A consumer, connected."""
+    """Return a connected consumer.
+
+    Raises:
+        RefusedError: The brokers refuse the client, or the client refuses them.
+        KafkaError: The brokers are away.
+    """
     assignors = config["partition_assignment_strategy"]
     assert isinstance(assignors, tuple)
     known = tuple(_ASSIGNORS.get(each, each) if isinstance(each, str) else each for each in assignors)
-    return connected(PatientConsumer, {**config, "partition_assignment_strategy": known})
+    return connected(RepairedConsumer, {**config, "partition_assignment_strategy": known})
 
 
-class LastingProducer(KafkaProducer):  # type: ignore[misc]  # kafka-python has no annotations
-    """A producer that outlives messages brokers refuse, and tells whether a topic's partitions are known.
-
-    After one message that is too large, say, kafka-python's idempotent producer sends no other one ever again. Here it
-    goes on as Java's does, with the next epoch.
-
-    Its transactions wait for the brokers' answers for ever. Here, until it is closed.
-    """
+class RepairedProducer(KafkaProducer):  # type: ignore[misc]  # kafka-python has no annotations
+    """A producer that stays usable after a refused message, and whose waits for transactions end when it is closed."""
 
     def __init__(self, **config: object) -> None:
         super().__init__(**config)
-        state = self._transaction_manager
-        if state is not None and not state.is_transactional():
-            state.classify_batch_error = partial(_after_refusal, state)
+        continue_after_refused_messages(self)
+        write_requests(self._sender)
+        self._turns = SendingTurns(self)
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Any:
+        """Append a record to its batch, and return kafka-python's future of the acknowledgment.
+
+        Args:
+            topic: The topic.
+            value: The record's value.
+            key: The record's key.
+            headers: The record's headers.
+            partition: The partition; None: that of the key, else any.
+            timestamp_ms: The record's time in milliseconds since 1970; None: now.
+
+        Raises:
+            KafkaError: The record is too large, the topic cannot be found, or the producer is closed.
+            ValueError: The record has neither key nor value, or the topic has no such partition.
+            TypeError: A part of the record is of a wrong type.
+        """
+        record = NewRecord(topic, value, key, headers, partition, timestamp_ms)
+        future = append(self, record)
+        return super().send(*record) if future is None else future
 
     def close(self, timeout: float | None = None, null_logger: bool = False) -> None:
-        """Disconnect; messages that are not acknowledged within the time fail.
+        """Disconnect.
 
-        kafka-python 3.0 raises in their place, and leaves its thread running.
+        Args:
+            timeout: How long to wait for messages that are not acknowledged, in seconds; after that they fail. None: no
+                limit.
+            null_logger: Whether kafka-python logs nothing.
         """
         try:
             super().close(timeout, null_logger)
         except KafkaTimeoutError:
-            self._sender.force_close()
-            self._closed = True
+            force_close(self)
+
+    def lend(self) -> None:
+        """Let the running loop do the work of this producer's thread, as far as it can."""
+        self._turns.lend()
+
+    def take_back(self) -> None:
+        """Let the thread do its work again; to be called on the loop, before the producer is closed."""
+        self._turns.take_back()
 
     def send_offsets_to_transaction(self, offsets: object, group_metadata: object) -> None:
-        """Make offsets part of the transaction."""
-        self._await(self._transaction_manager.send_offsets_to_transaction(offsets, group_metadata))
+        """Add offsets to the transaction.
+
+        Args:
+            offsets: kafka-python's `OffsetAndMetadata` by partition.
+            group_metadata: The consumer's membership in its group.
+        """
+        transaction_waits.send_offsets(self, offsets, group_metadata)
 
     def commit_transaction(self) -> None:
-        """Let the transaction count."""
-        self._await(self._transaction_manager.begin_commit())
+        """Commit the transaction."""
+        transaction_waits.commit(self)
 
     def abort_transaction(self) -> None:
-        """Let nothing of the transaction count."""
-        self._await(self._transaction_manager.begin_abort())
-
-    def _await(self, result: Any) -> None:
-        self._sender.wakeup()
-        while not result.wait(_LOOK_MS):
-            if self._closed:
-                raise KafkaTimeoutError("the producer was closed before the brokers answered")
+        """Abort the transaction."""
+        transaction_waits.abort(self)
 
     def knows(self, topic: str) -> bool:
-        """Whether `send` to the topic only appends to a buffer."""
-        return self._metadata.partitions_for_topic(topic) is not None
+        """Return whether the partitions of a topic are known, so that `send` only appends to a buffer."""
+        return known_topics.partition_count(self, topic) is not None
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions a topic has, as brokers told last; 0 if it is not known."""
-        return len(self._metadata.partitions_for_topic(topic) or ())
-
-
-def _after_refusal(state: Any, error: object, *details: object, **more: object) -> str:
-    """What becomes of an idempotent producer after an error: one about a message is not the producer's end."""
-    kinds = type(state)
-    kind: str = kinds.classify_batch_error(state, error, *details, **more)
-    is_about_message = kind == kinds.ERROR_CLASS_FATAL and type(error) not in kinds._FATAL_ERRORS
-    return kinds.ERROR_CLASS_NEEDS_EPOCH_BUMP if is_about_message and state._supports_epoch_bump() else kind
+        """Return the number of a topic's partitions in the last metadata from the brokers; 0 if unknown."""
+        return known_topics.partition_count(self, topic) or 0
 
 
 def connect_transactional(config: Config) -> Producer:
-    """A producer of transactions, connected; whatever one of its name had begun is ended."""
+    """Return a connected transactional producer.
+
+    Brokers abort the open transaction of an earlier producer with the same `transactional.id`.
+
+    Raises:
+        RefusedError: The brokers refuse the client, or the client refuses them.
+        KafkaError: The brokers are away, or refuse.
+    """
     producer = connect_producer(config)
     try:
         producer.init_transactions()
@@ -248,13 +298,18 @@ def connect_transactional(config: Config) -> Producer:
 
 
 def connect_producer(config: Config) -> Producer:
-    """A producer, connected."""
-    return connected(LastingProducer, config)
+    """Return a connected producer.
+
+    Raises:
+        RefusedError: The brokers refuse the client, or the client refuses them.
+        KafkaError: The brokers are away.
+    """
+    return connected(RepairedProducer, config)
 
 
 @dataclass(slots=True)
 class ProducerClient:
-    """What customizers of producers are given, before it connects.
+    """The argument of customizers of producers, passed before the producer connects.
 
     Attributes:
         config: The configuration of kafka-python's `KafkaProducer`.

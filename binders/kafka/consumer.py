@@ -1,4 +1,4 @@
-"""A consumer binding: one member of a group, fed by its thread, whose calls a driver makes."""
+"""A consumer binding: a member of a group. A thread fetches for it, and a driver calls the receiver."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -6,22 +6,24 @@ from dataclasses import dataclass
 
 from binders.kafka.dead_letter import DeadLetters
 from binders.kafka.fetching import Batch, ConsumerClient, FetchThread, Subscription
-from binders.kafka.handling import ConcurrentDriver, Driver, Hand, OrderedDriver, Work
-from binders.kafka.partition import AssignedPartition
+from binders.kafka.handling import PartitionSettler
+from binders.kafka.partition import AssignedPartition, Delivery
 from streamkit.binder.binder import BindingState, ConsumerBinding, ConsumerDestination
+from streamkit.binder.drivers import ConcurrentDriver, Driver, OrderedDriver
+from streamkit.binder.receiver_calls import ReceiverCall
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What a member of a group needs.
+    """The settings and parts of a member of a group.
 
     Attributes:
-        destination: What it is bound to.
-        group: The group's name in Kafka; an anonymous or broadcasting member's is its own.
+        destination: The destination and settings of the binding.
+        group: The group's name in Kafka; an anonymous or broadcasting member has a group of its own.
         client: The consumer's configuration.
-        subscription: What it reads.
-        dead_letters: Where rejected messages go.
-        forget: Removes the group in the end, where it is the member's own.
+        subscription: The topics or partitions that the consumer reads.
+        dead_letters: Keeps rejected messages.
+        forget: Deletes the member's own group at the end; None if the group is shared.
     """
 
     destination: ConsumerDestination
@@ -33,15 +35,15 @@ class Membership:
 
 
 class KafkaMember(ConsumerBinding):
-    """One binding's membership in its group.
+    """The membership of a binding in its group.
 
     Attributes:
         binding: The binding's name.
-        thread: What fetches for it.
+        thread: The thread that fetches records.
     """
 
     def __init__(self, membership: Membership) -> None:
-        """Make a member that has not joined yet."""
+        """Prepare a member; `start` joins the group."""
         self.binding = membership.destination.binding
         self._dead_letters = membership.dead_letters
         self._forget = membership.forget
@@ -57,16 +59,16 @@ class KafkaMember(ConsumerBinding):
 
     @property
     def state(self) -> BindingState:
-        """Running, paused or stopped."""
+        """The state of the binding: running, paused or stopped."""
         return self._state
 
     @property
     def is_open(self) -> bool:
-        """Whether settlements count still."""
+        """Whether settlements are still carried out: the binding is not stopped."""
         return self._state is not BindingState.STOPPED
 
     async def start(self) -> None:
-        """Join the group; messages arrive from now on.
+        """Join the group and start to receive messages.
 
         Raises:
             KafkaError: The brokers are away, or refuse.
@@ -79,17 +81,21 @@ class KafkaMember(ConsumerBinding):
             raise
 
     async def pause(self) -> None:
-        """Fetch nothing more until `resume`; the group and its partitions are kept."""
+        """Stop fetching until `resume`; the member stays in the group and keeps its partitions."""
         self.thread.pause()
         self._state = BindingState.PAUSED
 
     async def resume(self) -> None:
-        """Fetch again."""
+        """Start fetching again."""
         self.thread.resume()
         self._state = BindingState.RUNNING
 
     async def stop(self, timeout: float) -> None:
-        """Leave the group; calls in flight get `timeout` seconds to finish and be committed."""
+        """Leave the group; delete it at the brokers if it is the member's own.
+
+        Args:
+            timeout: How long calls in flight may take to finish and be committed, in seconds.
+        """
         if self._state is BindingState.STOPPED:
             return
         self._state = BindingState.STOPPED
@@ -101,7 +107,7 @@ class KafkaMember(ConsumerBinding):
             await self._forget()
 
     def _take(self, batches: Sequence[Batch]) -> None:
-        """Have what came be handled, or wait to be polled."""
+        """Add fetched records to their partitions, and wake the calls of these partitions."""
         if self._state is BindingState.STOPPED:
             return
         for partition, records in batches:
@@ -110,29 +116,37 @@ class KafkaMember(ConsumerBinding):
                 self._wake(partition)
 
     def _wake(self, partition: AssignedPartition) -> None:
-        """There is something in ``partition``."""
+        """Handle a partition that has waiting records and may have calls again."""
 
     def _recall(self, partition: AssignedPartition) -> None:
-        """Nothing of ``partition`` may begin, for now or ever."""
+        """Withdraw calls of a partition that wait for a permit: no call of the partition may begin now."""
 
     async def _finish(self, timeout: float) -> None:
-        """Begin no more calls, and give those under way `timeout` seconds."""
+        """Begin no more calls, and wait for calls in flight, up to `timeout` seconds."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.binding!r} {self._state.value}>"
 
 
 class KafkaConsumerBinding(KafkaMember):
-    """Hands over what comes, one message or one batch at a time per partition, or as many as there are permits."""
+    """A consumer binding that calls the receiver with single messages or batches.
 
-    def __init__(self, membership: Membership, hand: Hand) -> None:
-        """Make a member that has not joined yet; `hand` calls the receiver."""
+    In order, there is at most one call at a time for each partition; otherwise only the permits limit the calls.
+    """
+
+    def __init__(self, membership: Membership, call_receiver: ReceiverCall[Delivery]) -> None:
+        """Prepare a member; `start` joins the group.
+
+        Args:
+            membership: The settings and parts of the member.
+            call_receiver: Calls the receiver and returns settlements.
+        """
         super().__init__(membership)
         destination = membership.destination
         size = destination.delivery.batch_size if destination.properties.batch_mode else 1
         kind = OrderedDriver if destination.delivery.ordered else ConcurrentDriver
-        work = Work(destination, hand, size, membership.dead_letters, self.thread.made_room)
-        self._driver: Driver = kind(work)
+        settler = PartitionSettler(membership.dead_letters, self.thread.wake_if_room)
+        self._driver: Driver[AssignedPartition, Delivery] = kind(destination, settler, call_receiver, size=size)
 
     def _wake(self, partition: AssignedPartition) -> None:
         self._driver.wake(partition)

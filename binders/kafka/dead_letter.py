@@ -1,15 +1,19 @@
-"""Dead letters: rejected messages, in a topic of their group, with the headers of Spring's Kafka binder that tell why.
+"""Dead letters: rejected messages in a topic of the group, with the headers of Spring's Kafka binder for the cause.
 
     x-original-topic, x-original-partition, x-original-offset, x-original-timestamp, x-original-timestamp-type
     x-exception-fqcn, x-exception-message, x-exception-stacktrace
     FAILURE_TYPE, FAILURE_MESSAGE, FAILURE_PLACE            the same on every binder of this framework
 
-Numbers are big-endian, 4 bytes of the partition and 8 of offset and timestamp; texts are UTF-8. What the record had as
-headers stays as it is, and so do its key and its value; of a record that has neither, the value is empty; of what is no
-record, it is the bytes in its place. A letter that is too large goes without its stack trace, then without its value,
-then without the record's key and headers: where the record is, it always tells. Its time is that of now, as Spring's
-has it: with the record's, an old one would be past its topic's retention at once. One that cannot be written for
-another reason is tried again until it is: its message counts as settled only then.
+Numbers are big-endian: the partition has 4 bytes, offset and timestamp have 8. Texts are UTF-8. A letter has the
+record's headers, key and value unchanged, except: if the record has neither key nor value, the letter's value is empty;
+if the bytes in the partition are no readable record, they are the letter's value.
+
+If a letter is too large for the brokers, it is sent without its stack trace, then without its value, then without the
+record's key and headers. It always has the record's place. A letter's timestamp is the time of sending, as with Spring:
+with the timestamp of an old record, the letter could be past the topic's retention at once.
+
+A letter that cannot be written for another reason is tried again until it is written. Only then the rejected message is
+settled.
 """
 
 import asyncio
@@ -25,11 +29,11 @@ from binders.kafka.headers import Record, RecordHeaders, with_types
 from binders.kafka.sending import Sender
 from kafka.errors import MessageSizeTooLargeError
 from streamkit.binder.dead_letter import cause_headers
-from streamkit.binder.settlement import RejectMessage
 from streamkit.errors import BinderError
 from streamkit.messaging.cause import text_of
 from streamkit.messaging.headers import JSON_HEADER_TYPES
 from streamkit.messaging.java_headers import STRING, declared_types
+from streamkit.settlement import Reject
 
 logger = logging.getLogger(__name__)
 
@@ -37,37 +41,38 @@ _TIMESTAMP_TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}
 _STACKTRACE: Final = "x-exception-stacktrace"
 _MESSAGE: Final = "x-exception-message"
 _MAX_STACKTRACE: Final = 30_000
-# Of an exception's text, where the letter is too large with all of it.
+# Bytes of the exception's message in a letter that would otherwise be too large.
 _BRIEF: Final = 500
 _PAUSE: Final = 1.0
 
 Provision: TypeAlias = Callable[[str, str], Awaitable[int]]
-"""Makes a dead-letter topic for the letters of a topic; returns how many partitions it has."""
+"""A function that makes sure a dead-letter topic exists, and returns the number of its partitions.
+
+Its arguments are the dead-letter topic and the topic of the rejected messages.
+"""
 
 
 @dataclass(slots=True)
 class Letter:
-    """A dead letter, as it is sent.
+    """A dead letter to send.
 
     Attributes:
         own: The headers of the record.
-        told: The headers that tell where it was, and why it is a letter.
+        reasons: The headers with the record's place and the cause of the rejection.
         key: The key.
         value: The value.
     """
 
     own: RecordHeaders
-    told: RecordHeaders
+    reasons: RecordHeaders
     key: bytes | None
     value: bytes | None
 
     @classmethod
-    def of(cls, record: Record, rejected: RejectMessage) -> Self:
-        """The letter that a record becomes."""
-        own = [
-            (name, data) for name, data in record.headers if name != JSON_HEADER_TYPES and data is not None
-        ]
-        # kafka-python refuses to send neither key nor value, and what is not exactly bytes.
+    def of(cls, record: Record, rejected: Reject) -> Self:
+        """Return the letter for a rejected record."""
+        own = [(name, data) for name, data in record.headers if name != JSON_HEADER_TYPES and data is not None]
+        # kafka-python refuses a record with neither key nor value, and values of subclasses of bytes.
         value = b"" if record.value is None and record.key is None else record.value
         return cls(
             own,
@@ -78,24 +83,22 @@ class Letter:
 
     @property
     def headers(self) -> RecordHeaders:
-        """All its headers."""
-        return self.own + self.told
+        """All headers of the letter."""
+        return self.own + self.reasons
 
     def shrink(self) -> str:
-        """Leave the next thing out; returns what that is."""
-        told = [
-            (name, data[:_BRIEF] if name == _MESSAGE else data)
-            for name, data in self.told
-            if name != _STACKTRACE
+        """Remove the next part of the letter to make it smaller, and return the name of that part."""
+        reasons = [
+            (name, data[:_BRIEF] if name == _MESSAGE else data) for name, data in self.reasons if name != _STACKTRACE
         ]
-        if told != self.told:
-            self.told = told
+        if reasons != self.reasons:
+            self.reasons = reasons
             return "its stack trace"
         if self.value:
             self.value = b""
             return "its value"
         self.own, self.key, self.value = [], None, b""
-        self.told = [(name, data) for name, data in self.told if name != JSON_HEADER_TYPES]
+        self.reasons = [(name, data) for name, data in self.reasons if name != JSON_HEADER_TYPES]
         return "the key and the headers of its record"
 
 
@@ -112,16 +115,16 @@ def _where(record: Record) -> RecordHeaders:
     ]
 
 
-def _why(record: Record, rejected: RejectMessage) -> RecordHeaders:
-    told = cause_headers(rejected)
-    texts = _exception(rejected) | told
+def _why(record: Record, rejected: Reject) -> RecordHeaders:
+    reasons = cause_headers(rejected)
+    texts = _exception(rejected) | reasons
     types = declared_types(dict(record.headers).get(JSON_HEADER_TYPES) or b"{}")
-    # An exception may quote text that has no form in UTF-8.
+    # An exception may quote text that cannot be encoded as UTF-8.
     headers = [(name, text.encode(errors="replace")) for name, text in texts.items()]
-    return with_types(headers, types | dict.fromkeys(told, STRING))
+    return with_types(headers, types | dict.fromkeys(reasons, STRING))
 
 
-def _exception(rejected: RejectMessage) -> dict[str, str]:
+def _exception(rejected: Reject) -> dict[str, str]:
     cause = rejected.cause
     if cause is None:
         return {_MESSAGE: rejected.reason}
@@ -134,28 +137,28 @@ def _exception(rejected: RejectMessage) -> dict[str, str]:
 
 
 class DeadLetters(ABC):
-    """Where the rejected messages of one binding go."""
+    """Keeps the rejected messages of one binding."""
 
     @abstractmethod
-    async def keep(self, record: Record, rejected: RejectMessage) -> None:
-        """Return when the message may be forgotten.
+    async def keep(self, record: Record, rejected: Reject) -> None:
+        """Keep a rejected message, and return when the message counts as settled.
 
         Raises:
-            BinderError: They were closed before that.
+            BinderError: `close` was called before the message was kept.
         """
 
     async def close(self) -> None:  # noqa: B027 - most have nothing to close
-        """Keep no more."""
+        """Stop keeping messages, and release resources."""
 
 
-class Dropped(DeadLetters):
-    """Nowhere: they are logged, as the settings ask for."""
+class NoDeadLetters(DeadLetters):
+    """Logs rejected messages and drops them, for bindings without a dead-letter topic."""
 
     def __init__(self, binding: str) -> None:
         self._binding = binding
 
-    async def keep(self, record: Record, rejected: RejectMessage) -> None:
-        """Log what is lost."""
+    async def keep(self, record: Record, rejected: Reject) -> None:
+        """Log the place of the message and the reason of the rejection."""
         logger.error(
             "Binding %r drops the message at %s: %s; it has no dead-letter topic",
             self._binding,
@@ -165,16 +168,16 @@ class Dropped(DeadLetters):
 
 
 class DeadLetterTopic(DeadLetters):
-    """A topic, made when a letter comes unless it is there."""
+    """Writes rejected messages to a topic, which is created with the first letter if it is missing."""
 
     def __init__(self, binding: str, topic: str, sender: Sender, provision: Provision) -> None:
-        """Make one.
+        """Prepare the topic's producer; nothing is connected yet.
 
         Args:
-            binding: Whose letters they are, for logs.
-            topic: The topic.
-            sender: Sends to it.
-            provision: Makes it.
+            binding: The binding's name, for logs.
+            topic: The dead-letter topic.
+            sender: Sends the letters.
+            provision: Makes sure that the topic exists.
         """
         self._binding = binding
         self._topic = topic
@@ -184,24 +187,24 @@ class DeadLetterTopic(DeadLetters):
         self._is_closed = False
 
     async def make(self, origin: str) -> int:
-        """Make the topic, unless it is there; returns how many partitions it has.
+        """Create the topic if it is missing, and return the number of its partitions.
 
         Args:
-            origin: The topic whose letters come.
+            origin: The topic of the rejected messages.
 
         Raises:
-            BinderError: Settings do not let it be made.
+            BinderError: The settings do not allow to create the topic.
             KafkaError: The brokers are away, or refuse.
         """
         if self._partitions is None:
             self._partitions = await self._provision(self._topic, origin)
         return self._partitions
 
-    async def keep(self, record: Record, rejected: RejectMessage) -> None:
-        """Send the letter; returns when the broker has it.
+    async def keep(self, record: Record, rejected: Reject) -> None:
+        """Send the letter, again after each failure, and return when the broker has acknowledged it.
 
         Raises:
-            BinderError: They were closed before that.
+            BinderError: `close` was called before the broker had acknowledged the letter.
         """
         letter = Letter.of(record, rejected)
         while not self._is_closed:
@@ -209,13 +212,13 @@ class DeadLetterTopic(DeadLetters):
                 await self._send(record, letter)
                 return
             except MessageSizeTooLargeError as error:
-                self._failed(record, f"{error!r}; it goes without {letter.shrink()}")
-            except Exception as error:  # whatever it is, the partition must not stop without a word
+                self._failed(record, f"{error!r}; sending it without {letter.shrink()}")
+            except Exception as error:  # any error is logged and tried again: the partition must go on
                 self._failed(record, repr(error))
-                # It may be gone: somebody may have deleted it, to be rid of its letters.
+                # The topic may have been deleted, with all its letters: create it again if so.
                 self._partitions = None
             await asyncio.sleep(_PAUSE)
-        raise BinderError(f"the dead-letter topic {self._topic!r} is closed: {place(record)} stays unsettled")
+        raise BinderError(f"the dead-letter topic {self._topic!r} is closed, so {place(record)} stays unsettled")
 
     async def _send(self, record: Record, letter: Letter) -> None:
         await self._sender.send(
@@ -236,11 +239,11 @@ class DeadLetterTopic(DeadLetters):
         )
 
     async def close(self) -> None:
-        """Close the producer of the letters."""
+        """Stop waiting for letters, and close their producer."""
         self._is_closed = True
         await self._sender.close()
 
 
 def place(record: Record) -> str:
-    """Where a record stands, for people."""
+    """Return topic, partition and offset of a record as text for logs."""
     return f"{record.topic}-{record.partition}, offset {record.offset}"

@@ -1,15 +1,15 @@
-"""Headers of a message, and the headers of its record in Kafka.
+"""Maps the headers of a message to those of its record in Kafka, and back.
 
     streamkit_key, kafka_messageKey     the record's key, as bytes
     kafka_timestamp, timestamp          the record's timestamp
-    scst_partition, kafka_partitionId   the partition that it goes to
-    id                                  streamkit_id, as text: Spring's `id` is never carried
-    contentType, any other header       its own name: text in UTF-8, bytes as they are, anything else as JSON; the Java
-                                        class of what is not bytes in `spring_json_header_types`
-    kafka_receivedTopic, kafka_offset…  what the broker said, on received messages only
+    scst_partition, kafka_partitionId   the record's partition
+    id                                  streamkit_id, as text: Spring never sends `id`
+    contentType, any other header       the same name: text in UTF-8, bytes unchanged, other values as JSON; values
+                                        other than bytes have their Java class in `spring_json_header_types`
+    kafka_receivedTopic, kafka_offset…  facts from the broker, on received messages only
 
-That is what Spring's Kafka binder writes and reads (its `BinderHeaderMapper`), so that a Java application sees the
-headers a Python application set, and the other way round. What has no Java class is bytes, as it is there.
+Spring's Kafka binder writes and reads the same form (`BinderHeaderMapper`), so Java and Python applications read each
+other's headers. As there, a header without a Java class is bytes.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ RecordHeaders: TypeAlias = list[tuple[str, bytes]]
 Record: TypeAlias = Any
 """A `ConsumerRecord` of kafka-python, whose classes have no annotations."""
 
-# What Spring's mapper never writes: it is about the record, or about the receiver's own work with it.
+# Headers that Spring's mapper never writes: they describe the record, or belong to the receiving application.
 _NEVER: Final = frozenset(
     {
         TOPIC,
@@ -64,43 +64,35 @@ _NEVER: Final = frozenset(
         "kafka_nativeHeaders",
     }
 )
-# What Spring writes as text without declaring it, and reads so.
+# Headers that Spring writes and reads as text without a declared Java class.
 _UNDECLARED_TEXT: Final = frozenset(
     {"b3", "traceparent", "X-B3-TraceId", "X-B3-SpanId", "X-B3-Sampled", "X-B3-Flags", "kafka_listenerInfo"}
 )
-# What a record has a place of its own for, and what is told anew by whoever sends.
+# Headers that a record has fields for, and headers that each sender sets anew.
 _LOCAL: Final = (
     portable.STEERING
     | _NEVER
-    | {
-        portable.ID,
-        portable.TIMESTAMP,
-        portable.KEY,
-        ID,
-        "nativeHeadersPresent",
-        "scst_nativeHeadersPresent",
-    }
+    | {portable.ID, portable.TIMESTAMP, portable.KEY, ID, "nativeHeadersPresent", "scst_nativeHeadersPresent"}
 )
 
 
 _NAMES_KEPT: Final = 256
-"""Names of headers whose decision is kept. Applications have some ten; a message may bring any name."""
+"""The number of header names whose decision is cached. Bounded, because messages may have any names."""
 
 
 class HeaderPatterns:
-    """Decides which headers travel: the first pattern that matches a name; `!` in front of a pattern says no.
+    """Decides which headers are sent: the first pattern that matches the name decides.
 
-    As in Spring `*` is the only wildcard, and upper and lower case are the same.
+    A header that matches a pattern with a leading `!`, or no pattern, is not sent. As in Spring, `*` is the only
+    wildcard, and case is ignored.
     """
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        self._rules = [
-            (_Wildcards(pattern.removeprefix("!")), not pattern.startswith("!")) for pattern in patterns
-        ]
+        self._rules = [(_Wildcards(pattern.removeprefix("!")), not pattern.startswith("!")) for pattern in patterns]
         self._decided = lru_cache(maxsize=_NAMES_KEPT)(self._decide)
 
     def __call__(self, name: str) -> bool:
-        """Return whether the header of that name travels; without any pattern each does."""
+        """Return whether a header is sent; without patterns all headers are."""
         return self._decided(name)
 
     def _decide(self, name: str) -> bool:
@@ -110,17 +102,18 @@ class HeaderPatterns:
 
 
 class _Wildcards:
-    """A pattern whose parts, between its stars, follow each other in a name, in any case.
+    """A pattern with `*` as wildcard, which ignores case.
 
-    Each part is found where it comes first, and never looked for again: a regular expression with `.*` for each star
-    tries all places of all parts, 12 seconds for `a*a*a*a*b` and a name of 400 characters.
+    The parts between the stars must follow each other in the name. Each part is searched for once, from the end of the
+    part before it. A regular expression with `.*` would try all places of all parts, which takes 12 seconds for
+    `a*a*a*a*b` and a name of 400 characters.
     """
 
     def __init__(self, pattern: str) -> None:
         self._first, *self._others = pattern.casefold().split("*")
 
     def matches(self, name: str) -> bool:
-        """Return whether the whole name matches."""
+        """Return whether the pattern matches the whole name."""
         name = name.casefold()
         if not self._others:
             return name == self._first
@@ -137,10 +130,14 @@ class _Wildcards:
 
 
 def to_record(headers: MessageHeaders, travels: Callable[[str], bool]) -> RecordHeaders:
-    """The record's headers of an outgoing message: each one the receiver is to see.
+    """Return the record's headers for the headers of an outgoing message.
+
+    Args:
+        headers: The headers of the message.
+        travels: Returns whether a header is sent, by its name.
 
     Raises:
-        ValueError: A header cannot be written, because JSON has no form for it.
+        ValueError: The value of a header has no form in JSON.
     """
     found: RecordHeaders = [(ID, headers.id.encode())]
     types: dict[str, str] = {}
@@ -156,7 +153,7 @@ def to_record(headers: MessageHeaders, travels: Callable[[str], bool]) -> Record
 
 
 def with_types(headers: RecordHeaders, types: Mapping[str, str]) -> RecordHeaders:
-    """The headers, with a header that tells these Java classes of them."""
+    """Append a header with the Java classes of headers, by name, if there are any, and return the headers."""
     if types:
         headers.append((portable.JSON_HEADER_TYPES, msgspec.json.encode(types)))
     return headers
@@ -165,14 +162,14 @@ def with_types(headers: RecordHeaders, types: Mapping[str, str]) -> RecordHeader
 def _encoded(name: str, value: object) -> tuple[bytes, str]:
     if name == portable.CONTENT_TYPE:
         return str(value).encode(), STRING
-    # Text that begins with a quote is read as JSON, so it has to be.
+    # Receivers read text that begins with a quote as JSON, so such text is written as JSON.
     if isinstance(value, str) and not value.startswith('"'):
         return value.encode(), STRING
     return to_json(name, value), java_type(value)
 
 
 def key_of(headers: MessageHeaders) -> bytes | None:
-    """The record's key: Spring's header wins over the portable one."""
+    """Return the record's key as bytes; None if there is none. Spring's header wins over the portable one."""
     key = headers.get(MESSAGE_KEY)
     if key is None:
         key = headers.get(portable.KEY)
@@ -184,10 +181,10 @@ def key_of(headers: MessageHeaders) -> bytes | None:
 
 
 def partition_of(headers: MessageHeaders) -> int | None:
-    """The number of the partition that a message names, None if it names none; it may be beyond the topic's.
+    """Return the partition that a message names, which may be beyond the topic's; None if it names none.
 
     Raises:
-        ValueError: It is no number.
+        ValueError: The header is no whole number.
     """
     for name in (portable.PARTITION, PARTITION_ID):
         chosen = headers.get(name)
@@ -197,10 +194,10 @@ def partition_of(headers: MessageHeaders) -> int | None:
 
 
 def timestamp_of(headers: MessageHeaders) -> int | None:
-    """The record's timestamp, in ms since 1970: Spring's header wins over the portable one.
+    """Return the record's timestamp in milliseconds since 1970. Spring's header wins over the portable one.
 
     Raises:
-        ValueError: It is no such time.
+        ValueError: Spring's header is no whole number, or is negative.
     """
     chosen = headers.get(RECORD_TIMESTAMP)
     if chosen is None:
@@ -215,11 +212,16 @@ def _number(name: str, value: object) -> int:
     try:
         return int(str(value))
     except ValueError:
-        raise ValueError(f"the header {name} is no whole number: {value!r}") from None
+        raise ValueError(f"the header {name} is not a whole number: {value!r}") from None
 
 
 def from_record(record: Record, group: str | None) -> dict[str, object]:
-    """The headers of a received record: portable ones, the sender's, and what the broker said about it."""
+    """Return the headers of a received record: portable ones, the sender's, and those with facts from the broker.
+
+    Args:
+        record: The record.
+        group: The name of the consumer group; None to leave that header out.
+    """
     headers = sent_headers(record.headers) if record.headers else {}
     headers |= {
         portable.PARTITION: record.partition,
@@ -239,7 +241,7 @@ def from_record(record: Record, group: str | None) -> dict[str, object]:
 
 
 def sent_headers(record_headers: Iterable[tuple[str, bytes | None]]) -> dict[str, object]:
-    """The headers a sender set; of several with one name the last counts."""
+    """Return the headers that a sender has set; of several with one name, the last."""
     raw = dict(record_headers)
     types = declared_types(raw.pop(portable.JSON_HEADER_TYPES, None) or b"{}")
     headers: dict[str, object] = {}
@@ -258,7 +260,7 @@ def sent_headers(record_headers: Iterable[tuple[str, bytes | None]]) -> dict[str
 
 
 def _decoded(data: bytes, declared: str) -> object:
-    """The value; what cannot be read stays bytes."""
+    """Return the value of a header; bytes that cannot be decoded are returned unchanged."""
     try:
         if declared == STRING and not data.startswith(b'"'):
             return data.decode()

@@ -1,18 +1,18 @@
-"""A partition that is this member's, and how far its messages are settled.
+"""A partition that is assigned to this member: its unsettled records, and the offset to commit.
 
-The consumer's thread and the application's loop share it without a lock: each attribute is written by one of them only,
-and what the other reads of it is one number.
+The consumer's thread and the application's loop share the object without a lock: only one of them writes each
+attribute, and the other reads single numbers.
 
-Whether calls may begin is the loop's to say, so that none begins between its last look and a commit. The thread only
-asks for it, in the order in which the group decides (`hold`, `release`, `lose`)::
+Only the loop changes the state that lets calls begin, so that no call begins between the thread's check and its commit.
+The thread asks the loop for changes in the order of the group's decisions (`hold`, `release`, `lose`)::
 
-    state   new calls   a settlement   on hold   on release   on lose   since
-    OURS    begin       counts         HELD      -            LOST      it was assigned, or assigned again
-    HELD    wait        counts         -         OURS         LOST      it may go to another member
-    LOST    never       is in vain     -         -            -         it is another member's
+    state   new calls   settlements   on hold   on release   on lose   the partition
+    OURS    begin       count         HELD      -            LOST      is assigned to this member
+    HELD    wait        count         -         OURS         LOST      may be assigned to another member
+    LOST    never       are ignored   -         -            -         is assigned to another member
 
-Every `hold` is followed by a `release` or a `lose`, since a rebalance ends with either. A partition that is `HELD` or
-`LOST` and has no call under way is quiet: its position moves no more.
+A rebalance ends with a `release` or a `lose` for each `hold`. A partition that is `HELD` or `LOST` and has no call in
+flight is quiet: its position does not move.
 """
 
 from collections import deque
@@ -28,8 +28,8 @@ from kafka import TopicPartition
 _NEVER: Final = -1
 
 
-class Tenure(Enum):
-    """Whose a partition is."""
+class Ownership(Enum):
+    """Whether this member has a partition, for certain, perhaps or no longer."""
 
     OURS = "ours"
     HELD = "held"
@@ -38,12 +38,12 @@ class Tenure(Enum):
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """A record on its way to the receiver.
+    """A record that is to be passed to the receiver.
 
     Attributes:
-        partition: Where it comes from.
+        partition: The record's partition.
         record: The record.
-        redeliveries: How often it was given back.
+        redeliveries: How often the record was requeued.
     """
 
     partition: "AssignedPartition"
@@ -52,23 +52,23 @@ class Delivery:
 
 
 class AssignedPartition:
-    """One partition, from its assignment until it goes to another member.
+    """A partition, from its assignment to this member until another member gets it.
 
     Attributes:
-        key: Topic and number.
-        waiting: The loop's: deliveries nobody has begun with, in their order.
-        is_busy: The loop's: whether a task goes through it in order.
-        tenure: The loop's: whether calls may begin.
-        calls: The loop's: how many calls are under way.
-        position: The loop's: every offset before it is settled; what is to be committed.
-        transacted: The loop's: the position that a transaction has committed, with what its call has sent.
-        settled: The loop's: how many records are settled.
-        settled_size: The loop's: how many bytes they had.
-        handed: The thread's: how many records it handed over.
-        handed_size: The thread's: how many bytes they had.
-        fetched: The thread's: the offset of the next record it will get.
-        committed: The thread's: what the group has committed.
-        is_full: The thread's: whether it gets no more until some are settled.
+        key: Topic and number of the partition.
+        waiting: Written by the loop: the deliveries that wait for a call, in their order.
+        is_busy: Written by the loop: whether a task handles the waiting deliveries in order.
+        tenure: Written by the loop: whether calls may begin.
+        calls: Written by the loop: the number of calls in flight.
+        position: Written by the loop: the offset to commit; all records before this offset are settled.
+        transacted: Written by the loop: the position that the last transaction has committed.
+        settled: Written by the loop: the number of settled records.
+        settled_size: Written by the loop: the bytes of the settled records.
+        handed: Written by the thread: the number of records passed to the loop.
+        handed_size: Written by the thread: the bytes of the records passed to the loop.
+        fetched: Written by the thread: the offset of the next record to fetch.
+        committed: Written by the thread: the offset that the group has committed.
+        is_full: Written by the thread: whether fetching is paused until more records are settled.
     """
 
     __slots__ = (
@@ -94,9 +94,9 @@ class AssignedPartition:
         self.key = key
         self.waiting: deque[Delivery] = deque()
         self.is_busy = False
-        self.tenure = Tenure.OURS
+        self.tenure = Ownership.OURS
         self.calls = 0
-        # Offsets that were handed over and are not settled, ascending, with the sizes of their records.
+        # The sizes of unsettled records in bytes, by offset, ascending.
         self._open: dict[int, int] = {}
         self._next = _NEVER
         self.position = _NEVER
@@ -111,89 +111,100 @@ class AssignedPartition:
 
     @property
     def in_flight(self) -> int:
-        """How many records were handed over and are not settled."""
+        """The number of unsettled records that were passed to the loop."""
         return self.handed - self.settled
 
     @property
     def size_in_flight(self) -> int:
-        """How many bytes were handed over and are not settled."""
+        """The bytes of unsettled records that were passed to the loop."""
         return self.handed_size - self.settled_size
 
     def lag(self, end: int) -> int:
-        """How many messages are not settled, where the next one will have the offset `end`."""
+        """Return the number of unsettled messages.
+
+        Args:
+            end: The offset that the partition's next message will have.
+        """
         return max(0, end - self.position) if self.has_begun else 0
 
     @property
     def is_due(self) -> bool:
-        """Whether there is something to commit; what a transaction has committed would only take the next one back."""
+        """Whether the position is neither committed nor committed by a transaction.
+
+        A second commit of a transaction's offset could arrive after that of the next transaction, and take it back.
+        """
         return self.position not in (_NEVER, self.committed, self.transacted)
 
-    # The thread's
+    # Called by the thread
 
     def begin(self, offset: int) -> None:
-        """Say where it begins, before anything is handed over."""
+        """Set the first offset, unless it is set already; called before records are passed to the loop."""
         if self.fetched == _NEVER:
             self.fetched = offset
             self.position = offset
 
     @property
     def has_begun(self) -> bool:
-        """Whether it is known where it begins."""
+        """Whether the first offset is known."""
         return self.fetched != _NEVER
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no call is under way and none begins."""
-        return self.tenure is not Tenure.OURS and self.calls == 0
+        """Whether no call is in flight and none may begin."""
+        return self.tenure is not Ownership.OURS and self.calls == 0
 
-    # The loop's
+    # Called by the loop
 
     @property
     def may_begin(self) -> bool:
         """Whether calls may begin."""
-        return self.tenure is Tenure.OURS
+        return self.tenure is Ownership.OURS
 
     @property
     def is_lost(self) -> bool:
-        """Whether another member has it, so that nothing of it counts any more."""
-        return self.tenure is Tenure.LOST
+        """Whether another member has the partition, so that settlements are ignored."""
+        return self.tenure is Ownership.LOST
 
     def hold(self) -> None:
-        """Begin no more calls, for now."""
-        if self.tenure is Tenure.OURS:
-            self.tenure = Tenure.HELD
+        """Pause the partition: start no calls until `release`."""
+        if self.tenure is Ownership.OURS:
+            self.tenure = Ownership.HELD
 
     def release(self) -> None:
-        """Begin calls again."""
-        if self.tenure is Tenure.HELD:
-            self.tenure = Tenure.OURS
+        """End the pause of `hold`: calls may start again."""
+        if self.tenure is Ownership.HELD:
+            self.tenure = Ownership.OURS
 
     def lose(self) -> None:
-        """Begin no call ever again."""
-        self.tenure = Tenure.LOST
+        """Start no more calls: the partition belongs to another member now."""
+        self.tenure = Ownership.LOST
 
     def take(self, records: Sequence[Record]) -> None:
-        """Have records wait to be handled."""
-        if records[0].offset < self._next:  # somebody moved the group back
+        """Add fetched records to those that wait for a call."""
+        if records[0].offset < self._next:  # the position was moved back, so the records come again
             self.settled += len(self._open)
             self.settled_size += sum(self._open.values())
             self._open.clear()
             self.waiting.clear()
             self.position = records[0].offset
+        # Records come in ascending order, and greater offsets were cleared above: the keys of `_open` keep ascending.
         self._open.update((record.offset, record_size(record)) for record in records)
         self._next = records[-1].offset + 1
         self.waiting.extend(Delivery(self, record) for record in records)
 
     def settle(self, offset: int) -> None:
-        """Say that a record is done with."""
+        """Settle the record with an offset, and move the position to the smallest unsettled offset."""
         size = self._open.pop(offset, None)
         if size is not None:
             self.settled += 1
             self.settled_size += size
+            # The offsets of `_open` ascend, so its first key is the smallest unsettled offset. Greater offsets that
+            # are settled already are not committed: after a crash their records are handled again rather than the
+            # unsettled one lost.
             self.position = next(iter(self._open), self._next)
 
-    def pass_to(self, offset: int) -> None:
-        """Say that between what was handed over, all of which is settled, and this offset there is no message."""
+    def skip_to(self, offset: int) -> None:
+        """Move the position to an offset before which no messages are left, unless records are unsettled."""
         if not self._open:
             self._next = self.position = max(self.position, offset)
 

@@ -1,4 +1,4 @@
-"""The hooks by which the framework makes the Kafka binder. Its client is imported when the hook is called."""
+"""The plugin that offers the binder type `kafka`. kafka-python is imported only when a binder is made."""
 
 from collections.abc import Mapping
 
@@ -6,48 +6,53 @@ from pydantic import BaseModel
 
 from binders.kafka.binder_type import TYPE
 from streamkit.binder.binder import Binder, BinderContext
+from streamkit.binder.binder_type import BinderType
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
-from streamkit.binder.plugin import hookimpl
 from streamkit.errors import ConfigurationError
+from streamkit.plugins import hookimpl
+
+__all__ = ["KafkaBinderType", "streamkit_binder_types"]
+
+
+class KafkaBinderType(BinderType):
+    """The type of binders for Apache Kafka. It is never the default: settings must name the binder.
+
+    Without a named binder, an application uses the RocketMQ binder, which has a broker of its own.
+    """
+
+    is_default_candidate = False
+
+    def create_binder(self, name: str, context: BinderContext) -> Binder:
+        """Return a binder with a name; `start` connects it.
+
+        Raises:
+            ConfigurationError: kafka-python is not installed or has a version that the binder refuses, or the settings
+                are wrong.
+        """
+        try:
+            from binders.kafka.binder import KafkaBinder
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] != "kafka":
+                raise
+            raise ConfigurationError(
+                f"binder {name!r} needs the package kafka-python: pip install 'streamkit[kafka]'"
+            ) from error
+        return KafkaBinder(name, context)
+
+    def settings_models(self) -> Mapping[str, type[BaseModel]]:
+        """Return the model of the binder's settings, by prefix."""
+        from binders.kafka.binder_properties import KafkaBinderProperties
+
+        return {f"spring.cloud.stream.{TYPE}.binder": KafkaBinderProperties}
+
+    def extended_models(self) -> tuple[ConsumerModel, ProducerModel]:
+        """Return the models of the consumer and producer settings of Kafka bindings."""
+        from binders.kafka.properties import KafkaConsumerProperties, KafkaProducerProperties
+
+        return KafkaConsumerProperties, KafkaProducerProperties
 
 
 @hookimpl
-def streamkit_create_binder(type: str, name: str, context: BinderContext) -> Binder | None:  # noqa: A002 - the hook's name
-    """A Kafka binder called `name`, not started yet."""
-    if type != TYPE:
-        return None
-    try:
-        from binders.kafka.binder import KafkaBinder
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "kafka":
-            raise
-        raise ConfigurationError(
-            f"binder {name!r} needs the package kafka-python: pip install 'streamkit[kafka]'"
-        ) from error
-    return KafkaBinder(name, context)
-
-
-@hookimpl
-def streamkit_is_default_candidate(type: str) -> bool | None:  # noqa: A002 - the hook's name
-    """Only applications that name it get it: where nothing is named, the RocketMQ binder brings its own broker."""
-    return False if type == TYPE else None
-
-
-@hookimpl
-def streamkit_settings_models(type: str) -> Mapping[str, type[BaseModel]] | None:  # noqa: A002 - the hook's name
-    """The binder's own settings."""
-    if type != TYPE:
-        return None
-    from binders.kafka.binder_properties import KafkaBinderProperties
-
-    return {f"spring.cloud.stream.{TYPE}.binder": KafkaBinderProperties}
-
-
-@hookimpl
-def streamkit_extended_models(type: str) -> tuple[ConsumerModel, ProducerModel] | None:  # noqa: A002 - the hook's name
-    """The models of Kafka's extended consumer and producer properties."""
-    if type != TYPE:
-        return None
-    from binders.kafka.properties import KafkaConsumerProperties, KafkaProducerProperties
-
-    return KafkaConsumerProperties, KafkaProducerProperties
+def streamkit_binder_types() -> Mapping[str, BinderType]:
+    """Return the binder type by its name."""
+    return {TYPE: KafkaBinderType()}

@@ -1,4 +1,4 @@
-"""A polled source: a member of a group whose messages wait until they are asked for."""
+"""A polled source: a member of a group whose messages wait until the application polls."""
 
 import asyncio
 from collections import deque
@@ -8,25 +8,30 @@ from binders.kafka.consumer import KafkaMember, Membership
 from binders.kafka.handling import Redeliveries, to_framework
 from binders.kafka.partition import AssignedPartition, Delivery
 from streamkit.binder.binder import PolledMessage, PolledSource
-from streamkit.binder.settlement import RejectMessage, Retry, Settlement
 from streamkit.errors import BinderError
+from streamkit.settlement import Reject, Requeue, Settlement
 
 
 class KafkaPolledSource(KafkaMember, PolledSource):
-    """Gives the first message of its partitions, the partitions in turn; what is retried comes again later."""
+    """Returns the waiting messages of its partitions, one partition after the other; requeued messages come again."""
 
     def __init__(self, membership: Membership, poll_timeout: float) -> None:
-        """Make a member that has not joined yet; a poll waits `poll_timeout` seconds for a message."""
+        """Prepare a member; `start` joins the group.
+
+        Args:
+            membership: The settings and parts of the member.
+            poll_timeout: How long a poll waits for a message, in seconds.
+        """
         super().__init__(membership)
         self._terms = membership.destination.delivery
-        self._redeliveries = Redeliveries(self._wake)
+        self._redeliveries = Redeliveries()
         self._group = membership.group
         self._poll_timeout = poll_timeout
         self._ready: deque[AssignedPartition] = deque()
         self._arrived = asyncio.Event()
 
     async def poll(self) -> PolledMessage | None:
-        """The next message; waits for one as long as `poll-timeout` says. What cannot be read is rejected meanwhile."""
+        """Return the next message; wait up to `poll-timeout`, then return None. Unreadable records are rejected."""
         while True:
             try:
                 async with asyncio.timeout(self._poll_timeout):
@@ -34,7 +39,7 @@ class KafkaPolledSource(KafkaMember, PolledSource):
             except TimeoutError:
                 return None
             message = to_framework(delivery, self.binding, self._group)
-            if not isinstance(message, RejectMessage):
+            if not isinstance(message, Reject):
                 return PolledMessage(message, delivery.redeliveries, partial(self._settle, delivery))
             await self._settle(delivery, message)
 
@@ -62,7 +67,7 @@ class KafkaPolledSource(KafkaMember, PolledSource):
         partition = delivery.partition
         try:
             await self._carry_out(delivery, settlement)
-        except BaseException:  # told to whoever settles, or theirs; the next poll goes on with it
+        except BaseException:  # raised to the caller; the next poll returns the message again
             partition.waiting.appendleft(delivery)
             self._wake(partition)
             raise
@@ -72,18 +77,18 @@ class KafkaPolledSource(KafkaMember, PolledSource):
     async def _carry_out(self, delivery: Delivery, settlement: Settlement) -> None:
         if not self.is_open:
             return
-        if isinstance(settlement, Retry):
+        if isinstance(settlement, Requeue):
             pause = self._terms.pause_before(settlement, delivery.redeliveries)
-            self._redeliveries.add(delivery, pause)
+            self._redeliveries.add(delivery, pause, self._wake)
             return
-        if isinstance(settlement, RejectMessage) and not delivery.partition.is_lost:
+        if isinstance(settlement, Reject) and not delivery.partition.is_lost:
             try:
                 await self._dead_letters.keep(delivery.record, settlement)
-            except BinderError:  # the source has stopped meanwhile: the message comes again
+            except BinderError:  # the source was stopped: the message stays unsettled and comes again
                 return
         delivery.partition.settle(delivery.record.offset)
-        self.thread.made_room(delivery.partition)
+        self.thread.wake_if_room(delivery.partition)
 
     async def _finish(self, timeout: float) -> None:
-        self._redeliveries.cancel()
+        self._redeliveries.close()
         self._arrived.set()

@@ -1,4 +1,4 @@
-"""A producer binding: messages of a channel, sent as records."""
+"""A producer binding: sends the messages of a channel as records."""
 
 import asyncio
 from functools import partial
@@ -12,12 +12,12 @@ from streamkit.binder.binder import ProducerBinding, ProducerDestination
 from streamkit.errors import BinderError
 from streamkit.messaging.message import NO_PAYLOAD, Message
 
-# Sends under way at once when the binding does not wait for answers; more wait for one to finish.
+# The number of sends in flight at once with `sync=false`; a further send waits until one of them has finished.
 ASYNC_WINDOW: Final = 1000
 
 
 class KafkaProducerBinding(ProducerBinding):
-    """One open way to a topic."""
+    """A binding that sends to one topic."""
 
     def __init__(
         self,
@@ -27,14 +27,14 @@ class KafkaProducerBinding(ProducerBinding):
         sender: Sender,
         partitions: int,
     ) -> None:
-        """Make a binding.
+        """Prepare a binding; `start` connects it.
 
         Args:
             binder: The binder's name, for errors.
-            destination: What it is bound to.
-            extended: Its own settings.
-            sender: Sends.
-            partitions: How many partitions the topic has now.
+            destination: The destination and settings of the binding.
+            extended: The Kafka settings of the binding.
+            sender: Sends the records.
+            partitions: The number of the topic's partitions now.
         """
         self._unsent = partial(destination.unsent, binder)
         self._binding = destination.binding
@@ -50,11 +50,11 @@ class KafkaProducerBinding(ProducerBinding):
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has, as far as that is known; when the binding was made, at first."""
+        """The number of the topic's partitions: as the producer knows it, else as when the binding was made."""
         return self._sender.partition_count(self._topic) or self._partitions
 
     async def start(self) -> None:
-        """Connect, and learn the topic's partitions.
+        """Connect, and read the topic's partitions.
 
         Raises:
             KafkaError: The brokers are away, or refuse.
@@ -62,10 +62,10 @@ class KafkaProducerBinding(ProducerBinding):
         await self._sender.ready(self._topic)
 
     async def send(self, message: Message[bytes]) -> None:
-        """Send `message`; returns when the broker has acknowledged it, unless the binding does not wait.
+        """Send a message, and return when the broker has acknowledged it; with `sync=false` return before that.
 
         Raises:
-            BinderError: The broker refused it or could not be reached, or it cannot be written.
+            BinderError: The broker refused the message or could not be reached, or the message cannot be written.
         """
         if self._waits:
             await self._acknowledged(await self._handed_over(message))
@@ -73,7 +73,7 @@ class KafkaProducerBinding(ProducerBinding):
         await self._window.acquire()
         try:
             answer = await self._handed_over(message)
-        except BaseException:  # what is wrong with the message itself is told at once, to the sender
+        except BaseException:  # an error of the message itself is raised at once, to the sender
             self._window.release()
             raise
         sending = asyncio.create_task(self._finish(message, answer))
@@ -95,7 +95,7 @@ class KafkaProducerBinding(ProducerBinding):
             raise self._unsent(error) from error
 
     async def _handed_over(self, message: Message[bytes]) -> "asyncio.Future[RecordMetadata]":
-        """Hand a message to the producer."""
+        """Pass a message to the producer, and return a future of the acknowledgment."""
         topic, record = self.record_of(message)
         try:
             return self._sender.begin(await self._sender.ready(topic), topic, **record)
@@ -103,10 +103,10 @@ class KafkaProducerBinding(ProducerBinding):
             raise self._unsent(error) from error
 
     def record_of(self, message: Message[bytes]) -> tuple[str, dict[str, object]]:
-        """The topic a message goes to, and its record as kafka-python's producer takes it.
+        """Return the topic of a message, and its record as arguments of kafka-python's `send`.
 
         Raises:
-            BinderError: It cannot be written.
+            BinderError: The message cannot be written as a record.
         """
         headers = message.headers
         topic = self._topic
@@ -124,7 +124,7 @@ class KafkaProducerBinding(ProducerBinding):
             raise self._unsent(error) from error
 
     async def stop(self) -> None:
-        """Close; sends under way get `close-timeout`, and fail then. A second call does nothing."""
+        """Close the producer; sends that take longer than `close-timeout` fail. A second call does nothing."""
         await self._sender.close()
         if self._under_way:
             await asyncio.wait(self._under_way)

@@ -1,11 +1,11 @@
-"""The settings of Kafka's bindings, by the names of Spring's Kafka binder, and what they mean in portable terms.
+"""The settings of Kafka bindings, with the names of Spring's Kafka binder.
 
-A setting that says nothing more is honoured; `Accepted` ones mean nothing here and warn, `Rejected` ones stop the
-start and say why. Settings that Spring's binder does not have, such as `ordered`, are named as those of the in-memory
-binder.
+A setting without annotation is honoured. An `Accepted` setting is ignored with a warning. A `Rejected` setting is an
+error, with which the application does not start. Settings that Spring's binder does not have, such as `ordered`, have
+the names of the in-memory binder's settings.
 
-Where the defaults differ from Spring's: a send waits for the broker's acknowledgment, and what is rejected is kept in
-the group's dead-letter topic unless `enable-dlq=false` says that it may be lost.
+Two defaults differ from Spring's: a send waits for the broker's acknowledgment, and a rejected message is kept in the
+group's dead-letter topic unless `enable-dlq=false` is set.
 """
 
 from collections.abc import Callable
@@ -25,9 +25,9 @@ from streamkit.binder.delivery import (
     TransactionTerms,
 )
 from streamkit.config.durations import Milliseconds, Minutes, Positive, Seconds
+from streamkit.config.setting_limits import Accepted, Rejected
 from streamkit.config.settings_model import SettingsModel
 from streamkit.config.shape import Separator
-from streamkit.config.support import Accepted, Rejected
 from streamkit.errors import ExpressionError
 from streamkit.expression import compile_expression
 from streamkit.messaging.message import Message
@@ -59,7 +59,7 @@ def _without_brokers(properties: dict[str, str]) -> dict[str, str]:
 
 
 def _compiled(source: str | None) -> str | None:
-    """Refuse what is no expression."""
+    """Return an expression unchanged, if it is valid; raise ValueError if not."""
     if source is not None:
         try:
             compile_expression(source)
@@ -69,12 +69,12 @@ def _compiled(source: str | None) -> str | None:
 
 
 class AckMode(Enum):
-    """When offsets of messages that are settled are committed."""
+    """When the offsets of settled messages are committed."""
 
     RECORD = "RECORD"
-    """As soon as the consumer's thread can."""
+    """After each poll."""
     BATCH = "BATCH"
-    """The same: what was settled between two polls is one commit."""
+    """After each poll, as RECORD: the messages settled between two polls are one commit."""
     TIME = "TIME"
     """Every `auto.commit.interval.ms` of the consumer's configuration, 5 seconds."""
     MANUAL = "MANUAL"
@@ -84,7 +84,7 @@ class AckMode(Enum):
 
 
 class StartOffset(Enum):
-    """Where a group begins that has no committed offset."""
+    """The offset at which a group without committed offset begins."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -112,7 +112,7 @@ class TopicProperties(SettingsModel):
 
 
 class ClientProducerProperties(SettingsModel):
-    """What every producer has: those of bindings, of dead letters and of transactions."""
+    """The settings of all producers: those of bindings, of dead letters and of transactions."""
 
     buffer_size: int = Field(default=16384, ge=0)
     """Bytes of one partition's messages that are sent together, at most."""
@@ -135,9 +135,7 @@ class LetterProducerProperties(ClientProducerProperties):
     header_patterns: Annotated[tuple[str, ...], Accepted(_ALL_OF_IT)] = ()
     message_key_expression: Annotated[str | None, Accepted(_ALL_OF_IT)] = None
     use_topic_header: Annotated[bool, Accepted("dlq-name names the topic")] = False
-    send_timeout_expression: Annotated[
-        str | None, Accepted("a letter is tried again until it is written")
-    ] = None
+    send_timeout_expression: Annotated[str | None, Accepted("a letter is tried again until it is written")] = None
     record_metadata_channel: Annotated[str | None, Accepted("there are no results of sends")] = None
     transaction_manager: Annotated[str | None, Accepted(_BY_ITSELF)] = None
     allow_non_transactional: Annotated[bool, Accepted(_BY_ITSELF)] = False
@@ -168,21 +166,21 @@ class KafkaProducerProperties(ExtendedProducerProperties, ClientProducerProperti
     record_metadata_channel: Annotated[
         str | None, Rejected("there are no results of sends: the sender hears of failures only")
     ] = None
-    transaction_manager: Annotated[
-        str | None, Rejected(_NO_BEANS + "set binder.transaction.transaction-id-prefix")
-    ] = None
+    transaction_manager: Annotated[str | None, Rejected(_NO_BEANS + "set binder.transaction.transaction-id-prefix")] = (
+        None
+    )
     allow_non_transactional: bool = False
     """In a transactional binder: what is sent outside of a listener's transaction needs none of its own."""
     admin: Annotated[dict[str, str], Rejected(_TOPIC)] = Field(default_factory=dict)
 
     @property
     def message_key(self) -> Callable[[Message[object]], object] | None:
-        """`message-key-expression`."""
+        """A function of a message that returns its key, from `message-key-expression`; None if that is not set."""
         source = self.message_key_expression
         return None if source is None else compile_expression(source)
 
     def transaction(self) -> TransactionTerms | None:
-        """What these settings mean in portable terms."""
+        """Return these settings as the framework's `TransactionTerms`; None if `transactional` is false."""
         return TransactionTerms(self.group, None, ("transactional",)) if self.transactional else None
 
 
@@ -209,7 +207,7 @@ class KafkaConsumerProperties(ExtendedConsumerProperties):
     sql: str | None = None
     """Only messages whose headers match: asked for, it is refused."""
     batch_size: int | None = Field(default=None, ge=1)
-    """In batch mode: messages handed over at once, at most; unset: `configuration.max.poll.records`, else 500."""
+    """In batch mode: the largest number of messages in a list; unset: `configuration.max.poll.records`, else 500."""
 
     start_offset: StartOffset | None = None
     """Where a group begins that has no committed offset; unset: earliest, and latest for an anonymous one."""
@@ -236,25 +234,21 @@ class KafkaConsumerProperties(ExtendedConsumerProperties):
     """Properties of Kafka's consumer, by their names there, such as `max.poll.records`."""
     topic: TopicProperties = TopicProperties()
 
-    auto_commit_offset: Annotated[
-        bool, Accepted("a listener that asks for an Acknowledgment settles by hand")
-    ] = True
-    ack_each_record: Annotated[bool, Accepted("what is settled is committed at once")] = False
-    auto_commit_on_error: Annotated[
-        bool | None, Accepted("what fails is rejected; raise Requeue to have it again")
-    ] = None
+    auto_commit_offset: Annotated[bool, Accepted("a listener that asks for an Acknowledgment settles by hand")] = True
+    ack_each_record: Annotated[bool, Accepted("settled offsets are committed at once")] = False
+    auto_commit_on_error: Annotated[bool | None, Accepted("what fails is rejected; raise Requeue to have it again")] = (
+        None
+    )
     trusted_packages: Annotated[tuple[str, ...], Accepted("no classes are made from headers")] = ()
     standard_headers: Annotated[str | None, Accepted("id and timestamp are always there")] = None
     idle_event_interval: Annotated[Milliseconds | None, Accepted("there are no idle events")] = None
-    tx_commit_recovered: Annotated[
-        bool, Rejected("a rejected message is always done: remove it", only=(False,))
-    ] = True
-    converter_bean_name: Annotated[
-        str | None, Rejected(_NO_BEANS + "give StreamApplication a message converter")
-    ] = None
-    transaction_manager: Annotated[
-        str | None, Rejected(_NO_BEANS + "set binder.transaction.transaction-id-prefix")
-    ] = None
+    tx_commit_recovered: Annotated[bool, Rejected("a rejected message is always done: remove it", only=(False,))] = True
+    converter_bean_name: Annotated[str | None, Rejected(_NO_BEANS + "give StreamApplication a message converter")] = (
+        None
+    )
+    transaction_manager: Annotated[str | None, Rejected(_NO_BEANS + "set binder.transaction.transaction-id-prefix")] = (
+        None
+    )
     common_error_handler_bean_name: Annotated[
         str | None, Rejected(_NO_BEANS + "name a function with error-handler-definition")
     ] = None
@@ -263,7 +257,7 @@ class KafkaConsumerProperties(ExtendedConsumerProperties):
     admin: Annotated[dict[str, str], Rejected(_TOPIC)] = Field(default_factory=dict)
 
     def delivery(self) -> Delivery:
-        """What these settings mean in portable terms."""
+        """Return these settings as the framework's `Delivery`."""
         most = self.batch_size or int(self.configuration.get("max.poll.records", DEFAULT_BATCH_SIZE))
         return Delivery(
             ordered=self.ordered,

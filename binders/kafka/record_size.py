@@ -1,4 +1,4 @@
-"""How many bytes records take in memory, so that polls and windows are bounded by them and not by counts alone."""
+"""The bytes that records take in memory, by which polls and windows are bounded in addition to counts."""
 
 from typing import Final
 
@@ -7,15 +7,15 @@ from binders.kafka.headers import Record
 __all__ = ["POLL_SIZE", "PollBudget", "record_size"]
 
 _OBJECT: Final = 128
-"""Bytes that a record, or one of its headers, takes beside its contents; a header may have none."""
+"""The bytes that a record, or one of its headers, takes in addition to its contents, which may be empty."""
 
 POLL_SIZE: Final = 32 << 20
-"""Bytes of records that one poll brings, and the record that goes beyond them: 32 times Kafka's largest message by
-default."""
+"""The bytes of records that one poll returns; the last record may exceed the limit. The limit is 32 times Kafka's
+largest message by default."""
 
 
 def record_size(record: Record) -> int:
-    """Return the bytes that a record takes, about."""
+    """Return the approximate size of a record in memory, in bytes."""
     headers, key, value = record.headers, record.key, record.value
     size = _OBJECT
     if headers:
@@ -26,17 +26,21 @@ def record_size(record: Record) -> int:
 
 
 class PollBudget:
-    """What one poll may bring. kafka-python counts records only, and a record may have any size.
+    """The bytes that one poll may return. kafka-python limits only the number of records, which may have any size.
 
     Attributes:
-        left: Bytes that the poll may still bring; 0 or less if it is to end.
+        left: The bytes that the current poll may still return; with 0 or less the poll ends.
     """
 
     def __init__(self, size: int = POLL_SIZE) -> None:
-        """Make the budget of polls that bring so many bytes each."""
+        """Make a budget.
+
+        Args:
+            size: The bytes that each poll may return.
+        """
         self._size = size
         self.left = size
 
     def begin(self) -> None:
-        """Begin the next poll."""
+        """Reset the budget for the next poll."""
         self.left = self._size

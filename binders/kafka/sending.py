@@ -1,10 +1,10 @@
-"""Sending: kafka-python's producer as something to await, with the batches it makes kept together.
+"""Makes kafka-python's producer awaitable. Its thread lends its work to the loop.
 
 ::
 
-    loop ── send appends to a batch ──▶ kafka-python's thread ── the batch is acknowledged ──┐
-      ▲                                                                                      │ its records, one
-      └── one call_soon_threadsafe for all that were acknowledged until it runs ◀────────────┘ after the other
+    loop   send appends to a batch ──▶ the records of one turn are one request ──▶ acknowledged: the records' futures
+             the thread has the work: while it connects, tries again, or the loop is busy with something else
+    thread   a batch is acknowledged ──▶ one call_soon_threadsafe for all that were acknowledged until it runs
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
+from threading import get_ident
 from typing import Any, TypeAlias, TypeVar
 
 from binders.kafka.clients import Producer
@@ -24,36 +25,33 @@ R = TypeVar("R")
 
 
 class Sender:
-    """A producer, connected when it is first needed."""
+    """A producer that connects when it is first needed."""
 
-    def __init__(
-        self, connect: Callable[[], Producer], close_timeout: float, threads: Executor | None = None
-    ) -> None:
-        """Make one that is not connected.
+    def __init__(self, connect: Callable[[], Producer], close_timeout: float, threads: Executor | None = None) -> None:
+        """Prepare a producer; it is not connected yet.
 
         Args:
-            connect: Makes the producer; blocks while it connects.
-            close_timeout: Seconds that closing waits for messages on their way.
-            threads: Where the producer's blocking calls are made; by default the loop's own.
+            connect: Returns a connected producer; blocks while it connects.
+            close_timeout: How long closing waits for messages that are not acknowledged, in seconds.
+            threads: The threads of the producer's blocking calls; by default those of the loop.
         """
         self._connect = connect
         self._close_timeout = close_timeout
         self._threads = threads
         self._loop = asyncio.get_running_loop()
+        self._loop_thread = get_ident()
         self._producer: Producer | None = None
         self._connecting: asyncio.Task[Producer] | None = None
         self._is_closed = False
         # Filled by kafka-python's thread, emptied by the loop.
-        self._answers: deque[tuple[asyncio.Future[RecordMetadata], RecordMetadata, Exception | None]] = (
-            deque()
-        )
+        self._answers: deque[tuple[asyncio.Future[RecordMetadata], RecordMetadata, Exception | None]] = deque()
         self._is_waking = False
 
     async def start(self) -> Producer:
-        """Return the producer, connected.
+        """Return the connected producer; connect it first if it is not connected.
 
         Raises:
-            KafkaError: The brokers are away, or refuse; or it was closed.
+            KafkaError: The brokers are away, or refuse; or the producer was closed.
         """
         if self._is_closed:
             raise IllegalStateError("the producer is closed")
@@ -62,40 +60,55 @@ class Sender:
         if self._connecting is None or self._connecting.done():
             self._connecting = self._loop.create_task(self._connected())
             self._connecting.add_done_callback(take_exception)
-        # Whoever gives up does not end the thread that connects: what it makes is the next one's, or `close`'s.
+        # Cancelling a caller does not end the thread that connects: the next caller uses the producer, or `close`.
         return await asyncio.shield(self._connecting)
 
     async def _connected(self) -> Producer:
-        self._producer = await self.call(self._connect)
-        return self._producer
+        producer = await self.call(self._connect)
+        producer.lend()
+        self._producer = producer
+        return producer
 
     async def call(self, call: Callable[[], R]) -> R:
-        """Make a call that blocks, on one of the threads."""
+        """Make a blocking call on one of the threads, and return its result."""
         return await self._loop.run_in_executor(self._threads, call)
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions a topic has, as far as the producer knows; 0 if it does not."""
+        """Return the number of a topic's partitions that the producer knows; 0 if it does not know the topic."""
         return 0 if self._producer is None else self._producer.partition_count(topic)
 
     async def send(self, topic: str, **record: Any) -> RecordMetadata:
-        """Send a record, of kafka-python's `value`, `key`, `headers`…; returns when the broker has acknowledged it.
+        """Send a record, and return the metadata of the broker's acknowledgment.
+
+        Args:
+            topic: The topic.
+            record: `value`, `key`, `headers` and so on, as kafka-python's `send` takes them.
 
         Raises:
-            KafkaError: It did not.
+            KafkaError: The broker did not acknowledge the record.
         """
         return await self.begin(await self.ready(topic), topic, **record)
 
     async def ready(self, topic: str) -> Producer:
-        """Return the producer once it knows the topic's partitions, so that sending to it does not block."""
+        """Return the producer when it knows the topic's partitions, so that `begin` does not block.
+
+        Raises:
+            KafkaError: The brokers are away, or refuse; or the producer was closed.
+        """
         producer = self._producer or await self.start()
         if not producer.knows(topic):
             await self.call(partial(producer.partitions_for, topic))
         return producer
 
     def begin(self, producer: Producer, topic: str, **record: Any) -> "asyncio.Future[RecordMetadata]":
-        """Hand a record to the producer; the future tells what the broker answers.
+        """Pass a record to the producer, and return a future of the broker's acknowledgment.
 
-        A partition's number beyond the topic's partitions wraps round, as on other binders.
+        The partition is taken modulo the number of the topic's partitions, as on other binders.
+
+        Args:
+            producer: The producer that `ready` has returned.
+            topic: The topic.
+            record: `value`, `key`, `headers` and so on, as kafka-python's `send` takes them.
         """
         if record.get("partition") is not None:
             record["partition"] %= producer.partition_count(topic) or 1
@@ -106,50 +119,65 @@ class Sender:
         return answer
 
     async def close(self, timeout: float | None = None) -> None:
-        """Wait for what is on its way, so many seconds or the `close_timeout`, and disconnect. Twice does nothing."""
+        """Wait for messages that are not acknowledged, and disconnect. A second call does nothing.
+
+        Args:
+            timeout: How long to wait, in seconds; None: the `close_timeout`.
+        """
         self._is_closed = True
         if self._connecting is not None:
             await asyncio.wait([self._connecting])
         producer, self._producer = self._producer, None
         if producer is not None:
+            producer.take_back()
             seconds = self._close_timeout if timeout is None else timeout
             await self.call(partial(producer.close, timeout=seconds))
 
-    # kafka-python's thread
+    # Called by the loop or by kafka-python's thread
 
     def _answered(self, answer: "asyncio.Future[RecordMetadata]", metadata: RecordMetadata) -> None:
-        self._answers.append((answer, metadata, None))
-        self._wake()
+        self._finished(answer, metadata, None)
 
     def _failed(self, answer: "asyncio.Future[RecordMetadata]", error: Exception) -> None:
-        self._answers.append((answer, None, error))
-        self._wake()
+        self._finished(answer, None, error)
+
+    def _finished(
+        self, answer: "asyncio.Future[RecordMetadata]", metadata: RecordMetadata, error: Exception | None
+    ) -> None:
+        if get_ident() == self._loop_thread:
+            _finish(answer, metadata, error)
+        else:
+            self._answers.append((answer, metadata, error))
+            self._wake()
 
     def _wake(self) -> None:
-        # The loop takes the flag back before it looks at the answers, so that none is left lying.
+        # The loop clears the flag before it looks at the answers, so that no answer is missed.
         if not self._is_waking:
             self._is_waking = True
             try:
                 self._loop.call_soon_threadsafe(self._tell)
-            except RuntimeError:  # the loop is closed: nobody waits any more
+            except RuntimeError:  # the loop is closed, so nothing waits for the answers
                 self._answers.clear()
 
-    # The loop's
+    # Called by the loop
 
     def _tell(self) -> None:
         self._is_waking = False
         answers = self._answers
         while answers:
-            answer, metadata, error = answers.popleft()
-            if answer.done():
-                continue
-            if error is None:
-                answer.set_result(metadata)
-            else:
-                answer.set_exception(error)
+            _finish(*answers.popleft())
+
+
+def _finish(answer: "asyncio.Future[RecordMetadata]", metadata: RecordMetadata, error: Exception | None) -> None:
+    if answer.done():
+        return
+    if error is None:
+        answer.set_result(metadata)
+    else:
+        answer.set_exception(error)
 
 
 def take_exception(task: asyncio.Task[Any]) -> None:
-    """Whoever waited may have given up: asyncio would log the failure as one that nobody heard of."""
+    """Retrieve a failed task's exception: asyncio would log it if no caller awaits the task any more."""
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""Topics and groups at the brokers: what a binding needs is looked up, made, enlarged or refused."""
+"""Topics and groups at the brokers: looks up, creates and enlarges the topics of bindings, and deletes groups."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ _NO_LEADER: Final = -1
 
 
 class Topics:
-    """The brokers' topics and groups, through one admin client, which blocks and is called on threads."""
+    """The topics and groups of the brokers. The admin client blocks, so threads call it."""
 
     def __init__(self, admin: Admin, settings: KafkaBinderProperties) -> None:
         self._admin = admin
@@ -31,7 +31,13 @@ class Topics:
 
     @classmethod
     async def connected(cls, connect: Callable[[], Admin], settings: KafkaBinderProperties) -> Self:
-        """Make them with a client that `connect` makes on a thread; cancelled, it stays until that one is closed.
+        """Return an object with a connected admin client.
+
+        If the call is cancelled, it ends only after the client has been closed.
+
+        Args:
+            connect: Returns a connected client; called on a thread.
+            settings: The binder's settings.
 
         Raises:
             KafkaError: The brokers are away, or refuse.
@@ -46,26 +52,27 @@ class Topics:
             raise
 
     async def call(self, method: Callable[..., R], *arguments: object, **named: object) -> R:
-        """Call a method of the admin client on a thread.
+        """Call a method of the admin client on a thread, and return its result.
 
         Raises:
-            KafkaError: It failed.
+            KafkaError: The call failed.
         """
         return await asyncio.to_thread(method, *arguments, **named)
 
     async def ensure(
         self, topic: str, partitions: int, properties: TopicProperties, *, may_be_smaller: bool = False
     ) -> int:
-        """Return how many partitions the topic has, once it is there with as many as are needed.
+        """Create or enlarge a topic if needed and allowed, and return the number of its partitions.
 
         Args:
             topic: The topic.
-            partitions: How many partitions it needs; where it is made or enlarged, at least `min-partition-count`.
-            properties: How it is made.
-            may_be_smaller: Whether it will do with fewer.
+            partitions: The number of partitions that are needed; a topic that is created or enlarged gets at least
+                `min-partition-count`.
+            properties: The settings with which the topic is created.
+            may_be_smaller: Whether fewer partitions cause a warning instead of an error.
 
         Raises:
-            BinderError: It does not exist, or has too few partitions, and settings do not let it be changed.
+            BinderError: The topic does not exist or has too few partitions, and the settings do not allow to change it.
             KafkaError: The brokers are away, or refuse.
         """
         wanted = max(partitions, self._settings.min_partition_count)
@@ -80,12 +87,12 @@ class Topics:
             return found
         if not may_be_smaller:
             raise BinderError(
-                f"topic {topic!r} has {found} partitions and {partitions} are asked for: set "
+                f"topic {topic!r} has {found} partitions, but {partitions} are configured: set "
                 f"{PREFIX}.auto-add-partitions=true, "
                 "add them with Kafka's own tools, or ask for fewer"
             )
         logger.warning(
-            "Topic %r has %d partitions, and %d calls at once are asked for: some will have nothing to do",
+            "Topic %r has %d partitions, and %d calls at the same time are configured: some of them will stay idle",
             topic,
             found,
             partitions,
@@ -93,20 +100,29 @@ class Topics:
         return found
 
     async def partition_count(self, topic: str) -> int | None:
-        """How many partitions a topic has; None: it does not exist."""
+        """Return the number of a topic's partitions; None if the topic does not exist.
+
+        Raises:
+            BinderError: The brokers answer with an error code for the topic.
+            KafkaError: The brokers are away, or refuse.
+        """
         described = await self._described([topic])
         error = described[0]["error_code"]
         if error == _UNKNOWN_TOPIC:
             return None
         if error != _NO_ERROR:
-            raise BinderError(f"topic {topic!r} cannot be looked at: Kafka's error code {error}")
+            raise BinderError(f"topic {topic!r} could not be described: Kafka error code {error}")
         return len(described[0]["partitions"])
 
     async def _described(self, topics: Sequence[str]) -> list[dict[str, Any]]:
         return await self.call(self._admin.describe_topics, list(topics))
 
     async def without_leader(self, topics: Sequence[str]) -> list[str]:
-        """The partitions of these topics that nobody leads, as `topic-number`."""
+        """Return the partitions of these topics that have no leader, as `topic-number`.
+
+        Raises:
+            KafkaError: The brokers are away, or refuse.
+        """
         if not topics:
             return []
         return [
@@ -133,12 +149,12 @@ class Topics:
         try:
             await self.call(self._admin.create_topics, {topic: asked})
         except TopicAlreadyExistsError:
-            logger.debug("Topic %r was made by somebody else just now", topic)
+            logger.debug("Topic %r was created by another process just now", topic)
         await self.call(self._admin.wait_for_topics, [topic])
         return await self.partition_count(topic) or partitions
 
     async def forget(self, group: str) -> None:
-        """Remove a group that has no members any more; nobody can join it again."""
+        """Delete a group that has no members; a failure is only logged."""
         try:
             answers = await self.call(self._admin.delete_groups, [group])
             if answers.get(group) != "OK":
@@ -147,16 +163,16 @@ class Topics:
             logger.info("Group %s stays at the brokers until its offsets expire: %r", group, error)
 
     async def brokers(self) -> list[str]:
-        """The addresses of the brokers that are there.
+        """Return the addresses of the brokers in the cluster, as `host:port`.
 
         Raises:
-            KafkaError: None answers.
+            KafkaError: No broker answers.
         """
         cluster = await self.call(self._admin.describe_cluster)
         return sorted(f"{each['host']}:{each['port']}" for each in cluster["brokers"])
 
     async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where the partitions end now: the offsets that their next messages will have.
+        """Return the ends of partitions: the offsets that their next messages will have.
 
         Raises:
             KafkaError: The brokers are away, or refuse.

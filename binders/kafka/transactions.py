@@ -1,19 +1,22 @@
-"""Kafka's transactions: what a listener sends and the offset of its message count together, or not at all.
+"""Kafka's transactions: the messages that a listener sends and the offset of its message are committed together.
 
 ::
 
-    a message comes ─▶ a transaction is opened ─▶ the listener: what it sends is part of it
-                                                     │ accepted   the offset too, and all is committed at once
-                                                     │ retried    aborted: nobody who reads committed messages sees any
-                                                     │ rejected   aborted; then the dead letter, by itself
+    a message arrives ─▶ a transaction begins ─▶ the listener sends messages in the transaction
+                                                    │ accepted   add the offset, commit
+                                                    │ retried    abort: readers of committed messages see none of them
+                                                    │ rejected   abort; then write the dead letter without transaction
     a message is sent outside of a listener ─▶ a transaction of its own
 
-A transaction has a producer to itself; the producers are numbered, and the number is kept: `<prefix>0`, `<prefix>1`, …
-So there are as many as transactions at once: one for each partition a listener is at work at, and 16 for what is sent
-outside of listeners. Whoever waits for a transaction's end waits on a thread, until brokers answer or the producer is
-closed; these threads are the transactions' own, so that nobody else waits for one of them.
+Each open transaction has a producer of its own. Producers are numbered and used again; the number ends the producer's
+`transactional.id`: `<prefix>0`, `<prefix>1`, … There are as many producers as transactions at once: one for each
+partition whose listener is running, and up to 16 for messages sent outside of listeners.
 
-What belongs to a transaction is told by its context, so it has to be sent in the listener's own task or thread.
+The calls that end a transaction block a thread until the brokers answer or the producer is closed. They have threads of
+their own, so that no other blocking call of the application waits for these threads.
+
+The current transaction is kept in a context variable, so messages belong to it only if they are sent in the listener's
+own task or thread.
 """
 
 import asyncio
@@ -26,7 +29,6 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from binders.kafka.clients import Producer
-from binders.kafka.handling import Hand
 from binders.kafka.partition import Delivery
 from binders.kafka.producer import KafkaProducerBinding
 from binders.kafka.properties import KafkaProducerProperties
@@ -34,19 +36,21 @@ from binders.kafka.sending import Sender, take_exception
 from kafka import OffsetAndMetadata, TopicPartition
 from kafka.errors import IllegalStateError, KafkaError
 from streamkit.binder.binder import ConsumerDestination, ProducerDestination
-from streamkit.binder.settlement import Accept, Retry, Settlement
+from streamkit.binder.receiver_calls import ReceiverCall
 from streamkit.errors import ConfigurationError
 from streamkit.listeners.listener_threads import ListenerThreads
 from streamkit.messaging.message import Message
+from streamkit.settlement import Accept, Requeue, Settlement
 
 logger = logging.getLogger(__name__)
 
 _LAST_ABORT: Final = 5.0
-"""How long brokers are given to hear that a transaction is aborted whose call was given up, in seconds."""
+"""How long to wait for the abort of a transaction whose block has failed or was cancelled, in seconds."""
 
 AT_ONCE: Final = 16
-"""Transactions of messages that are sent outside of listeners: more wait for one of them to end."""
-# Each transaction has at most two calls that wait: its commit, and its abort if that is given up.
+"""The number of transactions at once for messages sent outside of listeners; further sends wait."""
+# A bound that is never reached in practice: a transaction blocks at most two threads, one with its commit and, if the
+# wait for that is cancelled, one with its abort.
 _THREADS: Final = 10_000
 
 GroupMetadata: TypeAlias = Any
@@ -54,7 +58,11 @@ GroupMetadata: TypeAlias = Any
 
 
 class Transaction:
-    """One transaction that is open, with its producer."""
+    """An open transaction and its producer.
+
+    Attributes:
+        is_open: Whether the transaction is neither committed nor aborted.
+    """
 
     def __init__(self, sender: Sender, producer: Producer) -> None:
         self._sender = sender
@@ -62,20 +70,26 @@ class Transaction:
         self.is_open = True
 
     async def send(self, topic: str, record: Mapping[str, object]) -> None:
-        """Make a record part of the transaction; returns when the broker has it.
+        """Send a record in the transaction, and return when the broker has acknowledged the record.
+
+        Args:
+            topic: The topic.
+            record: The arguments of kafka-python's `send`.
 
         Raises:
-            KafkaError: It has not.
+            KafkaError: The broker has not acknowledged the record.
         """
         await self._sender.send(topic, **record)
 
-    async def commit(
-        self, offsets: Mapping[TopicPartition, int] | None = None, group: GroupMetadata = None
-    ) -> None:
-        """Let everything count, and these offsets of the group.
+    async def commit(self, offsets: Mapping[TopicPartition, int] | None = None, group: GroupMetadata = None) -> None:
+        """Commit the transaction, with offsets of a group.
+
+        Args:
+            offsets: The offsets to commit, by partition.
+            group: The consumer's membership in its group; needed with offsets.
 
         Raises:
-            KafkaError: Nothing counts.
+            KafkaError: The transaction could not be committed.
         """
         await self._call(partial(self._commit, offsets or {}, group))
         self.is_open = False
@@ -87,26 +101,30 @@ class Transaction:
         self._producer.commit_transaction()
 
     async def abort(self) -> None:
-        """Let nothing count.
+        """Abort the transaction.
 
         Raises:
-            KafkaError: It could not be told; the brokers abort it when its time is over.
+            KafkaError: The brokers could not be told; they abort the transaction after its timeout.
         """
         await self._call(self._producer.abort_transaction)
         self.is_open = False
 
     async def _call(self, call: Callable[[], None]) -> None:
-        """Whoever gives up waiting does not end the call."""
+        """Make a blocking call on a thread; if the caller is cancelled, the call itself goes on."""
         calling = asyncio.create_task(self._sender.call(call))
         calling.add_done_callback(take_exception)
         await asyncio.shield(calling)
 
 
 class Transactions:
-    """The transactions of one binder, and the producers that wait for the next."""
+    """The transactions of one binder, and the producers for the next ones."""
 
     def __init__(self, sender: Callable[[int, Executor], Sender]) -> None:
-        """Make one; `sender` makes the sender with a number, not connected yet, that blocks these threads."""
+        """Prepare transactions; producers connect when they are needed.
+
+        Args:
+            sender: Returns the sender with a number, whose blocking calls run on the given threads.
+        """
         self._make_sender = sender
         self._threads = ListenerThreads(_THREADS, "kafka transactions")
         self._free: list[tuple[int, Sender]] = []
@@ -118,7 +136,7 @@ class Transactions:
 
     @property
     def current(self) -> Transaction | None:
-        """The transaction of the listener that is at work in this context."""
+        """The open transaction of the listener that runs in this context; None if there is none."""
         transaction = self._current.get()
         return transaction if transaction is not None and transaction.is_open else None
 
@@ -132,10 +150,10 @@ class Transactions:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Transaction]:
-        """A transaction; if the block ends without having committed it, it is aborted.
+        """Open a transaction for a block; a transaction that the block has not committed is aborted.
 
         Raises:
-            KafkaError: The brokers are away, or refuse.
+            KafkaError: The brokers are away, or refuse; or the transactions were closed.
         """
         if self._is_closed:
             raise IllegalStateError("the producers of transactions are closed")
@@ -157,23 +175,28 @@ class Transactions:
         finally:
             self._used.discard(sender)
             if transaction is None or transaction.is_open or self._is_closed:
-                # Whatever state the producer is in, another one with its number ends what it began.
+                # The state of this producer is unknown. A new producer with the same number replaces it; when the new
+                # one connects, the brokers abort the transaction that is still open.
                 await sender.close(0)
                 sender = self._sender(number)
             self._free.append((number, sender))
 
     async def send(self, topic: str, record: Mapping[str, object]) -> None:
-        """Send a record in a transaction of its own; returns when it counts.
+        """Send a record in a transaction of its own, and return when the transaction is committed.
+
+        Args:
+            topic: The topic.
+            record: The arguments of kafka-python's `send`.
 
         Raises:
-            KafkaError: It does not.
+            KafkaError: The transaction was not committed.
         """
         async with self._room, self.open() as transaction:
             await transaction.send(topic, record)
             await transaction.commit()
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions a topic has, as far as one of the producers knows; 0 if none does."""
+        """Return the number of a topic's partitions that a producer knows; 0 if none knows the topic."""
         senders = [*self._used, *(sender for _, sender in self._free)]
         return max((sender.partition_count(topic) for sender in senders), default=0)
 
@@ -182,7 +205,7 @@ class Transactions:
             async with asyncio.timeout(_LAST_ABORT):
                 await transaction.abort()
         except (KafkaError, TimeoutError) as error:
-            logger.warning("A transaction could not be aborted, so that it is left to the brokers: %r", error)
+            logger.warning("A transaction could not be aborted; the brokers will abort it when it times out: %r", error)
 
     def _next(self) -> tuple[int, Sender]:
         number, self._made = self._made, self._made + 1
@@ -192,38 +215,43 @@ class Transactions:
         return self._make_sender(number, self._threads)
 
     async def close(self) -> None:
-        """Disconnect the producers; transactions that are open get their `close-timeout`, and fail then."""
+        """Disconnect the producers; transactions that stay open longer than `close-timeout` fail."""
         self._is_closed = True
         senders = [*self._used, *(sender for _, sender in self._free)]
         self._free.clear()
         await asyncio.gather(*(sender.close() for sender in senders))
         self._threads.shutdown(wait=False)
 
-    def around(self, hand: Hand, binding: str, group: Callable[[], GroupMetadata]) -> Hand:
-        """Have each delivery handled in a transaction.
+    def around(
+        self, call_receiver: ReceiverCall[Delivery], binding: str, group: Callable[[], GroupMetadata]
+    ) -> ReceiverCall[Delivery]:
+        """Return a `ReceiverCall` that calls the receiver within a transaction.
 
         Args:
-            hand: Calls the receiver.
+            call_receiver: Calls the receiver.
             binding: The binding's name, for logs.
-            group: Returns the consumer's membership. What a call has done counts with the one it began with: brokers
-                refuse that after a rebalance, which may have given the partition to another member.
+            group: Returns the consumer's membership, which is read before the call and sent with the offsets. After a
+                rebalance, which may have assigned the partition to another member, brokers refuse this membership, and
+                the transaction fails.
         """
 
-        async def hand_in_transaction(deliveries: Sequence[Delivery]) -> Sequence[Settlement]:
+        async def call_in_transaction(deliveries: Sequence[Delivery]) -> Sequence[Settlement]:
             try:
                 membership = await asyncio.get_running_loop().run_in_executor(self._threads, group)
                 async with self.open() as transaction:
-                    settlements = await hand(deliveries)
+                    settlements = await call_receiver(deliveries)
                     if all(isinstance(settlement, Accept) for settlement in settlements):
                         await transaction.commit(_offsets(deliveries), membership)
                         for delivery in deliveries:
+                            # Set before the driver settles the record: a position equal to this offset is not due, so
+                            # the thread does not commit it again.
                             delivery.partition.transacted = delivery.record.offset + 1
                 return settlements
-            except Exception as error:  # whatever it is, the partition must not stop
+            except Exception as error:  # after any error, the message is tried again: the partition must not stop
                 logger.warning("Binding %r: a transaction failed, and is tried again: %r", binding, error)
-                return [Retry(None, error) for _ in deliveries]
+                return [Requeue("its transaction failed", cause=error) for _ in deliveries]
 
-        return hand_in_transaction
+        return call_in_transaction
 
 
 def _offsets(deliveries: Sequence[Delivery]) -> dict[TopicPartition, int]:
@@ -231,7 +259,7 @@ def _offsets(deliveries: Sequence[Delivery]) -> dict[TopicPartition, int]:
 
 
 class KafkaTransactionalProducerBinding(KafkaProducerBinding):
-    """One open way to a topic whose messages are part of transactions."""
+    """A binding that sends the messages of transactions to one topic."""
 
     def __init__(
         self,
@@ -243,18 +271,29 @@ class KafkaTransactionalProducerBinding(KafkaProducerBinding):
         *,
         transactions: Transactions,
     ) -> None:
-        """Make a binding; `sender` sends what needs no transaction."""
+        """Prepare a binding; `start` connects it.
+
+        Args:
+            binder: The binder's name, for errors.
+            destination: The destination and settings of the binding.
+            extended: The Kafka settings of the binding.
+            sender: Sends the messages that need no transaction.
+            partitions: The number of the topic's partitions now.
+            transactions: The transactions of the binder.
+        """
         super().__init__(binder, destination, extended, sender, partitions)
         self._transactions = transactions
         self._allows_none = extended.allow_non_transactional
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has, as far as that is known; when the binding was made, at first."""
+        """The number of the topic's partitions: as a producer knows it, else as when the binding was made."""
         return self._transactions.partition_count(self._topic) or super().partition_count
 
     async def start(self) -> None:
-        """Connect what sends without a transaction, where settings allow it; else transactions connect when they begin.
+        """Connect the producer without transactions, if the settings allow such sends.
+
+        Producers of transactions connect when a transaction first needs them.
 
         Raises:
             KafkaError: The brokers are away, or refuse.
@@ -263,10 +302,13 @@ class KafkaTransactionalProducerBinding(KafkaProducerBinding):
             await super().start()
 
     async def send(self, message: Message[bytes]) -> None:
-        """Send `message` in the transaction of the listener at work, else in one of its own.
+        """Send a message in the transaction of the running listener.
+
+        Outside of listeners, send without transaction if `allow-non-transactional=true`, else in a transaction of its
+        own.
 
         Raises:
-            BinderError: The broker refused it or could not be reached, or it cannot be written.
+            BinderError: The broker refused the message or could not be reached, or the message cannot be written.
         """
         current = self._transactions.current
         if current is None and self._allows_none:
@@ -283,10 +325,10 @@ class KafkaTransactionalProducerBinding(KafkaProducerBinding):
 
 
 def check_transactional(destination: ConsumerDestination) -> None:
-    """Refuse what cannot be taken back with a transaction, or would commit more than it.
+    """Refuse settings of a consumer that do not fit transactions, in each of which one call handles one message.
 
     Raises:
-        ConfigurationError: The binding does one call for several messages, or several calls for one.
+        ConfigurationError: The binding has batches, calls in any order, or several attempts in one transaction.
     """
     properties = destination.properties
     if properties.batch_mode:

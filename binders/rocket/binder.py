@@ -1,4 +1,4 @@
-"""The binder: connects to a RocketMQ, starts an embedded broker where none is, and makes bindings."""
+"""The binder: connects to RocketMQ, starts an embedded broker if the settings ask for one, and makes bindings."""
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -18,8 +18,8 @@ from binders.rocket.binder_properties import (
 from binders.rocket.client_settings import ClientSettingsMaker
 from binders.rocket.consumer import RocketBatchBinding, RocketConsumerBinding
 from binders.rocket.consumer_properties import RocketConsumerProperties
-from binders.rocket.discovery import discovered
-from binders.rocket.groups import Subscriptions, begin_now, keep_for, topics_of
+from binders.rocket.discovery import discover_capabilities
+from binders.rocket.groups import Subscriptions, commit_missing_offsets, create_group_at_end, topics_of
 from binders.rocket.headers import TOPIC
 from binders.rocket.name_servers import DEFAULT_NAME_SERVER, PREFIX, NameServers
 from binders.rocket.polled import RocketPolledSource
@@ -89,7 +89,7 @@ _transport: ContextVar[Transport | None] = ContextVar("rocketmq_binder_transport
 
 @contextmanager
 def use_transport(transport: Transport) -> Iterator[Transport]:
-    """Binders made inside the block reach their brokers over `transport` instead of TCP."""
+    """Make the binders that are created inside the block use `transport` instead of TCP."""
     token = _transport.set(transport)
     try:
         yield transport
@@ -98,7 +98,7 @@ def use_transport(transport: Transport) -> Iterator[Transport]:
 
 
 class RocketBinder(Binder):
-    """Channels on RocketMQ: the bundled broker, or a cluster of Apache's."""
+    """Channels on RocketMQ: the bundled broker, or a cluster of Apache RocketMQ."""
 
     type: ClassVar[str] = "rocketmq"
     multiplexes: ClassVar[bool] = True
@@ -123,22 +123,23 @@ class RocketBinder(Binder):
         self._discovered: frozenset[Capability] = frozenset()
         self._subscriptions = Subscriptions()
 
-    # Life
+    # Start and stop
 
     async def start(self) -> None:
-        """Connect; start an embedded broker first where the settings ask for one.
+        """Connect; start an embedded broker first if the settings ask for one.
 
         Raises:
-            BinderUnavailable: No name server answers.
+            BinderError: The embedded broker cannot be started, and `embedded=always` allows no other broker.
+            BinderUnavailable: No name server answers, or the embedded broker cannot be started.
         """
         self._name_servers = await self._cluster.find()
         self._admin = Admin(self._client_settings(), transport=self._transport, clock=self._clock)
         await self._admin.start()
         try:
-            self._discovered = await discovered(self._admin)
+            self._discovered = await discover_capabilities(self._admin)
         except RemotingError as error:
             raise BinderUnavailable(
-                f"binder {self.name!r} reaches no RocketMQ name server at {';'.join(self._name_servers)}: {error}. "
+                f"binder {self.name!r} cannot reach a RocketMQ name server at {';'.join(self._name_servers)}: {error}. "
                 f"Start one (`streamkit broker`), or set {PREFIX}.name-server.",
                 binder=self.name,
             ) from error
@@ -152,10 +153,14 @@ class RocketBinder(Binder):
 
     @asynccontextmanager
     async def shared(self) -> AsyncIterator[Mapping[str, str]]:
-        """An embedded broker for several processes, where the settings ask for one, and the settings that lead to it.
+        """Run an embedded broker for several processes inside the block, if the settings ask for one.
+
+        Yields:
+            The settings with which other processes use that broker; empty if none was started.
 
         Raises:
-            BinderUnavailable: It cannot be started.
+            BinderError: The embedded broker cannot be started, and `embedded=always` allows no other broker.
+            BinderUnavailable: The embedded broker cannot be started.
         """
         name_servers = await self._cluster.find()
         try:
@@ -163,6 +168,7 @@ class RocketBinder(Binder):
                 yield {}
                 return
             provisioning = self._properties.provisioning
+            # The other processes get `embedded=never`, and AUTO would create no topics there.
             if provisioning is Provisioning.AUTO:
                 provisioning = Provisioning.CREATE
             yield {
@@ -180,22 +186,22 @@ class RocketBinder(Binder):
             poll_name_server_interval=self._properties.poll_name_server_interval,
         )
 
-    # What it can do
+    # Capabilities and health
 
     def capabilities(self) -> frozenset[Capability]:
-        """What every RocketMQ does for this client, and what the brokers' settings let them do."""
+        """Return the capabilities of every RocketMQ, and those that the brokers' settings turn on."""
         return CAPABILITIES | self._discovered
 
     def origin_of(self, message: Message[bytes]) -> str | None:
-        """The topic, also of a message that comes from the group's retry topic."""
+        """Return the topic to which a message was sent, also if the message came from the group's retry topic."""
         return message.headers.typed(TOPIC, str)
 
     def dead_letter_destination(self, destination: str, group: str) -> str:
-        """`%DLQ%group`."""
+        """Return the group's dead-letter topic, `%DLQ%<group>`."""
         return dlq_topic(group)
 
     async def health(self) -> Health:
-        """UP when a name server answers and knows a broker."""
+        """Return UP if a name server answers and knows a broker, else DOWN with the reason."""
         if self._admin is None:
             return Health(HealthStatus.DOWN, {"reason": "not started"})
         details = {"nameServer": ";".join(self._name_servers)}
@@ -209,16 +215,25 @@ class RocketBinder(Binder):
     # Bindings
 
     def check_producer(self, destination: ProducerDestination) -> None:
-        """Refuse a topic or a group RocketMQ cannot have."""
-        extended = _own(destination.extended, RocketProducerProperties, destination.binding)
+        """Refuse names of topics and groups that RocketMQ does not allow.
+
+        Raises:
+            ConfigurationError: The destination or a required group has such a name.
+        """
+        extended = _require_model(destination.extended, RocketProducerProperties, destination.binding)
         namespace = self._settings.namespace(extended)
         _check_name(validate_topic, destination.name, "destination", namespace)
         for group in destination.properties.required_groups:
             _check_name(validate_group, group, "producer.required_groups", namespace)
 
     def check_consumer(self, destination: ConsumerDestination) -> None:
-        """Refuse names RocketMQ cannot have, and members of one group that subscribe to different things."""
-        extended = _own(destination.extended, RocketConsumerProperties, destination.binding)
+        """Refuse names that RocketMQ does not allow, and different subscriptions within one group.
+
+        Raises:
+            ConfigurationError: The destination or the group has such a name, or the group's first binding has another
+                subscription.
+        """
+        extended = _require_model(destination.extended, RocketConsumerProperties, destination.binding)
         namespace = self._settings.namespace(extended)
         for topic in topics_of(destination.name):
             _check_name(validate_topic, topic, "destination", namespace)
@@ -233,8 +248,14 @@ class RocketBinder(Binder):
             )
 
     async def bind_producer(self, destination: ProducerDestination) -> RocketProducerBinding:
-        """Open the way to a topic; make it first, if provisioning says so."""
-        extended = _own(destination.extended, RocketProducerProperties, destination.binding)
+        """Start a producer for a topic; create the topic first if `provisioning` says so.
+
+        Raises:
+            BinderError: The topic is missing and `provisioning=verify`.
+            BinderUnavailable: The brokers cannot be reached, or the topic does not exist.
+            ConfigurationError: The client refuses the settings.
+        """
+        extended = _require_model(destination.extended, RocketProducerProperties, destination.binding)
         namespace = self._settings.namespace(extended)
         topic = namespace.wrap(destination.name)
         await self._provision(topic, destination.binding, destination.properties.partition_count)
@@ -243,7 +264,7 @@ class RocketBinder(Binder):
         try:
             await binding.start()
             for required in destination.properties.required_groups:
-                await keep_for(self._require_admin(), namespace.wrap(required), topic)
+                await commit_missing_offsets(self._require_admin(), namespace.wrap(required), topic)
         except BaseException as error:
             await binding.stop()
             if isinstance(error, RemotingError):
@@ -252,33 +273,37 @@ class RocketBinder(Binder):
             raise
         return binding
 
-    async def bind_consumer(
-        self, destination: ConsumerDestination, receiver: Receiver
-    ) -> RocketConsumerBinding:
-        """Join the group; make the topic first, if provisioning says so."""
+    async def bind_consumer(self, destination: ConsumerDestination, receiver: Receiver) -> RocketConsumerBinding:
+        """Join the group and start to receive; create the topics first if `provisioning` says so.
+
+        Raises:
+            BinderError: A topic is missing and `provisioning=verify`.
+            BinderUnavailable: The brokers cannot be reached.
+            ConfigurationError: The client refuses the settings, or a broker refuses the SQL expression.
+        """
         return await self._bind(
             destination,
-            lambda group, extended, forget: RocketConsumerBinding(
-                destination, self._push_consumer(group, extended, destination), receiver, forget
+            lambda group, extended, delete_group: RocketConsumerBinding(
+                destination, self._push_consumer(group, extended, destination), receiver, delete_group
             ),
         )
 
     async def bind_batch_consumer(
         self, destination: ConsumerDestination, receiver: BatchReceiver
     ) -> RocketBatchBinding:
-        """As `bind_consumer`, with batches."""
+        """Do the same as `bind_consumer`, with batches of messages."""
         return await self._bind(
             destination,
-            lambda group, extended, forget: RocketBatchBinding(
-                destination, self._push_consumer(group, extended, destination), receiver, forget
+            lambda group, extended, delete_group: RocketBatchBinding(
+                destination, self._push_consumer(group, extended, destination), receiver, delete_group
             ),
         )
 
     async def bind_polled(self, destination: ConsumerDestination) -> RocketPolledSource:
-        """As `bind_consumer`; messages wait to be asked for."""
+        """Do the same as `bind_consumer`, but deliver messages only when the application polls."""
         return await self._bind(
             destination,
-            lambda group, extended, forget: RocketPolledSource(
+            lambda group, extended, delete_group: RocketPolledSource(
                 destination,
                 LitePullConsumer(
                     group,
@@ -286,7 +311,7 @@ class RocketBinder(Binder):
                     transport=self._transport,
                     clock=self._clock,
                 ),
-                forget,
+                delete_group,
             ),
         )
 
@@ -301,23 +326,26 @@ class RocketBinder(Binder):
         destination: ConsumerDestination,
         make: Callable[[str, RocketConsumerProperties, Callable[[], Awaitable[None]] | None], B],
     ) -> B:
-        extended = _own(destination.extended, RocketConsumerProperties, destination.binding)
+        extended = _require_model(destination.extended, RocketConsumerProperties, destination.binding)
         namespace = self._settings.namespace(extended)
         topics = list(map(namespace.wrap, topics_of(destination.name)))
         for topic in topics:
             await self._provision(topic, destination.binding, 1)
         group = namespace.wrap(destination.group or f"anonymous_{uuid4().hex}")
-        forget = partial(self._forget_group, group) if destination.group is None else None
-        with _refusals_of(destination.binding):
-            binding = make(group, extended, forget)
+        delete_group = partial(self._delete_group, group) if destination.group is None else None
+        with _as_configuration_errors(destination.binding):
+            binding = make(group, extended, delete_group)
         destination.customize(binding.consumer)
         try:
             if destination.group is None:
-                await begin_now(self._require_admin(), group, topics)
+                # Before the member joins. A message that is sent after this line is behind the committed end, so the
+                # group gets it even if the member reads the offset later.
+                await create_group_at_end(self._require_admin(), group, topics)
             await binding.start()
         except BaseException as error:
-            if forget is not None:
-                await forget()
+            # This attempt's anonymous group has a random name: no later attempt would use or delete it.
+            if delete_group is not None:
+                await delete_group()
             if not isinstance(error, RemotingError):
                 raise
             if isinstance(error, ResponseError) and error.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED:
@@ -327,9 +355,9 @@ class RocketBinder(Binder):
         return binding
 
     def spark_source(self, destination: ConsumerDestination) -> SparkFormat:
-        """Spark reads the topics by format `rocketmq`, under the names brokers know."""
+        """Return Spark's format and options to read the topics, with the namespace in front of the names."""
         namespace = self._settings.namespace(
-            _own(destination.extended, RocketConsumerProperties, destination.binding)
+            _require_model(destination.extended, RocketConsumerProperties, destination.binding)
         )
         known = replace(
             destination,
@@ -339,8 +367,8 @@ class RocketBinder(Binder):
         return spark_source(self._known_name_servers, known)
 
     def spark_sink(self, destination: ProducerDestination) -> SparkFormat:
-        """Spark writes to the topic by format `rocketmq`, under the name brokers know."""
-        extended = _own(destination.extended, RocketProducerProperties, destination.binding)
+        """Return Spark's format and options to write to the topic, with the namespace in front of the name."""
+        extended = _require_model(destination.extended, RocketProducerProperties, destination.binding)
         namespace = self._settings.namespace(extended)
         group = namespace.wrap(self.producer_group(destination.name, extended))
         known = replace(destination, name=namespace.wrap(destination.name))
@@ -348,7 +376,7 @@ class RocketBinder(Binder):
 
     @property
     def _known_name_servers(self) -> str:
-        """Those found, before the start those to be tried first."""
+        """The addresses of the name servers in use; before the start, those that will be tried first."""
         return ";".join(self._name_servers) or self._cluster.configured or DEFAULT_NAME_SERVER
 
     @property
@@ -383,15 +411,15 @@ class RocketBinder(Binder):
         except (RemotingError, TimeoutError) as error:
             raise self._unavailable(binding, topic, error) from error
 
-    async def _forget_group(self, group: str) -> None:
-        """Remove an anonymous group whose only member has left; nobody can join it again."""
+    async def _delete_group(self, group: str) -> None:
+        """Delete an anonymous group at the brokers after its only member has left."""
         try:
             await self._require_admin().delete_group(group)
         except RemotingError as error:
-            logger.info("anonymous group %s stays at the broker: %s", group, error)
+            logger.info("could not delete the anonymous group %s at the broker: %s", group, error)
 
     def producer_group(self, destination: str, extended: ExtendedProducerProperties) -> str:
-        """The group that the binding's settings name, or the binder's, else the destination."""
+        """Return the producer group: the binding's setting, else the binder's setting, else the destination."""
         named = extended.group if isinstance(extended, RocketProducerProperties) else None
         return named or self._properties.group or destination
 
@@ -401,7 +429,7 @@ class RocketBinder(Binder):
         group = self.producer_group(destination.name, extended)
         settings = self._settings.producer(extended)
         kind: type[RocketProducerBinding] = RocketProducerBinding
-        with _refusals_of(destination.binding):
+        with _as_configuration_errors(destination.binding):
             if destination.checker is None:
                 producer = Producer(group, settings, transport=self._transport, clock=self._clock)
             else:
@@ -445,15 +473,15 @@ def _check_name(validate: Callable[[str], None], name: str, key: str, namespace:
 
 
 @contextmanager
-def _refusals_of(binding: str) -> Iterator[None]:
-    """Tell as settings' errors what the client refuses and no setting's own check did."""
+def _as_configuration_errors(binding: str) -> Iterator[None]:
+    """Raise the client's `ValueError`s as errors of the settings: the client checks more than the models."""
     try:
         yield
     except ValueError as error:
         raise ConfigurationError(f"binding {binding!r}: {error}") from error
 
 
-def _own(extended: object, model: type[P], binding: str) -> P:
+def _require_model(extended: object, model: type[P], binding: str) -> P:
     if isinstance(extended, model):
         return extended
-    raise TypeError(f"binding {binding!r} was given {type(extended).__name__} instead of {model.__name__}")
+    raise TypeError(f"binding {binding!r} has settings of type {type(extended).__name__} instead of {model.__name__}")

@@ -1,4 +1,4 @@
-"""The binder's own settings, and those of Spring's RocketMQ starter."""
+"""The settings of the binder itself, and those of Spring's RocketMQ starter."""
 
 from datetime import timedelta
 from enum import Enum
@@ -13,37 +13,35 @@ from rocket_remoting.wire.errors import ConnectError
 from streamkit.binder.delivery import DEFAULT_DELAY_LEVELS
 from streamkit.config.application_properties import SharedSettingsModel
 from streamkit.config.durations import Seconds
+from streamkit.config.setting_limits import Accepted, Rejected
 from streamkit.config.settings_model import SettingsModel
 from streamkit.config.shape import Separator
-from streamkit.config.support import Accepted, Rejected
 
-_NO_TEMPLATE: Final = (
-    "there is no RocketMQTemplate: set it for the binding, below spring.cloud.stream.rocketmq"
-)
+_NO_TEMPLATE: Final = "there is no RocketMQTemplate: set it for the binding, below spring.cloud.stream.rocketmq"
 
 
 class Embedded(Enum):
     """Whether a broker is started in this process."""
 
     AUTO = "auto"
-    """When no name server is configured and nobody listens on the default address."""
+    """If no name server is configured and none answers at the default address."""
     ALWAYS = "always"
-    """Always, on free ports unless a name server's address says which."""
+    """Always; on the port of the configured name server, or on free ports."""
     NEVER = "never"
-    """Never: a name server that is away is waited for."""
+    """Never; the binder waits until a name server answers."""
 
 
 class Provisioning(Enum):
-    """What is done about topics before they are bound."""
+    """How missing topics are handled when a binding is made."""
 
     AUTO = "auto"
     """`create` on an embedded broker, `none` elsewhere."""
     CREATE = "create"
-    """Make the topic where it is missing."""
+    """Create a missing topic."""
     VERIFY = "verify"
     """Refuse to bind a topic that is missing."""
     NONE = "none"
-    """Leave it to the broker."""
+    """Do not check; the broker may create a missing topic."""
 
 
 class RocketBinderProperties(SettingsModel):
@@ -74,9 +72,7 @@ class RocketBinderProperties(SettingsModel):
     is without it."""
     namespace_v2: Annotated[
         str | None,
-        Rejected(
-            "namespaces are not put into requests: remove it, or use namespace, which is put before names"
-        ),
+        Rejected("namespaces are not put into requests: remove it, or use namespace, which is put before names"),
     ] = None
     use_tls: Annotated[bool, Rejected("connections are plain: remove it"), Field(alias="useTLS")] = False
     enable_msg_trace: Annotated[bool, Accepted(NO_TRACE)] = False
@@ -84,9 +80,9 @@ class RocketBinderProperties(SettingsModel):
     access_channel: Annotated[str | None, Accepted(NO_TRACE)] = None
     enabled: Annotated[bool, Accepted("it is read of bindings only")] = True
     poll_name_server_interval: PositiveMilliseconds = timedelta(seconds=30)
-    """How often routes are looked up again."""
+    """The time between two updates of the routes from the name servers."""
     heartbeat_broker_interval: PositiveMilliseconds = timedelta(seconds=30)
-    """How often brokers are told who is there."""
+    """The time between two heartbeats to the brokers."""
     persist_consumer_offset_interval: PositiveMilliseconds = timedelta(seconds=5)
     """How often offsets are committed."""
 
@@ -97,9 +93,7 @@ class RocketBinderProperties(SettingsModel):
             try:
                 parse_address(address)
             except ConnectError:
-                raise ValueError(
-                    f"{address!r} is no address: expected host:port, such as 127.0.0.1:9876"
-                ) from None
+                raise ValueError(f"{address!r} is not an address: expected host:port, such as 127.0.0.1:9876") from None
         return value
 
     @field_validator("group")

@@ -1,4 +1,4 @@
-"""What the binder's settings mean to the clients of `rocket_client`."""
+"""Translates the binder's settings to the settings of `rocket_client`'s clients."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -39,7 +39,7 @@ _ALLOCATE: Final[Mapping[AllocateStrategy, AllocateMessageQueueStrategy]] = {
 
 
 class _Client(TypedDict):
-    """What all clients have in common."""
+    """The settings that all clients have."""
 
     name_servers: Sequence[str]
     namespace: str
@@ -50,7 +50,7 @@ class _Client(TypedDict):
 
 
 class _Consumer(TypedDict):
-    """What all members of groups have in common."""
+    """The settings that push consumers and lite pull consumers have."""
 
     instance_name: str | None
     persist_consumer_offset_interval: timedelta
@@ -71,20 +71,20 @@ class _Consumer(TypedDict):
 
 
 class ClientSettingsMaker:
-    """Makes the clients' settings of one binder."""
+    """Makes the settings of the clients of one binder."""
 
     def __init__(self, name_servers: Sequence[str], binder: RocketBinderProperties) -> None:
         """Make a maker.
 
         Args:
-            name_servers: Where clients begin.
-            binder: What bindings leave open.
+            name_servers: The addresses of the name servers, `host:port`.
+            binder: The binder's settings, used where a binding's are unset.
         """
         self._name_servers = tuple(name_servers)
         self._binder = binder
 
     def producer(self, extended: RocketProducerProperties) -> TransactionProducerSettings:
-        """The settings of a producer."""
+        """Return the settings of a producer."""
         return TransactionProducerSettings(
             **self._client(extended),
             send_timeout=extended.send_message_timeout,
@@ -98,12 +98,12 @@ class ClientSettingsMaker:
     def push_consumer(
         self, extended: RocketConsumerProperties, destination: ConsumerDestination
     ) -> PushConsumerSettings:
-        """The settings of a consumer that calls the receiver."""
+        """Return the settings of a push consumer, which calls the receiver."""
         delivery = destination.delivery
         return PushConsumerSettings(
             **self._client(extended),
             **self._consumer(extended, destination),
-            # The receiver holds the permits; what is cached is bounded by the pull thresholds.
+            # The permits of the destination limit the calls; the pull thresholds limit the cached messages.
             concurrency=None,
             consume_message_batch_max_size=delivery.batch_size if destination.properties.batch_mode else 1,
             max_reconsume_times=redelivery_limit(delivery),
@@ -115,7 +115,7 @@ class ClientSettingsMaker:
     def lite_pull_consumer(
         self, extended: RocketConsumerProperties, destination: ConsumerDestination
     ) -> LitePullConsumerSettings:
-        """The settings of a consumer that is polled; what is consumed, settlements say."""
+        """Return the settings of a lite pull consumer, which is polled; settlements decide what is committed."""
         return LitePullConsumerSettings(
             **self._client(extended),
             **self._consumer(extended, destination),
@@ -125,7 +125,7 @@ class ClientSettingsMaker:
         )
 
     def namespace(self, extended: RocketProducerProperties | RocketConsumerProperties) -> Namespace:
-        """What the topics and groups of a binding are put into."""
+        """Return the namespace of a binding: its own, else the binder's, else that of the name servers' address."""
         return Namespace(extended.namespace or self._binder.namespace or namespace_of(self._name_servers))
 
     def _client(self, extended: RocketProducerProperties | RocketConsumerProperties) -> _Client:
@@ -165,13 +165,19 @@ class ClientSettingsMaker:
 
 
 def _instance_name(destination: ConsumerDestination) -> str | None:
-    """A broadcasting member's own, so that instances on one machine keep their offsets in files of their own."""
+    """Return the instance name of a broadcasting member; None for the client's default.
+
+    The name has the instance index, so that instances on one machine keep their offsets in different files.
+    """
     if not destination.delivery.broadcast or not destination.instance_index:
         return None
     return f"{BROADCASTING_INSTANCE}-{destination.instance_index}"
 
 
 def redelivery_limit(delivery: Delivery) -> int:
-    """`maxReconsumeTimes` of the client, so that no broker gives up before the framework does."""
+    """Return `maxReconsumeTimes` for the client; -1, no limit, is for ordered delivery only.
+
+    The value is the framework's limit, so that no broker ends the redeliveries before the framework does.
+    """
     limit = delivery.redelivery_limit
     return -1 if limit is None else limit

@@ -1,4 +1,4 @@
-"""A consumer binding: a push consumer of `rocket_client` whose messages go to the framework's receiver."""
+"""Consumer bindings: a push consumer of `rocket_client` passes its messages to the framework's receiver."""
 
 import logging
 from abc import abstractmethod
@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Generic, TypeVar
 
+import rocket_client
 from binders.rocket.groups import subscribe
 from binders.rocket.headers import from_message
-from rocket_client import ConsumeContext, PushConsumer, Reject, RetryLater, Success, Suspend
+from rocket_client import SUCCESS, ConsumeContext, PushConsumer, RetryLater, Success, Suspend
 from rocket_client.consuming.listener import ConcurrentOutcome, OrderlyOutcome
 from rocket_remoting.wire.message import MessageExt
 from streamkit.binder.binder import (
@@ -19,24 +20,21 @@ from streamkit.binder.binder import (
     Receiver,
 )
 from streamkit.binder.delivery import Delivery
-from streamkit.binder.settlement import Accept, RejectMessage, Retry, Settlement
 from streamkit.messaging.headers import MessageHeaders
 from streamkit.messaging.message import Message
+from streamkit.settlement import ACCEPT, Accept, Reject, Requeue, Settlement
 
 logger = logging.getLogger(__name__)
-
-_SUCCESS = Success()
-
 
 R = TypeVar("R")
 A = TypeVar("A", RetryLater, Suspend)
 
 
 class RocketMember(ConsumerBinding, Generic[R]):
-    """One binding's membership in its group; subclasses hand the messages over.
+    """The membership of a binding in its group; subclasses pass the messages to the receiver.
 
     Attributes:
-        consumer: The client's consumer.
+        consumer: The push consumer of `rocket_client`.
     """
 
     def __init__(
@@ -44,14 +42,14 @@ class RocketMember(ConsumerBinding, Generic[R]):
         destination: ConsumerDestination,
         consumer: PushConsumer,
         receiver: R,
-        forget_group: Callable[[], Awaitable[None]] | None = None,
+        delete_group: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._destination = destination
         self.consumer = consumer
         self._receiver = receiver
         self._delivery = destination.delivery
         self._state = BindingState.STOPPED
-        self._forget_group = forget_group
+        self._delete_group = delete_group
         subscribe(consumer, destination)
         if self._delivery.ordered:
             consumer.listen_orderly(self._handle_in_order, destination.permits)
@@ -60,58 +58,66 @@ class RocketMember(ConsumerBinding, Generic[R]):
 
     @property
     def state(self) -> BindingState:
-        """Running, paused or stopped."""
+        """The state of the binding: running, paused or stopped."""
         return self._state
 
     async def start(self) -> None:
-        """Join the group; messages arrive from now on."""
+        """Join the group and start to receive messages.
+
+        Raises:
+            RemotingError: The brokers cannot be reached, or refuse.
+        """
         await self.consumer.start()
         self._state = BindingState.RUNNING
 
     async def pause(self) -> None:
-        """Pull nothing more until `resume`; the group and its queues are kept."""
+        """Stop pulling until `resume`; the consumer stays in the group and keeps its queues."""
         self.consumer.suspend()
         self._state = BindingState.PAUSED
 
     async def resume(self) -> None:
-        """Pull again."""
+        """Start pulling again."""
         self.consumer.resume()
         self._state = BindingState.RUNNING
 
     async def stop(self, timeout: float) -> None:
-        """Leave the group; calls in flight get `timeout` seconds to finish and be committed."""
+        """Leave the group; delete it at the brokers if it is anonymous.
+
+        Args:
+            timeout: How long calls in flight may take to finish and be committed, in seconds.
+        """
         if self._state is BindingState.STOPPED:
             return
         self._state = BindingState.STOPPED
         await self.consumer.shutdown(timeout)
-        if self._forget_group is not None:
-            await self._forget_group()
+        if self._delete_group is not None:
+            await self._delete_group()
 
     @abstractmethod
     async def _handle(
         self, messages: list[MessageExt], context: ConsumeContext
     ) -> ConcurrentOutcome | Sequence[ConcurrentOutcome]:
-        """Hand messages over that nobody waits for."""
+        """Pass messages to the receiver; other messages of the queue do not wait for them."""
 
     @abstractmethod
     async def _handle_in_order(
         self, messages: list[MessageExt], context: ConsumeContext
     ) -> OrderlyOutcome | Sequence[OrderlyOutcome]:
-        """Hand messages over before those behind them."""
+        """Pass messages to the receiver; the messages behind them in the queue wait for the outcome."""
 
-    def _later(self, retry: Retry) -> RetryLater:
-        return RetryLater(retry_level(self._delivery, retry), retry.cause)
+    def _retry_later(self, requeue: Requeue) -> RetryLater:
+        return RetryLater(retry_level(self._delivery, requeue), requeue.cause)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._destination.binding!r} {self._state.value}>"
 
 
 class RocketConsumerBinding(RocketMember[Receiver]):
-    """Hands over one message after the other."""
+    """A consumer binding whose receiver takes single messages."""
 
     async def _handle(self, messages: list[MessageExt], context: ConsumeContext) -> ConcurrentOutcome:
         (message,) = messages
-        return _outcome(await self._receiver(to_framework(message), message.reconsume_times), self._later)
+        return _outcome(await self._receiver(to_framework(message), message.reconsume_times), self._retry_later)
 
     async def _handle_in_order(self, messages: list[MessageExt], context: ConsumeContext) -> OrderlyOutcome:
         (message,) = messages
@@ -119,17 +125,17 @@ class RocketConsumerBinding(RocketMember[Receiver]):
 
 
 class RocketBatchBinding(RocketMember[BatchReceiver]):
-    """Hands over the batches the client makes of one queue's messages."""
+    """A consumer binding whose receiver takes batches; the messages of a batch are from one queue."""
 
     async def _handle(
         self, messages: list[MessageExt], context: ConsumeContext
-    ) -> Sequence[ConcurrentOutcome]:
-        return [_outcome(settlement, self._later) for settlement in await self._settle(messages)]
+    ) -> Success | Sequence[ConcurrentOutcome]:
+        return _outcomes(await self._settle(messages), self._retry_later)
 
     async def _handle_in_order(
         self, messages: list[MessageExt], context: ConsumeContext
-    ) -> Sequence[OrderlyOutcome]:
-        return [_outcome(settlement, _suspension) for settlement in await self._settle(messages)]
+    ) -> Success | Sequence[OrderlyOutcome]:
+        return _outcomes(await self._settle(messages), _suspension)
 
     async def _settle(self, messages: Sequence[MessageExt]) -> Sequence[Settlement]:
         return await self._receiver.receive_batch(
@@ -139,33 +145,51 @@ class RocketBatchBinding(RocketMember[BatchReceiver]):
 
 
 def to_framework(message: MessageExt) -> Message[bytes]:
-    """The framework's message of one that came."""
+    """Return the framework's message for a received message."""
     return Message(bytes(message.body), MessageHeaders.adopt(from_message(message)))
 
 
-def retry_level(delivery: Delivery, retry: Retry) -> int:
-    """The delay level a message goes back with; 0 leaves it to the redeliveries so far."""
-    if retry.after is None:
+def retry_level(delivery: Delivery, requeue: Requeue) -> int:
+    """Return the delay level with which a message is sent back; 0: the number of redeliveries so far decides."""
+    if requeue.after is None:
+        # For level 0 the broker uses 3 + reconsumeTimes (Apache's AbstractSendMessageProcessor). -1 turns off
+        # redelivery after failures, which `after_failure` has rejected already; a Requeue by the listener or after
+        # `consume-timeout` is still delivered again.
         return max(delivery.redelivery_level, 0)
-    return level_of(retry.after, delivery.delay_levels)
+    return delay_level_for(requeue.after, delivery.delay_levels)
 
 
-def level_of(delay: timedelta, levels: Sequence[timedelta]) -> int:
-    """The shortest delay level that is not shorter than `delay`; the longest one where none is."""
+def delay_level_for(delay: timedelta, levels: Sequence[timedelta]) -> int:
+    """Return the number, from 1, of the shortest level that is at least `delay`, or of the last level.
+
+    Args:
+        delay: The delay that was asked for.
+        levels: The durations of the delay levels, ascending.
+    """
+    # Rounded up, so that a message never comes earlier than the listener asked for.
     for level, duration in enumerate(levels, start=1):
         if duration >= delay:
             return level
     return len(levels)
 
 
-def _outcome(settlement: Settlement, again: Callable[[Retry], A]) -> Success | Reject | A:
-    """What the client is told of a message; ``again`` says it of one that comes again."""
+def _outcome(settlement: Settlement, again: Callable[[Requeue], A]) -> Success | rocket_client.Reject | A:
+    """Return the client's outcome for a settlement; ``again`` makes that of a message to be redelivered."""
     if isinstance(settlement, Accept):
-        return _SUCCESS
-    if isinstance(settlement, RejectMessage):
-        return Reject(settlement.cause or settlement.reason)
+        return SUCCESS
+    if isinstance(settlement, Reject):
+        return rocket_client.Reject(settlement.cause or settlement.reason)
     return again(settlement)
 
 
-def _suspension(retry: Retry) -> Suspend:
-    return Suspend(None if retry.after is None else retry.after.total_seconds(), retry.cause)
+def _outcomes(
+    settlements: Sequence[Settlement], again: Callable[[Requeue], A]
+) -> Success | Sequence[Success | rocket_client.Reject | A]:
+    """Return the client's outcomes for the settlements of a batch: one for all messages if all are accepted."""
+    if all(settlement is ACCEPT for settlement in settlements):
+        return SUCCESS
+    return [_outcome(settlement, again) for settlement in settlements]
+
+
+def _suspension(requeue: Requeue) -> Suspend:
+    return Suspend(None if requeue.after is None else requeue.after.total_seconds(), requeue.cause)

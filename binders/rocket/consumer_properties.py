@@ -1,4 +1,4 @@
-"""A consumer binding's own settings."""
+"""The RocketMQ settings of a consumer binding."""
 
 from datetime import datetime, timedelta
 from enum import Enum
@@ -10,27 +10,27 @@ from binders.rocket.properties import BindingProperties, PositiveMilliseconds
 from rocket_remoting.wire.compression import DEFAULT_LIMIT
 from streamkit.binder.delivery import Delivery, ExtendedConsumerProperties, StartPosition
 from streamkit.config.durations import Milliseconds, Minutes, Positive
+from streamkit.config.setting_limits import Accepted
 from streamkit.config.settings_model import SettingsModel
-from streamkit.config.support import Accepted
 
 _POLL_TIMEOUT: Final = timedelta(seconds=5)
 
 SQL_PREFIX: Final = "sql:"
 MAX_BATCH_SIZE: Final = 1024
-"""Messages that RocketMQ's clients hand over at once, at most."""
+"""The largest batch, in messages, that Apache's clients allow."""
 
 V = TypeVar("V")
 
 
 class MessageModel(Enum):
-    """Who of a group receives a message."""
+    """Which members of a group receive a message: one member, or all."""
 
     CLUSTERING = "CLUSTERING"
     BROADCASTING = "BROADCASTING"
 
 
 class ConsumeFromWhere(Enum):
-    """Where a new group begins."""
+    """The offset at which a new group begins."""
 
     CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
@@ -89,9 +89,7 @@ class PullProperties(SettingsModel):
     consumer_timeout_millis_when_suspend: Annotated[
         int | None, Accepted("a pull waits as long as the client's own timeout")
     ] = None
-    err_acknowledge: Annotated[
-        str | None, Accepted("what fails is rejected; raise Requeue to have it again")
-    ] = None
+    err_acknowledge: Annotated[str | None, Accepted("what fails is rejected; raise Requeue to have it again")] = None
 
 
 class RocketConsumerProperties(ExtendedConsumerProperties, BindingProperties):
@@ -112,7 +110,7 @@ class RocketConsumerProperties(ExtendedConsumerProperties, BindingProperties):
         try:
             return validate(value)
         except ValueError:
-            # The sentence Spring Cloud Alibaba's users look for in their logs.
+            # Spring Cloud Alibaba's binder logs the same sentence, for which its users search.
             raise ValueError(
                 f"Property 'messageModel' was wrong. {value!r} is neither CLUSTERING nor BROADCASTING"
             ) from None
@@ -175,12 +173,12 @@ class RocketConsumerProperties(ExtendedConsumerProperties, BindingProperties):
 
     @property
     def poll_timeout(self) -> timedelta:
-        """How long a poll waits for a message."""
+        """How long a poll waits for a message: the setting of either generation, else 5 s."""
         waits = (self.pull.poll_timeout_millis, self.pull_timeout, _POLL_TIMEOUT)
         return next(each for each in waits if each is not None)
 
     def delivery(self) -> Delivery:
-        """What these settings mean in portable terms; the second generation's spelling wins."""
+        """Return these settings as the framework's `Delivery`; the second generation's spellings win."""
         push = self.push
         tags, sql = self._filter()
         start_time = None if self.consume_timestamp is None else _local_time(self.consume_timestamp)
@@ -204,7 +202,7 @@ class RocketConsumerProperties(ExtendedConsumerProperties, BindingProperties):
         return self.enabled
 
     def _filter(self) -> tuple[str | None, str | None]:
-        """Tags and SQL expression, of which at most one is set."""
+        """Return tags and SQL expression; at most one of them is not None."""
         if self.subscription is None:
             return (None, self.sql) if self.sql else (self.tags, None)
         if self.subscription.startswith(SQL_PREFIX):
@@ -220,6 +218,4 @@ def _local_time(text: str) -> datetime:
     try:
         return datetime.strptime(text, "%Y%m%d%H%M%S").astimezone()
     except ValueError:
-        raise ValueError(
-            f"expected a local time as yyyyMMddHHmmss, such as 20130131120000, not {text!r}"
-        ) from None
+        raise ValueError(f"expected a local time as yyyyMMddHHmmss, such as 20130131120000, not {text!r}") from None

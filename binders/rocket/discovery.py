@@ -1,7 +1,7 @@
-"""What the brokers of a cluster can do, as their settings say once we are connected.
+"""Find the optional capabilities of a cluster in the settings of its brokers.
 
-timerWheelEnable       DELAY_ANY    5.x and the bundled broker; 4.9 does not know it
-enablePropertyFilter   SQL          off unless set, but on in the bundled broker without a settings file
+timerWheelEnable       DELAY_ANY    5.x and the bundled broker; 4.9 does not have the setting
+enablePropertyFilter   SQL          off by default; on in the bundled broker without a settings file
 """
 
 import logging
@@ -13,28 +13,29 @@ from streamkit.binder.capabilities import Capability
 
 logger = logging.getLogger(__name__)
 
-_ASKED: Final = {
+_SETTINGS: Final = {
     Capability.DELAY_ANY: "timerWheelEnable",
     Capability.SQL: "enablePropertyFilter",
 }
 
 
-async def discovered(admin: Admin) -> frozenset[Capability]:
-    """Return what all brokers can do of what some cannot.
+async def discover_capabilities(admin: Admin) -> frozenset[Capability]:
+    """Return the optional capabilities that all brokers have; none if a broker refuses to return its settings.
 
     Raises:
-        RemotingError: A broker could not be asked.
+        RemotingError: A broker cannot be reached.
     """
     try:
         brokers = await admin.broker_settings()
     except ResponseError as error:
         logger.warning(
-            "A broker does not tell its settings, so that it is taken to lack delays at will and SQL: %s",
+            "Could not read a broker's settings; assuming neither arbitrary delays nor SQL filters: %s",
             error,
         )
         return frozenset()
     return frozenset(
         capability
-        for capability, setting in _ASKED.items()
+        for capability, setting in _SETTINGS.items()
+        # `all` is true of an empty table: without a known broker, no capability is certain.
         if brokers and all(settings.get(setting) == "true" for settings in brokers.values())
     )

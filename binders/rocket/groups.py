@@ -1,6 +1,4 @@
-"""What the members of groups subscribe to, and where groups that have no member yet begin: an anonymous member's, and
-those a producer's settings require.
-"""
+"""Subscriptions of groups, and the first offsets of groups without members: anonymous groups and `required-groups`."""
 
 from collections.abc import Sequence
 
@@ -13,16 +11,20 @@ from streamkit.errors import ConfigurationError
 
 
 class Subscriptions:
-    """What the members of each group subscribe to here: the group's first binding decides."""
+    """The subscriptions of the groups in this application; the first binding of a group determines its subscription."""
 
     def __init__(self) -> None:
         self._first: dict[str, ConsumerDestination] = {}
 
     def check(self, group: str, destination: ConsumerDestination) -> None:
-        """Refuse a binding that subscribes to something else than the first of the group, as brokers know it.
+        """Refuse a binding whose subscription differs from that of the group's first binding.
+
+        Args:
+            group: The name of the group at the brokers, with its namespace.
+            destination: The binding's destination and settings.
 
         Raises:
-            ConfigurationError: It does.
+            ConfigurationError: The subscriptions differ.
         """
         first = self._first.setdefault(group, destination)
         if _subscription(first) != _subscription(destination):
@@ -38,12 +40,12 @@ class Subscriptions:
 
 
 def topics_of(destination: str) -> list[str]:
-    """The topics of a destination that may list several."""
+    """Return the topics in a destination, which are separated by commas."""
     return [topic.strip() for topic in destination.split(",")]
 
 
 def subscribe(consumer: PushConsumer | LitePullConsumer, destination: ConsumerDestination) -> None:
-    """Have a consumer subscribe to what its binding's settings say."""
+    """Subscribe a consumer to the topics of its binding, with the binding's tags or SQL expression."""
     delivery = destination.delivery
     for topic in topics_of(destination.name):
         if delivery.sql is None:
@@ -53,22 +55,25 @@ def subscribe(consumer: PushConsumer | LitePullConsumer, destination: ConsumerDe
 
 
 def _subscription(destination: ConsumerDestination) -> tuple[frozenset[str], frozenset[str], str | None]:
-    """Topics, tags and SQL expression; neither of the first two has an order."""
+    """Return topics, tags and SQL expression in a form that compares without regard to order."""
     tags = (destination.delivery.tags or "*").split("||")
     return frozenset(topics_of(destination.name)), frozenset(map(str.strip, tags)), destination.delivery.sql
 
 
 def _filter(destination: ConsumerDestination) -> str:
-    """What is wanted of the topics, in words."""
+    """Return a destination's filter as text for errors."""
     delivery = destination.delivery
     return f"tags {delivery.tags or '*'!r}" if delivery.sql is None else f"sql {delivery.sql!r}"
 
 
-async def begin_now(admin: Admin, group: str, topics: Sequence[str]) -> None:
-    """Make the group and commit the end of every queue for it: it gets only what is sent from now on.
+async def create_group_at_end(admin: Admin, group: str, topics: Sequence[str]) -> None:
+    """Create a group and commit the end of every queue, so that the group gets only messages sent from now on.
 
-    Without a committed offset a broker gives a young queue from its beginning; 5.x brokers take an offset
-    only of a group they know.
+    Without a committed offset, a broker starts a new group at the beginning of a queue whose first messages it still
+    has. Brokers of 5.x accept offsets only of groups that exist.
+
+    Raises:
+        RemotingError: A broker cannot be reached, or refuses.
     """
     await admin.create_group(SubscriptionGroupConfig(group_name=group))
     for topic in topics:
@@ -76,11 +81,15 @@ async def begin_now(admin: Admin, group: str, topics: Sequence[str]) -> None:
             await admin.commit_offset(queue, group, await admin.max_offset(queue))
 
 
-async def keep_for(admin: Admin, group: str, topic: str) -> None:
-    """What is sent to the topic from now on is there for the group when its first member comes.
+async def commit_missing_offsets(admin: Admin, group: str, topic: str) -> None:
+    """Make sure that a group gets the messages sent from now on, even if its first member joins later.
 
-    A group that has been there stays where it is. So does one that the broker would begin at the first message, as it
-    does while it has the whole of a queue.
+    For each queue without a committed offset of the group, commit the end of the queue. `committed_offset` is not None
+    for queues on which the group has been, and for queues that a broker still has from the first message on: there the
+    broker starts a new group at the first message.
+
+    Raises:
+        RemotingError: A broker cannot be reached, or refuses.
     """
     for queue in await _queues(admin, topic):
         if await admin.committed_offset(queue, group) is None:
@@ -92,7 +101,8 @@ async def _commit_end(admin: Admin, group: str, queue: MessageQueue) -> None:
     try:
         await admin.commit_offset(queue, group, end)
     except ResponseError:
-        # 5.x: the group is unknown. Made only now: it would reset the settings of one that is known.
+        # A 5.x broker does not know the group. It is created only now, since creating resets the settings of a group
+        # that exists.
         await admin.create_group(SubscriptionGroupConfig(group_name=group))
         await admin.commit_offset(queue, group, end)
 

@@ -1,14 +1,14 @@
-"""Headers of a message, and the properties they are on the wire.
+"""Maps the headers of a message to properties on the wire, and back.
 
     streamkit_tags, streamkit_key, streamkit_delay   TAGS, KEYS, DELAY        (RocketMQ's own)
     id, timestamp, contentType                       the same names, as text
-    any other header                                 its own name; what is not text as JSON, its Java class
-                                                     in `spring_json_header_types`; so is empty text, which
-                                                     RocketMQ drops otherwise
-    rocketmq_TOPIC, rocketmq_QUEUE_ID, ...           what the broker said, on received messages only
+    any other header                                 the same name; values other than text are JSON with their
+                                                     Java class in `spring_json_header_types`, and so is
+                                                     empty text, which RocketMQ would drop
+    rocketmq_TOPIC, rocketmq_QUEUE_ID, ...           facts from the broker, on received messages only
 
-That is what the first generation of Spring Cloud Alibaba's binder writes and reads (its `JacksonRocketMQHeaderMapper`),
-so a Java application sees the headers a Python application set, and the other way round.
+The first generation of Spring Cloud Alibaba's binder writes and reads the same form (`JacksonRocketMQHeaderMapper`), so
+Java and Python applications read each other's headers.
 """
 
 from contextlib import suppress
@@ -45,11 +45,11 @@ _SKIPPED: Final = portable.STEERING | {portable.KEY, portable.TAGS} | RESERVED_P
 _SEPARATORS: Final = "\x01\x02"
 
 _MOST_DIGITS: Final = 19
-"""Of a time in milliseconds that Java has a number for; Python reads none of thousands of digits."""
+"""The most digits of a time in milliseconds that fits Java's `long`. Python's `int()` refuses texts of thousands."""
 
 
 def to_properties(headers: portable.MessageHeaders) -> dict[str, str]:
-    """The user properties of an outgoing message: every header the receiver is to see.
+    """Return the user properties of an outgoing message: its headers, except those that RocketMQ has fields for.
 
     Raises:
         ValueError: A header cannot be written, because JSON or UTF-8 has no form for it or because its text
@@ -75,15 +75,15 @@ def to_properties(headers: portable.MessageHeaders) -> dict[str, str]:
 
 
 def _check(name: str, text: str) -> None:
-    for part in (name, text):
-        if any(separator in part for separator in _SEPARATORS):
+    for separator in _SEPARATORS:
+        if separator in text or separator in name:
             raise ValueError(
-                f"header {name!r} holds the control character U+0001 or U+0002, which separate properties in RocketMQ"
+                f"header {name!r} contains the control character U+0001 or U+0002, which separate properties"
             )
 
 
 def from_message(message: MessageExt) -> dict[str, object]:
-    """The headers of a received message: portable ones, the sender's, and what the broker said about it."""
+    """Return the headers of a received message: portable ones, the sender's, and those with facts from the broker."""
     properties = message.properties
     headers: dict[str, object] = {
         portable.PARTITION: message.queue_id,
@@ -115,7 +115,7 @@ def from_message(message: MessageExt) -> dict[str, object]:
 
 
 def _restore(headers: dict[str, object], types: str) -> None:
-    """Give the headers that came as JSON their values back; what cannot be read stays text."""
+    """Decode the headers that were sent as JSON; a header that cannot be decoded stays text."""
     for name, declared in declared_types(types).items():
         text = headers.get(name)
         if isinstance(text, str) and name not in portable.READ_ONLY:

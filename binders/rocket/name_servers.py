@@ -1,4 +1,4 @@
-"""Finding the name servers, and starting an embedded broker where there is none."""
+"""Finds the name servers, and starts an embedded broker if the settings ask for one."""
 
 import logging
 from pathlib import Path
@@ -11,7 +11,7 @@ from rocket_remoting.transports.transport import Transport
 from streamkit.clock import Clock
 from streamkit.errors import BinderError, BinderUnavailable
 
-if TYPE_CHECKING:  # the broker is imported only by an application that starts one
+if TYPE_CHECKING:  # only an application that starts a broker imports it
     from rocket_broker.embedded import EmbeddedBroker
 
 __all__ = ["DEFAULT_NAME_SERVER", "PREFIX", "NameServers"]
@@ -28,10 +28,10 @@ _PROBE_TIMEOUT: Final = 1.0
 
 
 class NameServers:
-    """Those that one binder uses.
+    """The name servers of one binder.
 
     Attributes:
-        configured: Their addresses in the settings, if they are there.
+        configured: The addresses in the settings; None if they are not set.
     """
 
     def __init__(
@@ -51,15 +51,15 @@ class NameServers:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether they were started here."""
+        """Whether the name server is that of an embedded broker started here."""
         return self._broker is not None
 
     async def find(self) -> tuple[str, ...]:
-        """Return their addresses; start an embedded broker first where the settings ask for one.
+        """Return the addresses of the name servers; start an embedded broker first if the settings ask for one.
 
         Raises:
-            BinderError: It cannot be started, and no other broker would do.
-            BinderUnavailable: It cannot be started.
+            BinderError: The embedded broker cannot be started, and `embedded=always` allows no other broker.
+            BinderUnavailable: The embedded broker cannot be started.
         """
         configured = self.configured
         embedded = self._properties.embedded
@@ -67,15 +67,15 @@ class NameServers:
             address = parse_addresses(configured)[0] if configured else f"{LOOPBACK}:0"
             try:
                 return (await self._start(address, broker_port=0),)
-            except BinderUnavailable as error:  # nobody else's broker would do
+            except BinderUnavailable as error:  # not tried again: no other broker is allowed
                 raise BinderError(str(error), binder=self._binder) from error.__cause__
         if configured:
             return parse_addresses(configured)
-        if embedded is Embedded.NEVER or await self._answers(DEFAULT_NAME_SERVER):
+        if embedded is Embedded.NEVER or await self._is_reachable(DEFAULT_NAME_SERVER):
             return (DEFAULT_NAME_SERVER,)
         started = await self._start(DEFAULT_NAME_SERVER, DEFAULT_BROKER_PORT)
         logger.warning(
-            "Nobody listens on %s, so an embedded RocketMQ broker was started there; its store is %s. "
+            "No server listens on %s, so an embedded RocketMQ broker was started there; its store is %s. "
             "Set %s.name-server to use a cluster, %s.embedded=never to wait for one.",
             started,
             self._properties.embedded_store,
@@ -90,7 +90,7 @@ class NameServers:
             await self._broker.stop()
             self._broker = None
 
-    async def _answers(self, address: str) -> bool:
+    async def _is_reachable(self, address: str) -> bool:
         try:
             connection = await self._transport.connect(address, timeout=_PROBE_TIMEOUT)
         except ConnectError:
@@ -99,7 +99,7 @@ class NameServers:
         return True
 
     async def _start(self, address: str, broker_port: int) -> str:
-        """Start the broker and return its name server's address."""
+        """Start the embedded broker and return the address of its name server."""
         from rocket_broker.embedded import EmbeddedBroker
         from rocket_broker.errors import AddressInUse, BrokerError
         from rocket_broker.store.errors import StoreError
@@ -117,11 +117,11 @@ class NameServers:
         except (BrokerError, StoreError, OSError) as error:
             use = f"{PREFIX}.name-server to use a broker that runs already"
             if isinstance(error, AddressInUse):
-                told = f"{error.address} is in use by another process. Stop that, or set {use}."
+                advice = f"{error.address} is in use by another process. Stop that, or set {use}."
             else:
-                told = f"{error}. Set {use}, or {PREFIX}.embedded-store to have a store of its own."
+                advice = f"{error}. Set {use}, or {PREFIX}.embedded-store to have a store of its own."
             raise BinderUnavailable(
-                f"binder {self._binder!r} could not start its embedded broker: {told}", binder=self._binder
+                f"binder {self._binder!r} could not start its embedded broker: {advice}", binder=self._binder
             ) from error
         self._broker = broker
         return broker.name_server_address

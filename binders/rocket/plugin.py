@@ -1,4 +1,4 @@
-"""The hooks by which the framework makes the RocketMQ binder. Its client is imported when the hook is called."""
+"""The plugin that offers the binder type `rocketmq`. The client is imported only when a binder is made."""
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
@@ -6,52 +6,49 @@ from contextlib import AbstractAsyncContextManager
 from pydantic import BaseModel
 
 from streamkit.binder.binder import Binder, BinderContext
+from streamkit.binder.binder_type import BinderType
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
-from streamkit.binder.plugin import hookimpl
+from streamkit.plugins import hookimpl
+
+__all__ = ["TYPE", "RocketBinderType", "streamkit_binder_types"]
 
 TYPE = "rocketmq"
 
 
+class RocketBinderType(BinderType):
+    """The type of binders for RocketMQ: the bundled broker or Apache RocketMQ."""
+
+    def create_binder(self, name: str, context: BinderContext) -> Binder:
+        """Return a binder with a name; `start` connects it.
+
+        Raises:
+            ConfigurationErrors: The settings are wrong.
+        """
+        from binders.rocket.binder import RocketBinder
+
+        return RocketBinder(name, context)
+
+    def shared_system(self, name: str, context: BinderContext) -> AbstractAsyncContextManager[Mapping[str, str]] | None:
+        """Return a context manager that runs the embedded broker, if the settings ask for one."""
+        from binders.rocket.binder import RocketBinder
+
+        return RocketBinder(name, context).shared()
+
+    def settings_models(self) -> Mapping[str, type[BaseModel]]:
+        """Return the models of the binder's settings and of Spring's RocketMQ starter, by prefix."""
+        from binders.rocket.binder_properties import RocketBinderProperties, RocketSpringProperties
+
+        return {f"spring.cloud.stream.{TYPE}.binder": RocketBinderProperties, TYPE: RocketSpringProperties}
+
+    def extended_models(self) -> tuple[ConsumerModel, ProducerModel]:
+        """Return the models of the consumer and producer settings of RocketMQ bindings."""
+        from binders.rocket.consumer_properties import RocketConsumerProperties
+        from binders.rocket.producer_properties import RocketProducerProperties
+
+        return RocketConsumerProperties, RocketProducerProperties
+
+
 @hookimpl
-def streamkit_create_binder(type: str, name: str, context: BinderContext) -> Binder | None:  # noqa: A002 - the hook's name
-    """A RocketMQ binder called `name`, not started yet."""
-    if type != TYPE:
-        return None
-    from binders.rocket.binder import RocketBinder
-
-    return RocketBinder(name, context)
-
-
-@hookimpl
-def streamkit_shared_system(
-    type: str,  # noqa: A002 - the hook's name
-    name: str,
-    context: BinderContext,
-) -> AbstractAsyncContextManager[Mapping[str, str]] | None:
-    """The embedded broker, where the settings ask for one."""
-    if type != TYPE:
-        return None
-    from binders.rocket.binder import RocketBinder
-
-    return RocketBinder(name, context).shared()
-
-
-@hookimpl
-def streamkit_settings_models(type: str) -> Mapping[str, type[BaseModel]] | None:  # noqa: A002 - the hook's name
-    """The binder's own settings, and those of Spring's RocketMQ starter that it reads."""
-    if type != TYPE:
-        return None
-    from binders.rocket.binder_properties import RocketBinderProperties, RocketSpringProperties
-
-    return {f"spring.cloud.stream.{TYPE}.binder": RocketBinderProperties, TYPE: RocketSpringProperties}
-
-
-@hookimpl
-def streamkit_extended_models(type: str) -> tuple[ConsumerModel, ProducerModel] | None:  # noqa: A002 - the hook's name
-    """The models of RocketMQ's extended consumer and producer properties."""
-    if type != TYPE:
-        return None
-    from binders.rocket.consumer_properties import RocketConsumerProperties
-    from binders.rocket.producer_properties import RocketProducerProperties
-
-    return RocketConsumerProperties, RocketProducerProperties
+def streamkit_binder_types() -> Mapping[str, BinderType]:
+    """Return the binder type by its name."""
+    return {TYPE: RocketBinderType()}

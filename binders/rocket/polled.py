@@ -1,10 +1,10 @@
-"""A polled source: a lite pull consumer of `rocket_client`, whose offsets follow the settlements.
+"""A polled source: a lite pull consumer of `rocket_client` that commits the offsets of settled messages.
 
 ::
 
-    poll      one message of those the client's last poll returned, else the client polls
-    settle    Accept: done; Retry: sent to %RETRY%group, which the source subscribes to as well; RejectMessage: to
-              %DLQ%group
+    poll      returns the next message of the client's last poll; if none is left, the client polls again
+    settle    Accept: nothing is sent; Requeue: sent to %RETRY%group, which the source subscribes to;
+              Reject: sent to %DLQ%group
     commit    every persist-consumer-offset-interval and at the stop: the smallest offset that is not settled
 """
 
@@ -24,13 +24,13 @@ from rocket_remoting import RemotingError
 from rocket_remoting.wire.message import MessageExt, MessageQueue
 from rocket_remoting.wire.topics import retry_topic
 from streamkit.binder.binder import BindingState, ConsumerDestination, PolledMessage, PolledSource
-from streamkit.binder.settlement import Accept, RejectMessage, Retry, Settlement
+from streamkit.settlement import Accept, Reject, Requeue, Settlement
 
 logger = logging.getLogger(__name__)
 
 
 class _Progress:
-    """How far one queue is settled."""
+    """The offsets of one queue that are polled but not settled, and the offset to commit."""
 
     def __init__(self) -> None:
         # Offsets that were polled and are not settled, ascending.
@@ -38,8 +38,9 @@ class _Progress:
         self._next = 0
 
     def begin(self, offset: int) -> None:
-        if offset < self._next:  # the queue came back, and begins where the group had committed
+        if offset < self._next:  # the queue was assigned again and starts at the committed offset
             self._open.clear()
+        # Offsets of a queue ascend, so the first key of `_open` is the smallest unsettled offset.
         self._open[offset] = None
         self._next = offset + 1
 
@@ -48,27 +49,27 @@ class _Progress:
 
     @property
     def position(self) -> int:
-        """The offset to commit: all before it is settled."""
+        """The offset to commit: all messages before this offset are settled."""
         return next(iter(self._open), self._next)
 
 
 class RocketPolledSource(PolledSource):
-    """One binding's membership in its group, asked for messages.
+    """The membership of a polled binding in its group.
 
     Attributes:
-        consumer: The client's consumer.
+        consumer: The lite pull consumer of `rocket_client`.
     """
 
     def __init__(
         self,
         destination: ConsumerDestination,
         consumer: LitePullConsumer,
-        forget_group: Callable[[], Awaitable[None]] | None = None,
+        delete_group: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.consumer = consumer
         self._binding = destination.binding
         self._delivery = destination.delivery
-        self._forget_group = forget_group
+        self._delete_group = delete_group
         self._state = BindingState.STOPPED
         self._waiting: deque[MessageExt] = deque()
         self._progress: dict[MessageQueue, _Progress] = {}
@@ -81,27 +82,35 @@ class RocketPolledSource(PolledSource):
 
     @property
     def state(self) -> BindingState:
-        """Running, paused or stopped."""
+        """The state of the source: running, paused or stopped."""
         return self._state
 
     async def start(self) -> None:
-        """Join the group; messages wait to be polled from now on."""
+        """Join the group and start to fetch messages for polls.
+
+        Raises:
+            RemotingError: The brokers cannot be reached, or refuse.
+        """
         await self.consumer.start()
         self._committing = asyncio.create_task(self._commit_regularly(), name=f"commit of {self._binding}")
         self._state = BindingState.RUNNING
 
     async def pause(self) -> None:
-        """Give no messages until `resume`."""
+        """Stop fetching until `resume`; polls fetch no new messages."""
         self.consumer.pause(self.consumer.assigned)
         self._state = BindingState.PAUSED
 
     async def resume(self) -> None:
-        """Give messages again."""
+        """Start fetching again."""
         self.consumer.resume(self.consumer.paused)
         self._state = BindingState.RUNNING
 
     async def stop(self, timeout: float) -> None:
-        """Commit what is settled, and leave the group."""
+        """Commit the settled offsets and leave the group; delete it at the brokers if it is anonymous.
+
+        Args:
+            timeout: Not used: the source calls no handlers that it could wait for.
+        """
         if self._state is BindingState.STOPPED:
             return
         self._state = BindingState.STOPPED
@@ -109,26 +118,29 @@ class RocketPolledSource(PolledSource):
             if self._committing is not None:
                 await cancel([self._committing])
             await self._commit()
-        finally:  # who gives the stop up has not given up leaving the group
+        finally:  # also if the stop is cancelled: the group must not wait until the member times out
             await self.consumer.shutdown()
-        if self._forget_group is not None:
-            await self._forget_group()
+        if self._delete_group is not None:
+            await self._delete_group()
 
     async def poll(self) -> PolledMessage | None:
-        """The next message; waits for one as long as `pull.poll-timeout-millis` says."""
+        """Return the next message; wait for it up to `pull.poll-timeout-millis`, then return None."""
         if not self._waiting:
             async with self._polling:
+                # Asked again: another poll may have held the lock and taken messages in, or the source may have been
+                # stopped.
                 if not self._waiting and self._state is BindingState.RUNNING:
                     self._take_in(await self.consumer.poll())
         while self._waiting:
             message = self._waiting.popleft()
             queue = _queue_of(message)
+            # A rebalance may have moved the queue while the message waited here; its new member delivers the message.
             if queue in self.consumer.assigned:
                 return self._polled(queue, message)
         return None
 
     def _rebalanced(self, topic: str, queues: frozenset[MessageQueue], mine: frozenset[MessageQueue]) -> None:
-        """Forget how far a queue is settled that is another member's now: it knows better."""
+        """Forget the progress of queues that other members have now: a commit from here would overwrite theirs."""
         for queue in [queue for queue in self._progress if queue.topic == topic and queue not in mine]:
             del self._progress[queue]
 
@@ -143,11 +155,12 @@ class RocketPolledSource(PolledSource):
         return PolledMessage(to_framework(message), message.reconsume_times, settle)
 
     async def _settle(self, queue: MessageQueue, message: MessageExt, settlement: Settlement) -> None:
+        # The source has committed for the last time or is about to: the message is delivered again.
         if self._state is BindingState.STOPPED:
             return
         try:
             await self._carry_out(message, settlement)
-        except Exception as error:  # whatever it is, the message keeps its place
+        except Exception as error:  # on any error the message stays unsettled and is polled again
             logger.warning(
                 "Binding %r: message %s could not be sent back and is polled again: %s",
                 self._binding,
@@ -167,9 +180,9 @@ class RocketPolledSource(PolledSource):
         if isinstance(settlement, Accept):
             return
         level, cause = DEAD_LETTER, settlement.cause or ""
-        if isinstance(settlement, Retry):
+        if isinstance(settlement, Requeue):
             level = retry_level(self._delivery, settlement)
-        elif isinstance(settlement, RejectMessage):
+        elif isinstance(settlement, Reject):
             cause = settlement.cause or settlement.reason
         await self.consumer.send_back(
             message, level, max_reconsume_times=redelivery_limit(self._delivery), cause=cause or None
@@ -182,7 +195,7 @@ class RocketPolledSource(PolledSource):
             await self._commit()
 
     async def _commit(self) -> None:
-        """Commit how far the queues are settled; what a broker does not take is committed the next time."""
+        """Commit the position of each queue; a commit that fails is repeated with the next one."""
         await self.consumer.commit({queue: each.position for queue, each in self._progress.items()})
 
     def __repr__(self) -> str:

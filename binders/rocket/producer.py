@@ -1,4 +1,4 @@
-"""A producer binding: messages of a channel, sent by a producer of `rocket_client`."""
+"""A producer binding: sends the messages of a channel with a producer of `rocket_client`."""
 
 import asyncio
 import logging
@@ -9,6 +9,7 @@ from typing import Final
 
 from binders.rocket.headers import to_properties
 from binders.rocket.producer_properties import SendType
+from binders.rocket.queue_batches import QueueBatches
 from rocket_client import Producer, SendResult, SendStatus
 from rocket_remoting import Message as RocketMessage
 from rocket_remoting import MessageQueue, RemotingError
@@ -29,15 +30,15 @@ from streamkit.messaging.message import Message
 
 logger = logging.getLogger(__name__)
 
-# Sends under way at once when the binding does not wait for answers; more wait for one to finish.
+# The number of Async sends in flight at once; a further send waits until one of them has finished.
 ASYNC_WINDOW: Final = 1000
 
 
 class RocketProducerBinding(ProducerBinding):
-    """One open way to a topic.
+    """A binding that sends to one topic.
 
     Attributes:
-        producer: What sends.
+        producer: The producer of `rocket_client`.
     """
 
     def __init__(
@@ -61,26 +62,32 @@ class RocketProducerBinding(ProducerBinding):
         self._delay_levels = delay_levels
         self._delays_at_will = delays_at_will
         self._clock = clock
+        self._batches = QueueBatches(producer, destination.name, select_partition, self._check)
         self._window = asyncio.Semaphore(ASYNC_WINDOW)
-        self._under_way: set[asyncio.Future[None]] = set()
+        self._in_flight: set[asyncio.Future[None]] = set()
         self._queues: list[MessageQueue] = []
 
     @property
     def partition_count(self) -> int | None:
-        """How many queues the topic had when the binding was started: a key keeps its queue while it runs."""
+        """The number of queues when the binding started; it stays, so that keys keep their queues. None if unknown."""
         return len(self._queues) or None
 
     async def start(self) -> None:
-        """Connect, and learn which queues the topic has."""
+        """Connect, and read the queues of the topic.
+
+        Raises:
+            RemotingError: The brokers cannot be reached, or the topic does not exist.
+        """
         await self.producer.start()
         self._queues = await self.producer.publish_queues(self._topic)
 
     async def send(self, message: Message[bytes]) -> None:
-        """Send `message`; with send type Async or OneWay return before the broker answered.
+        """Send a message; with send type Async or OneWay, return before the broker has answered.
 
         Raises:
-            BinderError: The broker refused it or none could be reached.
-            UnsupportedCapability: It asks for a delay that is none of the broker's delay levels.
+            BinderError: The broker refused the message, no broker could be reached, or a header cannot be written.
+            UnsupportedCapability: The message asks for a delay that is no delay level, and the brokers have no timer
+                wheel.
         """
         rocket_message = self._to_rocket(message)
         partition = message.headers.get(portable.PARTITION)
@@ -92,9 +99,39 @@ class RocketProducerBinding(ProducerBinding):
                 await self.producer.send_oneway(rocket_message, selector=selector, argument=partition)
             else:
                 result = await self.producer.send(rocket_message, selector=selector, argument=partition)
-                self._check(result)
+                self._check(rocket_message, result)
         except RemotingError as error:
             raise self._unsent(error) from error
+
+    async def send_all(self, messages: Sequence[Message[bytes]]) -> Sequence[Exception | None]:
+        """Send messages, with send type Sync in one request for each queue (:mod:`binders.rocket.queue_batches`).
+
+        Returns:
+            The error of each message, or None if a broker has stored it.
+        """
+        if self._send_type is not SendType.SYNC:
+            return await super().send_all(messages)
+        outgoing: list[tuple[RocketMessage, object]] = []
+        illegal: Exception | None = None
+        for message in messages:
+            try:
+                outgoing.append((self._to_rocket(message), message.headers.get(portable.PARTITION)))
+            except (BinderError, UnsupportedCapability) as error:
+                illegal = error
+                break
+        try:
+            errors = await self._batches.send(outgoing)
+        except RemotingError as error:  # the producer is closed, so nothing was sent
+            errors = [error] * len(outgoing)
+        failures = {error: self._explained(error) for error in errors}
+        return [*[failures[error] for error in errors], *[illegal] * (len(messages) - len(outgoing))]
+
+    def _explained(self, error: Exception | None) -> Exception | None:
+        if not isinstance(error, RemotingError):
+            return error
+        failure = self._unsent(error)
+        failure.__cause__ = error
+        return failure
 
     async def _send_in_window(
         self,
@@ -106,16 +143,18 @@ class RocketProducerBinding(ProducerBinding):
         await self._window.acquire()
         try:
             answer = self.producer.send_async(rocket_message, selector=selector, argument=partition)
-        except Exception:  # what is wrong with the message itself is told at once, to the sender
+        except Exception:  # an error of the message itself is raised at once, to the sender
             self._window.release()
             raise
-        sending = asyncio.ensure_future(self._finish(message, answer))
-        self._under_way.add(sending)
-        sending.add_done_callback(self._under_way.discard)
+        sending = asyncio.ensure_future(self._finish(message, rocket_message, answer))
+        self._in_flight.add(sending)
+        sending.add_done_callback(self._in_flight.discard)
 
-    async def _finish(self, message: Message[bytes], sending: Awaitable[SendResult]) -> None:
+    async def _finish(
+        self, message: Message[bytes], rocket_message: RocketMessage, sending: Awaitable[SendResult]
+    ) -> None:
         try:
-            self._check(await sending)
+            self._check(rocket_message, await sending)
         except RemotingError as error:
             failure = self._unsent(error)
             failure.__cause__ = error
@@ -137,13 +176,17 @@ class RocketProducerBinding(ProducerBinding):
         if tags := headers.get(portable.TAGS) or headers.get(PROPERTY_TAGS):
             properties[PROPERTY_TAGS] = str(tags)
         if keys := headers.get(portable.KEY) or headers.get(PROPERTY_KEYS):
-            properties[PROPERTY_KEYS] = (
-                " ".join(map(str, keys)) if isinstance(keys, (list, tuple)) else str(keys)
-            )
+            properties[PROPERTY_KEYS] = " ".join(map(str, keys)) if isinstance(keys, (list, tuple)) else str(keys)
         return RocketMessage(self._topic, message.payload, properties=properties)
 
     def _delay_properties(self, headers: MessageHeaders) -> dict[str, str]:
-        """A delay level where one fits exactly; else, on brokers with a timer wheel, the delay or the time itself."""
+        """Return the properties that delay a message.
+
+        A delay that is exactly a delay level becomes that level. Any other delay needs brokers with a timer wheel.
+
+        Raises:
+            UnsupportedCapability: The delay is no delay level, and the brokers have no timer wheel.
+        """
         level = requested_level(headers)
         if level:
             return {PROPERTY_DELAY_TIME_LEVEL: str(level)}
@@ -162,25 +205,25 @@ class RocketProducerBinding(ProducerBinding):
     def _delay_refused(self, delay: timedelta) -> UnsupportedCapability:
         levels = ", ".join(str(level) for level in self._delay_levels)
         return UnsupportedCapability(
-            f"binding {self._binding!r} asks RocketMQ to deliver after {delay}, which is none of its delay levels: "
+            f"binding {self._binding!r} asks RocketMQ to deliver after {delay}, which is not one of its delay levels: "
             f"{levels}. Send with one of these, or use brokers with timerWheelEnable=true (5.x, or the bundled one).",
             key=portable.DELAY,
             value=delay,
         )
 
-    def _check(self, result: SendResult) -> None:
+    def _check(self, message: RocketMessage, result: SendResult) -> None:
         if result.status is not SendStatus.SEND_OK:
             raise BinderError(
                 f"binding {self._binding!r}: the broker stored the message to {self._topic!r} but answered "
-                f"{result.status.name} (message {result.msg_id})",
+                f"{result.status.name} (message {message.unique_key})",
                 binder=self._binder,
                 binding=self._binding,
             )
 
     async def stop(self) -> None:
-        """Wait for the sends under way, then close. A second call does nothing."""
-        if self._under_way:
-            await asyncio.wait(self._under_way)
+        """Wait for the sends in flight, then close the producer. A second call does nothing."""
+        if self._in_flight:
+            await asyncio.wait(self._in_flight)
         await self.producer.shutdown()
 
     def __repr__(self) -> str:
@@ -190,8 +233,6 @@ class RocketProducerBinding(ProducerBinding):
 Selector = Callable[[Sequence[MessageQueue], RocketMessage, object], MessageQueue]
 
 
-def select_partition(
-    queues: Sequence[MessageQueue], message: RocketMessage, partition: object
-) -> MessageQueue:
-    """Partition n is the n-th queue of the route; a number beyond them wraps round."""
+def select_partition(queues: Sequence[MessageQueue], message: RocketMessage, partition: object) -> MessageQueue:
+    """Return the queue of a partition: the n-th queue of the route, modulo the number of queues."""
     return queues[int(str(partition)) % len(queues)]

@@ -1,4 +1,4 @@
-"""A producer binding's own settings."""
+"""The RocketMQ settings of a producer binding."""
 
 from datetime import timedelta
 from enum import Enum
@@ -8,7 +8,7 @@ from pydantic import AliasChoices, Field, field_validator
 
 from binders.rocket.properties import BindingProperties, PositiveMilliseconds, legal_group
 from streamkit.binder.delivery import ExtendedProducerProperties, TransactionTerms
-from streamkit.config.support import Accepted, Rejected
+from streamkit.config.setting_limits import Accepted, Rejected
 
 
 class SendType(Enum):
@@ -17,9 +17,9 @@ class SendType(Enum):
     SYNC = "Sync"
     """When the broker has answered."""
     ASYNC = "Async"
-    """When it is on its way; failures go to the error channel. At most 1000 are on their way at once."""
+    """Before the broker has answered; failures go to the error channel. At most 1000 sends are in flight."""
     ONE_WAY = "OneWay"
-    """When it is written to the socket; the broker does not answer."""
+    """When the request is written to the socket; the broker does not answer."""
 
 
 class ProducerType(Enum):
@@ -32,9 +32,7 @@ class ProducerType(Enum):
 class RocketProducerProperties(ExtendedProducerProperties, BindingProperties):
     """`spring.cloud.stream.rocketmq.bindings.<name>.producer.*` and `….rocketmq.default.producer.*`."""
 
-    enabled: Annotated[
-        bool, Rejected("a disabled binding only fails: remove the setting, or the binding")
-    ] = True
+    enabled: Annotated[bool, Rejected("a disabled binding only fails: remove the setting, or the binding")] = True
     """False: the binding is refused."""
     group: str | None = None
     """The producer group; unset: the binder's, else the destination."""
@@ -72,9 +70,9 @@ class RocketProducerProperties(ExtendedProducerProperties, BindingProperties):
     send_call_back: Annotated[str | None, Rejected("subscribe to the binding's error channel instead")] = None
     message_queue_selector: str | None = None
     """The name of a registered function that chooses a queue: of the message and the number of queues."""
-    persist_consumer_offset_interval: Annotated[
-        PositiveMilliseconds | None, Accepted("a producer has no offsets")
-    ] = None
+    persist_consumer_offset_interval: Annotated[PositiveMilliseconds | None, Accepted("a producer has no offsets")] = (
+        None
+    )
     error_message_strategy: Annotated[str | None, Accepted("no version reads it")] = None
     send_failure_channel: Annotated[str | None, Accepted("no version reads it")] = None
     check_forbidden_hook: Annotated[str | None, Rejected("add a channel interceptor instead")] = None
@@ -86,19 +84,19 @@ class RocketProducerProperties(ExtendedProducerProperties, BindingProperties):
         return legal_group(value)
 
     def transaction(self) -> TransactionTerms | None:
-        """What these settings mean in portable terms."""
+        """Return these settings as the framework's `TransactionTerms`; None for a producer without transactions."""
         if not self.transactional and self.producer_type is ProducerType.NORMAL:
             return None
         return TransactionTerms(self.group, self.transaction_listener, ("transactional", "producer-type"))
 
     @property
     def message_selector(self) -> str | None:
-        """`message-queue-selector`."""
+        """The name of the function that chooses a queue: `message-queue-selector`."""
         return self.message_queue_selector
 
     @property
     def effective_send_type(self) -> SendType:
-        """The send type that `sync`, if set, or `send_type` asks for."""
+        """The send type: that of `sync` if it is set, else `send_type`."""
         if self.sync is None:
             return self.send_type
         return SendType.SYNC if self.sync else SendType.ASYNC

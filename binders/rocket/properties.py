@@ -1,17 +1,17 @@
-"""The settings of the RocketMQ binder, in the spellings of both generations of Spring Cloud Alibaba's.
+"""The settings of the RocketMQ binder, in the spellings of both generations of Spring Cloud Alibaba's binder.
 
 ::
 
     spring.cloud.stream.rocketmq.binder.*    RocketBinderProperties      binder_properties.py
-    a consumer binding's own                 RocketConsumerProperties    consumer_properties.py
-    a producer binding's own                 RocketProducerProperties    producer_properties.py
-    what they have in common                 BindingProperties           here
+    settings of consumer bindings            RocketConsumerProperties    consumer_properties.py
+    settings of producer bindings            RocketProducerProperties    producer_properties.py
+    settings of both                         BindingProperties           here
 
-A setting that says nothing more is honoured; `Accepted` ones mean nothing here and warn, `Rejected` ones stop the
-start and say why.
+A setting without annotation is honoured. An `Accepted` setting is ignored with a warning. A `Rejected` setting is an
+error, with which the application does not start.
 
-Where the generations' defaults differ: sends wait for the broker's answer, the VIP channel is off, a producer's
-group is its destination, 32 messages are pulled at once, and a message is redelivered as `Delivery` says.
+The generations have different defaults. Here, sends wait for the broker's answer, the VIP channel is off, a producer's
+group is its destination, a pull asks for 32 messages, and `Delivery` determines redeliveries.
 """
 
 from typing import Annotated, Final
@@ -21,8 +21,8 @@ from pydantic import AfterValidator, Field
 from rocket_client.namespace import Namespace
 from rocket_remoting.wire.topics import validate_group
 from streamkit.config.durations import Milliseconds, Positive
+from streamkit.config.setting_limits import Accepted, Rejected
 from streamkit.config.settings_model import SettingsModel
-from streamkit.config.support import Accepted, Rejected
 
 NOT_YET_SIGNED: Final = "requests are not signed: use a cluster without ACL"
 NO_TRACE: Final = "no message trace is written"
@@ -38,10 +38,10 @@ InNamespace = Annotated[str, AfterValidator(_legal_namespace)]
 
 
 def legal_group(name: str | None) -> str | None:
-    """Return the name of a group, if brokers accept it.
+    """Return the name of a group unchanged, if brokers accept the name.
 
     Raises:
-        ValueError: They do not.
+        ValueError: Brokers do not accept the name.
     """
     if name is not None:
         validate_group(name)
@@ -49,7 +49,7 @@ def legal_group(name: str | None) -> str | None:
 
 
 class BindingProperties(SettingsModel):
-    """What producers and consumers have in common; unset ones are the binder's."""
+    """Settings of producers and consumers; for an unset one, the binder's setting is used."""
 
     name_server: Annotated[
         str | None,
@@ -60,9 +60,9 @@ class BindingProperties(SettingsModel):
     vip_channel_enabled: bool | None = None
     """Use the broker's second port, its port minus 2."""
     poll_name_server_interval: PositiveMilliseconds | None = None
-    """How often routes are looked up again."""
+    """The time between two updates of the routes from the name servers."""
     heartbeat_broker_interval: PositiveMilliseconds | None = None
-    """How often brokers are told who is there."""
+    """The time between two heartbeats to the brokers."""
     access_key: Annotated[str | None, Rejected(NOT_YET_SIGNED)] = None
     secret_key: Annotated[str | None, Rejected(NOT_YET_SIGNED)] = None
     namespace: InNamespace | None = None

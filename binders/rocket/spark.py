@@ -1,4 +1,4 @@
-"""How Spark reads and writes RocketMQ topics by itself: by format ``rocketmq``, with the options of a binding."""
+"""Spark's format ``rocketmq`` and its options, with which Spark itself reads and writes the topics of a binding."""
 
 from typing import Final
 
@@ -12,9 +12,14 @@ FORMAT: Final = "rocketmq"
 
 
 def spark_source(name_servers: str, destination: ConsumerDestination) -> SparkFormat:
-    """Return the source of a binding's topics: with its filter, from where it begins, its group for its progress.
+    """Return the format and options to read a binding's topics.
 
-    Where it begins counts for a query's first start only: then its checkpoint says.
+    The options have the binding's filter, its start position and, for the query's progress, its group. The start
+    position applies to the first start of a query only; later starts continue from the checkpoint.
+
+    Args:
+        name_servers: The addresses of the name servers, separated by `;`.
+        destination: The binding's topics, group and settings.
     """
     delivery = destination.delivery
     options = {"nameServer": name_servers, "subscribe": destination.name, "includeHeaders": "true"}
@@ -28,7 +33,13 @@ def spark_source(name_servers: str, destination: ConsumerDestination) -> SparkFo
 
 
 def spark_sink(name_servers: str, destination: ProducerDestination, group: str) -> SparkFormat:
-    """Return the sink of a binding's topic."""
+    """Return the format and options to write to a binding's topic.
+
+    Args:
+        name_servers: The addresses of the name servers, separated by `;`.
+        destination: The binding's topic.
+        group: The producer group.
+    """
     options = {"nameServer": name_servers, "topic": destination.name, "producerGroup": group}
     return SparkFormat(FORMAT, options)
 

@@ -1,4 +1,4 @@
-"""Transactions: half messages of a channel, sent and answered for by a transaction producer of `rocket_client`."""
+"""Transactions: a transaction producer of `rocket_client` sends half messages and answers the brokers' checks."""
 
 from binders.rocket.headers import from_message
 from binders.rocket.producer import RocketProducerBinding, select_partition
@@ -15,16 +15,19 @@ _STATES = {state: LocalTransactionState(state.value) for state in TransactionSta
 
 
 class RocketTransactionalProducerBinding(RocketProducerBinding, TransactionalProducerBinding):
-    """One open way to a topic for messages of transactions."""
+    """A binding that sends the messages of local transactions to one topic."""
 
     producer: TransactionProducer
 
     async def begin(self, message: Message[bytes]) -> Transaction:
-        """Store a half message; how the transaction ends is told one way, and asked for when that gets lost.
+        """Send a half message, and return the transaction that commits it or rolls it back.
+
+        The end of the transaction is sent without an answer. If that request gets lost, the broker asks the checker.
 
         Raises:
-            BinderError: The broker refused it or none could be reached, or it is delayed.
-            UnsupportedCapability: It asks for a delay that is none of the broker's delay levels.
+            BinderError: The broker refused the message, no broker could be reached, or the message has a delay.
+            UnsupportedCapability: The message asks for a delay that is no delay level, and the brokers have no timer
+                wheel.
         """
         rocket_message = self._to_rocket(message)
         partition = message.headers.get(PARTITION)
@@ -36,7 +39,7 @@ class RocketTransactionalProducerBinding(RocketProducerBinding, TransactionalPro
 
 
 def rocket_checker(checker: TransactionChecker) -> RocketTransactionChecker:
-    """The checker as `rocket_client` calls it."""
+    """Return the framework's checker as a checker for `rocket_client`."""
 
     async def check(message: MessageExt) -> LocalTransactionState:
         headers = MessageHeaders.adopt(from_message(message))

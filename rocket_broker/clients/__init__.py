@@ -1,1 +1,1 @@
-"""The connected clients: members of groups, their heartbeats, and the queues they lock."""
+"""The connected clients: members of groups, their heartbeats, and their queue locks."""

@@ -1,4 +1,4 @@
-"""One client as a group knows it: an id over a connection."""
+"""A client of a group: a client id on a connection."""
 
 from rocket_remoting.session.connection import Connection
 
@@ -9,11 +9,11 @@ class ClientChannel:
     """A producer or consumer of one group over one connection.
 
     Attributes:
-        connection: Where it is reached.
-        client_id: What it calls itself, ``ip@instance``.
-        language: What it is written in, as its commands say.
-        version: Its version, a position in Apache's list.
-        seen: Loop time of its last heartbeat.
+        connection: The client's connection.
+        client_id: The id that the client reports, ``ip@instance``.
+        language: The client's programming language, as its commands say.
+        version: The client's version, as an index into Apache's list of versions.
+        seen: When the last heartbeat came, in seconds of the loop's time.
     """
 
     __slots__ = ("client_id", "connection", "language", "seen", "version")

@@ -1,8 +1,8 @@
-"""Which consumers are alive, by group, and what each group is subscribed to.
+"""The live consumers of each group, and the group's subscriptions.
 
-Members of a group divide its queues among themselves, each by itself: so they must all know of each other,
-and must all want the same, which `SubscriptionGuard` looks after. The table tells every member at once when
-one joins or leaves.
+The members of a group divide its queues among themselves, each on its own. So all must know the same members, and all
+must have the same subscriptions, which `SubscriptionGuard` checks. When a member joins or leaves, the table notifies
+all members at once (NOTIFY_CONSUMER_IDS_CHANGED), and they rebalance.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
 from rocket_broker.clients.client_channel import ClientChannel
 from rocket_broker.clients.memberships import Memberships, silent_members
-from rocket_broker.clients.subscription_guard import SubscriptionGuard, Wish
+from rocket_broker.clients.subscription_guard import MemberSubscriptions, SubscriptionGuard
 from rocket_broker.filter.subscription import Subscription
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.loop.loop_steps import BackgroundSteps
@@ -33,17 +33,17 @@ logger = logging.getLogger(__name__)
 
 
 HeartbeatListener = Callable[[str, Iterable[SubscriptionData], Connection], Generator[None, None, None]]
-"""Takes a group, the subscriptions and the connection of a member's heartbeat, in steps."""
+"""Handles a member's heartbeat in steps: gets the group, the subscriptions and the member's connection."""
 
 
 class ConsumerGroup:
-    """The live members of one group and what they are subscribed to.
+    """The live members of one group, and the group's subscriptions.
 
     Attributes:
-        consume_type: Push or pull, as the last heartbeat said.
-        message_model: Clustering or broadcasting, likewise.
-        consume_from_where: Where a member without an offset begins, likewise.
-        subscriptions: Topic -> subscription, the newest that any member told.
+        consume_type: Push or pull, from the last heartbeat.
+        message_model: Clustering or broadcasting, from the last heartbeat.
+        consume_from_where: Where a member without an offset begins, from the last heartbeat.
+        subscriptions: The subscription to each topic, the newest of all members.
     """
 
     __slots__ = (
@@ -66,30 +66,35 @@ class ConsumerGroup:
         self._members: dict[Connection, ClientChannel] = {}
 
     def members(self) -> list[ClientChannel]:
-        """Return the live members in the order they joined."""
+        """Return the live members in the order in which they joined."""
         return list(self._members.values())
 
     def client_ids(self) -> list[str]:
-        """Return the members' ids, each once: who reconnects is here twice until the old socket ends."""
+        """Return the members' ids without duplicates.
+
+        A client that reconnects is a member twice, until its former connection closes.
+        """
         return list(dict.fromkeys(member.client_id for member in self._members.values()))
 
     def find(self, client_id: str) -> ClientChannel | None:
-        """Return the member with this id; of two, the one that joined last."""
+        """Return the member with this id; of two members with the id, the one that joined last."""
         return next((m for m in reversed(self._members.values()) if m.client_id == client_id), None)
 
     def join(self, client: ClientChannel, data: ConsumerData, prepared: Mapping[str, Subscription]) -> bool:
-        """Take a member's heartbeat; return whether members or subscribed topics changed by it.
+        """Apply a member's heartbeat; return whether it changed the members or the subscribed topics.
 
         Args:
             client: The member.
-            data: What it says.
-            prepared: Its subscriptions that are newer than the group's, as far as they are at hand.
+            data: The group's part of the heartbeat.
+            prepared: Parsed subscriptions of the heartbeat that are newer than the group's, by topic. Missing ones are
+                parsed here.
         """
         self.consume_type = data.consume_type
         self.message_model = data.message_model
         self.consume_from_where = data.consume_from_where
         known = self._members.get(client.connection)
         changed = known is None
+        # A client that changes its id on the same connection replaces its former self.
         if known is None or known.client_id != client.client_id:
             self._members[client.connection] = client
         else:
@@ -97,29 +102,38 @@ class ConsumerGroup:
         return self._subscribe(data.subscription_data_set, prepared) or changed
 
     def note_alive(self, connection: Connection, now: float) -> None:
-        """Note that the member on this connection was heard of."""
+        """Note that a member is alive.
+
+        Args:
+            connection: The member's connection.
+            now: Seconds of the loop's time.
+        """
         self._members[connection].seen = now
 
     def leave(self, connection: Connection) -> ClientChannel | None:
-        """Forget the member on this connection and return it."""
+        """Remove the member on this connection, and return it; None if there is none."""
         return self._members.pop(connection, None)
 
-    def is_news(self, told: SubscriptionData) -> bool:
-        """Whether nobody in the group has told this, or something newer, of the topic."""
-        known = self.subscriptions.get(told.topic)
-        return known is None or told.sub_version > known.data.sub_version
+    def is_newer(self, subscription: SubscriptionData) -> bool:
+        """Whether the group has no subscription of this version, or a newer one, to the topic."""
+        known = self.subscriptions.get(subscription.topic)
+        return known is None or subscription.sub_version > known.data.sub_version
 
-    def _subscribe(self, told: Iterable[SubscriptionData], prepared: Mapping[str, Subscription]) -> bool:
+    def _subscribe(self, subscriptions: Iterable[SubscriptionData], prepared: Mapping[str, Subscription]) -> bool:
         changed = False
         topics = set()
-        for data in told:
+        for data in subscriptions:
             topics.add(data.topic)
-            if self.is_news(data):
+            if self.is_newer(data):
                 changed |= data.topic not in self.subscriptions
                 found = prepared.get(data.topic)
+                # A heartbeat may list a topic twice; `prepared` then has only the second subscription.
                 if found is None or found.data is not data:
                     found = Subscription.of(data)
                 self.subscriptions[data.topic] = found
+        # As in Apache's ConsumerGroupInfo, each heartbeat removes the topics that it does not list. So
+        # members with different topics remove each other's at every heartbeat, which `SubscriptionGuard`
+        # warns of.
         for topic in self.subscriptions.keys() - topics:
             del self.subscriptions[topic]
             changed = True
@@ -136,9 +150,9 @@ class ConsumerTable:
     """All groups with a live member.
 
     Attributes:
-        guard: Finds out members of one group that want different things.
+        guard: Detects members of one group with different subscriptions.
         on_heartbeat: Called with the group, the subscriptions and the connection of each member's heartbeat.
-        on_empty: Called with a group whose last member left.
+        on_empty: Called with the name of a group whose last member left.
     """
 
     def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
@@ -153,20 +167,27 @@ class ConsumerTable:
         self.notify_enabled: Callable[[], bool] = lambda: True
 
     def get(self, group: str) -> ConsumerGroup | None:
-        """Return the group, if it has a live member."""
+        """Return the group; None if it has no live member."""
         return self._groups.get(group)
+
+    def open_members(self, group: str) -> list[ClientChannel]:
+        """Return the group's live members whose connection is open."""
+        known = self._groups.get(group)
+        return [m for m in known.members() if not m.connection.is_closed] if known is not None else []
 
     def register(
         self, client: ClientChannel, data: ConsumerData, *, notify: bool = True
     ) -> Generator[None, None, bool]:
-        """Take a member's heartbeat, in steps; tell all members if it changed the group, and return whether it did.
+        """Apply a member's heartbeat, in steps; notify all members and return True if it changed the group.
 
         Raises:
-            Refusal: It wants something else than other members, and that is not let pass: it is no member now.
+            Refusal: The subscriptions differ from other members' and the settings refuse that; the member is removed.
         """
-        wish = yield from Wish.of(client.client_id, data)
+        subscriptions = yield from MemberSubscriptions.of(client.client_id, data)
         prepared = yield from self._prepared(data)
-        problem = self.guard.look(client, data.group_name, wish)
+        # After all steps that yield: two members that join at once must not both find the group without a
+        # contradiction.
+        problem = self.guard.check(client, data.group_name, subscriptions)
         if problem is not None:
             self._leave(data.group_name, client.connection)
             raise Refusal(ResponseCode.SYSTEM_ERROR, problem)
@@ -178,26 +199,26 @@ class ConsumerTable:
         changed = group.join(client, data, prepared)
         self._memberships.add(client.connection, group.name)
         if changed:
-            logger.info("consumer group %s: %s wants %d topics, %d members",
+            logger.info("consumer group %s: %s subscribes to %d topics, %d members",
                       group.name, client, len(group.subscriptions), len(group),
                       extra=client.connection.log_peer)  # fmt: skip
-            self._tell(group)
+            self._schedule_notification(group)
         for listener in self.on_heartbeat:
             yield from listener(group.name, data.subscription_data_set, client.connection)
         return changed
 
     def _prepared(self, data: ConsumerData) -> Generator[None, None, dict[str, Subscription]]:
-        """Return the subscriptions of a heartbeat that are newer than the group's: lists of tags take their time."""
+        """Parse the subscriptions of a heartbeat that are newer than the group's, in steps: tag lists may be long."""
         group = self._groups.get(data.group_name) or ConsumerGroup(data.group_name)
         prepared: dict[str, Subscription] = {}
-        for told in data.subscription_data_set:
-            if group.is_news(told):
-                prepared[told.topic] = Subscription.of(told)
+        for subscription in data.subscription_data_set:
+            if group.is_newer(subscription):
+                prepared[subscription.topic] = Subscription.of(subscription)
             yield
         return prepared
 
     def unregister(self, group_name: str, connection: Connection) -> None:
-        """Forget the group's member on this connection and tell the others."""
+        """Remove the group's member on this connection, and notify the other members."""
         self.guard.forget(group_name, connection)
         self._leave(group_name, connection)
 
@@ -215,11 +236,11 @@ class ConsumerTable:
                 listener(group_name)
         logger.info("consumer group %s: %s left, %d members", group_name, left, len(group),
                   extra=connection.log_peer)  # fmt: skip
-        self._tell(group)
+        self._schedule_notification(group)
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget every member on this connection, and tell the others of its groups, in steps."""
-        self._background.add("members of a closed connection are forgotten", self._forget(connection))
+        """Remove every member on this connection, and notify the other members of its groups, in steps."""
+        self._background.add("removing the consumers of a closed connection", self._forget(connection))
 
     def _forget(self, connection: Connection) -> Generator[None, None, None]:
         yield from self.guard.connection_closed(connection)
@@ -228,39 +249,39 @@ class ConsumerTable:
             yield
 
     def note_alive(self, connection: Connection) -> None:
-        """Let the connection's members live on, as a heartbeat of each would."""
+        """Count a request on the connection as a heartbeat of all members on the connection."""
         now = self._time()
         for name in self._memberships.of(connection):
             self._groups[name].note_alive(connection, now)
 
     def remove_silent(self, seconds: float) -> Generator[None, None, list[Connection]]:
-        """Forget members without a heartbeat for so long, in steps; return the connections to close."""
+        """Remove members without a heartbeat for ``seconds``, in steps; return their connections to close."""
         groups = ((name, group.members()) for name, group in list(self._groups.items()))
         silent = yield from silent_members(groups, self._time() - seconds)
         for name, member in silent:
-            logger.warning("consumer group %s: no heartbeat from %r, forgotten", name, member,
+            logger.warning("consumer group %s: removed %r, no heartbeat", name, member,
                          extra=member.connection.log_peer)  # fmt: skip
             self.unregister(name, member.connection)
             yield
         return [member.connection for _, member in silent]
 
     def groups_of(self, topic: str) -> Iterator[str | None]:
-        """Yield the groups with a live member subscribed to the topic, and None in between: others may have a turn."""
+        """Yield the groups with a live member that subscribes to the topic; None lets other requests run."""
         for name in list(self._groups):
             group = self._groups.get(name)
             yield name if group is not None and topic in group.subscriptions else None
 
-    def _tell(self, group: ConsumerGroup) -> None:
-        """Tell the members once the present turn of the loop is over: once, however many came and went in it."""
+    def _schedule_notification(self, group: ConsumerGroup) -> None:
+        """Schedule one notification of the members, for all who join and leave in this turn of the loop."""
         if not self._changed:
-            asyncio.get_running_loop().call_soon(self._tell_changed)
+            asyncio.get_running_loop().call_soon(self._notify_changed)
         self._changed[group] = None
 
-    def _tell_changed(self) -> None:
+    def _notify_changed(self) -> None:
         changed, self._changed = self._changed, {}
-        self._background.add("members are told of others", self._tell_members(changed))
+        self._background.add("notifying consumers of changed groups", self._notify_members(changed))
 
-    def _tell_members(self, changed: Iterable[ConsumerGroup]) -> Generator[None, None, None]:
+    def _notify_members(self, changed: Iterable[ConsumerGroup]) -> Generator[None, None, None]:
         for group in changed:
             if not (group.notify and self.notify_enabled()):
                 continue

@@ -1,8 +1,8 @@
-"""The locks on queues, from an orderly stop of the broker to its next start, in ``queueLocks.json``.
+"""The queue locks between an orderly stop of the broker and its next start, in ``queueLocks.json``.
 
-Locks live in memory, and clients trust theirs for 30 seconds without the broker. One that began without them would
-give a queue to whoever comes back first, while its owner still works on it. A killed broker leaves no file: there a
-queue may have two owners until the former one asks again.
+Locks live in memory, and clients trust theirs for 30 seconds without asking the broker. A broker that started without
+the locks would give a queue to the first client that asks, while its owner still consumes from it. A killed broker
+leaves no file: then a queue may have two owners until the former owner asks again.
 """
 
 import logging
@@ -20,7 +20,7 @@ __all__ = ["LockFile"]
 logger = logging.getLogger(__name__)
 
 LONGEST_NAME = 255
-"""Characters of a group or client id: a lock of one that is longer is not kept."""
+"""Characters of a group or a client id; locks with longer names are not saved."""
 
 
 class _Lock(Body):
@@ -37,7 +37,7 @@ class _Stored(Body):
 
 
 class LockFile:
-    """The file of one broker's locks."""
+    """The file of a broker's queue locks."""
 
     def __init__(self, path: Path, locks: QueueLocks, clock: Clock) -> None:
         self._path = path
@@ -45,15 +45,17 @@ class LockFile:
         self._clock = clock
 
     def load(self) -> None:
-        """Take over the locks that have not expired meanwhile, and remove the file; without it there are none."""
+        """Restore the locks that have not expired meanwhile, and remove the file. Does nothing without a file."""
         try:
             data = self._path.read_bytes()
+            # Removed before the locks are used: after a kill the next start must not restore locks of the
+            # run before.
             self._path.unlink()
             stored = decode_body(data, _Stored)
         except FileNotFoundError:
             return
         except (OSError, RemotingError) as e:
-            logger.warning("%s: the locks on queues are not known: %s", self._path, e)
+            logger.warning("%s: could not read the queue locks: %s", self._path, e)
             return
         now = self._clock.now_ms()
         for lock in stored.locks:
@@ -77,6 +79,8 @@ class LockFile:
                 expires=now + int(lock.seconds * 1000),
             )
             for lock in self._locks.held()
+            # Names come from clients: one that cannot be encoded must not keep all other locks from being
+            # saved.
             if _is_usual(lock.group) and _is_usual(lock.client_id)
         ]
         if locks:
@@ -84,11 +88,13 @@ class LockFile:
             fresh = self._path.with_name(self._path.name + ".tmp")
             with open_private(fresh, "wb") as file:
                 file.write(encode_body(_Stored(locks=locks)))
+            # No fsync: the locks expire within a minute, and a start without the file is like the start
+            # after a kill.
             fresh.replace(self._path)
 
 
 def _is_usual(name: str) -> bool:
     try:
         return len(name) <= LONGEST_NAME and bool(name.encode())
-    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can say and UTF-8 cannot
+    except UnicodeEncodeError:  # half of a surrogate pair: valid in JSON's escapes, invalid in UTF-8
         return False

@@ -1,4 +1,4 @@
-"""Which groups are known over which connection, so that a connection's end costs no look at all groups."""
+"""The groups of each connection, so that a closed connection needs no search through all groups."""
 
 from collections.abc import Generator, Iterable
 
@@ -9,7 +9,7 @@ __all__ = ["Memberships", "silent_members"]
 
 
 class Memberships:
-    """The groups of each connection, in the order they were joined."""
+    """The groups of each connection, in the order in which they were joined."""
 
     def __init__(self) -> None:
         self._groups: dict[Connection, dict[str, None]] = {}
@@ -19,7 +19,7 @@ class Memberships:
         self._groups.setdefault(connection, {})[group] = None
 
     def remove(self, connection: Connection, group: str) -> None:
-        """Note that it has none any more."""
+        """Note that the group has no member on the connection any more."""
         groups = self._groups.get(connection, {})
         groups.pop(group, None)
         if not groups:
@@ -33,7 +33,12 @@ class Memberships:
 def silent_members(
     groups: Iterable[tuple[str, Iterable[ClientChannel]]], since: float
 ) -> Generator[None, None, list[tuple[str, ClientChannel]]]:
-    """Find the members without a heartbeat since this loop time, each with its group; yield after each group."""
+    """Find the members without a recent heartbeat, each with its group; yield after each group.
+
+    Args:
+        groups: The members of each group.
+        since: Members whose last heartbeat is earlier are silent, in seconds of the loop's time.
+    """
     silent: list[tuple[str, ClientChannel]] = []
     for group, members in groups:
         silent += [(group, member) for member in members if member.seen < since]

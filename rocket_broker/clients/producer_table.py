@@ -1,4 +1,4 @@
-"""Which producers are alive, by group: who may be asked about a transaction, and what tools list."""
+"""The live producers of each group: for transaction checks, for replies, and for tools."""
 
 import logging
 from collections import deque
@@ -14,11 +14,11 @@ __all__ = ["ProducerTable"]
 logger = logging.getLogger(__name__)
 
 MAX_IDS = 16
-"""Of one connection; a client has one."""
+"""Maximum number of client ids that are kept for a connection; usual clients have one."""
 
 
 class ProducerTable:
-    """Producers by group and connection, each until it leaves, its connection ends or its heartbeats stop."""
+    """Producers by group and connection. Each is kept until it leaves, its connection closes or its heartbeats stop."""
 
     def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
         self._time = time
@@ -28,7 +28,7 @@ class ProducerTable:
         self._ids: dict[Connection, deque[str]] = {}
 
     def register(self, group: str, client: ClientChannel) -> None:
-        """Note a heartbeat of the client in the group."""
+        """Register the client in the group, or note its heartbeat."""
         members = self._groups.setdefault(group, {})
         known = members.get(client.connection)
         if known is None or known.client_id != client.client_id:
@@ -41,7 +41,7 @@ class ProducerTable:
         self._note_id(client)
 
     def unregister(self, group: str, connection: Connection) -> None:
-        """Forget the group's member on this connection."""
+        """Remove the group's member on this connection."""
         members = self._groups.get(group)
         if members is None or members.pop(connection, None) is None:
             return
@@ -50,39 +50,39 @@ class ProducerTable:
         self._memberships.remove(connection, group)
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget every member on this connection."""
+        """Remove every member on this connection."""
         for client_id in self._ids.pop(connection, ()):
             self._forget_id(client_id, connection)
         for group in self._memberships.of(connection):
             self.unregister(group, connection)
 
     def note_alive(self, connection: Connection) -> None:
-        """Let the connection's members live on, as a heartbeat of each would."""
+        """Count a request on the connection as a heartbeat of all members on the connection."""
         now = self._time()
         for group in self._memberships.of(connection):
             self._groups[group][connection].seen = now
 
     def remove_silent(self, seconds: float) -> Generator[None, None, list[Connection]]:
-        """Forget members without a heartbeat for so long, in steps; return the connections to close."""
+        """Remove members without a heartbeat for ``seconds``, in steps; return their connections to close."""
         groups = ((group, self.members(group)) for group in list(self._groups))
         silent = yield from silent_members(groups, self._time() - seconds)
         for group, client in silent:
-            logger.warning("producer group %s: no heartbeat from %r, forgotten", group, client,
+            logger.warning("producer group %s: removed %r, no heartbeat", group, client,
                          extra=client.connection.log_peer)  # fmt: skip
             self.unregister(group, client.connection)
             yield
         return [client.connection for _, client in silent]
 
     def find(self, client_id: str) -> ClientChannel | None:
-        """Return the client with this id, until its connection ends; of two, the one heard of last."""
+        """Return the client with this id until its connection closes; of two, the one with the latest heartbeat."""
         return self._clients.get(client_id)
 
     def members(self, group: str) -> list[ClientChannel]:
-        """Return the group's live members, in the order they joined."""
+        """Return the group's live members in the order in which they joined."""
         return list(self._groups.get(group, {}).values())
 
     def _note_id(self, client: ClientChannel) -> None:
-        """Keep the last `MAX_IDS` ids that the client of a connection gave itself; the oldest entry is dropped."""
+        """Keep the last `MAX_IDS` ids that the client on a connection reported, and drop the oldest beyond that."""
         ids = self._ids.setdefault(client.connection, deque())
         if client.client_id not in ids:
             ids.append(client.client_id)
@@ -91,6 +91,7 @@ class ProducerTable:
 
     def _forget_id(self, client_id: str, connection: Connection) -> None:
         known = self._clients.get(client_id)
+        # The id may belong to a newer connection by now, if the client has reconnected.
         if known is not None and known.connection is connection:
             del self._clients[client_id]
 

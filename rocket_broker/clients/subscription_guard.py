@@ -1,10 +1,10 @@
-"""Members of one group that want different things: found out in heartbeats.
+"""Detection of members of one group with different subscriptions, from their heartbeats.
 
-A queue is filtered for the whole group by the subscription that was told last, and each member takes its share
-of all queues: so when members want different topics, tags or expressions, or one is broadcasting and another
-is not, messages are lost without a sound (E15). They are warned about, both sides by name, once for each change
-of a member's mind; with ``refuseDifferentSubscriptions=true`` the one that came later is no member until it
-agrees or the others are gone.
+The broker filters a queue for the whole group by the newest subscription, and each member consumes its share of all
+queues. So if members subscribe to different topics, tags or expressions, or one is broadcasting and another is not,
+messages are lost without an error. A warning names both members, once for each change of a subscription. With
+``refuseDifferentSubscriptions=true`` the member that came later is refused until its subscriptions agree, or until the
+others have left.
 """
 
 import logging
@@ -16,16 +16,16 @@ from rocket_broker.clients.memberships import Memberships
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import ConsumerData, SubscriptionData
 
-__all__ = ["SubscriptionGuard", "Wish"]
+__all__ = ["MemberSubscriptions", "SubscriptionGuard"]
 
 logger = logging.getLogger(__name__)
 
 _SHOWN = 2_000
-"""Characters of what a member wants that are told: it may be megabytes."""
+"""Characters of a member's subscriptions that are logged; subscriptions may have megabytes."""
 
 
 class _Topic(NamedTuple):
-    """What a member wants of a topic: the kind of expression, and the expression (of tags: which, in any order)."""
+    """A member's subscription to a topic: the kind of expression, and the expression, of tags as a set."""
 
     kind: str
     wanted: str | frozenset[str]
@@ -41,13 +41,14 @@ class _Topic(NamedTuple):
         return " || ".join(sorted(self.wanted))
 
 
-class Wish(NamedTuple):
-    """What one member wants.
+class MemberSubscriptions(NamedTuple):
+    """The subscriptions of one member of a group.
 
     Attributes:
-        client_id: The member.
-        topics: What it wants of each topic.
-        digest: Of the topics: alike if they are. A group may have thousands of members with thousands of topics.
+        client_id: The member's client id.
+        topics: The subscription to each topic.
+        digest: Hash of the topics, to compare members cheaply: a group may have thousands of members with thousands
+            of topics each.
         how: Message model and consume type.
         refused: Whether the member was refused.
     """
@@ -59,91 +60,93 @@ class Wish(NamedTuple):
     refused: bool = False
 
     @classmethod
-    def of(cls, client_id: str, data: ConsumerData) -> Generator[None, None, "Wish"]:
-        """Return what a heartbeat says, in steps."""
+    def of(cls, client_id: str, data: ConsumerData) -> Generator[None, None, "MemberSubscriptions"]:
+        """Return the subscriptions of a heartbeat, in steps."""
         topics: dict[str, _Topic] = {}
-        for told in data.subscription_data_set:
-            topic = topics[told.topic] = _Topic.of(told)
-            hash(topic)  # of thousands of tags: the set remembers it
+        for subscription in data.subscription_data_set:
+            topic = topics[subscription.topic] = _Topic.of(subscription)
+            hash(topic)  # of thousands of tags: the frozenset caches its hash, so the digest below is cheap
             yield
         digest = hash(frozenset(topics.items()))
         return cls(client_id, topics, digest, f"{data.message_model} {data.consume_type}")
 
-    def is_like(self, other: "Wish") -> bool:
-        """Whether both want the same."""
+    def matches(self, other: "MemberSubscriptions") -> bool:
+        """Whether both members have the same subscriptions, message model and consume type."""
         return self.digest == other.digest and self.how == other.how
 
-    def contradicts(self, other: "Wish") -> bool:
-        """Whether the two cannot be members of one group."""
-        return not (self.refused or self.client_id == other.client_id or self.is_like(other))
+    def contradicts(self, other: "MemberSubscriptions") -> bool:
+        """Whether the subscriptions differ; False if the other is refused already or both are the same client."""
+        return not (self.refused or self.client_id == other.client_id or self.matches(other))
 
-    def beside(self, other: "Wish") -> str:
-        """Say what differs."""
+    def difference(self, other: "MemberSubscriptions") -> str:
+        """Describe the difference, for the warning."""
         if self.digest == other.digest:
             return f"{self.client_id} is {self.how}, {other.client_id} is {other.how}"
-        return f"{self.client_id} wants {self._told()}, {other.client_id} wants {other._told()}"
+        return f"{self.client_id} subscribes to {self._shown_topics()}, {other.client_id} to {other._shown_topics()}"
 
-    def _told(self) -> str:
-        told = ""
+    def _shown_topics(self) -> str:
+        text = ""
         for topic in sorted(self.topics):
-            told += (", " if told else "") + f"{topic}: {self.topics[topic]}"
-            if len(told) > _SHOWN:
-                return "{" + told[:_SHOWN] + "…}"
-        return "{" + told + "}"
+            text += (", " if text else "") + f"{topic}: {self.topics[topic]}"
+            if len(text) > _SHOWN:
+                return "{" + text[:_SHOWN] + "…}"
+        return "{" + text + "}"
 
 
 class SubscriptionGuard:
-    """What every member of every group wants, those that were refused included.
+    """The subscriptions of every member of every group, including refused members.
 
     Attributes:
-        refuses: Whether a member that contradicts another is to be refused.
+        refuses: Returns whether a member that contradicts another is to be refused.
     """
 
     def __init__(self) -> None:
         self.refuses: Callable[[], bool] = lambda: False
-        self._groups: dict[str, dict[Connection, Wish]] = {}
+        self._groups: dict[str, dict[Connection, MemberSubscriptions]] = {}
         self._memberships = Memberships()
 
-    def look(self, client: ClientChannel, group: str, wish: Wish) -> str | None:
-        """Note what the group's member wants; return why it is to be refused, None when it is welcome."""
-        wishes = self._groups.setdefault(group, {})
-        known = wishes.get(client.connection)
-        was_same = known is not None and known.client_id == wish.client_id and known.is_like(wish)
+    def check(self, client: ClientChannel, group: str, subscriptions: MemberSubscriptions) -> str | None:
+        """Note a member's subscriptions; return the reason if the member is refused, otherwise None."""
+        members = self._groups.setdefault(group, {})
+        known = members.get(client.connection)
+        was_same = known is not None and known.client_id == subscriptions.client_id and known.matches(subscriptions)
         if known is not None and was_same and not known.refused:
             return None
         other = next(
             (
                 other
-                for connection, other in wishes.items()
-                if connection is not client.connection and other.contradicts(wish)
+                for connection, other in members.items()
+                if connection is not client.connection and other.contradicts(subscriptions)
             ),
             None,
         )
+        # A refused member is kept too, so that its next heartbeat is not logged as news; `contradicts`
+        # leaves it out.
         refused = other is not None and self.refuses()
-        wishes[client.connection] = wish._replace(refused=refused)
+        members[client.connection] = subscriptions._replace(refused=refused)
         self._memberships.add(client.connection, group)
         if other is None:
             return None
         problem = (
-            f"consumer group {group}: its members subscribe to different things and will miss messages: "
-            f"{other.beside(wish)}. Give each its own group, or the same subscription"
+            f"consumer group {group}: its members have different subscriptions and will miss messages: "
+            f"{other.difference(subscriptions)}. Give all members the same subscription, or each its own group"
         )
         if not was_same:
-            end = f". {wish.client_id} is refused" if refused else ""
+            end = f". {subscriptions.client_id} is refused" if refused else ""
             logger.warning("%s%s", problem, end, extra=client.connection.log_peer)
         return problem if refused else None
 
     def forget(self, group: str, connection: Connection) -> None:
-        """Forget what a member wanted: it left."""
-        wishes = self._groups.get(group)
-        if wishes is not None:
-            wishes.pop(connection, None)
-            if not wishes:
+        """Forget the subscriptions of a member that left."""
+        members = self._groups.get(group)
+        if members is not None:
+            members.pop(connection, None)
+            if not members:
                 del self._groups[group]
             self._memberships.remove(connection, group)
 
     def connection_closed(self, connection: Connection) -> Generator[None, None, None]:
-        """Forget every member on this connection, in steps."""
+        """Forget the subscriptions of every member on this connection, in steps."""
         for group in self._memberships.of(connection):
             self.forget(group, connection)
             yield

@@ -1,1 +1,1 @@
-"""Files that servers keep beside the store: private, replaced as a whole, or journals of changes."""
+"""Files beside the store: private files, tables that are replaced as a whole, and journals of changes."""

@@ -1,8 +1,9 @@
 """Files and directories that only the user of the broker or name server can open.
 
-Messages, tables and settings may hold secrets, so what the servers create is closed to others, whatever the umask of
-the process allows. The modes stand here and are given at each creation: a umask would change the files of the whole
-process, and an embedded broker shares its process with an application. Files that exist keep their modes.
+Messages, tables and settings may hold secrets. So files that the servers create are closed to other users, even if the
+umask of the process would allow more. The modes are given at each creation, since to change the umask would affect the
+files of the whole process, and an embedded broker shares its process with an application. Existing files keep their
+modes.
 """
 
 import os
@@ -16,23 +17,19 @@ DIRECTORY_MODE = 0o700
 
 
 def open_private(path: Path, mode: Literal["wb", "a+b"]) -> BinaryIO:
-    """Open a file to write to, as `open` does; a file that is missing is created for its owner only.
+    """Open a file for writing, as `open` does; a missing file is created for its owner only.
 
     Raises:
-        OSError: It cannot be opened or created.
+        OSError: The file cannot be opened or created.
     """
-    return open(path, mode, opener=_private)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, FILE_MODE)
+    return open(path, mode, opener=lambda name, flags: os.open(name, flags, FILE_MODE))
 
 
 def make_private_directory(path: Path) -> list[Path]:
-    """Create a directory and those above it where they are missing; return the ones that were created.
+    """Create a directory and its missing parents; return the directories that were created.
 
     Raises:
-        OSError: One of them cannot be created, or is a file.
+        OSError: A directory cannot be created, or a file has its name.
     """
     if path.is_dir():
         return []
@@ -45,7 +42,7 @@ def sync_directory(path: Path) -> None:
     """Wait until the names in a directory are on the disk.
 
     Raises:
-        OSError: The disk refused.
+        OSError: The file system could not write them.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -1,19 +1,20 @@
-"""What has changed in a table since its file was last written.
+"""The journal of a table: the changes since the table's file was last written.
 
 ::
 
-    topics.json        the whole table, written anew a little later
-    topics.json.log    {"table":{…}}                      the version of the table that is changed
-                       {"version":{…},"entry":{…}}        one line for each entry added or changed since
-                       {"version":{…},"removed":"name"}   … or removed
+    topics.json        the whole table, written again a little later
+    topics.json.log    {"table":{…}}                      version of the table's file that the lines continue
+                       {"version":{…},"entry":{…}}        an entry that was added or changed since
+                       {"version":{…},"removed":"name"}   an entry that was removed since
 
 Writing a table takes time for each of its entries, and there may be tens of thousands. So a change of a large table
-only adds lines here, and the table is written in steps, once for all changes of two seconds. A small table is written
-at each change: Apache's brokers, which start on the same store, do not read this file.
+only appends lines here, and the table is written in steps, once for all changes of two seconds. A small table is
+written at each change, since Apache's brokers, which can start on the same store, do not read this file.
 
-A line counts when its version is newer than that of the table that was read: lines that the table has do no harm when
-the broker is killed before they are dropped. No line counts when another broker has written the table since. Half a
-line, of a killed broker or a full disk, was never answered for: what comes next begins a line of its own.
+A line applies if its version is newer than that of the table's file. So lines that the file has already do no harm if
+the broker is killed before they are dropped. No line applies if another broker has written the file since. An
+incomplete last line, of a killed broker or a full disk, belongs to a change that was never acknowledged; the next line
+begins after a line end.
 """
 
 import asyncio
@@ -39,18 +40,18 @@ B = TypeVar("B", bound=Body)
 MERGE_SECONDS = 2.0
 
 SMALL = 250
-"""Entries of a table that is written at each change, in 1.5 ms at most."""
+"""Maximum number of entries of a small table, which is written at each change in at most 1.5 ms."""
 
 NO_TABLE = DataVersion(timestamp=0, counter=-1)
-"""The version of a table without a file."""
+"""The version of a table whose file does not exist."""
 
 
 class Change(NamedTuple, Generic[B]):
-    """One line.
+    """A change in a line of the journal.
 
     Attributes:
-        version: The table's version that has the change.
-        entry: The entry that was added or changed; None if one was removed.
+        version: The table's version after the change.
+        entry: The entry that was added or changed; None if an entry was removed.
         removed: The name of the entry that was removed.
     """
 
@@ -67,11 +68,11 @@ class _Line(msgspec.Struct):
 
 
 class TableJournal:
-    """The changes of one table.
+    """The journal of one table.
 
     Args:
-        table: The table's file; the journal's name is that and ``.log``.
-        durable: Wait at each change until the disk has it.
+        table: The table's file; the journal's name adds ``.log``.
+        durable: Whether each change waits for the disk.
     """
 
     def __init__(self, table: Path, *, durable: bool = False) -> None:
@@ -79,7 +80,7 @@ class TableJournal:
         self._durable = durable
         self._changed = asyncio.Event()
         self._since_begin: list[bytes] = []
-        self._tables = [NO_TABLE]  # the version of the file, and of the one that takes its place
+        self._tables = [NO_TABLE]  # versions: of the file, and during a merge of the file that replaces it
 
     def note(
         self,
@@ -90,17 +91,17 @@ class TableJournal:
         *,
         removed: Iterable[str] = (),
     ) -> None:
-        """Write a small table; note changes of a large one.
+        """Write the table's file if the table is small; append the changes to the journal otherwise.
 
         Args:
-            save: Writes the table, between `begin_merge` and `end_merge`.
-            size: How many entries the table has.
-            version: The table's version that has the changes.
-            entries: Those that were added or changed.
-            removed: The names of those that were removed.
+            save: Writes the table's file, between `begin_merge` and `end_merge`.
+            size: Number of the table's entries.
+            version: The table's version after the changes.
+            entries: The entries that were added or changed.
+            removed: The names of the entries that were removed.
 
         Raises:
-            OSError: Neither can be written. The table's file gets the changes as soon as it can.
+            OSError: Writing failed. The change stays in memory, and the table's file is written as soon as possible.
         """
         if size > SMALL:
             self.append(version, entries, removed=removed)
@@ -111,27 +112,31 @@ class TableJournal:
             self.note_change()
             raise
 
-    def append(
-        self, version: DataVersion, entries: Iterable[Body] = (), *, removed: Iterable[str] = ()
-    ) -> None:
-        """Note changes; they are on the disk, under one version of the table, when this returns.
+    def append(self, version: DataVersion, entries: Iterable[Body] = (), *, removed: Iterable[str] = ()) -> None:
+        """Append changes under one version of the table; they are in the journal when this returns.
 
         Raises:
-            OSError: They cannot be written. The table gets them all the same, as soon as it can be written.
+            OSError: Writing failed. The changes stay in memory, and the table's file is written as soon as possible.
         """
         head = b'{"version":' + encode_body(version)
         lines = [head + b',"entry":' + encode_body(entry) + b"}\n" for entry in entries]
         lines += [head + b',"removed":' + msgspec.json.encode(name) + b"}\n" for name in removed]
+        # Both come before the append, which may fail: then the next merge writes the change to the table's
+        # file.
         self.note_change()
         self._since_begin += lines
         self._append(lines)
 
     def note_change(self) -> None:
-        """Have the table written although no line says why."""
+        """Schedule a write of the table's file; add no line to the journal."""
         self._changed.set()
 
     def read(self, after: DataVersion, type_: type[B]) -> list[Change[B]]:
-        """Return the changes newer than a version of the table, which has been read; they are still to be merged."""
+        """Return the changes newer than the version ``after`` of the table's file, to be applied by the caller.
+
+        Returns:
+            The changes in their order; none if another broker has written the file since.
+        """
         changes: list[Change[B]] = []
         tables: list[DataVersion] = []
         self._tables = [after]
@@ -139,6 +144,7 @@ class TableJournal:
             lines = self.path.read_bytes().split(b"\n")
         except FileNotFoundError:
             return changes
+        # Behind the last line end there is nothing, or the beginning of a line that was never acknowledged.
         for line in lines[:-1]:
             try:
                 read = msgspec.json.decode(line, type=_Line)
@@ -148,43 +154,49 @@ class TableJournal:
                     entry = decode_body(bytes(read.entry), type_) if bytes(read.entry) else None
                     changes.append(Change(read.version, entry, read.removed))
             except (msgspec.MsgspecError, RemotingError) as e:
-                logger.warning("%s: a line is passed over: %s", self.path, e)
+                logger.warning("%s: skipped a line: %s", self.path, e)
         if changes:
             self._changed.set()
-        if changes and _is_of_others(after, tables):
+        if changes and _is_written_by_others(after, tables):
             logger.warning(
-                "%s: %d changes are passed over: another broker has written the table since",
-                self.path,
-                len(changes),
+                "%s: skipped %d changes: another broker has written the table since", self.path, len(changes)
             )
             return []
         return changes
 
     def begin_merge(self, version: DataVersion) -> None:
-        """Note that the table begins to be written: it has all changes up to now, and may lack later ones.
+        """Note that the table's file is about to be written with all changes up to now.
+
+        Later changes may or may not be in the file.
 
         Args:
-            version: The table's version that is written.
+            version: The version of the table that is written.
 
         Raises:
             OSError: The journal cannot be written.
         """
         if self.path.exists():
+            # Written before the table's file is replaced. After a kill, `read` finds the version of the old
+            # file or of the new one here. Without this line it would take the new file for another broker's
+            # and skip later changes.
             self._append([_table_line(version)])
+        # The first version stays: if writing the table fails, its file still has that one.
         self._tables = [self._tables[0], version]
         self._since_begin.clear()
         self._changed.clear()
 
     def end_merge(self) -> None:
-        """Drop the lines that the table has since it was written.
+        """Drop the lines whose changes are in the table's file now.
 
         Raises:
-            OSError: The journal cannot be written. It is what it was.
+            OSError: The journal cannot be written; it keeps its lines.
         """
         self._tables = self._tables[-1:]
         if not self._since_begin:
             self.path.unlink(missing_ok=True)
             return
+        # Changes since `begin_merge` may be missing in the table's file, so their lines stay, in a new
+        # journal.
         fresh = self.path.with_name(self.path.name + ".tmp")
         with open_private(fresh, "wb") as file:
             shutil.copymode(self.path, fresh)
@@ -193,10 +205,10 @@ class TableJournal:
         fresh.replace(self.path)
 
     def merge(self, save: Callable[[], None]) -> None:
-        """Have the table written if it changed since it was; on a full disk the journal holds on to the changes.
+        """Write the table's file if there are changes; if that fails, for example on a full disk, keep the journal.
 
         Args:
-            save: Writes the table, between `begin_merge` and `end_merge`.
+            save: Writes the table's file, between `begin_merge` and `end_merge`.
         """
         if self._changed.is_set():
             try:
@@ -205,10 +217,10 @@ class TableJournal:
                 self._keep(e)
 
     async def merge_periodically(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Have the table written two seconds after changes; runs until cancelled.
+        """Write the table's file two seconds after changes; runs until cancelled.
 
         Args:
-            write: Writes the table, between `begin_merge` and `end_merge`.
+            write: Writes the table's file, between `begin_merge` and `end_merge`.
         """
         while True:
             await self._changed.wait()
@@ -218,21 +230,21 @@ class TableJournal:
             except OSError as e:
                 self._keep(e)
             except asyncio.CancelledError:
+                # `begin_merge` has cleared the event, but the file may not have been replaced: the next merge
+                # must write it.
                 self._changed.set()
                 raise
 
     def _keep(self, error: OSError) -> None:
         self._changed.set()
-        logger.error("what is in %s could not be written into the table, trying again: %s", self.path, error)
+        logger.error("could not merge %s into the table, trying again: %s", self.path, error)
 
     def _append(self, lines: Sequence[bytes]) -> None:
         make_private_directory(self.path.parent)
         with open_private(self.path, "a+b") as file:
             begin = b"\n" if _ends_amid_a_line(file) else b""
             heads = () if file.tell() else map(_table_line, self._tables)
-            file.write(
-                begin + b"".join([*heads, *lines])
-            )  # at once: a broker killed meanwhile has all or none
+            file.write(begin + b"".join([*heads, *lines]))  # in one write: after a kill the file has all lines or none
             self._sync(file)
 
     def _sync(self, file: BinaryIO) -> None:
@@ -245,8 +257,8 @@ def _table_line(version: DataVersion) -> bytes:
     return b'{"table":' + encode_body(version) + b"}\n"
 
 
-def _is_of_others(table: DataVersion, ours: Sequence[DataVersion]) -> bool:
-    """Return whether others have written the table since those of ours; a backup of ours is older than they are."""
+def _is_written_by_others(table: DataVersion, ours: Sequence[DataVersion]) -> bool:
+    """Whether another broker has written the table since our lines began; a backup of ours is older than they are."""
     return bool(ours) and table not in ours and table.counter >= ours[0].counter
 
 

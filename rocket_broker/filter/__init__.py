@@ -1,1 +1,1 @@
-"""Filtering by message properties: RocketMQ's SQL92 expressions, and what each group filters by."""
+"""Filtering by message properties: RocketMQ's SQL92 expressions, and the filter of each group."""

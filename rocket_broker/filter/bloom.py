@@ -1,9 +1,9 @@
-"""The bits that Apache's brokers compute for each group with a filter, and want to find in its file.
+"""The Bloom filter bits of each group with a filter, which Apache's brokers expect in ``consumerFilter.json``.
 
-They are positions in a Bloom filter by which its extended consume queues (``enableConsumeQueueExt``) mark what
-a group wants. There are no such queues here; without the bits Apache's broker would drop the whole file.
-The hash is the first half of MurmurHash3 (x64, 128 bits, seed 0); the size is that of Apache's default
-settings: a fifth of wrong positives among 32 groups.
+In Apache's extended consume queues (``enableConsumeQueueExt``) these bits mark the groups that want a message. There
+are no such queues here, but without the bits Apache's broker would drop the whole file. The hash is the first half of
+MurmurHash3 (x64, 128 bits, seed 0). The size is that of Apache's default settings: 20 percent of false positives with
+32 groups.
 """
 
 import msgspec
@@ -20,11 +20,11 @@ _C2 = 0x4CF5AD432745937F
 
 
 class BloomFilterData(Body):
-    """One group's bits.
+    """The bits of one group.
 
     Attributes:
-        bit_num: Bits of the whole filter.
-        bit_pos: The group's.
+        bit_num: Number of bits of the whole filter.
+        bit_pos: Positions of the group's bits.
     """
 
     bit_num: int = 0
@@ -32,7 +32,7 @@ class BloomFilterData(Body):
 
 
 def bits_of(group: str, topic: str) -> BloomFilterData:
-    """Return the bits of a group that filters a topic."""
+    """Return the bits of a group for its filter of a topic."""
     number = murmur3(f"{group}#{topic}".encode())
     low, high = number & 0xFFFFFFFF, number >> 32
     positions = []
@@ -45,7 +45,7 @@ def bits_of(group: str, topic: str) -> BloomFilterData:
 
 
 def murmur3(data: bytes) -> int:
-    """Return the first 64 bits of the hash."""
+    """Return the first 64 bits of the hash of the data."""
     h1 = h2 = 0
     whole = len(data) - len(data) % 16
     for start in range(0, whole, 16):

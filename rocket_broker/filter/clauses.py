@@ -1,16 +1,17 @@
-"""The clauses an expression is made of: what each needs, and the closure that answers it for a message.
+"""The clauses of an expression: the operands that each accepts, and the closure that evaluates it for a message.
 
-A closure gets a message's properties and returns a value, None for "unknown" (three-valued logic), or raises
-`NoAnswer`. What a clause cannot be made of is refused when it is made, by the rules of Apache's filter module:
+A closure takes a message's properties. It returns a value, or None for "unknown" (three-valued logic), or raises
+`ComparisonError`. A clause with an operand of the wrong kind is refused when it is built, by the rules of Apache's
+filter module:
 
 ::
 
     needs a boolean      AND, OR, NOT, the whole expression    comparisons, TRUE, FALSE, NULL, a bare property
-    needs a number       <, <=, >, >=, BETWEEN                 numbers, properties, what has a sign
-    needs a value        =, <>                                 everything but NULL
+    needs a number       <, <=, >, >=, BETWEEN                 numbers, properties, operands with a sign
+    needs a value        =, <>                                 everything except NULL
     needs a property     IN                                    a bare property
 
-A bare property as a boolean is false when it is there, unknown when not: no text is a boolean.
+A bare property as a boolean is false if the message has it, and unknown otherwise: a text is never a true boolean.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,21 +19,21 @@ from typing import NamedTuple, TypeGuard, cast
 
 from rocket_broker.filter.java_values import Value, compare, is_equal
 
-__all__ = ["MAX_DEPTH", "Clause", "Properties", "Unfit"]
+__all__ = ["MAX_DEPTH", "Clause", "OperandError", "Properties"]
 
 Properties = Mapping[str, str]
 Answer = Callable[[Properties], Value]
 Truth = Callable[[Properties], bool | None]
 
 MAX_DEPTH = 100
-"""Each level of nesting is a level of Python's stack when a message is looked at."""
+"""Maximum nesting: to evaluate a level of nesting takes a level of Python's stack."""
 
 
-class Unfit(Exception):  # noqa: N818 - becomes an `SqlError` once the text is known
-    """A clause cannot be made of this.
+class OperandError(Exception):  # becomes an `SqlError` once the text is known
+    """A clause cannot be built from this operand.
 
     Attributes:
-        at: Where in the text, counted from 0.
+        at: Position of the operand in the text, from 0.
     """
 
     def __init__(self, reason: str, at: int) -> None:
@@ -41,17 +42,17 @@ class Unfit(Exception):  # noqa: N818 - becomes an `SqlError` once the text is k
 
 
 class Clause(NamedTuple):
-    """Part of an expression.
+    """A part of an expression.
 
     Attributes:
-        answer: Its value for a message.
-        at: Where in the text it begins, counted from 0.
-        cost: Comparisons in it: what looking at a message costs.
+        answer: Evaluates the clause for a message's properties.
+        at: Position of its start in the text, from 0.
+        cost: Number of its comparisons, which is the cost of evaluating it.
         depth: Levels of nesting.
-        is_boolean: Its value is a boolean.
-        is_constant: Its value is `constant`, whatever the message.
+        is_boolean: Whether its value is a boolean.
+        is_constant: Whether its value is `constant` for every message.
         constant: That value.
-        name: The property it is, if it is nothing else.
+        name: The property's name, if the clause is a bare property.
     """
 
     answer: Answer
@@ -65,23 +66,27 @@ class Clause(NamedTuple):
 
     @classmethod
     def of_constant(cls, value: Value, at: int) -> "Clause":
-        """A number, a text, TRUE, FALSE or NULL."""
+        """Return the clause of a number, a text, TRUE, FALSE or NULL."""
         is_boolean = value is None or isinstance(value, bool)
         return cls(lambda _: value, at, is_boolean=is_boolean, is_constant=True, constant=value)
 
     @classmethod
     def of_property(cls, name: str, at: int) -> "Clause":
-        """A property of the message; unknown when the message has not got it."""
+        """Return the clause of a bare property, which is unknown for a message without the property."""
         return cls(lambda properties: properties.get(name), at, name=name)
 
     def as_boolean(self) -> Truth:
-        """Return the closure of a clause that is a boolean, or of a bare property."""
+        """Return the closure of a boolean clause or of a bare property.
+
+        Raises:
+            OperandError: The clause is neither.
+        """
         answer = self.answer
         if self.is_boolean:
             return cast(Truth, answer)
         if self.name is not None:
             return lambda properties: None if answer(properties) is None else False
-        raise Unfit("a condition is needed here, as a = 'x'", self.at)
+        raise OperandError("expected a condition, such as a = 'x'", self.at)
 
     # Logic
 
@@ -132,12 +137,16 @@ class Clause(NamedTuple):
     # Comparisons
 
     def equal(self, other: "Clause") -> "Clause":
-        """``a = b``"""
+        """``a = b``
+
+        Raises:
+            OperandError: A side is NULL, or a boolean beside a number or a text.
+        """
         for clause in (self, other):
             if clause.is_constant and clause.constant is None:
-                raise Unfit("NULL cannot be compared: write IS NULL", clause.at)
+                raise OperandError("NULL cannot be compared: write IS NULL", clause.at)
         if self.is_constant and self.is_boolean and other.is_constant and not other.is_boolean:
-            raise Unfit("a boolean cannot be compared with a number or a text", other.at)
+            raise OperandError("a boolean cannot be compared with a number or a string", other.at)
         return self._equal(other)
 
     def is_null(self) -> "Clause":
@@ -149,7 +158,7 @@ class Clause(NamedTuple):
         return _over(lambda properties: is_equal(left(properties), right(properties)), [self, other])
 
     def ordered(self, other: "Clause", holds: Callable[[int], bool]) -> "Clause":
-        """``a < b`` and its like; ``holds`` tells from the outcome of `compare` whether it is true."""
+        """``a < b``, ``<=``, ``>``, ``>=``; ``holds`` decides from the result of `compare`."""
         self._check_number()
         other._check_number()
         left, right = self.answer, other.answer
@@ -164,19 +173,22 @@ class Clause(NamedTuple):
         return _over(answer, [self, other])
 
     def between(self, low: "Clause", high: "Clause") -> "Clause":
-        """``a BETWEEN low AND high``"""
+        """``a BETWEEN low AND high``
+
+        Raises:
+            OperandError: A bound is not a number, or the constant bounds are in the wrong order.
+        """
         clause = Clause.of_all(
             [
                 self.ordered(low, lambda outcome: outcome >= 0),
                 self.ordered(high, lambda outcome: outcome <= 0),
             ]
         )
-        if (
-            low.constant is not None
-            and high.constant is not None
-            and compare(high.constant, low.constant) < 0
-        ):
-            raise Unfit(f"BETWEEN {low.constant} AND {high.constant}: the first is the greater", low.at)
+        if low.constant is not None and high.constant is not None and compare(high.constant, low.constant) < 0:
+            raise OperandError(
+                f"BETWEEN {low.constant} AND {high.constant}: the first value is greater than the second",
+                low.at,
+            )
         return clause
 
     def not_between(self, low: "Clause", high: "Clause") -> "Clause":
@@ -186,9 +198,13 @@ class Clause(NamedTuple):
         )
 
     def among(self, texts: list[str], *, wanted: bool) -> "Clause":
-        """``a IN ('x', …)``; not ``wanted``: ``NOT IN``."""
+        """``a IN ('x', …)``; not ``wanted``: ``NOT IN``.
+
+        Raises:
+            OperandError: The clause is not a property.
+        """
         if self.name is None:
-            raise Unfit("IN is asked of a property, as a IN ('x')", self.at)
+            raise OperandError("IN needs a property, such as a IN ('x')", self.at)
         name, members = self.name, frozenset(texts)
 
         def answer(properties: Properties) -> bool | None:
@@ -198,7 +214,7 @@ class Clause(NamedTuple):
         return _over(answer, [self])
 
     def like(self, text: str, holds: Callable[[str, str], bool], *, wanted: bool) -> "Clause":
-        """``a CONTAINS 'x'`` and its like (5.x): false, and so is its opposite, for what is no text."""
+        """``a CONTAINS 'x'`` and similar (5.x); false, and its negation too, for a value that is not a text."""
         left = self.answer
 
         def answer(properties: Properties) -> bool:
@@ -210,7 +226,7 @@ class Clause(NamedTuple):
     # Signs
 
     def negative(self) -> "Clause":
-        """``-a``: unknown for what is no number, and so for every property."""
+        """``-a``: unknown for a value that is not a number, and so for every property."""
         answer = self.answer
 
         def negate(properties: Properties) -> Value:
@@ -221,7 +237,7 @@ class Clause(NamedTuple):
 
     def _check_number(self) -> None:
         if self.is_boolean or (self.is_constant and not _is_number(self.constant)):
-            raise Unfit("only numbers and properties have an order", self.at)
+            raise OperandError("<, <=, > and >= need numbers or properties", self.at)
 
 
 def _is_number(value: Value) -> TypeGuard[int | float]:
@@ -229,9 +245,13 @@ def _is_number(value: Value) -> TypeGuard[int | float]:
 
 
 def _over(answer: Answer, clauses: list[Clause], *, is_boolean: bool = True) -> Clause:
-    """Return a clause one level above others."""
+    """Return a clause one level of nesting above its operands.
+
+    Raises:
+        OperandError: The nesting is deeper than `MAX_DEPTH`.
+    """
     depth = 1 + max(clause.depth for clause in clauses)
     if depth > MAX_DEPTH:
-        raise Unfit(f"nested more than {MAX_DEPTH} levels deep", clauses[0].at)
+        raise OperandError(f"nested more than {MAX_DEPTH} levels deep", clauses[0].at)
     cost = 1 + sum(clause.cost for clause in clauses)
     return Clause(answer, clauses[0].at, cost, depth, is_boolean=is_boolean)

@@ -1,8 +1,8 @@
-"""What each group filters each topic by, kept in Apache's ``consumerFilter.json``.
+"""The property filter of each group for each topic, kept in Apache's ``consumerFilter.json``.
 
-Heartbeats fill it. A group without members is only marked dead: its filter serves again when it comes back,
-and goes after a day, or when there are too many. A group's newest filter counts, by the version that its client
-gave it.
+Heartbeats register the filters. When a group's last member leaves, its filters are only marked as dead, so that they
+apply again when the group comes back. A dead filter is dropped after ``filterDataCleanTimeSpan`` (a day), or earlier if
+there are too many filters. Of a group's filters the one with the newest client version counts.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from rocket_broker.files.table_file import TableFile
 from rocket_broker.filter.bloom import BloomFilterData, bits_of
 from rocket_broker.filter.sql import MAX_LENGTH, SqlError, SqlExpression, compile_sql
 from rocket_broker.filter.subscription import is_tag_type
+from rocket_broker.limits.owner_quota import OwnerQuota, owner_group
 from rocket_broker.limits.refusal import Refusal
-from rocket_broker.limits.shares import Shares, owner_group
 from rocket_broker.loop.loop_steps import collected, run_in_steps
 from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_remoting.clock import Clock
@@ -39,27 +39,27 @@ logger = logging.getLogger(__name__)
 
 SAVE_SECONDS = 10.0
 MOST_COMPILED = 4 * MAX_LENGTH
-"""Characters that one heartbeat has compiled; the next one goes on."""
+"""Maximum number of characters that one heartbeat has compiled; the next heartbeat compiles further filters."""
 MAX_FILTERS = 65_536
 MAX_CHARACTERS = 1024 * 1024
-"""Of all expressions, each counted once: compiled, they take some 80 MB. The filters that were dead for longest make
-room for new ones; those of living groups do not. One group, and one address, has a quarter at most, of which each
-filter takes its characters, or `SMALLEST` if it is shorter."""
+"""Limits of all filters: their number, and the characters of their different expressions, which take some 80 MB when
+compiled. Dead filters make room for new ones, the longest dead first; filters of live groups do not. One group, and one
+address, has a quarter of the characters at most, of which a filter takes its length, but at least `SMALLEST`."""
 SMALLEST = MAX_CHARACTERS // MAX_FILTERS
-"""So a quarter of the characters is a quarter of the filters as well."""
+"""With this minimum, a quarter of the characters is also a quarter of the filters."""
 
-_STEP = "consumer filters are written"
+_STEP = "writing the consumer filters"
 
 _Compile = Callable[[str, Connection | None], SqlExpression]
 
 
 class ConsumerFilter(Body):
-    """One group's filter of one topic, as the file has it.
+    """A group's filter for a topic, as in the file.
 
     Attributes:
-        born_time: When the broker heard of it.
-        dead_time: When the group's last member left, 0 while there is one.
-        client_version: Which version of the subscription it is.
+        born_time: When the broker registered it, in milliseconds since 1970.
+        dead_time: When the group's last member left, in milliseconds since 1970; 0 while the group has members.
+        client_version: Version of the subscription.
     """
 
     consumer_group: str = ""
@@ -73,11 +73,11 @@ class ConsumerFilter(Body):
 
     @property
     def is_dead(self) -> bool:
-        """Whether the group has no member."""
+        """Whether the group has no live member."""
         return self.dead_time >= self.born_time
 
 
-class _OfTopic(Body):
+class _TopicFilters(Body):
     group_filter_data: dict[str, ConsumerFilter] = msgspec.field(default_factory=dict)
     topic: str = ""
 
@@ -85,11 +85,11 @@ class _OfTopic(Body):
 class _Stored(Body):
     """``{"filterDataByTopic": {topic: {"groupFilterData": {group: filter}, "topic": topic}}}``"""
 
-    filter_data_by_topic: dict[str, _OfTopic] = msgspec.field(default_factory=dict)
+    filter_data_by_topic: dict[str, _TopicFilters] = msgspec.field(default_factory=dict)
 
 
 class ConsumerFilterTable:
-    """The filters of all groups."""
+    """The property filters of all groups."""
 
     def __init__(
         self,
@@ -105,18 +105,19 @@ class ConsumerFilterTable:
         self._compiled: dict[tuple[str, str], SqlExpression] = {}
         self._users: Counter[str] = Counter()
         self._characters = 0
-        self._shares = Shares("characters of filters", lambda: MAX_CHARACTERS)
+        self._quota = OwnerQuota("characters of filters", lambda: MAX_CHARACTERS)
         self._owners: dict[tuple[str, str], tuple[str, ...]] = {}
-        # Filters of groups without members, those first that were dead first: all of them, and each owner's.
+        # Filters of groups without members, the longest dead first: all of them, and those of each owner.
         self._dead: dict[tuple[str, str], None] = {}
         self._dead_of: dict[str, dict[tuple[str, str], None]] = {}
         self._dirty = False
 
     def load(self) -> None:
-        """Read ``consumerFilter.json``; nobody in it is alive until its heartbeat says so.
+        """Read ``consumerFilter.json``; all filters in it are dead until a heartbeat of their group comes.
 
         Raises:
-            DamagedTable: Neither the file nor its backup can be read.
+            DamagedTable: The file and its backup are both unreadable.
+            TableUnreadable: The file system refuses to read the file.
         """
         stored = self._file.load(lambda data: decode_body(data, _Stored))
         filters = [
@@ -128,14 +129,14 @@ class ConsumerFilterTable:
             try:
                 self._keep(group, topic, known, compile_sql(known.expression), ())
             except SqlError as e:
-                logger.warning("filter of group %s on %s not taken: %s", group, topic, e)
+                logger.warning("could not load the filter of group %s for %s: %s", group, topic, e)
         for group in self._groups:
             self.unregister(group)
 
     def register(
         self, group: str, subscriptions: Iterable[SubscriptionData], member: Connection | None = None
     ) -> Generator[None, None, None]:
-        """Take what a member of the group told in its heartbeat, in steps."""
+        """Register the filters of a member's heartbeat, in steps; mark the group's other filters as dead."""
         filtered = {data.topic: data for data in subscriptions if not is_tag_type(data.expression_type)}
         known = self._groups.get(group, {})
         if not filtered and not known:
@@ -152,17 +153,17 @@ class ConsumerFilterTable:
             yield
 
     def unregister(self, group: str) -> None:
-        """Mark the filters of a group without members."""
+        """Mark the filters of a group without live members as dead."""
         for topic, known in self._groups.get(group, {}).items():
             self._mark_dead(group, topic, known)
 
     def get(self, group: str, topic: str) -> tuple[ConsumerFilter, SqlExpression] | None:
-        """Return the group's filter of the topic, and that compiled."""
+        """Return the group's filter for the topic with its compiled expression; None if there is none."""
         known = self._groups.get(group, {}).get(topic)
         return (known, self._compiled[group, topic]) if known is not None else None
 
     def save(self) -> None:
-        """Write ``consumerFilter.json`` if anything changed since it was last written, in one go.
+        """Write ``consumerFilter.json`` if a filter has changed since it was last written, in one step.
 
         Raises:
             OSError: The file cannot be written.
@@ -173,7 +174,7 @@ class ConsumerFilterTable:
             self._file.write(b"".join(encode_in_pieces(self._body())))
 
     async def write(self) -> None:
-        """Write ``consumerFilter.json`` if anything changed since it was last written, in steps and by a thread.
+        """Write ``consumerFilter.json`` if a filter has changed since it was last written, in steps and in a thread.
 
         Raises:
             OSError: The file cannot be written.
@@ -185,7 +186,7 @@ class ConsumerFilterTable:
             await self._file.write_and_sync(pieces)
 
     async def save_periodically(self) -> None:
-        """Write the file every ten seconds; runs until cancelled."""
+        """Write the file every `SAVE_SECONDS`; runs until cancelled."""
         while True:
             await asyncio.sleep(SAVE_SECONDS)
             try:
@@ -194,10 +195,10 @@ class ConsumerFilterTable:
                 self._dirty = True
                 if not isinstance(e, OSError):
                     raise
-                logger.error("consumer filters could not be written, trying again: %s", e)
+                logger.error("could not write the consumer filters, trying again: %s", e)
 
     def _register(self, group: str, topic: str, data: SubscriptionData, member: Connection | None) -> int:
-        """Take one subscription; return how many characters had to be compiled."""
+        """Register one subscription; return the number of characters that were compiled."""
         peer = member.log_peer if member is not None else {}
         known = self._groups.get(group, {}).get(topic)
         text = data.sub_string or ""
@@ -214,17 +215,17 @@ class ConsumerFilterTable:
         try:
             compiled = self._compile(text, member)
         except Refusal:
-            return MOST_COMPILED  # with the next heartbeat
+            return MOST_COMPILED  # too much was compiled recently: the next heartbeat tries again
         except SqlError as e:
             if known is not None:
-                self._drop(group, topic)  # pulls are told so, and what is wrong
-            logger.warning("group %s filters %s by what is no expression: %s", group, topic, e, extra=peer)
+                self._drop(group, topic)  # the refusals of pull requests give the error
+            logger.warning("group %s: invalid filter expression for %s: %s", group, topic, e, extra=peer)
             return len(text)
         owners = (owner_group(group), member.counted_as) if member is not None else ()
         if not self._make_room(text, owners):
             logger.warning(
-                "group %s filters %s by %d characters for which there is no room", group, topic, len(text),
-                extra=peer,
+                "group %s: the filter for %s, of %d characters, is not kept: the limit is reached",
+                group, topic, len(text), extra=peer,
             )  # fmt: skip
             return len(text)
         logger.info("group %s filters %s by %s", group, topic, text, extra=peer)
@@ -241,12 +242,12 @@ class ConsumerFilterTable:
         return len(text)
 
     def _make_room(self, text: str, owners: tuple[str, ...]) -> bool:
-        """Drop dead filters, the longest dead first, until there is room for one more; return whether there is.
+        """Drop dead filters, the longest dead first, until one more filter fits; return whether it fits.
 
-        Where an owner has its share, only its own dead filters go.
+        If an owner has reached its quota, only dead filters of that owner are dropped.
         """
         while not self._has_room(text, owners):
-            full = next((owner for owner in owners if self._shares.room(owner) < _size(text)), None)
+            full = next((owner for owner in owners if self._quota.remaining(owner) < _size(text)), None)
             dead = self._dead if full is None else self._dead_of.get(full, {})
             oldest = next(iter(dead), None)
             if oldest is None:
@@ -259,7 +260,7 @@ class ConsumerFilterTable:
         return (
             len(self._compiled) < MAX_FILTERS
             and self._characters + more <= MAX_CHARACTERS
-            and all(self._shares.room(owner) >= _size(text) for owner in owners)
+            and all(self._quota.remaining(owner) >= _size(text) for owner in owners)
         )
 
     def _keep(
@@ -267,7 +268,7 @@ class ConsumerFilterTable:
     ) -> None:
         if (group, topic) in self._compiled:
             self._drop(group, topic)
-        self._shares.count(_size(compiled.text), *owners)
+        self._quota.count(_size(compiled.text), *owners)
         self._owners[group, topic] = owners
         if new.is_dead:
             self._note_dead(group, topic)
@@ -284,7 +285,7 @@ class ConsumerFilterTable:
         if not self._groups[group]:
             del self._groups[group]
         text = self._compiled.pop((group, topic)).text
-        self._shares.count(-_size(text), *self._owners.pop((group, topic)))
+        self._quota.count(-_size(text), *self._owners.pop((group, topic)))
         self._users[text] -= 1
         if not self._users[text]:
             del self._users[text]
@@ -322,7 +323,7 @@ class ConsumerFilterTable:
         return LongBody(_Stored(), filter_data_by_topic=Entries(self._written_topics()))
 
     def _written_topics(self) -> Iterator[tuple[str, LongBody] | None]:
-        """Yield each topic with its groups' filters; None is a pause."""
+        """Yield each topic with its groups' filters; None lets the loop serve other clients."""
         by_topic: dict[str, dict[str, ConsumerFilter]] = {}
         for group, topic in list(self._compiled):
             known = self._groups.get(group, {}).get(topic)
@@ -330,18 +331,18 @@ class ConsumerFilterTable:
                 by_topic.setdefault(topic, {})[group] = known
             yield None
         for topic, filters in by_topic.items():
-            yield topic, LongBody(_OfTopic(topic=topic), group_filter_data=Entries(filters.items()))
+            yield topic, LongBody(_TopicFilters(topic=topic), group_filter_data=Entries(filters.items()))
 
 
 def _size(text: str) -> int:
-    """Return how much of its owners' shares a filter takes."""
+    """Return the number of characters that a filter takes of its owners' quotas."""
     return max(len(text), SMALLEST)
 
 
 class RetryFilter:
-    """Lets through of a group's retry topic what the group's filter of the message's own topic lets through.
+    """Filters a group's retry topic by the group's filter for the message's original topic.
 
-    Only under ``filterSupportRetry``: what was delivered once is delivered again, otherwise.
+    Used only with ``filterSupportRetry``; otherwise every message of a retry topic is delivered.
     """
 
     __slots__ = ("_filters", "_group", "cost")
@@ -350,10 +351,10 @@ class RetryFilter:
         self._filters = filters
         self._group = group
         self.cost = 100
-        """The group's filters may be any; this is what a long one takes."""
+        """Comparisons of a long filter, since the group's filters may be any."""
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """Whether the group still wants the message."""
+        """Whether the group's present filter matches the message; True if the group has none for its topic."""
         known = self._filters.get(self._group, properties.get(PROPERTY_RETRY_TOPIC, ""))
         return known is None or known[1].matches(properties)
 

@@ -1,4 +1,4 @@
-"""The parser: sql92.lark, and the clause that each of its alternatives makes."""
+"""The parser: the grammar sql92.lark, and the clause that each of its alternatives builds."""
 
 from collections.abc import Callable, Generator
 from functools import cache
@@ -6,7 +6,7 @@ from functools import cache
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
-from rocket_broker.filter.clauses import Clause, Unfit
+from rocket_broker.filter.clauses import Clause, OperandError
 from rocket_broker.filter.java_values import LONG_BITS, Long
 
 __all__ = ["load", "parse_steps"]
@@ -20,16 +20,16 @@ _KEYWORDS = frozenset(
 _CONSTANTS = frozenset({"NULL", "TRUE", "FALSE"})
 _SHOWN = 30
 _TOKENS_A_STEP = 16
-"""Some half a millisecond."""
+"""Tokens that are parsed in one step, which takes half a millisecond."""
 
 Alternative = Callable[..., Clause]
 
 
 def parse_steps(text: str) -> Generator[None, None, Clause]:
-    """Parse an expression; yield after every few tokens, return the whole expression.
+    """Parse an expression; yield after every few tokens, and return the clause of the whole expression.
 
     Raises:
-        Unfit: The text is no expression.
+        OperandError: The text is not a valid expression.
     """
     try:
         parser = _parser().parse_interactive(text)
@@ -39,22 +39,22 @@ def parse_steps(text: str) -> Generator[None, None, Clause]:
         clause: object = parser.feed_eof()  # type: ignore[no-untyped-call]
     except UnexpectedCharacters as e:
         at = sum(len(line) + 1 for line in text.split("\n")[: e.line - 1]) + e.column - 1
-        raise Unfit(f"{_shown(text, at)} is not understood", at) from None
+        raise OperandError(f"{_shown(text, at)} is not understood", at) from None
     except UnexpectedToken as e:
         if e.token.type == "$END":
-            raise Unfit("the expression ends too early", len(text)) from None
+            raise OperandError("the expression ends too early", len(text)) from None
         at = e.token.start_pos or 0
-        raise Unfit(f"{_shown(text, at)} is not expected here", at) from None
+        raise OperandError(f"{_shown(text, at)} is not expected here", at) from None
     assert isinstance(clause, Clause)
     return clause
 
 
 def load() -> None:
-    """Make the parser now: that takes a tenth of a second."""
+    """Build the parser now, which takes a tenth of a second."""
     _parser()
 
 
-# Alternatives that differ in a value only
+# Alternatives that differ only in a value
 
 
 def _ordered(holds: Callable[[int], bool]) -> Alternative:
@@ -82,7 +82,7 @@ def _like(holds: Callable[[str, str], bool], *, wanted: bool) -> Alternative:
 
 
 class _Clauses(Transformer[Token, Clause]):
-    """Makes a clause of each alternative while the parser runs, under the names that the grammar gives them."""
+    """Builds the clause of each alternative while the parser runs; methods have the names of the grammar's aliases."""
 
     # Logic
 
@@ -154,7 +154,7 @@ class _Clauses(Transformer[Token, Clause]):
     def decimal(self, token: Token) -> Clause:
         digits = token.rstrip("lL")
         if len(digits) > _LONG_DIGITS or int(digits) > _LONG_MAX:
-            raise Unfit(f"{_shown(token)} does not fit a Long: at most {_LONG_MAX}", _at(token))
+            raise OperandError(f"{_shown(token)} does not fit a Long: at most {_LONG_MAX}", _at(token))
         number = int(digits)
         return Clause.of_constant(number if number <= _INTEGER_MAX else Long(number), _at(token))
 
@@ -162,7 +162,7 @@ class _Clauses(Transformer[Token, Clause]):
     def double(self, token: Token) -> Clause:
         number = float(token)
         if not 0 < number < float("inf"):
-            raise Unfit(f"{_shown(token)} does not fit a Double: more than 0, at most 1.797e308", _at(token))
+            raise OperandError(f"{_shown(token)} does not fit a Double: more than 0, at most 1.797e308", _at(token))
         return Clause.of_constant(number, _at(token))
 
     @v_args(inline=True)
@@ -196,7 +196,7 @@ def _parser() -> Lark:
 
 
 def _keyword(token: Token) -> Token:
-    """Return a name's token, or that of the keyword it is."""
+    """Return the token of a name, or the token of the keyword that the name is."""
     word = token.upper()
     if word not in _KEYWORDS:
         return token
@@ -204,7 +204,7 @@ def _keyword(token: Token) -> Token:
 
 
 def _unquoted(token: Token) -> str:
-    """Return the text between the quotes; a quote in it is written twice."""
+    """Return the text between the quotes; a doubled quote stands for one quote."""
     return token[1:-1].replace("''", "'")
 
 

@@ -1,4 +1,4 @@
-"""The values of an expression, converted and compared as Java does it.
+"""The values of an expression, converted and compared by Java's rules.
 
 ::
 
@@ -7,19 +7,20 @@
     Integer   int                     Boolean   bool
     Long      Long                    null      None
 
-A text is read as the type of what it is compared with: ``a > 5`` needs a text that is an Integer in Java,
-``a > 5.0`` a Double. When that fails, the comparison has no answer, and neither has the expression around it.
+A text is converted to the type of the value that it is compared with: ``a > 5`` needs a text that is an Integer in
+Java, ``a > 5.0`` a Double. If the text cannot be converted, the comparison has no answer, and neither has the
+expression.
 """
 
 import math
 import re
 from collections.abc import Callable
 
-__all__ = ["Long", "NoAnswer", "Present", "Value", "compare", "is_equal"]
+__all__ = ["ComparisonError", "Long", "Present", "Value", "compare", "is_equal"]
 
 INTEGER_BITS = 31
 LONG_BITS = 63
-_MOST_DIGITS = 4000  # of a text that Python turns into an int without complaint; a Long has 19
+_MOST_DIGITS = 4000  # the longest text that Python converts to an int; a Long has 19 digits
 
 _INTEGER_TEXT = re.compile(r"[+-]?\d+")
 _DOUBLE_TEXT = re.compile(
@@ -31,33 +32,37 @@ _TRIMMED = "".join(map(chr, range(0x21)))
 
 
 class Long(int):
-    """A number that is a Long in Java; a bare int is an Integer."""
+    """A Long in Java; a plain int is an Integer."""
 
 
 Present = str | int | float | bool
 Value = Present | None
 
 
-class NoAnswer(Exception):  # noqa: N818 - what Apache's broker throws is no mistake of the message's
-    """Apache's broker fails at this comparison, and the message does not match."""
+class ComparisonError(Exception):
+    """Apache's broker fails at this comparison, and so the message does not match."""
 
 
 def integer_of(text: str, bits: int = INTEGER_BITS) -> int:
-    """``Integer.valueOf(text)``, or ``Long.valueOf`` with 63 bits.
+    """``Integer.valueOf(text)``; with 63 bits ``Long.valueOf(text)``.
 
     Raises:
-        NoAnswer: The text is no such number.
+        ComparisonError: The text is not such a number.
     """
     if len(text) > _MOST_DIGITS or not _INTEGER_TEXT.fullmatch(text):
-        raise NoAnswer
+        raise ComparisonError
     number = int(text)
     if not -(1 << bits) <= number < 1 << bits:
-        raise NoAnswer
+        raise ComparisonError
     return number
 
 
 def long_of(text: str) -> Long:
-    """``Long.valueOf(text)``; raises `NoAnswer` as `integer_of` does."""
+    """``Long.valueOf(text)``.
+
+    Raises:
+        ComparisonError: The text is not a Long.
+    """
     return Long(integer_of(text, LONG_BITS))
 
 
@@ -65,11 +70,11 @@ def double_of(text: str) -> float:
     """``Double.valueOf(text)``.
 
     Raises:
-        NoAnswer: The text is no such number.
+        ComparisonError: The text is not a Double.
     """
     match = _DOUBLE_TEXT.fullmatch(text.strip(_TRIMMED))
     if match is None:
-        raise NoAnswer
+        raise ComparisonError
     if match["hexadecimal"] is None:
         return float(match["special"] or match["decimal"])
     try:
@@ -92,10 +97,10 @@ _READ: dict[type, Callable[[str], float]] = {
 
 
 def compare(left: Present, right: Present) -> int:
-    """Less than, equal to or greater than 0 as the left value is to the right one; two texts count as Doubles.
+    """Return a number less than, equal to or greater than 0 as ``left`` is to ``right``; two texts count as Doubles.
 
     Raises:
-        NoAnswer: A text is not of the other value's type.
+        ComparisonError: A text cannot be converted to the other value's type.
     """
     if isinstance(left, str):
         if isinstance(right, str):
@@ -103,7 +108,7 @@ def compare(left: Present, right: Present) -> int:
         left = _READ[type(right)](left)
     elif isinstance(right, str):
         if isinstance(left, bool):
-            raise NoAnswer  # Apache's broker takes the Boolean for a String here
+            raise ComparisonError  # Apache's broker casts the Boolean to a String here, and fails
         right = _READ[type(left)](right)
     elif isinstance(left, bool) is not isinstance(right, bool):
         return -1
@@ -113,10 +118,10 @@ def compare(left: Present, right: Present) -> int:
 
 
 def is_equal(left: Value, right: Value) -> bool | None:
-    """``left = right``: unknown when only the left is missing, false when only the right is.
+    """``left = right``: unknown if only ``left`` is missing, false if only ``right`` is.
 
     Raises:
-        NoAnswer: A text is not of the other value's type.
+        ComparisonError: A text cannot be converted to the other value's type.
     """
     if left is None:
         return True if right is None else None
@@ -128,7 +133,7 @@ def is_equal(left: Value, right: Value) -> bool | None:
 
 
 def _order_doubles(left: float, right: float) -> int:
-    """Compare as ``Double.compareTo`` does: -0.0 is less than 0.0, and NaN the greatest."""
+    """Compare as ``Double.compareTo`` does: -0.0 is less than 0.0, and NaN is the greatest."""
     if left < right:
         return -1
     if left > right:
@@ -138,7 +143,7 @@ def _order_doubles(left: float, right: float) -> int:
 
 
 def _rank(number: float) -> int:
-    """Tell apart what ``<`` and ``>`` do not."""
+    """Return a rank that orders -0.0, 0.0 and NaN, which ``<`` and ``>`` do not order."""
     if math.isnan(number):
         return 2
     return 0 if number == 0 and math.copysign(1.0, number) < 0 else 1

@@ -1,11 +1,11 @@
-"""What a pull lets through.
+"""The filter of a pull request.
 
 ::
 
     consume queue entry ──► tag codes ──► record ──► properties ──► to the consumer
 
-Most pulls are decided by the entry alone. Only a pull with a filter on properties (SQL92) makes the broker
-look into the messages themselves.
+Most pull requests are filtered by the consume queue's entries alone. Only a filter on properties (SQL92) makes the
+broker read the records themselves.
 """
 
 from collections.abc import Mapping
@@ -19,25 +19,25 @@ __all__ = ["EVERYTHING", "PropertyFilter", "PullFilter"]
 
 
 class PropertyFilter(Protocol):
-    """Decides by a message's properties; equal ones decide alike."""
+    """Filters by a message's properties; equal filters match the same messages."""
 
     @property
     def cost(self) -> int:
-        """How many comparisons a decision takes."""
+        """Number of comparisons that a decision takes."""
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """Whether a message with these properties is wanted."""
+        """Whether a message with these properties matches."""
 
     def __hash__(self) -> int:
-        """Filters are kept in sets."""
+        """Return the hash; filters are keys of dicts."""
 
 
 class PullFilter(NamedTuple):
-    """A filter; equal ones let the same through.
+    """A filter; equal filters match the same messages.
 
     Attributes:
-        codes: Hashes of the wanted tags, None for all.
-        properties: The filter on properties, None for all.
+        codes: Hash codes of the wanted tags; None for all tags.
+        properties: The filter on properties; None for all messages.
     """
 
     codes: frozenset[int] | None
@@ -45,11 +45,11 @@ class PullFilter(NamedTuple):
 
     @property
     def cost(self) -> int:
-        """How many comparisons a decision takes."""
+        """Number of comparisons that a decision takes."""
         return 1 if self.properties is None else self.properties.cost
 
     def wants_record(self, record: memoryview) -> bool:
-        """Whether the filter on properties, which there must be, wants a message; one that is no record it doesn't."""
+        """Whether the filter on properties, which must exist, matches a record; False if the record is malformed."""
         assert self.properties is not None
         try:
             return self.properties.matches(decode_stored_properties(record_properties(record)))

@@ -1,14 +1,14 @@
-"""Compiling SQL92 expressions: text in, closure out, or an error that says where.
+"""Compilation of SQL92 expressions: from a text to a closure, or to an error with its position.
 
 ::
 
     text ──► tokens ──► LALR parser (sql92.lark) ──► clauses ──► SqlExpression
 
-Clauses are made while the parser runs, so there is no tree. What an expression costs is bounded before any
-message is looked at: its length here, its nesting in `clauses`.
+The clauses are built while the parser runs, without a syntax tree. The cost of an expression is bounded before any
+message is filtered: its length here, its nesting in `clauses`.
 
-A compiled expression takes some eighty bytes for each of its characters, so who asks for the same text gets the
-same one, for as long as anybody has it.
+A compiled expression takes some eighty bytes for each of its characters, so equal texts share one compiled expression
+for as long as it is in use.
 """
 
 from collections import OrderedDict
@@ -17,8 +17,9 @@ from threading import Thread
 from weakref import WeakValueDictionary
 
 from rocket_broker.errors import BrokerError
-from rocket_broker.filter.clauses import Clause, Properties, Unfit
-from rocket_broker.filter.java_values import NoAnswer
+from rocket_broker.filter.clauses import Clause, OperandError, Properties
+from rocket_broker.filter.java_values import ComparisonError
+from rocket_broker.loop.step_line import SLICE_SECONDS
 from rocket_remoting.steps import run_all
 
 __all__ = [
@@ -33,20 +34,20 @@ __all__ = [
 ]
 
 SQL92 = "SQL92"
-"""The expression type that subscriptions name."""
+"""The expression type of subscriptions."""
 
 MAX_LENGTH = 8_192
-"""Characters: parsing as many takes some fifty milliseconds."""
+"""Maximum length in characters; to parse as many takes some fifty milliseconds."""
 
 
 class SqlError(BrokerError):
     """An expression cannot be compiled.
 
     Attributes:
-        line: Where, from 1.
-        column: Where in the line, from 1.
+        line: Line of the error, from 1.
+        column: Column in the line, from 1.
         reason: What is wrong.
-        at: Where in the text, from 0.
+        at: Position in the text, from 0.
     """
 
     def __init__(self, text: str, at: int, reason: str) -> None:
@@ -62,8 +63,8 @@ class SqlExpression:
     """A compiled expression.
 
     Attributes:
-        text: What it was compiled from; two expressions are equal when their texts are.
-        cost: Comparisons in it.
+        text: The text; expressions with equal texts are equal.
+        cost: Number of its comparisons.
     """
 
     __slots__ = ("__weakref__", "_answer", "cost", "text")
@@ -74,10 +75,10 @@ class SqlExpression:
         self._answer = clause.as_boolean()
 
     def matches(self, properties: Properties) -> bool:
-        """Whether a message with these properties is wanted; unknown and unanswerable are no."""
+        """Whether a message with these properties matches; unknown, and no answer, do not match."""
         try:
             return self._answer(properties) is True
-        except NoAnswer:
+        except ComparisonError:
             return False
 
     def __eq__(self, other: object) -> bool:
@@ -91,28 +92,26 @@ class SqlExpression:
 
 
 def compile_sql(text: str | None) -> SqlExpression:
-    """Return the expression.
+    """Return the compiled expression.
 
     Raises:
-        SqlError: The text is no expression, or one too large to be served.
+        SqlError: The text is not a valid expression, or is too long or too deeply nested.
     """
     return run_all(compile_steps(text))
 
 
 def compile_steps(text: str | None) -> Generator[None, None, SqlExpression]:
-    """Compile an expression; yield about every half a millisecond, return the expression.
+    """Compile an expression; yield about every half a millisecond, and return the compiled expression.
 
     Raises:
-        SqlError: The text is no expression, or one too large to be served.
+        SqlError: The text is not a valid expression, or is too long or too deeply nested.
     """
     text = text or ""
     known = _in_use.get(text)
     if known is not None:
         return known
     if len(text) > MAX_LENGTH:
-        raise SqlError(
-            text, MAX_LENGTH, f"an expression has at most {MAX_LENGTH} characters, not {len(text)}"
-        )
+        raise SqlError(text, MAX_LENGTH, f"an expression has at most {MAX_LENGTH} characters, not {len(text)}")
     outcome = _recent.pop(text, None)
     if outcome is None:
         outcome = yield from _compiled(text)
@@ -128,34 +127,30 @@ def compile_steps(text: str | None) -> Generator[None, None, SqlExpression]:
 def load_steps() -> Generator[None, None, None]:
     """Load the parser in another thread; yield until it is loaded.
 
-    That takes a tenth of a second, once, for a broker that is asked for the first expression: most see none.
+    Loading takes a twentieth of a second, once, and most brokers never see an expression.
     """
     if not _parser_is_made:
         thread = Thread(target=_make_parser, name="SQL92 parser", daemon=True)
         thread.start()
         while thread.is_alive():
-            thread.join(
-                _LOADING_STEP
-            )  # not only yield: a loop that spins would leave the thread hardly any time
+            # Without `join` the loop would spin, and the thread wait 5 ms for Python's lock at each file that it reads.
+            thread.join(SLICE_SECONDS)
             yield
 
 
 def is_compiled(text: str | None) -> bool:
-    """Whether `compile_sql` has its answer at hand."""
+    """Whether `compile_sql` can answer without compiling."""
     return (text or "") in _in_use or (text or "") in _recent
 
 
 RECENT = 64
-"""Outcomes kept though nobody has them: pulls bring their expression each time, the wrong ones too."""
+"""Results that are kept without users: pull requests bring their expressions each time, invalid ones too."""
 
 _in_use: WeakValueDictionary[str, SqlExpression] = WeakValueDictionary()
 _recent: OrderedDict[str, SqlExpression | SqlError] = OrderedDict()
 
 
 _parser_is_made = False
-
-_LOADING_STEP = 0.002
-"""Seconds that the loop waits for the thread in one step; as long as a slice of other work."""
 
 
 def _make_parser() -> None:
@@ -171,5 +166,5 @@ def _compiled(text: str) -> Generator[None, None, SqlExpression | SqlError]:
 
     try:
         return SqlExpression(text, (yield from parse_steps(text)))
-    except Unfit as e:
+    except OperandError as e:
         return SqlError(text, e.at, str(e))

@@ -1,8 +1,8 @@
-"""What a consumer group wants of a topic: the text it subscribed with, and the filter that text means.
+"""A group's subscription to a topic: its text, and the filter that the text means.
 
-The broker filters by the 32-bit hash of a message's tag, which stands in the consume queue; the client
-compares the tags themselves. ``*`` (or nothing) is every message, ``A||B`` either tag. What a group wants by
-SQL92 is compiled apart (`rocket_broker.filter`).
+The broker filters by the 32-bit hash code of a message's tag, which the consume queue has; the client then compares the
+tags themselves. ``*``, or an empty text, is every message, and ``A||B`` either tag. SQL92 expressions are compiled
+separately (`rocket_broker.filter.sql`).
 """
 
 from functools import lru_cache
@@ -17,17 +17,17 @@ __all__ = ["ALL_TAGS", "MAX_EXPRESSION", "TAG", "Subscription", "is_tag_type", "
 ALL_TAGS = "*"
 TAG = "TAG"
 MAX_EXPRESSION = 32_768
-"""Characters of a list of tags; SQL has a limit of its own."""
+"""Maximum characters of a list of tags; SQL92 expressions have a limit of their own."""
 
 _NOTHING = PullFilter(frozenset())
 
 
 class Subscription(NamedTuple):
-    """One topic's subscription, ready to filter with.
+    """A subscription to one topic, with its filter.
 
     Attributes:
-        data: What the client said.
-        filter: What its tags let through; everything when it is not by tags.
+        data: The subscription in the client's heartbeat.
+        filter: The filter of its tags; matches everything if the subscription is not by tags.
     """
 
     data: SubscriptionData
@@ -35,29 +35,29 @@ class Subscription(NamedTuple):
 
     @classmethod
     def of(cls, data: SubscriptionData) -> "Subscription":
-        """Return the subscription a heartbeat told us of; an unreadable tag list wants nothing."""
+        """Return the subscription of a heartbeat; a malformed list of tags matches nothing."""
         if data.class_filter_mode or not is_tag_type(data.expression_type):
             return cls(data, EVERYTHING)
         try:
             wanted = tag_filter(data.sub_string)
         except ValueError:
             wanted = _NOTHING
-        # Apache's broker filters by the codes the client computed; a client that sends none means its text.
+        # As Apache's broker, filter by the hash codes that the client computed; if it sends none, by its text.
         if wanted.codes is not None and data.code_set:
             wanted = PullFilter(frozenset(data.code_set))
         return cls(data, wanted)
 
 
 def is_tag_type(expression_type: str | None) -> bool:
-    """Whether the expression is a list of tags, which it is when nothing else is said."""
+    """Whether the expression is a list of tags, which is also the default type."""
     return not expression_type or expression_type == TAG
 
 
 def tag_filter(sub_string: str | None) -> PullFilter:
-    """Return the filter that ``A||B`` means.
+    """Return the filter of a list of tags, ``A||B``.
 
     Raises:
-        ValueError: Separators without a single tag, or more than `MAX_EXPRESSION` characters.
+        ValueError: The list has separators but no tag, or more than `MAX_EXPRESSION` characters.
     """
     if not sub_string or sub_string == ALL_TAGS:
         return EVERYTHING

@@ -1,1 +1,1 @@
-"""`streamkit store`: look into a store that no broker has open, and repair it."""
+"""The command `streamkit store`: inspects and repairs a store that no broker has open."""

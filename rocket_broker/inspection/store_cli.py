@@ -1,4 +1,4 @@
-"""The command ``streamkit store``: looks into a store that no broker has open, ours or Apache's, and repairs it."""
+"""The command ``streamkit store``: inspects and repairs a store that no broker has open, ours or Apache's."""
 
 import asyncio
 import errno
@@ -15,7 +15,7 @@ import click
 
 from rocket_broker.errors import BrokerError, DamagedTable
 from rocket_broker.inspection.store_report import damage_sentence, print_plan, print_repair, print_survey
-from rocket_broker.schedule.timer_store import odd_files
+from rocket_broker.schedule.timer_store import files_of_wrong_size
 from rocket_broker.settings.broker_settings import SMALL_STORE, BrokerSettings
 from rocket_broker.settings.properties_file import entries_of, read_properties
 from rocket_broker.settings.store_settings import StoreSettings
@@ -63,7 +63,7 @@ def store() -> None:
     """
 
 
-@store.command(short_help="Say what is in a store, and what is wrong.")
+@store.command(short_help="Report the contents of a store and any damage.")
 @_path
 @_config
 @_as_json
@@ -85,14 +85,14 @@ def verify(*, path: Path, config: Path | None, as_json: bool) -> None:
         sys.exit(_DAMAGED)
 
 
-@store.command(short_help="Write the messages as lines of JSON.")
+@store.command(short_help="Print messages as lines of JSON.")
 @_path
 @_config
 @click.option("--topic", help="Only messages of this topic.")
 @click.option("--queue", "queue_id", type=int, help="Only messages of this queue.")
-@click.option("--offset", type=int, default=0, help="Begin with this queue offset.")
+@click.option("--offset", type=int, default=0, help="Start at this queue offset.")
 @click.option("--key", help="Only messages with this key, or this unique key.")
-@click.option("--limit", type=int, help="At most so many messages.")
+@click.option("--limit", type=int, help="Maximum number of messages.")
 def dump(  # each option is one of the command's
     *,
     path: Path,
@@ -131,7 +131,7 @@ def dump(  # each option is one of the command's
                 written += 1
 
 
-@store.command(name="repair", short_help="Say what a repair would do, or do it.")
+@store.command(name="repair", short_help="Show what a repair would do, or repair the store.")
 @_path
 @_config
 @click.option("--apply", "applies", is_flag=True, help="Repair the store. Without this, nothing is changed.")
@@ -152,13 +152,13 @@ def repair_command(*, path: Path, config: Path | None, applies: bool, yes: bool,
         if applies:
             is_sound = _repair(opened, path, config, asks=not yes, as_json=as_json)
         else:
-            is_sound = _tell_repair(opened, path, config, as_json=as_json)
+            is_sound = _show_repair(opened, path, config, as_json=as_json)
     if not is_sound:
         sys.exit(_DAMAGED)
 
 
-def _tell_repair(opened: "_Opened", path: Path, config: Path | None, *, as_json: bool) -> bool:
-    """Say what a repair would do, and return whether there is nothing to repair."""
+def _show_repair(opened: "_Opened", path: Path, config: Path | None, *, as_json: bool) -> bool:
+    """Print what a repair would do; return whether there is nothing to repair."""
     with _lock(opened.settings):
         found = opened.survey()
     plan = _plan(opened, found, has_config=config is not None)
@@ -168,12 +168,12 @@ def _tell_repair(opened: "_Opened", path: Path, config: Path | None, *, as_json:
         print_survey(opened.layout.root, found)
         print_plan(plan, is_sound=found.is_sound)
         command = f"streamkit store repair {path}{f' -c {config}' if config else ''} --apply"
-        click.echo(f"Nothing has been changed. To do this: {command}")
+        click.echo(f"Nothing has been changed. To repair the store: {command}")
     return found.is_sound
 
 
 def _repair(opened: "_Opened", path: Path, config: Path | None, *, asks: bool, as_json: bool) -> bool:
-    """Repair the store, and return whether it is sound then. From the survey on, no broker can open the store."""
+    """Repair the store; return whether it is sound afterwards. From the survey on, no broker can open the store."""
     lock = OsFileSystem().lock(opened.settings.lock_path)
     try:
         found = opened.survey()
@@ -182,12 +182,12 @@ def _repair(opened: "_Opened", path: Path, config: Path | None, *, asks: bool, a
             print_survey(opened.layout.root, found)
             print_plan(plan, is_sound=found.is_sound)
         if asks:
-            anyway = "Make its queues and index anew all the same?"
+            anyway = "Rebuild its queues and index anyway?"
             click.confirm(anyway if found.is_sound else "Repair it?", abort=True, err=True)
     except BaseException:
         lock.release()
         raise
-    logging.getLogger("rocket_broker.store").setLevel(logging.ERROR)  # told below
+    logging.getLogger("rocket_broker.store").setLevel(logging.ERROR)  # the report below says the rest
     kept_in = asyncio.run(repair(opened.layout, opened.settings, plan, SystemClock(), lock))
     opened = _open(path, config)
     with _lock(opened.settings):
@@ -202,13 +202,13 @@ def _repair(opened: "_Opened", path: Path, config: Path | None, *, asks: bool, a
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A store to look at.
+    """A store to inspect.
 
     Attributes:
-        layout: Its files.
-        settings: Settings with the sizes that the files have.
-        timers: Those of its timers.
-        exists: Tells whether a topic exists.
+        layout: The store's files.
+        settings: Settings with the sizes of these files.
+        timers: Settings of the store's timers.
+        exists: Returns whether a topic exists.
     """
 
     layout: StoreLayout
@@ -217,7 +217,7 @@ class _Opened:
     exists: Callable[[str], bool]
 
     def survey(self) -> Survey:
-        """Survey the store, with a bar on a terminal."""
+        """Survey the store, with a progress bar on a terminal."""
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -230,20 +230,20 @@ class _Opened:
             progress = _rarely(lambda offset: bar.update(task, completed=offset - first))
             index_file_size = file_size(settings.max_hash_slot_num, settings.max_index_num)
             found = survey(self.layout, progress, self.exists, index_file_size)
-        found.short_timer_files = list(map(str, odd_files(self.timers)))
+        found.short_timer_files = list(map(str, files_of_wrong_size(self.timers)))
         return found
 
 
 def _plan(opened: _Opened, found: Survey, *, has_config: bool) -> RepairPlan:
-    """Return what a repair does.
+    """Return the plan of a repair.
 
     Raises:
-        StoreError: That cannot be known without the broker's settings, or a repaired store would not open.
+        StoreError: The plan needs the broker's settings, or a repaired store would not open.
     """
     layout = opened.layout
-    if not has_config and _tells_no_size(layout) and (found.foreign_entries or found.log_short_of):
+    if not has_config and _size_is_unknown(layout) and (found.foreign_entries or found.log_short_of):
         raise StoreError(
-            f"{layout.log[0]} was cut short to {layout.log_file_size} bytes, and no other file tells its size: "
+            f"{layout.log[0]} was cut short to {layout.log_file_size} bytes, and no other file shows its size: "
             "give the broker's settings by -c, or a file with the line mappedFileSizeCommitLog=…"
         )
     timers = [opened.timers.wheel_path, opened.timers.log_path] if found.short_timer_files else []
@@ -259,7 +259,7 @@ def _as_dict(found: Survey) -> dict[str, object]:
 
 
 def _open(path: Path, config: Path | None) -> _Opened:
-    """Find a store's files, with settings that have the sizes of the files, or those of a settings file."""
+    """Find a store's files, and make settings with the sizes of the files, or those of a settings file."""
     if config is not None:
         entries = read_properties(config)
         if path != Path(_DEFAULT):
@@ -283,13 +283,13 @@ def _open(path: Path, config: Path | None) -> _Opened:
     layout = StoreLayout.of(settings.root, settings.commit_log_dir)
     if config is not None:
         layout = replace(layout, queue_file_size=settings.mapped_file_size_consume_queue)
-        if _tells_no_size(layout):
+        if _size_is_unknown(layout):
             layout = replace(layout, log_file_size=settings.mapped_file_size_commit_log)
     return _Opened(layout, settings, wanted.timer_settings(), _exists(wanted))
 
 
 def _index_keys(layout: StoreLayout) -> dict[str, str]:
-    """Return what the largest whole file of the index says of its settings: all have four entries a slot."""
+    """Return the index settings that the largest complete index file implies, with four entries for each slot."""
     empty = file_size(0, 0)
     for size in sorted((file.stat().st_size for file in layout.index), reverse=True):
         slots, rest = divmod(size - empty, file_size(1, _ENTRIES_A_SLOT) - empty)
@@ -298,8 +298,8 @@ def _index_keys(layout: StoreLayout) -> dict[str, str]:
     return {}
 
 
-def _tells_no_size(layout: StoreLayout) -> bool:
-    """Whether the log has one file, of none of the usual sizes: it may have been cut short."""
+def _size_is_unknown(layout: StoreLayout) -> bool:
+    """Whether the log is one file of an unusual size, which may have been cut short."""
     usual = (
         int(SMALL_STORE["mappedFileSizeCommitLog"]),
         StoreSettings(layout.root).mapped_file_size_commit_log,
@@ -308,7 +308,7 @@ def _tells_no_size(layout: StoreLayout) -> bool:
 
 
 def _exists(settings: BrokerSettings) -> Callable[[str], bool]:
-    """Return what tells whether a topic exists: all do where no table says what there is."""
+    """Return a function that tells whether a topic exists; without a table of topics, every topic does."""
     topics = TopicTable(settings, SystemClock())
     try:
         if topics.load():
@@ -320,15 +320,13 @@ def _exists(settings: BrokerSettings) -> Callable[[str], bool]:
 
 @contextmanager
 def _lock(settings: StoreSettings) -> Iterator[None]:
-    """Keep brokers out meanwhile, where this process may write to the store."""
+    """Keep brokers from opening the store within the block; warn if this process may not lock it."""
     try:
         lock = OsFileSystem().lock(settings.lock_path)
     except OSError as e:
         if e.errno not in _READ_ONLY:
             raise
-        problem = (
-            f"{settings.lock_path}: {e.strerror}, so it is not known whether a broker has the store open"
-        )
+        problem = f"{settings.lock_path}: {e.strerror}, so it is not known whether a broker has the store open"
         click.echo(f"Warning: {problem}", err=True)
         yield
         return
@@ -353,19 +351,19 @@ def _rarely(show: Callable[[int], None]) -> Callable[[int], None]:
 def _message(data: memoryview) -> MessageExt:
     try:
         return decode_record(data)
-    except RemoteProtocolError:  # its body cannot be unpacked: as it was stored
+    except RemoteProtocolError:  # the body cannot be decompressed: return it as stored
         return decode_record(data, decompress=False)
 
 
 def _keys(message: MessageExt) -> list[str]:
-    """Return the message's unique key and its keys."""
+    """Return the message's unique key and its other keys."""
     properties = message.properties
     keys = properties.get(PROPERTY_UNIQUE_KEY), *properties.get(PROPERTY_KEYS, "").split(" ")
     return [key for key in keys if key]
 
 
 def _fields(record: RecordHeader, message: MessageExt) -> dict[str, object]:
-    """Return a message as JSON has it, its keys left out."""
+    """Return a message's fields for JSON, without its keys."""
     fields: dict[str, object] = {
         "topic": record.topic,
         "queueId": record.queue_id,
@@ -390,10 +388,10 @@ def _fields(record: RecordHeader, message: MessageExt) -> dict[str, object]:
 
 @contextmanager
 def _clear_errors() -> Iterator[None]:
-    """Show what went wrong as one sentence; a traceback is for mistakes of ours."""
+    """Turn expected errors into one sentence; a traceback is for defects of this program."""
     try:
         yield
     except BrokenPipeError:
-        raise  # nobody reads any more, as behind `| head`: click ends quietly
+        raise  # the reader has gone, as with `| head`: click ends quietly
     except (BrokerError, StoreError, OSError) as e:
         raise click.ClickException(str(e)) from e

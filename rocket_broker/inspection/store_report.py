@@ -1,4 +1,4 @@
-"""What the command ``streamkit store`` prints for people; `rich` is imported when it does."""
+"""The reports that the command ``streamkit store`` prints; `rich` is imported only then."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ _SHOWN = 10
 
 
 def print_survey(root: Path, found: Survey) -> None:
-    """Print what is in a store, and what is wrong with it."""
+    """Print the content of a store, and its problems."""
     from rich.console import Console
     from rich.table import Table
 
@@ -30,7 +30,7 @@ def print_survey(root: Path, found: Survey) -> None:
 
 
 def print_plan(plan: RepairPlan, *, is_sound: bool) -> None:
-    """Print what a repair does."""
+    """Print what a repair would do."""
     from rich.console import Console
 
     console = Console(soft_wrap=True)
@@ -43,25 +43,25 @@ def print_plan(plan: RepairPlan, *, is_sound: bool) -> None:
 
 
 def print_repair(after: Survey, kept_in: Path) -> None:
-    """Print what a repair has made of a store.
+    """Print the result of a repair.
 
     Args:
-        after: What is in the store now.
-        kept_in: Where the bytes are that were there before.
+        after: The survey of the store after the repair.
+        kept_in: The directory with the former files.
     """
     from rich.console import Console
 
     console = Console(soft_wrap=True)
     if after.is_sound:
-        console.print("✓ Repaired, and read once more: the store is sound.", style="green", highlight=False)
+        console.print("✓ Repaired and checked again: the store is sound.", style="green", highlight=False)
     else:
-        console.print("✗ The store is still damaged: streamkit store verify says how.", style="red")
+        console.print("✗ The store is still damaged; details: streamkit store verify", style="red")
     console.print(f"  It has {after.entries:,} queue entries in {after.queues:,} queues.", highlight=False)
-    console.print(f"  What was there before is in {kept_in}", highlight=False, markup=False)
+    console.print(f"  The replaced files are in {kept_in}", highlight=False, markup=False)
 
 
 def damage_sentence(damage: Damage) -> str:
-    """Return what is wrong with bytes of the log."""
+    """Return a sentence about damaged bytes of the log."""
     what = "the log's end is torn" if damage.is_end else "the log is damaged"
     return f"{what} at {damage.offset}: {damage.length} bytes: {damage.reason}"
 
@@ -99,7 +99,7 @@ def _healed(number: int, how: str) -> str:
 
 
 def _troubles(found: Survey) -> Iterator[str]:
-    """Yield a sentence for each thing that is wrong, and for what the next start sees to."""
+    """Yield a sentence for each problem, also for those that the next start mends."""
     for name in found.missing_files:
         yield f"commitlog/{name} is missing"
     for name in found.short_files:
@@ -111,9 +111,9 @@ def _troubles(found: Survey) -> Iterator[str]:
     ):
         yield f"{path} was cut short, or the broker has other settings: give them by -c"
     for path in found.strange_files:
-        yield f"{path} is no file of the store: no broker starts beside it"
+        yield f"{path} is not a file of the store: no broker starts with it"
     if found.log_short_of:
-        yield f"the log ends at {found.end}, and had come to {found.log_short_of} when the checkpoint was written"
+        yield f"the log ends at {found.end}, but reached {found.log_short_of} when the checkpoint was written"
     yield from map(damage_sentence, found.damages)
     if found.behind_tear:
         yield (
@@ -121,37 +121,37 @@ def _troubles(found: Survey) -> Iterator[str]:
             "behind that; a repair keeps them"
         )
     for note in found.damaged_deletions:
-        yield f"the damaged message at {note.offset} told that topic {note.topic} was deleted"
+        yield f"the damaged message at {note.offset} recorded that topic {note.topic} was deleted"
     for topic in found.late_deletions:
         yield f"the next start deletes the queues of topic {topic}"
     for offset in found.damaged_properties:
-        yield f"the properties of the message at {offset} are damaged: it is delivered with what is left of them"
+        yield f"the properties of the message at {offset} are damaged: it is delivered with the readable ones"
     for topic, queue_id, number in found.missing:
         yield f"message {number} of {topic} queue {queue_id} has no entry, or a wrong one"
     for topic, queue_id, number in found.lost_messages:
         yield f"message {number} of {topic} queue {queue_id} is in damaged bytes, or was"
     if not found.queue_file_size_is_certain:
         yield (
-            f"the queues' files have {found.queue_file_size:,} bytes, and nothing tells that they should: give the "
+            f"the queues' files have {found.queue_file_size:,} bytes, and no file confirms that size: give the "
             "broker's settings by -c"
         )
 
 
 def _steps(plan: RepairPlan) -> Iterator[str]:
-    """Yield a sentence for each thing that a repair does."""
+    """Yield a sentence for each step of a repair."""
     for name in plan.completed_files:
         yield f"give commitlog/{name} its full length, or make it"
     for damage in plan.stepped_over:
         yield f"step over {damage.length:,} bytes of the log at {damage.offset}"
     for note in plan.renewed_deletions:
-        yield f"write anew at {note.offset} that topic {note.topic} was deleted"
+        yield f"write the record at {note.offset} again: topic {note.topic} was deleted"
     yield f"move aside: {', '.join(plan.put_aside) or 'nothing'}"
     yield f"make {plan.queue_messages:,} queue entries, in files of {plan.queue_file_size:,} bytes"
     yield f"index {plan.keyed_messages:,} messages by their keys"
     for topic in plan.noted_deletions:
-        yield f"note in the log that topic {topic} was deleted"
+        yield f"record in the log that topic {topic} was deleted"
     for topic, queue_id in plan.deleted_queues:
-        yield f"leave out queue {queue_id} of {topic}: its messages were deleted"
+        yield f"make no entries for queue {queue_id} of {topic}: its messages were deleted"
     for topic, queue_id, count in plan.counts:
         yield f"let the next message of {topic} queue {queue_id} have the offset {count}"
 
@@ -163,11 +163,11 @@ def _print_list(sentences: list[str]) -> None:
     for sentence in sentences[:_SHOWN]:
         console.print(f"• {sentence}", highlight=False, markup=False)
     if len(sentences) > _SHOWN:
-        console.print(f"  and more; --json tells of {_counted(len(sentences), 'place')}")
+        console.print(f"  and more; --json lists {_counted(len(sentences), 'place')}")
 
 
 def _named(messages: list[tuple[str, int, int]]) -> str:
-    """Return some messages as a sentence; nothing if there are none."""
+    """Return some messages as a sentence; an empty text if there are none."""
     some = [f"{topic} queue {queue_id} offset {offset}" for topic, queue_id, offset in messages[:_SHOWN]]
     return f"Among them: {'; '.join(some)}." if some else ""
 

@@ -1,1 +1,1 @@
-"""How much clients may ask and keep: shares, rates, and the refusal that says so."""
+"""Limits for clients: quotas, rates, and refusals."""

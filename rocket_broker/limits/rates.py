@@ -1,15 +1,15 @@
-"""How often a client may have something done that keeps the others waiting: so much at once, and so much a second."""
+"""Token buckets: limits of the work that each client may cause, at once and per second."""
 
 from rocket_remoting.session.connection import Connection
 
 __all__ = ["Allowance", "Rates"]
 
 MOST_REMEMBERED = 4096
-"""Clients whose allowances are kept. Beyond so many, those go that are full, as a new client's is."""
+"""Clients whose allowances are kept. Beyond that number full allowances are dropped: a new client's is full too."""
 
 
 class Allowance:
-    """Fills by the second up to what may be taken at once."""
+    """A token bucket: it gains a number of tokens each second, up to a maximum."""
 
     __slots__ = ("_at_once", "_left", "_per_second", "_seen")
 
@@ -20,26 +20,31 @@ class Allowance:
         self._seen = now
 
     def has(self, number: int, now: float) -> bool:
-        """Return whether so many may be taken."""
+        """Whether an amount may be taken now.
+
+        Args:
+            number: The amount.
+            now: Seconds of the loop's time.
+        """
         self._left = min(self._at_once, self._left + (now - self._seen) * self._per_second)
         self._seen = now
         return self._left >= number
 
     def take(self, number: int) -> None:
-        """Take so many, which there are."""
+        """Take an amount for which `has` returned True."""
         self._left -= number
 
     def is_full(self, now: float) -> bool:
-        """Return whether the most may be taken, as at first."""
+        """Whether the maximum may be taken at once, at ``now`` in seconds of the loop's time."""
         return self.has(self._at_once, now)
 
 
 class Rates:
-    """The allowances of all clients: of an address, and at the broker's own address of a connection.
+    """The allowances of all clients: one for each address, and one for each connection from the broker's own address.
 
     Args:
-        at_once: How much a client may take at once.
-        per_second: How much it gets back a second.
+        at_once: The amount that a client may take at once.
+        per_second: The amount that is added each second.
     """
 
     def __init__(self, at_once: int, per_second: float) -> None:
@@ -59,13 +64,11 @@ class Rates:
         if found is None:
             if len(self._of_client) >= MOST_REMEMBERED:
                 self._of_client = {
-                    known: allowance
-                    for known, allowance in self._of_client.items()
-                    if not allowance.is_full(now)
+                    known: allowance for known, allowance in self._of_client.items() if not allowance.is_full(now)
                 }
             found = self._of_client[client] = Allowance(self._at_once, self._per_second, now)
         return found
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget the connection; an address is remembered."""
+        """Forget the connection's allowance; allowances of addresses are kept."""
         self._of_client.pop(connection, None)

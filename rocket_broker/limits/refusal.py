@@ -1,4 +1,4 @@
-"""How a processor says no: with the code and the remark that Apache's brokers use."""
+"""Refusals of requests, with the code and the remark of Apache's brokers."""
 
 from collections.abc import Callable
 
@@ -18,17 +18,17 @@ __all__ = [
 ]
 
 MAX_CONFIG_SIZE = 4096
-"""Bytes of what a table keeps of one topic or group, beside the longest names."""
+"""Maximum bytes of a topic's or group's configuration in a table; enough for the longest names."""
 
 SEE_FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 
 class Refusal(BrokerError):  # noqa: N818 - an answer, not a mistake of ours
-    """The request cannot be served; the peer is told why.
+    """The request cannot be served; the response gives the reason.
 
     Attributes:
-        code: What clients act upon.
-        remark: What people read.
+        code: The response code, which clients act upon.
+        remark: The reason, for people.
     """
 
     def __init__(self, code: ResponseCode, remark: str) -> None:
@@ -37,39 +37,39 @@ class Refusal(BrokerError):  # noqa: N818 - an answer, not a mistake of ours
         self.remark = remark
 
     def answer(self, command: RemotingCommand) -> RemotingCommand:
-        """Return the response to the command that was refused."""
+        """Return the response to the refused command."""
         return RemotingCommand.response(command, self.code, remark=self.remark)
 
 
 def check_topic_name(topic: str) -> None:
-    """Return when the name is legal.
+    """Check that a topic's name is legal.
 
     Raises:
-        Refusal: It is not.
+        Refusal: The name is illegal.
     """
     _check(validate_topic, topic)
 
 
 def check_group_name(group: str) -> None:
-    """Return when the name is legal.
+    """Check that a group's name is legal.
 
     Raises:
-        Refusal: It is not.
+        Refusal: The name is illegal.
     """
     _check(validate_group, group)
 
 
 def check_config_size(name: str, config: Body) -> None:
-    """Return when the configuration is of a size to be kept with thousands of others.
+    """Check that a configuration is small enough to keep thousands of its size.
 
     Raises:
-        Refusal: It is not.
+        Refusal: The configuration has more than `MAX_CONFIG_SIZE` bytes.
     """
     size = len(encode_body(config))
     if size > MAX_CONFIG_SIZE:
         raise Refusal(
             ResponseCode.INVALID_PARAMETER,
-            f"the configuration of {name} has {size} bytes, at most {MAX_CONFIG_SIZE} are kept: shorten its attributes",
+            f"the configuration of {name} has {size} bytes; the limit is {MAX_CONFIG_SIZE}: shorten its attributes",
         )
 
 

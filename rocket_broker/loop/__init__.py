@@ -1,1 +1,1 @@
-"""Time of the loop: its clock, work in steps, and the watchdog that logs long steps."""
+"""The event loop's time: its clock, work in steps, and the watchdog that logs long steps."""

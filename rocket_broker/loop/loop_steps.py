@@ -1,14 +1,14 @@
-"""Work that no request waits for, done in slices of the loop's time so that clients are served in between.
+"""Work that no request waits for, in slices of the loop's time, so that clients are served in between.
 
 ::
 
-    a task                          await run_in_steps("the offsets are encoded", steps)
-    a callback, which cannot wait   background.add("a closed connection is forgotten", steps)
-    a loop of a task                turns = LoopTurns("timers are delivered")
+    in a task                       await run_in_steps("encoding the offsets", steps)
+    in a callback                   background.add("removing a closed connection", steps)
+    in a task with a loop           turns = LoopTurns("delivering timed messages")
                                     with turns: …                      one item
-                                    await turns.next()                 a pause when the slice is used up
+                                    await turns.next()                 a pause once the slice is used up
 
-Steps are generators that yield wherever others may have their turn; requests use
+Steps are generators that yield wherever they may be interrupted. Requests use
 `rocket_broker.requests.request_steps`.
 """
 
@@ -29,10 +29,10 @@ T = TypeVar("T")
 
 
 async def run_in_steps(what: str, steps: Generator[None, None, T]) -> T:
-    """Run the steps, a slice in each turn of the loop, and return what they return.
+    """Run the steps, a slice in each turn of the loop; return their result.
 
     Args:
-        what: What is done, for the watchdog's log.
+        what: The work, for the watchdog's log.
         steps: The steps.
     """
     while True:
@@ -46,7 +46,7 @@ async def run_in_steps(what: str, steps: Generator[None, None, T]) -> T:
 
 
 def collected(pieces: Iterable[bytes]) -> Generator[None, None, list[bytes]]:
-    """Return the pieces of something that is written in steps; pieces without content are pauses only."""
+    """Collect pieces in steps; an empty piece is a pause only."""
     found: list[bytes] = []
     for piece in pieces:
         if piece:
@@ -56,9 +56,9 @@ def collected(pieces: Iterable[bytes]) -> Generator[None, None, list[bytes]]:
 
 
 class BackgroundSteps:
-    """Work that callbacks begin, in line: each turn of the loop runs a slice of the first, which then goes last.
+    """Work that callbacks begin. Each turn of the loop runs a slice of the first work in line, which then goes last.
 
-    What fits into a slice is done when `add` returns, unless other work waits already.
+    Work that fits into one slice is done when `add` returns, unless other work is in line already.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class BackgroundSteps:
         """Begin the work.
 
         Args:
-            what: What is done, for the log.
+            what: The work, for the log.
             steps: The steps.
         """
         work = (what, steps)
@@ -76,7 +76,7 @@ class BackgroundSteps:
             self._line.add(work)
 
     def stop(self) -> None:
-        """Drop what is not done."""
+        """Drop the unfinished work."""
         while (work := self._line.take()) is not None:
             work[1].close()
 
@@ -89,8 +89,8 @@ class BackgroundSteps:
                 run_slice(steps)
         except StopIteration:
             return True
-        except Exception:  # the work of others goes on
-            logger.exception("a part of this was not done: %s", what)
+        except Exception:  # one failure must not stop the other work
+            logger.exception("background work failed while %s; other work continues", what)
             return True
         return False
 
@@ -99,10 +99,10 @@ class BackgroundSteps:
 
 
 class LoopTurns:
-    """The turns of a task that handles one item after the other, each within ``with``.
+    """The slices of a task that handles one item after the other, each item within ``with``.
 
     Args:
-        what: What is done, for the watchdog's log.
+        what: The work, for the watchdog's log.
     """
 
     __slots__ = ("_until", "_watchdog")
@@ -117,12 +117,12 @@ class LoopTurns:
         return Watchdog.clock() >= self._until
 
     async def next(self) -> None:
-        """Return to the loop if the slice is used up, so that it serves clients."""
+        """If the time slice is used up, yield to the event loop and start the next slice."""
         if self.is_over:
             await self.pause()
 
     async def pause(self) -> None:
-        """Return to the loop, so that it serves clients, then begin the next slice."""
+        """Yield to the event loop, then start the next time slice."""
         await asyncio.sleep(0)
         self._until = Watchdog.clock() + SLICE_SECONDS
 

@@ -1,4 +1,4 @@
-"""The running loop's clock: what lengths of time are measured with, so that virtual time can drive them."""
+"""The clock of the running loop. Durations are measured with it, so that tests can drive them by virtual time."""
 
 import asyncio
 
@@ -6,5 +6,5 @@ __all__ = ["loop_time"]
 
 
 def loop_time() -> float:
-    """Seconds on the running loop's own clock; only differences mean anything."""
+    """Return the running loop's time in seconds; only differences have a meaning."""
     return asyncio.get_running_loop().time()

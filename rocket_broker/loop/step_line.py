@@ -1,10 +1,10 @@
-"""Work in line: each turn of the loop runs a slice of the first piece, which then goes to the end of the line.
+"""A line of work: each turn of the loop runs a slice of the first work, which then goes to the end of the line.
 
 ::
 
-    turn of the loop    one slice of the first piece in line
-                        all that came in meanwhile is read and handled
-    next turn           one slice of the next piece …
+    turn of the loop    one slice of the first work in line
+                        all requests that have arrived meanwhile are read and handled
+    next turn           one slice of the next work …
 """
 
 import asyncio
@@ -17,34 +17,32 @@ from rocket_broker.loop.watchdog import Watchdog
 __all__ = ["SLICE_SECONDS", "StepLine", "run_slice"]
 
 SLICE_SECONDS = 0.002
-"""How long the first piece runs in one turn of the loop: all clients wait for that long at most."""
+"""Seconds of a slice, and so the longest time that clients wait for work in line."""
 
 Work = TypeVar("Work")
 
 
 class StepLine(Generic[Work]):
-    """The pieces of work in line.
+    """A line of work.
 
     Args:
-        advance: Runs a slice of a piece; returns whether the piece has ended.
-        follow: Returns the piece that joins the line when one has ended, None for none.
+        advance: Runs a slice of a work; returns whether the work has ended.
+        follow: Returns the work that joins the line when a work has ended; None for none.
     """
 
-    def __init__(
-        self, advance: Callable[[Work], bool], follow: Callable[[], Work | None] = lambda: None
-    ) -> None:
+    def __init__(self, advance: Callable[[Work], bool], follow: Callable[[], Work | None] = lambda: None) -> None:
         self._advance = advance
         self._follow = follow
         self._line: deque[Work] = deque()
         self._is_scheduled = False
 
     def add(self, work: Work) -> None:
-        """Put work at the end of the line."""
+        """Append work to the line."""
         self._line.append(work)
         self._schedule()
 
     def take(self) -> Work | None:
-        """Take the first piece out of the line; None if there is none."""
+        """Remove and return the first work in line; None if the line is empty."""
         return self._line.popleft() if self._line else None
 
     def _schedule(self) -> None:
@@ -57,6 +55,8 @@ class StepLine(Generic[Work]):
         work = self.take()
         if work is None:
             return
+        # One slice for each turn, not one for each work: the loop polls the sockets before the next slice,
+        # so clients wait for 2 ms at most, however long the line is.
         next_work = self._follow() if self._advance(work) else work
         if next_work is not None:
             self._line.append(next_work)
@@ -71,7 +71,7 @@ def run_slice(steps: Generator[None, None, object]) -> None:
     """Run steps for `SLICE_SECONDS`.
 
     Raises:
-        StopIteration: That was the last step; the exception has the result.
+        StopIteration: The steps have ended; the exception has their result.
     """
     until = Watchdog.clock() + SLICE_SECONDS
     while True:

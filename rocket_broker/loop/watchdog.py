@@ -1,4 +1,4 @@
-"""A watchdog for the loop: it logs each step that keeps all clients waiting for too long."""
+"""The watchdog of the loop: logs each step that keeps all clients waiting for too long."""
 
 import logging
 import time
@@ -15,18 +15,18 @@ __all__ = ["LIMIT_SECONDS", "Watchdog"]
 logger = logging.getLogger(__name__)
 
 LIMIT_SECONDS = 0.05
-"""A step that takes longer is logged. Work is done in slices of a few milliseconds, so 50 ms are a fault of the broker,
-or a machine whose disk or processor is busy with something else."""
+"""Seconds from which on a step is logged. Slices take a few milliseconds, so 50 ms mean a defect of the broker, or a
+machine whose disk or processor is busy with other work."""
 
 
 class Watchdog:
-    """Watches a step that no request causes directly, such as writing a table::
+    """Measures a step that is not the direct handling of a request, such as writing a table::
 
-        with Watchdog("the table of topics is written"):
+        with Watchdog("encoding the table of topics"):
             ...
 
     Attributes:
-        clock: Returns seconds. A test that shares its processors with others sets `time.thread_time`, so that only
+        clock: Returns seconds. A test that shares its processors with others sets `time.thread_time`, so that only the
             work of the step itself counts.
     """
 
@@ -50,17 +50,17 @@ class Watchdog:
 
     @staticmethod
     def check_request(began: float, connection: Connection, command: RemotingCommand) -> None:
-        """Log a request, or a step of one, that took too long.
+        """Log a request, or a step of a request, that took too long.
 
         Args:
-            began: What `clock` said when it began.
-            connection: Where the request came from.
+            began: The time of `clock` when the request or step began.
+            connection: The client's connection.
             command: The request.
         """
         seconds = Watchdog.clock() - began
         if seconds > LIMIT_SECONDS:
             logger.warning(
-                "all clients waited for %d ms while %s of %s was handled, a request with a body of %d bytes",
+                "all clients waited for %d ms while handling %s from %s, a request with a body of %d bytes",
                 seconds * 1000, command.name, connection.remote_address, len(command.body),
                 extra=log_peer(connection.remote_address),
             )  # fmt: skip

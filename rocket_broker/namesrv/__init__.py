@@ -1,1 +1,1 @@
-"""The name server: tells clients which brokers have a topic, and nothing else."""
+"""The name server, which tells clients which brokers have a topic."""

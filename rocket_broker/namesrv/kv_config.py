@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from rocket_broker.files.table_file import TableFile
+from rocket_broker.limits.owner_quota import OwnerQuota
 from rocket_broker.limits.refusal import Refusal
-from rocket_broker.limits.shares import Shares
 from rocket_remoting.wire.bodies import Body, decode_body, encode_body
 from rocket_remoting.wire.codes import ResponseCode
 
@@ -18,8 +18,8 @@ __all__ = ["MAX_CHARACTERS", "ORDER_TOPIC_CONFIG", "KVConfig"]
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 MAX_CHARACTERS = 2 * 1024 * 1024
-"""Of all namespaces, keys and values: every change writes all of them, and each registration of a broker is answered
-with those of one namespace. What one address has put takes a quarter of them at most."""
+"""Characters of all namespaces, keys and values: every change writes all of them, and the answer to each registration
+of a broker has those of one namespace. One address may store at most a quarter of them."""
 
 
 class _Stored(Body):
@@ -29,13 +29,13 @@ class _Stored(Body):
 
 
 class KVConfig:
-    """The values; every change is on the disk before the call returns."""
+    """The key-value configuration; every change is on the disk before the call returns."""
 
     def __init__(self, path: Path) -> None:
         self._file = TableFile(path)
         self._table: dict[str, dict[str, str]] = {}
         self._characters = 0
-        self._shares = Shares("characters of the key-value configuration", lambda: MAX_CHARACTERS)
+        self._quota = OwnerQuota("characters of the key-value configuration", lambda: MAX_CHARACTERS)
         self._owners: dict[tuple[str, str], str] = {}
 
     def load(self) -> None:
@@ -59,10 +59,10 @@ class KVConfig:
             namespace: The namespace.
             key: The key.
             value: The value.
-            owner: Whose share key and value count to.
+            owner: The address to whose quota key and value count.
 
         Raises:
-            Refusal: There would be more than `MAX_CHARACTERS`, or more of them the owner's than its share.
+            Refusal: There would be more than `MAX_CHARACTERS`, or the owner would have more than its quota.
         """
         values = self._table.get(namespace)
         known = values.get(key) if values is not None else None
@@ -70,17 +70,17 @@ class KVConfig:
         before = len(key) + len(known) if known is not None else 0
         after = len(key) + len(value)
         if (
-            of_namespace + after > before
-            and self._characters + of_namespace + after - before > MAX_CHARACTERS
+            # A change that makes the table smaller is always admitted, also when it is full.
+            of_namespace + after > before and self._characters + of_namespace + after - before > MAX_CHARACTERS
         ):
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,
-                f"the key-value configuration has {self._characters} characters, at most {MAX_CHARACTERS} are kept",
+                f"the key-value configuration has {self._characters} characters; the limit is {MAX_CHARACTERS}",
             )
         former = self._owners.get((namespace, key), "")
-        self._shares.check(of_namespace + after - (before if former == owner else 0), owner)
-        self._shares.count(-before, former)
-        self._shares.count(of_namespace + after, owner)  # a namespace stays when its last value is deleted
+        self._quota.check(of_namespace + after - (before if former == owner else 0), owner)
+        self._quota.count(-before, former)
+        self._quota.count(of_namespace + after, owner)  # a namespace remains when its last value is deleted
         self._owners[namespace, key] = owner
         self._characters += of_namespace + after - before
         self._table.setdefault(namespace, {})[key] = value
@@ -91,15 +91,15 @@ class KVConfig:
         return self._table.get(namespace, {}).get(key)
 
     def delete(self, namespace: str, key: str) -> None:
-        """Forget a value, if there is one."""
+        """Delete a value, if there is one."""
         value = self._table.get(namespace, {}).pop(key, None)
         if value is not None:
-            self._shares.count(-len(key) - len(value), self._owners.pop((namespace, key), ""))
+            self._quota.count(-len(key) - len(value), self._owners.pop((namespace, key), ""))
             self._characters -= len(key) + len(value)
             self._save()
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
-        """Return all values of a namespace, or None when nothing was ever put into it."""
+        """Return all values of a namespace, or None if it was never used."""
         return self._table.get(namespace)
 
     def _save(self) -> None:

@@ -1,4 +1,4 @@
-"""What the name server answers, by request code."""
+"""The request handlers of the name server, by request code."""
 
 import logging
 import re
@@ -55,10 +55,10 @@ __all__ = ["NameServerProcessor"]
 logger = logging.getLogger(__name__)
 
 ZLIB = 0x78
-"""First byte of a zlib stream; JSON begins with none."""
+"""First byte of a zlib stream, with which JSON never begins."""
 
 _FEW_BROKERS = 16
-"""Of a route that is written in one go: that takes less than half a millisecond."""
+"""The largest number of brokers of a route that is encoded in one step, of less than half a millisecond."""
 
 MAX_ADDRESS = 300
 _LEGAL_NAME = re.compile(r"[^\s\x00-\x1f]{1,255}")
@@ -66,7 +66,7 @@ _LEGAL_ADDRESS = re.compile(r"[^\s\x00-\x1f;]{1,255}:[0-9]{1,5}")
 
 
 class NameServerProcessor:
-    """Handlers of all the requests a name server knows.
+    """The handlers of all requests that a name server serves.
 
     Attributes:
         handlers: Request code -> handler.
@@ -103,7 +103,7 @@ class NameServerProcessor:
     # Routes
 
     def get_route(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """Answer where a topic is.
+        """Answer the route of a topic.
 
         Clients before 4.9.4 read broker ids without quotes, which standard JSON does not have.
         """
@@ -117,9 +117,7 @@ class NameServerProcessor:
         standard = command.version >= Version.V4_9_4 or bool(header.accept_standard_json_only)
         if len(route.broker_datas) <= _FEW_BROKERS:
             return RemotingCommand.response(command, body=encode_body(route, standard_json=standard))
-        body = LongBody(
-            route, queue_datas=Items(route.queue_datas), broker_datas=Items(map(_long, route.broker_datas))
-        )
+        body = LongBody(route, queue_datas=Items(route.queue_datas), broker_datas=Items(map(_long, route.broker_datas)))
         return long_answer(command, body, instead="too many brokers have the topic", standard_json=standard)
 
     def get_cluster_info(self, connection: Connection, command: RemotingCommand) -> Steps:
@@ -133,8 +131,10 @@ class NameServerProcessor:
     # Brokers
 
     def register_broker(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """Take a broker's registration; answer its master's address and which topics are ordered."""
+        """Register a broker; answer its master's address and the ordered topics."""
         header = command.header(RegisterBrokerRequestHeader)
+        # Before the body is read: a registration may have fifty thousand topics, and a stranger's are not
+        # worth decoding.
         self._routes.check_owner(header.broker_name, header.broker_id, header.broker_addr, connection)
         body = bytes(command.body)
         if header.body_crc32 and header.body_crc32 != body_crc32(body):
@@ -159,10 +159,10 @@ class NameServerProcessor:
         header: RegisterBrokerRequestHeader,
         body: bytes,
     ) -> Steps:
-        told: Iterable[Registered] = (DataVersion(timestamp=0, counter=0),)
+        reported: Iterable[Registered] = (DataVersion(timestamp=0, counter=0),)
         if body:
-            # 5.3's brokers compress without saying so: what begins as a zlib stream is one.
-            told = read_registration(body, compressed=header.compressed or body[0] == ZLIB)
+            # Brokers of 5.3 compress the body without a flag: a body that begins like a zlib stream is one.
+            reported = read_registration(body, compressed=header.compressed or body[0] == ZLIB)
         self._routes.forget_missing_topics = self._settings.delete_topic_with_broker_registration
         yield from self._routes.register(
             cluster=header.cluster_name,
@@ -170,7 +170,7 @@ class NameServerProcessor:
             broker_id=header.broker_id,
             address=header.broker_addr,
             ha_address=header.ha_server_addr or "",
-            told=_usable(header.broker_name, told),
+            reported=_usable(header.broker_name, reported),
             connection=connection,
         )
         return self._registered(command, header)
@@ -188,42 +188,35 @@ class NameServerProcessor:
         )
 
     def unregister_broker(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """Forget a broker that goes."""
+        """Remove a broker that stops."""
         header = command.header(UnRegisterBrokerRequestHeader)
         self._routes.unregister(header.broker_name, header.broker_id, header.broker_addr, connection)
         return RemotingCommand.response(command)
 
     def query_data_version(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """Answer whether a broker's topics differ from those it registered; if not, it is alive by this."""
+        """Answer whether a broker's topics have changed since its registration; if not, count the request as a sign of
+        life."""
         header = command.header(QueryDataVersionRequestHeader)
         changed = self._routes.is_changed(header.broker_addr, read_body(command, DataVersion))
         if not changed:
             self._routes.touch(header.broker_addr, connection)
         known = self._routes.data_version(header.broker_addr)
         body = encode_body(known) if known is not None else b""
-        return RemotingCommand.response(
-            command, header=QueryDataVersionResponseHeader(changed=changed), body=body
-        )
+        return RemotingCommand.response(command, header=QueryDataVersionResponseHeader(changed=changed), body=body)
 
     def wipe_write_perm(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """Stop producers from choosing a broker, before it is shut down."""
+        """Keep producers from choosing a broker, before it is shut down."""
         name = command.header(WipeWritePermOfBrokerRequestHeader).broker_name
         count = yield from self._routes.wipe_write_perm(name)
-        logger.info(
-            "%s took the write permission from the %d topics of %s", connection.remote_address, count, name
-        )
-        return RemotingCommand.response(
-            command, header=WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
-        )
+        logger.info("%s removed the write permission of %d topics of %s", connection.remote_address, count, name)
+        return RemotingCommand.response(command, header=WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count))
 
     def add_write_perm(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """Let producers choose a broker again."""
+        """Restore the write permission of a broker's topics."""
         name = command.header(AddWritePermOfBrokerRequestHeader).broker_name
         count = yield from self._routes.add_write_perm(name)
-        logger.info("%s made the %d topics of %s writable", connection.remote_address, count, name)
-        return RemotingCommand.response(
-            command, header=AddWritePermOfBrokerResponseHeader(add_topic_count=count)
-        )
+        logger.info("%s restored the write permission of %d topics of %s", connection.remote_address, count, name)
+        return RemotingCommand.response(command, header=AddWritePermOfBrokerResponseHeader(add_topic_count=count))
 
     # Topics
 
@@ -241,7 +234,7 @@ class NameServerProcessor:
         return _topics(command, self._routes.topics(cluster))
 
     def get_system_topics(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """Answer the topics that clusters and brokers have by their names."""
+        """Answer the topics that are named after clusters and brokers."""
         names, address = self._routes.system_topics()
         return _topics(command, names, address)
 
@@ -252,7 +245,7 @@ class NameServerProcessor:
         return answer
 
     def delete_topic(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """Forget a topic that its brokers have deleted."""
+        """Remove a topic that its brokers have deleted."""
         header = command.header(DeleteTopicFromNamesrvRequestHeader)
         self._routes.delete_topic(header.topic, header.cluster_name or None)
         return RemotingCommand.response(command)
@@ -275,7 +268,7 @@ class NameServerProcessor:
         return RemotingCommand.response(command, header=GetKVConfigResponseHeader(value=value))
 
     def delete_kv(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """Forget a value."""
+        """Delete a value."""
         header = command.header(DeleteKVConfigRequestHeader)
         self._kv.delete(header.namespace, header.key)
         return RemotingCommand.response(command)
@@ -300,20 +293,18 @@ class NameServerProcessor:
         return answer_settings_update(self._settings, connection, command)
 
 
-def _topics(
-    command: RemotingCommand, names: Iterable[str | None], broker_address: str | None = None
-) -> Steps:
+def _topics(command: RemotingCommand, names: Iterable[str | None], broker_address: str | None = None) -> Steps:
     body = LongBody(TopicList(topic_list=set(), broker_addr=broker_address), topic_list=Items(names))
     return long_answer(command, body, instead="ask for the topics of a cluster (GET_TOPICS_BY_CLUSTER)")
 
 
 def _long(broker: BrokerData) -> LongBody:
-    """Return a broker as it is written when it has thousands of addresses."""
+    """Return the encoded broker, made in steps, because it may have thousands of addresses."""
     return LongBody(broker, broker_addrs=Entries(list(broker.broker_addrs.items())))
 
 
 def _problem(header: RegisterBrokerRequestHeader) -> str | None:
-    """Return why the registration would break clients that are told of it, or None."""
+    """Return why the registration would break clients, or None."""
     if not _LEGAL_NAME.fullmatch(header.broker_name) or not _LEGAL_NAME.fullmatch(header.cluster_name):
         return "the broker's and its cluster's names must have 1 to 255 characters and no spaces"
     if not _LEGAL_ADDRESS.fullmatch(header.broker_addr) or header.broker_id < 0:
@@ -323,9 +314,9 @@ def _problem(header: RegisterBrokerRequestHeader) -> str | None:
     return None
 
 
-def _usable(broker_name: str, told: Iterable[Registered]) -> Iterator[Registered]:
-    """Yield what a broker tells but for topics that would break clients; Apache's brokers take nearly any name."""
-    for item in told:
+def _usable(broker_name: str, reported: Iterable[Registered]) -> Iterator[Registered]:
+    """Yield a broker's topics, except those that would break clients; Apache's brokers accept nearly any name."""
+    for item in reported:
         if isinstance(item, TopicConfig) and not _is_usable(item):
             logger.warning(
                 "topic %r of broker %s gets no route: it has %d queues to read and %d to write; expected a name "

@@ -1,4 +1,4 @@
-"""The name server: its listening socket and the loop that looks for dead brokers."""
+"""The name server: its listening socket and the loop that removes dead brokers."""
 
 import asyncio
 import logging
@@ -17,15 +17,15 @@ __all__ = ["NameServer"]
 logger = logging.getLogger(__name__)
 
 MAX_BUFFERED = 256 * 1024 * 1024
-"""Bytes for all connections together: what peers do not read, and frames that are not whole."""
+"""Bytes for all connections together: data that peers do not read, and incomplete frames."""
 
 
 class NameServer:
-    """Answers routes; told by brokers, which register every 30 seconds, and by nobody else.
+    """Answers routes of the brokers that have registered, which they do every 30 seconds.
 
     Attributes:
-        settings: What it was told.
-        routes: Who is alive and has which topics.
+        settings: The settings.
+        routes: The live brokers and their topics.
         kv_config: The key-value configuration.
     """
 
@@ -42,16 +42,20 @@ class NameServer:
 
     @property
     def address(self) -> str:
-        """Where clients and brokers find it."""
+        """The address for clients and brokers.
+
+        Raises:
+            RuntimeError: The name server is not started.
+        """
         if self._server is None:
             raise RuntimeError("the name server is not started")
         return self._server.address
 
     async def start(self) -> None:
-        """Serve from when this returns.
+        """Start the server, which serves when this returns.
 
         Raises:
-            AddressInUse: Somebody else has the port.
+            AddressInUse: Another process uses the port.
             DamagedTable: The key-value configuration cannot be read.
         """
         self.kv_config.load()
@@ -70,12 +74,10 @@ class NameServer:
             ),
         )
         warn_if_open("name server", self._server)
-        self._scan = asyncio.create_task(
-            self._remove_silent_brokers(), name="name server: scan for dead brokers"
-        )
+        self._scan = asyncio.create_task(self._remove_silent_brokers(), name="name server: scan for dead brokers")
 
     async def stop(self) -> None:
-        """Close every connection; brokers and clients go on with the routes they have."""
+        """Close every connection; brokers and clients continue with the routes that they have."""
         if self._scan is not None:
             self._scan.cancel()
             await asyncio.gather(self._scan, return_exceptions=True)
@@ -90,5 +92,5 @@ class NameServer:
         while True:
             await asyncio.sleep(self.settings.scan_not_active_broker_interval / 1000)
             removing = self.routes.remove_silent(BROKER_EXPIRY_SECONDS)
-            for connection in await run_in_steps("silent brokers are looked for", removing):
-                connection.abort("no registration")  # a dead peer would never read what is still unwritten
+            for connection in await run_in_steps("removing brokers that stopped registering", removing):
+                connection.abort("no registration")  # a dead peer would never read the unwritten data

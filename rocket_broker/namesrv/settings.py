@@ -1,4 +1,4 @@
-"""The settings of the name server: Apache's keys that mean something here.
+"""The settings of the name server: Apache's keys that have an effect here.
 
 Defaults are those of Apache RocketMQ 4.9.7 unless a field says otherwise; keys that only 5.x has say so.
 """
@@ -19,44 +19,46 @@ from rocket_broker.settings.checks import LARGEST_PORT
 __all__ = ["NameServerSettings"]
 
 _FILE = "it names a file of the server"
-"""Why requests cannot change a setting."""
+"""The reason why requests cannot change a setting."""
 
 
 @dataclass
 class NameServerSettings(ApacheSettings):
-    """What a name server is told by ``namesrv.conf``, options and code."""
+    """The settings of a name server, from ``namesrv.conf``, options and code."""
 
     meaningless: ClassVar[Mapping[str, str]] = NAME_SERVER_MEANINGLESS
 
     listen_port: int = setting(
-        9876, "Port for brokers and clients. 0: any free port.", maximum=LARGEST_PORT, fixed=True
+        9876, "TCP port for brokers and clients; 0 takes any free port.", maximum=LARGEST_PORT, fixed=True
     )
     bind_address: str = setting(LOOPBACK, "Address to listen on (5.x).", check=checks.host, fixed=True)
     kv_config_path: Path = setting(
         Path.home() / "namesrv" / "kvConfig.json",
-        "File of the key-value configuration.",
+        "File of the key-value configuration (PUT_KV_CONFIG).",
         fixed=True,
         local=_FILE,
     )
     config_store_path: Path | None = setting(
         None,
-        "File that changed settings are written to; default: the settings file.",
+        "File that settings changed by requests are written to; default: the settings file.",
         fixed=True,
         local=_FILE,
     )
     order_message_enable: bool = setting(
-        False, "Put orderTopicConf into routes; true when embedded and beside a broker without settings file."
+        False,
+        "Put the order configuration of topics (orderTopicConf) into routes; default when embedded, and "
+        "beside a broker without a settings file: true.",
     )
     return_order_topic_config_to_broker: bool = setting(
-        True, "Tell registering brokers which topics are ordered (5.x)."
+        True, "Answer registrations with the order configuration of topics (5.x)."
     )
     delete_topic_with_broker_registration: bool = setting(
-        False, "Forget a broker's topics that its registration no longer has (5.x)."
+        False, "Remove the topics of a broker that its new registration does not list (5.x)."
     )
     enable_all_topic_list: bool = setting(True, "Answer requests for the list of all topics (5.x).")
-    enable_topic_list: bool = setting(True, "Answer requests for lists of topics (5.x).")
+    enable_topic_list: bool = setting(True, "Answer requests for lists of topics by cluster or kind (5.x).")
     scan_not_active_broker_interval: int = setting(
-        10_000, "Milliseconds between looks for brokers that fell silent.", minimum=1, fixed=True
+        10_000, "Milliseconds between scans for brokers that have stopped registering.", minimum=1, fixed=True
     )
     server_channel_max_idle_time_seconds: int = setting(
         120, "Seconds without traffic after which a connection is closed; 0: never.", fixed=True

@@ -1,13 +1,13 @@
-"""Which topics each broker has, and with which queues and permissions: by topic and by broker.
+"""The topics of each broker, with their queues and permissions, by topic and by broker.
 
-A broker that goes may have fifty thousand topics. It is out of all routes at once; what is left of it in `_topics` is
-removed in steps.
+A broker that is removed may have fifty thousand topics. It disappears from all routes at once; its entries in `_topics`
+are removed in steps.
 """
 
 import logging
 from collections.abc import Callable, Collection, Generator, Iterator
 
-from rocket_broker.limits.shares import Shares
+from rocket_broker.limits.owner_quota import OwnerQuota
 from rocket_broker.loop.loop_steps import BackgroundSteps
 from rocket_remoting.wire.bodies import QueueData, TopicConfig
 
@@ -16,14 +16,14 @@ __all__ = ["MAX_ROUTES", "TopicRoutes"]
 logger = logging.getLogger(__name__)
 
 MAX_ROUTES = 1_000_000
-"""Topics of brokers: each takes some 400 bytes. Those of one host's brokers are a quarter of them at most."""
+"""Topics of all brokers, of some 400 bytes each. The brokers of one host have at most a quarter of them."""
 
 UNIT_FLAG = 1
 UNIT_SUB_FLAG = 1 << 1
 
 
-class _OfBroker:
-    """The topics of one broker, and whose share they count to."""
+class _BrokerTopics:
+    """The topics of one broker, and the owner to whose quota they count."""
 
     __slots__ = ("owner", "topics")
 
@@ -37,29 +37,29 @@ class TopicRoutes:
 
     def __init__(self) -> None:
         self._topics: dict[str, dict[str, QueueData]] = {}
-        # What is in _topics counts only if it is here too: the rest is of a broker that went.
-        self._brokers: dict[str, _OfBroker] = {}
+        # An entry of _topics counts only if it is here too: other entries are of a broker that was removed.
+        self._brokers: dict[str, _BrokerTopics] = {}
         self._count = 0
-        self._shares = Shares("topics of brokers", lambda: MAX_ROUTES)
+        self._quota = OwnerQuota("topics of brokers", lambda: MAX_ROUTES)
         self._background = BackgroundSteps()
 
     @property
-    def share(self) -> int:
-        """How many topics the brokers of one host may have."""
-        return self._shares.share
+    def quota(self) -> int:
+        """The number of topics that the brokers of one host may have."""
+        return self._quota.quota
 
     def begin(self, broker: str, owner: str) -> None:
-        """Add a broker whose topics count to the owner's share; do nothing if the broker is known."""
-        self._brokers.setdefault(broker, _OfBroker(owner))
+        """Add a broker whose topics count to the owner's quota; do nothing if the broker is known."""
+        self._brokers.setdefault(broker, _BrokerTopics(owner))
 
     def put(self, broker: str, config: TopicConfig) -> bool:
         """Add a route to a topic of a broker; return whether there is room for it."""
         mine, topic = self._brokers[broker], config.topic_name
         if topic not in mine.topics:
-            if self._count >= MAX_ROUTES or not self._shares.room(mine.owner):
+            if self._count >= MAX_ROUTES or not self._quota.remaining(mine.owner):
                 return False
             self._count += 1
-            self._shares.count(1, mine.owner)
+            self._quota.count(1, mine.owner)
             mine.topics[topic] = None
         data = QueueData(
             broker_name=broker,
@@ -75,37 +75,37 @@ class TopicRoutes:
         return True
 
     def queues(self, topic: str) -> list[QueueData]:
-        """Return what each broker has of the topic."""
+        """Return each broker's queues of the topic."""
         return [data for broker, data in self._topics.get(topic, {}).items() if self._has(broker, topic)]
 
     def keep_only(self, broker: str, topics: Collection[str]) -> Generator[None, None, None]:
-        """Forget all topics of a broker but these, in steps."""
+        """Remove all topics of a broker except these, in steps."""
         for topic in list(self._brokers[broker].topics):
             if topic not in topics:
                 self.drop(broker, topic)
             yield
 
     def drop(self, broker: str, topic: str) -> None:
-        """Forget a broker's topic, if it has it."""
+        """Remove a topic of a broker, if it has the topic."""
         mine = self._brokers.get(broker)
         if mine is not None and topic in mine.topics:
             del mine.topics[topic]
             self._count -= 1
-            self._shares.count(-1, mine.owner)
+            self._quota.count(-1, mine.owner)
             self._remove(broker, topic)
 
     def drop_topic(self, topic: str) -> None:
-        """Forget a topic, whoever has it."""
+        """Remove a topic of all brokers."""
         for broker in list(self._topics.get(topic, ())):
             self.drop(broker, topic)
 
     def forget(self, broker: str) -> None:
-        """Forget all topics of a broker: it went."""
+        """Remove all topics of a broker that is gone."""
         gone = self._brokers.pop(broker, None)
         if gone is not None:
             self._count -= len(gone.topics)
-            self._shares.count(-len(gone.topics), gone.owner)
-            self._background.add("routes of a broker are removed", self._clear(broker, gone))
+            self._quota.count(-len(gone.topics), gone.owner)
+            self._background.add("removing the routes of a broker", self._clear(broker, gone))
 
     def change_perm(self, broker: str, change: Callable[[int], int]) -> Generator[None, None, int]:
         """Change the permission of a broker's topics, in steps; return how many it has."""
@@ -119,16 +119,14 @@ class TopicRoutes:
         return len(topics)
 
     def topics(self, brokers: Collection[str] | None = None) -> Iterator[str | None]:
-        """Yield the topics of these brokers, or of all; None in between is a pause."""
+        """Yield the topics of these brokers, or of all; a yielded None is a pause."""
         for topic in list(self._topics):
             found = self._topics.get(topic, ())
-            wanted = any(
-                self._has(broker, topic) and (brokers is None or broker in brokers) for broker in found
-            )
+            wanted = any(self._has(broker, topic) and (brokers is None or broker in brokers) for broker in found)
             yield topic if wanted else None
 
     def topics_with_flags(self, *, unit: bool | None, unit_sub: bool | None) -> Iterator[str | None]:
-        """Yield the topics whose unit flags are as asked, of which None asks for nothing; None is a pause."""
+        """Yield the topics with these unit flags (None: any); a yielded None is a pause."""
         for topic in self.topics():
             first = next(iter(self.queues(topic)), None) if topic is not None else None
             flags = first.topic_sys_flag if first is not None else 0
@@ -139,16 +137,16 @@ class TopicRoutes:
             yield topic if first is not None and matches else None
 
     def stop(self) -> None:
-        """Do no more work in the background."""
+        """Stop the work in the background."""
         self._background.stop()
 
     def _has(self, broker: str, topic: str) -> bool:
         mine = self._brokers.get(broker)
         return mine is not None and topic in mine.topics
 
-    def _clear(self, broker: str, gone: _OfBroker) -> Generator[None, None, None]:
+    def _clear(self, broker: str, gone: _BrokerTopics) -> Generator[None, None, None]:
         for topic in gone.topics:
-            if not self._has(broker, topic):  # else the broker came back with it
+            if not self._has(broker, topic):  # otherwise the broker has registered it again
                 self._remove(broker, topic)
             yield
 

@@ -1,1 +1,1 @@
-"""The broker and the name server as processes: commands, signals, logs."""
+"""The broker and the name server as processes: commands, signals and logs."""

@@ -1,4 +1,4 @@
-"""Running a name server or a broker as a process: until a signal comes, with its log on the terminal."""
+"""A name server or a broker as a process: it runs until a signal comes, and logs to the terminal."""
 
 import asyncio
 import gc
@@ -15,12 +15,12 @@ from rocket_broker.namesrv.server import NameServer
 from rocket_broker.namesrv.settings import NameServerSettings
 from rocket_broker.process.bounded_log import BoundedLog, OneLine
 from rocket_broker.process.signals import stop_on_signal
-from rocket_broker.processors.batches import load_columns
 from rocket_broker.settings.apache_settings import ApacheSettings
 from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_remoting.clock import SystemClock
+from rocket_remoting.native import has_native_core
 from rocket_remoting.transports.tcp import TcpTransport
-from service_manager import tell_progress, tell_ready, tell_stopping
+from service_manager import notify_progress, notify_ready, notify_stopping
 
 __all__ = ["run"]
 
@@ -29,36 +29,36 @@ logger = logging.getLogger(__name__)
 SERIALIZE_TYPE = "JSON"
 
 MOST_FILES = 65_536
-"""More than the connections a name server and a broker allow together."""
+"""More open files than the connections that a name server and a broker allow together."""
 
 COLLECTED_AFTER = (2_000, 10, 100)
-"""Objects more than before, until the youngest are looked through; collections until the next generation is."""
+"""Thresholds of `gc.set_threshold`: new objects until a collection of the youngest, and collections of a generation
+until one of the next."""
 
 
 def run(name_server: NameServerSettings | None, broker: BrokerSettings | None) -> None:
     """Serve until SIGTERM or SIGINT, then stop in order; a second signal ends the process at once.
 
-    systemd is told while a broker reads a long commit log, when all serve, and when the stop begins.
+    systemd is notified while a broker reads a long commit log, when all servers serve, and when the stop begins.
 
     Args:
-        name_server: Start a name server with these settings.
-        broker: Start a broker with these settings, after the name server.
+        name_server: Settings of the name server to start; None for no name server.
+        broker: Settings of the broker to start after the name server; None for no broker.
 
     Raises:
-        BrokerError: One of them cannot start.
-        StoreError: The store is in use, or damaged.
+        BrokerError: A server cannot start.
+        StoreError: The store is in use or damaged.
     """
     log = _log_to_terminal()
     _allow_files()
     if broker is not None:
-        load_columns()
+        # Loaded now, so that the first send does not wait for it.
+        logger.info("the native core is %s", "used" if has_native_core() else "not used: sends take more CPU")
     with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
         runner.run(_serve(name_server, broker, log))
 
 
-async def _serve(
-    name_server: NameServerSettings | None, broker: BrokerSettings | None, log: BoundedLog
-) -> None:
+async def _serve(name_server: NameServerSettings | None, broker: BrokerSettings | None, log: BoundedLog) -> None:
     asked_to_stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     async with log.minutes(), AsyncExitStack() as running:
@@ -66,32 +66,31 @@ async def _serve(
         if name_server is not None:
             address = await _start_name_server(name_server, running, beside_broker=broker is not None)
             if broker is not None:
-                broker.namesrv_addr = address  # of a free port it is known only now
+                broker.namesrv_addr = address  # a free port is known only now
         if broker is not None:
             await _start_broker(broker, running)
         _collect_garbage_in_small_parts()
         if not asked_to_stop.is_set():
-            tell_ready()
+            notify_ready()
         await asked_to_stop.wait()
-        tell_stopping()
+        notify_stopping()
         click.echo("Stopping ... (a second signal ends it at once)")
     click.echo("Stopped.")
 
 
 def _collect_garbage_in_small_parts() -> None:
-    """Have Python look through all that lives a hundred times less often: all clients wait for that.
+    """Make full garbage collections a hundred times rarer, since all clients wait for them.
 
-    What the start has made is never looked through again. A collection of young objects, of which most die, takes 1 to
-    2 ms for 20,000; one of everything takes over 100 ms beside the subscriptions of a few busy groups.
+    Objects from the start are never examined again (`gc.freeze`). A collection of young objects, most of which are
+    garbage, takes 1 to 2 ms for 20,000. A full collection takes over 100 ms with the subscriptions of a few large
+    groups.
     """
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTED_AFTER)
 
 
-async def _start_name_server(
-    settings: NameServerSettings, running: AsyncExitStack, *, beside_broker: bool
-) -> str:
+async def _start_name_server(settings: NameServerSettings, running: AsyncExitStack, *, beside_broker: bool) -> str:
     _warn(settings)
     server = NameServer(settings, transport=TcpTransport())
     running.push_async_callback(server.stop)
@@ -108,13 +107,12 @@ async def _start_name_server(
 
 async def _start_broker(settings: BrokerSettings, running: AsyncExitStack) -> None:
     _warn(settings)
-    broker = Broker(settings, transport=TcpTransport(), clock=SystemClock(), on_progress=tell_progress)
+    broker = Broker(settings, transport=TcpTransport(), clock=SystemClock(), on_progress=notify_progress)
     running.push_async_callback(broker.stop)
     await broker.start()
     known_by = f" and name server is {settings.namesrv_addr}" if settings.namesrv_addr else ""
     click.echo(
-        f"The broker[{settings.broker_name}, {broker.address}] boot success. "
-        f"serializeType={SERIALIZE_TYPE}{known_by}"
+        f"The broker[{settings.broker_name}, {broker.address}] boot success. serializeType={SERIALIZE_TYPE}{known_by}"
     )
     if not settings.namesrv_addr:
         logger.warning("no name server: clients cannot find this broker. Set namesrvAddr, or use -n")
@@ -126,7 +124,7 @@ def _warn(settings: ApacheSettings) -> None:
 
 
 def _allow_files() -> None:
-    """Have as many files open as the machine lets this process: each connection is one, and 1,024 are usual."""
+    """Raise the limit of open files as far as the machine allows: each connection is one, and 1,024 are usual."""
     if sys.platform == "win32":
         return
     import resource
@@ -147,7 +145,7 @@ def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def _log_to_terminal() -> BoundedLog:
-    """Log to standard error, in colours for people and in plain lines for machines."""
+    """Log to standard error, in colours on a terminal and in plain lines otherwise."""
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.logging import RichHandler

@@ -1,4 +1,4 @@
-"""How a server's process ends: in order at the first signal, at once at the second."""
+"""The end of a server's process: in order at the first signal, at once at the second."""
 
 import os
 import signal
@@ -12,16 +12,16 @@ __all__ = ["stop_on_signal"]
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _SAME: Final = 0.1
-"""Seconds within which a second signal is the first one again: `timeout`, for instance, sends it to the process and
-then to its group."""
+"""Seconds within which a second signal counts as the first one: `timeout`, for instance, sends a signal to the process
+and then to its process group."""
 
 
 @contextmanager
 def stop_on_signal(on_first: Callable[[], object]) -> Iterator[None]:
     """Call ``on_first`` at the first SIGTERM or SIGINT, and end the process at the second.
 
-    The handlers run between two instructions of the main thread, not on the loop: what keeps the loop from stopping
-    cannot keep the process from ending. What the store has acknowledged is safe then, as after any kill.
+    The handlers run in the main thread between two Python instructions and not as callbacks of the loop. So a blocked
+    loop cannot keep the second signal from ending the process. Acknowledged messages are safe then, as after any kill.
     """
     first: float | None = None
 

@@ -1,6 +1,7 @@
-"""What the broker does for each request, one module for a family of request codes.
+"""The processors of the broker's requests: one module for each family of request codes.
 
-A processor is given the parts it needs and has one method for each request: ``(connection, command)`` to the
-response, or None when the answer comes later. It checks what the client sent, and answers what is wrong with
-the code and the remark that Apache's brokers use.
+A processor takes what it needs from the `BrokerContext` and has one method for each request. The method takes
+``(connection, command)`` and returns the response, steps that return the response, or None if the response is sent
+later. It validates the client's data. An invalid request raises `Refusal`, with the code and the remark of Apache's
+brokers.
 """

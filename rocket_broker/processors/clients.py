@@ -1,23 +1,17 @@
-"""Requests 34, 35, 38 and 46: who is there, who leaves, who else is in a group."""
+"""Requests 34, 35, 38 and 46: heartbeats, unregistration, lists of group members, and checks of subscriptions."""
 
 from collections.abc import Generator, Iterator
 
 from rocket_broker.clients.client_channel import ClientChannel
-from rocket_broker.clients.consumer_table import ConsumerTable
-from rocket_broker.clients.heartbeat_limits import HeartbeatLimits
-from rocket_broker.clients.producer_table import ProducerTable
-from rocket_broker.filter.compiling import Compiling
 from rocket_broker.filter.sql import SQL92, SqlError, SqlExpression, is_compiled
 from rocket_broker.filter.subscription import is_tag_type
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.perm import READ, WRITE
+from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.requests.long_answer import long_answer
 from rocket_broker.requests.request_body import MAX_HEARTBEAT, read_body
 from rocket_broker.requests.request_steps import Steps
 from rocket_broker.requests.serving import Answer
-from rocket_broker.settings.broker_settings import BrokerSettings
-from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.tables.topic_table import TopicTable
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import (
     CheckClientRequestBody,
@@ -26,7 +20,6 @@ from rocket_remoting.wire.bodies import (
     HeartbeatData,
     Items,
     LongBody,
-    SubscriptionData,
     TopicConfig,
 )
 from rocket_remoting.wire.codes import ResponseCode
@@ -38,60 +31,59 @@ from rocket_remoting.wire.topics import is_system_group, retry_topic
 __all__ = ["ClientsProcessor"]
 
 _GROUPS_A_STEP = 64
-"""So many groups are made at once, in a millisecond or two."""
+"""Groups created in one step, which takes one or two milliseconds."""
 _MOST_PROBLEMS = 10
-"""Groups of one heartbeat of which the answer says why the client is no member."""
+"""Maximum number of refused groups of a heartbeat that the answer explains."""
 
 
 class ClientsProcessor:
-    """Keeps the tables of live producers and consumers."""
+    """Maintains the tables of live producers and consumers."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        topics: TopicTable,
-        groups: SubscriptionGroupTable,
-        consumers: ConsumerTable,
-        producers: ProducerTable,
-        compiling: Compiling,
-        limits: HeartbeatLimits,
-    ) -> None:
-        self._settings = settings
-        self._topics = topics
-        self._groups = groups
-        self._consumers = consumers
-        self._producers = producers
-        self._compiling = compiling
-        self._limits = limits
+    def __init__(self, context: BrokerContext) -> None:
+        self._settings = context.settings
+        self._topics = context.topics
+        self._groups = context.groups
+        self._consumers = context.consumers
+        self._producers = context.producers
+        self._filter_compiler = context.filter_compiler
+        self._limits = context.heartbeat_limits
 
     def heartbeat(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """HEART_BEAT (34): the answer's version tells clients what this broker can do."""
+        """HEART_BEAT (34): note the client as alive and as a member of its groups.
+
+        The version in the answer tells clients which features this broker has. A heartbeat beyond the limits is
+        refused as a whole, and the client stays a member of the groups of its last heartbeat. A single group that is
+        refused does not affect the client's other groups; the answer names the refused groups.
+        """
         data = read_body(command, HeartbeatData, most=MAX_HEARTBEAT)
         try:
             yield from self._limits.admit(connection, data)
             compiled = yield from self._compile(connection, data)
             yield from self._create_what_is_missing(connection, data.consumer_data_set)
-        except (Refusal, OSError):  # the client lives: it keeps the groups that it told before
+        except (Refusal, OSError):  # the client is alive: it stays in the groups of its last heartbeat
             self._consumers.note_alive(connection)
             self._producers.note_alive(connection)
             raise
         problems = yield from self._register(connection, command, data)
-        del compiled  # the filters that were taken keep their expressions
+        del compiled  # the registered filters keep the compiled expressions alive from here on
         if problems:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "; ".join(problems[:_MOST_PROBLEMS]))
         return RemotingCommand.response(command)
 
-    def _compile(
-        self, connection: Connection, data: HeartbeatData
-    ) -> Generator[None, None, list[SqlExpression]]:
-        texts = [known.sub_string for known in _subscriptions(data) if _is_new_expression(known)]
-        return (yield from self._compiling.prepare(texts, connection)) if texts else []
+    def _compile(self, connection: Connection, data: HeartbeatData) -> Generator[None, None, list[SqlExpression]]:
+        """Compile the expressions of a heartbeat that are not compiled yet."""
+        texts = [
+            known.sub_string
+            for consumer in data.consumer_data_set
+            for known in consumer.subscription_data_set
+            if not is_tag_type(known.expression_type) and not is_compiled(known.sub_string)
+        ]
+        return (yield from self._filter_compiler.prepare(texts, connection)) if texts else []
 
     def _register(
         self, connection: Connection, command: RemotingCommand, data: HeartbeatData
     ) -> Generator[None, None, list[str]]:
-        """Note that the client is a member of its groups; return why it is not a member of some."""
+        """Register the client in its groups; return the reasons for the groups that refused it."""
         problems = []
         for consumer in data.consumer_data_set:
             config = self._groups.get(consumer.group_name)
@@ -100,7 +92,7 @@ class ClientsProcessor:
             try:
                 self._topics.system.check_group(consumer.group_name)
                 yield from self._consumers.register(client, consumer, notify=notify)
-            except Refusal as refusal:  # the client's other groups are none the worse for it
+            except Refusal as refusal:  # go on with the client's other groups
                 problems.append(refusal.remark)
         for producer in data.producer_data_set:
             self._producers.register(producer.group_name, self._client(connection, command, data.client_id))
@@ -108,11 +100,9 @@ class ClientsProcessor:
         return problems
 
     def unregister(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """UNREGISTER_CLIENT (35)."""
+        """UNREGISTER_CLIENT (35): remove the client from a producer group, a consumer group, or both."""
         header = command.header(UnregisterClientRequestHeader)
-        self._limits.left(
-            connection, producer_group=header.producer_group, consumer_group=header.consumer_group
-        )
+        self._limits.left(connection, producer_group=header.producer_group, consumer_group=header.consumer_group)
         if header.producer_group:
             self._producers.unregister(header.producer_group, connection)
         if header.consumer_group:
@@ -120,7 +110,7 @@ class ClientsProcessor:
         return RemotingCommand.response(command)
 
     def consumer_list(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """GET_CONSUMER_LIST_BY_GROUP (38)."""
+        """GET_CONSUMER_LIST_BY_GROUP (38): the client ids of a group's live members, for the clients' rebalance."""
         name = command.header(GetConsumerListByGroupRequestHeader).consumer_group
         group = self._consumers.get(name)
         if group is None:
@@ -130,7 +120,7 @@ class ClientsProcessor:
         return long_answer(command, body, instead="the group has too many members to be listed")
 
     def check_config(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """CHECK_CLIENT_CONFIG (46): whether this broker can filter as the consumer asks."""
+        """CHECK_CLIENT_CONFIG (46): check that this broker can filter as the subscription requires."""
         asked = read_body(command, CheckClientRequestBody).subscription_data
         if is_tag_type(asked.expression_type):
             return RemotingCommand.response(command)
@@ -142,9 +132,9 @@ class ClientsProcessor:
         return self._check_expression(connection, command, asked.sub_string)
 
     def _check_expression(self, connection: Connection, command: RemotingCommand, text: str | None) -> Steps:
-        compiled = yield from self._compiling.prepare([text], connection)
+        compiled = yield from self._filter_compiler.prepare([text], connection)
         try:
-            self._compiling.compile(text, connection)
+            self._filter_compiler.compile(text, connection)
         except SqlError as e:
             raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"Invalid MessageSelector. {e}") from None
         del compiled
@@ -153,9 +143,9 @@ class ClientsProcessor:
     def _create_what_is_missing(
         self, connection: Connection, consumers: list[ConsumerData]
     ) -> Generator[None, None, None]:
-        """Create the groups and their retry topics: some in each step, and in one change of each table.
+        """Create missing groups and their retry topics, some in each step, with one change of each table a step.
 
-        A group that there is no room for stays unknown, and its pulls are told why.
+        A group beyond the limits is not created; the answers to its pulls give the reason.
         """
         owner = connection.counted_as
         for start in range(0, len(consumers), _GROUPS_A_STEP):
@@ -181,12 +171,3 @@ class ClientsProcessor:
     @staticmethod
     def _client(connection: Connection, command: RemotingCommand, client_id: str) -> ClientChannel:
         return ClientChannel(connection, client_id, language=command.language, version=command.version)
-
-
-def _subscriptions(data: HeartbeatData) -> Iterator[SubscriptionData]:
-    return (known for consumer in data.consumer_data_set for known in consumer.subscription_data_set)
-
-
-def _is_new_expression(told: SubscriptionData) -> bool:
-    """Whether what is told of a topic is an expression that has to be compiled first."""
-    return not is_tag_type(told.expression_type) and not is_compiled(told.sub_string)

@@ -1,15 +1,11 @@
-"""Requests 208, 314 and 317: measure how far groups have consumed, and give one group the offsets of another."""
+"""Requests 208, 314 and 317: report the progress of groups, and copy the offsets of one group to another."""
 
 from collections.abc import Iterable, Iterator
 
-from rocket_broker.clients.consumer_table import ConsumerTable
 from rocket_broker.limits.refusal import check_group_name
+from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.requests.long_answer import long_answer
 from rocket_broker.requests.request_steps import Steps
-from rocket_broker.store.message_store import MessageStore
-from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
-from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.tables.topic_table import TopicTable
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import (
     ConsumeStats,
@@ -31,33 +27,23 @@ from rocket_remoting.wire.message import MessageQueue
 __all__ = ["ConsumeStatsProcessor"]
 
 Progress = Iterator[tuple[MessageQueue, OffsetWrapper] | None]
-"""Queues, and how far a group is in each; None is a pause."""
+"""Queues with a group's progress in each; None lets the loop serve other requests."""
 
 
 class ConsumeStatsProcessor:
-    """Compares what groups have consumed with what there is."""
+    """Compares the consumer offsets of groups with the queues' ends."""
 
-    def __init__(
-        self,
-        *,
-        broker_name: str,
-        broker_address: str,
-        store: MessageStore,
-        topics: TopicTable,
-        groups: SubscriptionGroupTable,
-        offsets: ConsumerOffsetTable,
-        consumers: ConsumerTable,
-    ) -> None:
-        self._broker_name = broker_name
-        self._broker_address = broker_address
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._consumers = consumers
+    def __init__(self, context: BrokerContext) -> None:
+        self._broker_name = context.settings.broker_name
+        self._broker_address = context.address
+        self._store = context.store
+        self._topics = context.topics
+        self._groups = context.groups
+        self._offsets = context.offsets
+        self._consumers = context.consumers
 
     def of_group(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """GET_CONSUME_STATS (208): how far a group is, in one topic or in all."""
+        """GET_CONSUME_STATS (208): a group's progress in one topic or in all its topics."""
         header = command.header(GetConsumeStatsRequestHeader)
         group = header.consumer_group
         topics = [header.topic] if header.topic else self._offsets.topics_of(group)
@@ -66,7 +52,7 @@ class ConsumeStatsProcessor:
         return long_answer(command, body, instead=instead)
 
     def of_all(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """GET_BROKER_CONSUME_STATS (317): how far every group is."""
+        """GET_BROKER_CONSUME_STATS (317): the progress of every group."""
         only_ordered = command.header(GetConsumeStatsInBrokerHeader).is_order
         total = _Total()
         body = LongBody(
@@ -80,7 +66,7 @@ class ConsumeStatsProcessor:
         return long_answer(command, body, instead="ask for single groups (GET_CONSUME_STATS)")
 
     def clone(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """CLONE_GROUP_OFFSET (314): give one group the offsets of another."""
+        """CLONE_GROUP_OFFSET (314): copy the offsets of one group to another."""
         header = command.header(CloneGroupOffsetRequestHeader)
         check_group_name(header.dest_group)
         self._topics.system.check_offsets(header.dest_group, header.topic or "")
@@ -93,7 +79,7 @@ class ConsumeStatsProcessor:
         return RemotingCommand.response(command)
 
     def _stats(self, group: str, total: "_Total", *, only_ordered: bool) -> Iterator[LongBody | None]:
-        """Yield the group's progress, a body for each topic; add to the total how far it is behind."""
+        """Yield the group's progress, a body for each topic; add its number of unconsumed messages to the total."""
         for topic in self._offsets.topics_of(group):
             yield None
             if self._is_consumed(group, topic, only_ordered):
@@ -101,7 +87,7 @@ class ConsumeStatsProcessor:
                 yield LongBody(ConsumeStats(offset_table={}), offset_table=Entries(progress))
 
     def _is_consumed(self, group: str, topic: str, only_ordered: bool = False) -> bool:
-        """Whether the topic exists and the group, if it is alive, still subscribes to it."""
+        """Whether the topic exists and the group, if it has live members, subscribes to it."""
         config = self._topics.get(topic)
         if config is None or (only_ordered and not config.order):
             return False
@@ -131,13 +117,13 @@ class ConsumeStatsProcessor:
 
 
 class _Total:
-    """How far all groups are behind, in messages."""
+    """The number of messages that all groups together have yet to consume."""
 
     def __init__(self) -> None:
         self.behind = 0
 
     def counted(self, progress: Progress) -> Progress:
-        """Yield the same, and count it."""
+        """Yield the entries unchanged, and add the unconsumed messages of each to `behind`."""
         for entry in progress:
             if entry is not None:
                 self.behind += entry[1].broker_offset - entry[1].consumer_offset

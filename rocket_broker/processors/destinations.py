@@ -1,16 +1,14 @@
-"""Where a message goes: topic and queue of what producers send, and a group's dead letters."""
+"""The destinations of messages: topic and queue of a sent message, and a group's dead letter topic."""
 
 import random
+from collections.abc import Sequence
 
 from rocket_broker.limits.refusal import SEE_FAQ, Refusal, check_topic_name
 from rocket_broker.perm import READ, WRITE
-from rocket_broker.settings.broker_settings import BrokerSettings
-from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.tables.topic_table import TopicTable
+from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.writing.new_queues import NewQueues
-from rocket_remoting.clock import Clock
 from rocket_remoting.session.connection import Connection
-from rocket_remoting.wire.bodies import SubscriptionGroupConfig, TopicConfig
+from rocket_remoting.wire.bodies import SubscriptionGroupConfig, TopicConfig, TopicFilterType
 from rocket_remoting.wire.codes import ResponseCode, Version
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.headers import SendMessageRequestHeader
@@ -23,58 +21,76 @@ DLQ_QUEUES = 1
 
 
 class Destinations:
-    """Finds topics and queues, making those that may be made."""
+    """Finds topics, queues and groups, and creates those that may be created automatically."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        clock: Clock,
-        topics: TopicTable,
-        groups: SubscriptionGroupTable,
-        new_queues: NewQueues,
-        host: str,
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._topics = topics
-        self._groups = groups
-        self._new_queues = new_queues
-        self._host = host
+    def __init__(self, context: BrokerContext) -> None:
+        self._settings = context.settings
+        self._clock = context.clock
+        self._topics = context.topics
+        self._groups = context.groups
+        self._store = context.store
+        self._new_queues = NewQueues(context.store)
+        self._host = context.settings.advertised_host
 
     def topic(self, connection: Connection, header: SendMessageRequestHeader) -> TopicConfig:
-        """Return the configuration of the topic a message is sent to, the topic created if it may be.
+        """Return the configuration of the topic that a message is sent to; create the topic if that is allowed.
 
         Raises:
-            Refusal: There is no such topic, or it is not for this sender, or nothing may be sent yet.
+            Refusal: The topic does not exist, the sender may not send to it, or the broker does not accept sends yet.
         """
-        settings = self._settings
-        not_before = settings.start_accept_send_request_time_stamp
+        return self._known_topic(header.topic) or self._checked(self._create_topic(connection, header))
+
+    def are_plain(self, queues: Sequence[tuple[str, int]]) -> bool:
+        """Return whether messages of any producer to these queues are stored as they are.
+
+        That is so if each queue has messages already, and its topic can be written, is no retry topic and does not
+        change its messages.
+
+        Args:
+            queues: Topic and queue id of each.
+        """
+        try:
+            for topic, queue_id in queues:
+                if not self._is_plain(topic, queue_id):
+                    return False
+        except Refusal:
+            return False
+        return True
+
+    def _is_plain(self, topic: str, queue_id: int) -> bool:
+        config = self._known_topic(topic)
+        if config is None or topic.startswith(RETRY_PREFIX) or config.topic_filter_type is TopicFilterType.MULTI_TAG:
+            return False
+        return _has_queue(config, queue_id) and self._store.max_offset(topic, queue_id) > 0
+
+    def _known_topic(self, topic: str) -> TopicConfig | None:
+        not_before = self._settings.start_accept_send_request_time_stamp
         if not_before and self._clock.now_ms() < not_before:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {not_before}")
-        topic = header.topic
         self._topics.system.check_send(topic)
-        config = self._topics.get(topic) or self._create_topic(connection, header)
+        config = self._topics.get(topic)
+        return self._checked(config) if config is not None else None
+
+    def _checked(self, config: TopicConfig) -> TopicConfig:
+        topic, settings = config.topic_name, self._settings
         if not config.perm & WRITE:
             raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
         if config.order and not settings.broker_permission & WRITE:
-            # Apache's rule: a broker that loses its write permission still takes what is under way to topics
-            # without order; producers learn of it from the route.
-            raise Refusal(
-                ResponseCode.NO_PERMISSION, f"the broker[{self._host}] sending message is forbidden"
-            )
+            # As in Apache: a broker without write permission still takes messages for topics without order, while
+            # producers learn of the permission from the route.
+            raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{self._host}] sending message is forbidden")
         return config
 
     def queue_id(self, connection: Connection, header: SendMessageRequestHeader, config: TopicConfig) -> int:
-        """Return the queue the sender asked for; any when it asked for none.
+        """Return the queue that the sender asked for; a random one if it asked for none.
 
         Raises:
-            Refusal: The topic has no such queue, or it is a new one, of which the sender's address made too many.
+            Refusal: The topic has no such queue, or the sender's address has had too many new queues made.
         """
         queue_id = header.queue_id
         if queue_id < 0 and config.write_queue_nums > 0:
             queue_id = random.randrange(config.write_queue_nums)
-        elif not 0 <= queue_id < max(config.write_queue_nums, config.read_queue_nums):
+        elif not _has_queue(config, queue_id):
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,
                 f"request queueId[{queue_id}] is illegal, topic:[{config.topic_name}] "
@@ -85,21 +101,19 @@ class Destinations:
         return queue_id
 
     def group(self, connection: Connection, name: str) -> SubscriptionGroupConfig:
-        """Return the configuration of a group whose message failed, the group created if it may be.
+        """Return the configuration of the group that a failed message belongs to; create the group if that is allowed.
 
         Raises:
-            Refusal: There is no such group, or it is the broker's own.
+            Refusal: The group does not exist, or is the broker's own.
         """
         self._topics.system.check_group(name)
         config = self._groups.find(name, connection.counted_as)
         if config is None:
-            raise Refusal(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name} {SEE_FAQ}"
-            )
+            raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name} {SEE_FAQ}")
         return config
 
     def dead_letters(self, connection: Connection, group: str) -> tuple[str, int]:
-        """Return topic and queue of the group's dead letters, the topic created if need be."""
+        """Return topic and queue for the group's dead letters; create the topic if it is missing."""
         topic = dlq_topic(group)
         self._topics.create_by_send_back(topic, DLQ_QUEUES, READ | WRITE, owner=connection.counted_as)
         return topic, random.randrange(DLQ_QUEUES)
@@ -122,18 +136,21 @@ class Destinations:
         if config is None and is_retry:
             config = self._topics.create_by_send_back(topic, 1, READ | WRITE, sys_flag, owner=owner)
         if config is None:
-            raise Refusal(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{SEE_FAQ}"
-            )
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{SEE_FAQ}")
         return config
+
+
+def _has_queue(config: TopicConfig, queue_id: int) -> bool:
+    return 0 <= queue_id < max(config.write_queue_nums, config.read_queue_nums)
 
 
 def is_exhausted(
     command: RemotingCommand, reconsume_times: int, asked: int | None, group: SubscriptionGroupConfig
 ) -> bool:
-    """Whether a message was redelivered as often as its consumer asks, or as its group allows.
+    """Whether a message has been redelivered as often as its consumer or its group allows.
 
-    What a consumer asks counts from version 3.4.9 on; older ones do not mean it.
+    The consumer's limit counts from version 3.4.9 on, as in Apache's broker; for older clients the group's limit
+    counts.
     """
     limit = asked if asked is not None and command.version >= Version.V3_4_9 else group.retry_max_times
     return reconsume_times >= limit

@@ -1,20 +1,15 @@
-"""Requests 200, 201, 203, 204, 207, 225, 328, 345 and 352: make, list and delete groups, and list who is connected."""
+"""Requests 200, 201, 203, 204, 207, 225, 328, 345 and 352: administer groups, and list connected clients."""
 
 from collections.abc import Iterable, Iterator
 
 from rocket_broker.clients.client_channel import ClientChannel
-from rocket_broker.clients.consumer_table import ConsumerTable
-from rocket_broker.clients.producer_table import ProducerTable
 from rocket_broker.limits.refusal import Refusal, check_config_size, check_group_name
 from rocket_broker.loop.loop_time import loop_time
+from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.requests.long_answer import long_answer
 from rocket_broker.requests.request_body import read_body
 from rocket_broker.requests.request_steps import Steps
 from rocket_broker.settings.broker_settings import MAX_QUEUES
-from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
-from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.tables.topic_table import TopicTable
-from rocket_remoting.clock import Clock
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import Connection as ConnectionBody
 from rocket_remoting.wire.bodies import (
@@ -46,34 +41,25 @@ _FEWER_MEMBERS = "the group has too many members to be listed"
 
 
 class GroupsProcessor:
-    """Administers consumer groups, and lists who is connected."""
+    """Administers consumer groups, and lists the connected members of groups."""
 
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        topics: TopicTable,
-        groups: SubscriptionGroupTable,
-        offsets: ConsumerOffsetTable,
-        consumers: ConsumerTable,
-        producers: ProducerTable,
-    ) -> None:
-        self._clock = clock
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._consumers = consumers
-        self._producers = producers
+    def __init__(self, context: BrokerContext) -> None:
+        self._clock = context.clock
+        self._topics = context.topics
+        self._groups = context.groups
+        self._offsets = context.offsets
+        self._consumers = context.consumers
+        self._producers = context.producers
 
     def update(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200)."""
+        """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200): create a group or replace its configuration."""
         config = read_body(command, SubscriptionGroupConfig)
         self._check(config)
         self._groups.update(config, owner=connection.counted_as)
         return RemotingCommand.response(command)
 
     def update_all(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225): several groups, all or none."""
+        """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225): create or replace several groups, all or none of them."""
         configs = read_body(command, SubscriptionGroupList).group_config_list
         for config in configs:
             self._check(config)
@@ -82,7 +68,7 @@ class GroupsProcessor:
         return RemotingCommand.response(command)
 
     def delete(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """DELETE_SUBSCRIPTIONGROUP (207); its offsets go too when that is asked for."""
+        """DELETE_SUBSCRIPTIONGROUP (207): delete a group, and its offsets too if the request says so."""
         header = command.header(DeleteSubscriptionGroupRequestHeader)
         self._topics.system.check_group_change(header.group_name)
         self._groups.delete(header.group_name)
@@ -91,13 +77,11 @@ class GroupsProcessor:
         return RemotingCommand.response(command)
 
     def all_configs(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201)."""
-        return long_answer(
-            command, self._groups.body(), instead="ask for single groups (GET_SUBSCRIPTIONGROUP_CONFIG)"
-        )
+        """GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201): the configurations of all groups."""
+        return long_answer(command, self._groups.body(), instead="ask for single groups (GET_SUBSCRIPTIONGROUP_CONFIG)")
 
     def config(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """GET_SUBSCRIPTIONGROUP_CONFIG (352)."""
+        """GET_SUBSCRIPTIONGROUP_CONFIG (352): the configuration of one group."""
         config = self._groups.get(command.header(GetSubscriptionGroupConfigRequestHeader).group)
         if config is None:
             raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
@@ -124,7 +108,7 @@ class GroupsProcessor:
         )
 
     def subscription(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """QUERY_SUBSCRIPTION_BY_CONSUMER (345): what a group told of a topic."""
+        """QUERY_SUBSCRIPTION_BY_CONSUMER (345): a group's subscription to a topic."""
         header = command.header(QuerySubscriptionByConsumerRequestHeader)
         topic = header.topic or ""
         group = self._consumers.get(header.group)
@@ -135,7 +119,7 @@ class GroupsProcessor:
         return RemotingCommand.response(command, body=encode_body(body))
 
     def producer_connections(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """GET_PRODUCER_CONNECTION_LIST (204)."""
+        """GET_PRODUCER_CONNECTION_LIST (204): the live members of a producer group."""
         group = command.header(GetProducerConnectionListRequestHeader).producer_group
         if group not in self._producers:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
@@ -144,19 +128,18 @@ class GroupsProcessor:
         return long_answer(command, LongBody(body, connection_set=members), instead=_FEWER_MEMBERS)
 
     def all_producers(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """GET_ALL_PRODUCER_INFO (328)."""
-        groups = ((group, Items(self._told_producers(group))) for group in list(self._producers))
+        """GET_ALL_PRODUCER_INFO (328): the live members of all producer groups."""
+        groups = (
+            (group, Items(map(self._producer, self._producers.members(group)))) for group in list(self._producers)
+        )
         body = LongBody(ProducerTableInfo(data={}), data=Entries(groups))
         return long_answer(command, body, instead="ask for single groups (GET_PRODUCER_CONNECTION_LIST)")
 
-    def _told_producers(self, group: str) -> Iterator[ProducerInfo]:
-        return map(self._producer, self._producers.members(group))
-
     def _check(self, config: SubscriptionGroupConfig) -> None:
-        """Return if clients may configure the group so.
+        """Check that clients may configure the group so.
 
         Raises:
-            Refusal: Its name or its number of retry queues is not possible, or the group is the broker's own.
+            Refusal: The name or the number of retry queues is invalid, or the group is the broker's own.
         """
         check_group_name(config.group_name)
         self._topics.system.check_group_change(config.group_name)

@@ -1,17 +1,16 @@
-"""Requests 41 and 42: lock queues for consumption in order, and give them up.
+"""Requests 41 and 42: lock and unlock queues for ordered consumption.
 
-Locks are kept of queues that this broker has, and of no others: what clients name does not pile up.
+Locks are kept only for queues that this broker has, so that clients cannot pile up locks on invented queues.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from rocket_broker.clients.queue_locks import LockAnswer, QueueLocks
 from rocket_broker.limits.refusal import Refusal
+from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.requests.long_answer import long_answer
 from rocket_broker.requests.request_body import MAX_QUEUES_BODY, read_body
 from rocket_broker.requests.request_steps import Steps
-from rocket_broker.tables.topic_table import TopicTable
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import (
     Items,
@@ -30,19 +29,20 @@ QUEUES_AT_ONCE = 256
 
 
 class LocksProcessor:
-    """Gives each queue to one client of a group at a time."""
+    """Lets only one client of a group consume a queue at a time."""
 
-    def __init__(self, locks: QueueLocks, topics: TopicTable, *, broker_name: str) -> None:
-        self._locks = locks
-        self._topics = topics
-        self._broker_name = broker_name
+    def __init__(self, context: BrokerContext) -> None:
+        self._locks = context.queue_locks
+        self._topics = context.topics
+        self._broker_name = context.settings.broker_name
 
     def lock(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """LOCK_BATCH_MQ (41): answers the queues the client holds now.
+        """LOCK_BATCH_MQ (41): lock queues for a client; answer the queues that the client holds now.
 
-        Apache's clients treat every queue that a successful answer leaves out as another client's, and ask again in 20
-        seconds; at an error they let the locks that they have run out. So a wish for which there is no room is an
-        error only if it brings the client no lock at all.
+        Apache's clients take each queue that is missing in a successful answer as locked by another client, and ask
+        again after 20 seconds. After an error they let the locks that they have expire. So a refusal because of the
+        limits is answered as an error only if the client would get no lock at all; otherwise the remark has the
+        reason.
         """
         asked = read_body(command, LockBatchRequestBody, most=MAX_QUEUES_BODY)
         for queues in _batched(asked.mq_set):
@@ -52,7 +52,9 @@ class LocksProcessor:
         held: set[MessageQueue] = set()
         refusal: Refusal | None = None
         for queues in _batched(asked.mq_set):
-            locked = self._lock(connection, asked, self._existing(queues))
+            locked = self._locks.lock(
+                asked.consumer_group, filter(self._exists, queues), asked.client_id, connection.counted_as
+            )
             held |= locked.held
             refusal = refusal or locked.refusal
             yield
@@ -62,27 +64,17 @@ class LocksProcessor:
         remark = refusal.remark if refusal is not None else None
         return (yield from long_answer(command, body, instead="ask for fewer queues", remark=remark))
 
-    def _lock(
-        self, connection: Connection, asked: LockBatchRequestBody, queues: Sequence[MessageQueue]
-    ) -> LockAnswer:
-        return self._locks.lock(asked.consumer_group, queues, asked.client_id, connection.counted_as)
-
     def unlock(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """UNLOCK_BATCH_MQ (42)."""
+        """UNLOCK_BATCH_MQ (42): release the client's locks on queues."""
         asked = read_body(command, UnlockBatchRequestBody, most=MAX_QUEUES_BODY)
         for queues in _batched(asked.mq_set):
             self._locks.unlock(asked.consumer_group, queues, asked.client_id)
             yield
         return RemotingCommand.response(command)
 
-    def _existing(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        return [queue for queue in queues if queue.broker_name == self._broker_name and self._has(queue)]
-
-    def _has(self, queue: MessageQueue) -> bool:
-        config = self._topics.get(queue.topic)
-        return config is not None and 0 <= queue.queue_id < max(
-            config.read_queue_nums, config.write_queue_nums
-        )
+    def _exists(self, queue: MessageQueue) -> bool:
+        config = self._topics.get(queue.topic) if queue.broker_name == self._broker_name else None
+        return config is not None and 0 <= queue.queue_id < max(config.read_queue_nums, config.write_queue_nums)
 
 
 def _batched(queues: Iterable[MessageQueue]) -> Iterator[list[MessageQueue]]:

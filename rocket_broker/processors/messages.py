@@ -1,14 +1,12 @@
-"""Requests 12, 33 and 321: find messages by key or by id, and look into a consume queue."""
+"""Requests 12, 33 and 321: find messages by key or by id, and read entries of a consume queue."""
 
 from itertools import accumulate, islice
 
-from rocket_broker.clients.consumer_table import ConsumerTable
 from rocket_broker.limits.refusal import Refusal
+from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.requests.long_answer import MAX_ANSWER
 from rocket_broker.requests.request_steps import Steps
-from rocket_broker.settings.broker_settings import BrokerSettings
-from rocket_broker.store.message_store import MOST_ENTRIES, MessageStore
-from rocket_broker.tables.topic_table import TopicTable
+from rocket_broker.store.message_store import MOST_ENTRIES
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody, encode_body
 from rocket_remoting.wire.codes import ResponseCode
@@ -26,26 +24,20 @@ MAX_QUEUE_ENTRIES = 1024
 
 
 class MessagesProcessor:
-    """Looks messages up for people and tools."""
+    """Answers queries for messages by people and tools."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        topics: TopicTable,
-        consumers: ConsumerTable,
-    ) -> None:
-        self._settings = settings
-        self._store = store
-        self._topics = topics
-        self._consumers = consumers
+    def __init__(self, context: BrokerContext) -> None:
+        self._settings = context.settings
+        self._store = context.store
+        self._topics = context.topics
+        self._consumers = context.consumers
 
     def query(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """QUERY_MESSAGE (12): messages of a topic by key, or by the id their producer gave them.
+        """QUERY_MESSAGE (12): messages of a topic by key, or by the unique key that their producer gave them.
 
-        The number that is asked for counts, as with Apache's broker, up to ``maxMsgsNumBatch``; for the id it is
-        ``defaultQueryMaxNum``. Of messages that are too many bytes for an answer, the newest are told.
+        As on Apache's broker, a query by key returns as many messages as the request says, up to ``maxMsgsNumBatch``,
+        and a query by unique key up to ``defaultQueryMaxNum``. If the messages are too large for one answer, the
+        answer has the newest.
         """
         header = command.header(QueryMessageRequestHeader)
         count = self._settings.default_query_max_num if header.unique_key_query else max(header.max_num, 1)
@@ -58,9 +50,7 @@ class MessagesProcessor:
                 remark += f": {MOST_ENTRIES} entries of the index were looked at, and no older ones"
             raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
         timestamp, offset = self._store.index_end
-        answer = QueryMessageResponseHeader(
-            index_last_update_timestamp=timestamp, index_last_update_phyoffset=offset
-        )
+        answer = QueryMessageResponseHeader(index_last_update_timestamp=timestamp, index_last_update_phyoffset=offset)
         return RemotingCommand.response(command, header=answer, parts=_newest(found.records))
 
     def view(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
@@ -72,7 +62,7 @@ class MessagesProcessor:
         return RemotingCommand.response(command, parts=[record])
 
     def consume_queue(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """QUERY_CONSUME_QUEUE (321): entries of a consume queue, and what a group's filter says of them."""
+        """QUERY_CONSUME_QUEUE (321): entries of a consume queue, and whether the group's tag filter matches each."""
         header = command.header(QueryConsumeQueueRequestHeader)
         topic, queue_id = header.topic, header.queue_id
         config = self._topics.get(topic)
@@ -103,6 +93,6 @@ class MessagesProcessor:
 
 
 def _newest(records: list[memoryview]) -> list[memoryview]:
-    """Return the last of the records, as many as fit into an answer."""
+    """Return the last records, as many as fit into an answer."""
     sizes = accumulate(map(len, reversed(records)))
     return records[-sum(size <= MAX_ANSWER for size in sizes) :]

@@ -1,31 +1,28 @@
-"""Requests 11 and 361: read messages of a queue, or wait for one.
+"""Requests 11 and 361: read messages of a queue, or wait for a message.
 
-The records go out as they lie in the commit log, without a copy. What a consumer wants of a topic stands in
-the request, or in what its heartbeats told; tags are filtered by their hashes in the consume queue, SQL92 by
-the properties in the records.
+Records are sent as they lie in the commit log, without a copy. A consumer's filter comes with the request or with its
+heartbeats. Tags are filtered by their hash codes in the consume queue, SQL92 expressions by the properties in
+the records.
+
+A pull that finds no message is held (long polling) if its sysFlag allows that, and answered when a message arrives or
+when its suspend timeout is over: see `rocket_broker.pulling.pull_request_hold`.
 """
 
 import logging
 
-from rocket_broker.clients.consumer_table import ConsumerTable
-from rocket_broker.filter.compiling import Compiling
-from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable, RetryFilter
+from rocket_broker.filter.consumer_filter_table import RetryFilter
 from rocket_broker.filter.pull_filter import PullFilter
 from rocket_broker.filter.sql import SQL92, SqlError, SqlExpression, is_compiled
 from rocket_broker.filter.subscription import Subscription, is_tag_type, tag_filter
 from rocket_broker.limits.refusal import SEE_FAQ, Refusal
 from rocket_broker.perm import READ
-from rocket_broker.pulling.held_pulls import HeldPull, HeldPulls
+from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.pulling.memory import is_far_behind
+from rocket_broker.pulling.pull_request_hold import HeldPullRequest
 from rocket_broker.requests.request_steps import Steps
 from rocket_broker.requests.serving import Answer
-from rocket_broker.settings.broker_settings import MASTER_ID, BrokerSettings
-from rocket_broker.statistics import BrokerStatistics
-from rocket_broker.store.message_store import MessageStore
+from rocket_broker.settings.broker_settings import MASTER_ID
 from rocket_broker.store.messages import GetResult, GetStatus
-from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
-from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.tables.topic_table import TopicTable
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import SubscriptionGroupConfig
 from rocket_remoting.wire.codes import ResponseCode
@@ -41,7 +38,7 @@ logger = logging.getLogger(__name__)
 BROADCASTING = "BROADCASTING"
 SMALL_PULL = 32
 SMALL_PULL_BYTES = 256 * 1024
-"""Apache's limits of one answer; who asks for more than 32 messages gets up to the settings' limits."""
+"""Apache's limits of one answer: a request for more than 32 messages gets up to the limits of the settings."""
 
 _FOUND = ResponseCode.SUCCESS
 _CODES = {
@@ -60,40 +57,27 @@ _EMPTY = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
 
 
 class PullProcessor:
-    """Hands messages to consumers."""
+    """Answers pull requests."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        topics: TopicTable,
-        groups: SubscriptionGroupTable,
-        consumers: ConsumerTable,
-        compiling: Compiling,
-        filters: ConsumerFilterTable,
-        offsets: ConsumerOffsetTable,
-        pulls: HeldPulls,
-        statistics: BrokerStatistics,
-        host: str,
-    ) -> None:
-        self._settings = settings
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._consumers = consumers
-        self._compiling = compiling
-        self._filters = filters
-        self._offsets = offsets
-        self._pulls = pulls
-        self._statistics = statistics
-        self._host = host
+    def __init__(self, context: BrokerContext) -> None:
+        self._settings = context.settings
+        self._store = context.store
+        self._topics = context.topics
+        self._groups = context.groups
+        self._consumers = context.consumers
+        self._filter_compiler = context.filter_compiler
+        self._filters = context.filters
+        self._offsets = context.offsets
+        self._pull_request_hold = context.pull_request_hold
+        self._statistics = context.statistics
+        self._host = context.settings.advertised_host
 
     def pull(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361)."""
-        if connection.is_crowding:
+        """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): answer with messages, or hold the request."""
+        if connection.exhausts_buffers:
             raise Refusal(
-                ResponseCode.SYSTEM_BUSY, "broker busy: read what was answered before you pull more"
+                ResponseCode.SYSTEM_BUSY,
+                "broker busy: read the answers to earlier pulls before you pull again",
             )
         header = command.header(PullMessageRequestHeader)
         if header.expression_type == SQL92 and self._must_compile(header):
@@ -107,87 +91,91 @@ class PullProcessor:
     def _compile_and_pull(
         self, connection: Connection, command: RemotingCommand, header: PullMessageRequestHeader
     ) -> Steps:
-        compiled = yield from self._compiling.prepare([header.subscription], connection)
+        compiled = yield from self._filter_compiler.prepare([header.subscription], connection)
         answer = self._pull(connection, command, header)
-        del compiled  # a pull that is held keeps its expression
+        del compiled  # a pull request that is held keeps its expression alive
         return answer
 
     def _pull(
         self, connection: Connection, command: RemotingCommand, header: PullMessageRequestHeader
     ) -> RemotingCommand | None:
         wanted = self._wanted(connection, header)
+        # Before `_reset`: a pull that begins at the reset offset settles the reset, and must be read as
+        # usual.
         self._settle_reset(connection, header)
         result = self._reset(connection, header) or self._read(header, wanted)
+        # While a reset is pending, the offset that comes with a pull is from before the reset, and would
+        # undo it.
         commits = header.sys_flag & PULL_COMMIT_OFFSET and result.status is not GetStatus.OFFSET_RESET
         if commits and header.commit_offset >= 0:
             self._commit(connection, header)
         code = _code(result.status, header)
+        # Nothing runs between the read and `_hold`, so no message can arrive unnoticed in between.
         if code is ResponseCode.PULL_NOT_FOUND and header.sys_flag & PULL_SUSPEND:
             _drop_unused(header)
-            self._hold(HeldPull(connection, command, header, wanted, self._resume))
+            self._hold(HeldPullRequest(connection, command, header, wanted, self._resume))
             return None
         return self._answer(connection, command, header, result, code)
 
     def _commit(self, connection: Connection, header: PullMessageRequestHeader) -> None:
-        """Commit the offset that came with a pull; one for which there is no room does not end the consumption."""
+        """Commit the offset that came with a pull. A refusal, for want of room, does not fail the pull."""
         try:
-            self._offsets.commit(
-                header.consumer_group, header.topic, header.queue_id, header.commit_offset, connection
-            )
+            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset, connection)
         except Refusal as refusal:
-            logger.debug("a pull of %s commits nothing: %s", connection.remote_address, refusal)
+            logger.debug("the pull of %s commits no offset: %s", connection.remote_address, refusal)
 
-    def _resume(self, pull: HeldPull) -> None:
-        """Answer a pull that was held, with whatever there is by now."""
+    def _resume(self, pull: HeldPullRequest) -> None:
+        """Answer a held pull request with the messages that there are now, or with none."""
         header = pull.header
         try:
+            # Asked again: permissions, the group or its subscription may have changed while the pull
+            # request was held. The offset is not committed a second time, as by Apache's
+            # PullMessageProcessor, which commits only at the first read.
             wanted = self._wanted(pull.connection, header)
             result = self._reset(pull.connection, header) or self._read(header, wanted)
-            response = self._answer(
-                pull.connection, pull.command, header, result, _code(result.status, header)
-            )
+            response = self._answer(pull.connection, pull.command, header, result, _code(result.status, header))
         except Refusal as refusal:
             response = refusal.answer(pull.command)
         pull.connection.respond(response)
 
     def _settle_reset(self, connection: Connection, header: PullMessageRequestHeader) -> None:
-        """Take it that the group goes on from its reset offset when a pull begins there.
+        """Settle a pending reset of the offset, once a pull shows that the group follows it.
 
-        That somebody was told is not enough: it may be a former member, by a pull that was held. Who was told, and
-        pulls from elsewhere all the same, goes by offsets of its own.
+        A pull that begins at the reset offset settles the reset. To have sent an answer with the reset offset does
+        not: the answer may have gone to a former member, whose pull request was held. A connection that got such an
+        answer, and then pulls from another offset, has chosen its own offset, which settles the reset too.
         """
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         reset = self._offsets.pending_reset(group, topic, queue_id)
-        if reset is not None and (reset.offset == header.queue_offset or connection in reset.told):
+        if reset is not None and (reset.offset == header.queue_offset or connection in reset.reported):
             self._offsets.settle_reset(group, topic, queue_id)
 
     def _reset(self, connection: Connection, header: PullMessageRequestHeader) -> GetResult | None:
-        """Return where the consumer is to go on since somebody has reset its offset."""
+        """Return a result that sends the consumer to a pending reset offset; None if no reset is pending."""
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         reset = self._offsets.pending_reset(group, topic, queue_id)
         if reset is None:
             return None
-        reset.told.add(connection)
+        # Noted for `_settle_reset`: the next pull of this connection shows whether it has followed.
+        reset.reported.add(connection)
         first, end = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
         return GetResult(GetStatus.OFFSET_RESET, reset.offset, first, end)
 
-    def _hold(self, pull: HeldPull) -> None:
+    def _hold(self, pull: HeldPullRequest) -> None:
         self._statistics.pulls_missed += 1
         milliseconds = pull.header.suspend_timeout_millis
         if not self._settings.long_polling_enable:
             milliseconds = self._settings.short_polling_time_mills
-        self._pulls.hold(pull, milliseconds / 1000)
+        self._pull_request_hold.hold(pull, milliseconds / 1000)
 
     def _wanted(self, connection: Connection, header: PullMessageRequestHeader) -> PullFilter:
-        """Return what the consumer wants, after looking whether it may have any.
+        """Return the consumer's filter, once its permissions are checked.
 
         Raises:
-            Refusal: It may not, or what it wants is unknown or not to be served.
+            Refusal: The consumer may not pull from the queue, or its filter is unknown or not supported.
         """
         if not self._settings.broker_permission & READ:
-            raise Refusal(
-                ResponseCode.NO_PERMISSION, f"the broker[{self._host}] pulling message is forbidden"
-            )
+            raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{self._host}] pulling message is forbidden")
         system = self._topics.system
         check = system.check_offsets if header.sys_flag & PULL_COMMIT_OFFSET else system.check_pull
         check(header.consumer_group, header.topic)
@@ -215,9 +203,7 @@ class PullProcessor:
         topic = header.topic
         config = self._topics.get(topic)
         if config is None:
-            raise Refusal(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {SEE_FAQ}"
-            )
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {SEE_FAQ}")
         if not config.perm & READ:
             raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{topic}] pulling message is forbidden")
         if not 0 <= header.queue_id < config.read_queue_nums:
@@ -228,12 +214,12 @@ class PullProcessor:
             )
 
     def _asked(self, connection: Connection, header: PullMessageRequestHeader) -> PullFilter:
-        """Return the filter that came with the pull."""
+        """Return the filter that came with the pull request."""
         try:
             if is_tag_type(header.expression_type):
                 return tag_filter(header.subscription)
             self._check_served(header.expression_type)
-            return PullFilter(None, self._compiling.compile(header.subscription, connection))
+            return PullFilter(None, self._filter_compiler.compile(header.subscription, connection))
         except (ValueError, SqlError) as e:
             remark = "parse the consumer's subscription failed"
             if isinstance(e, SqlError):
@@ -243,12 +229,10 @@ class PullProcessor:
     def _known(
         self, connection: Connection, group: SubscriptionGroupConfig, header: PullMessageRequestHeader
     ) -> PullFilter:
-        """Return the filter that the group's heartbeats told."""
+        """Return the filter from the group's heartbeats."""
         members = self._consumers.get(header.consumer_group)
         if members is None:
-            raise Refusal(
-                ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{SEE_FAQ}"
-            )
+            raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{SEE_FAQ}")
         if not group.consume_broadcast_enable and members.message_model == BROADCASTING:
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
@@ -256,9 +240,8 @@ class PullProcessor:
             )
         subscription = members.subscriptions.get(header.topic)
         if subscription is None:
-            raise Refusal(
-                ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{SEE_FAQ}"
-            )
+            raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{SEE_FAQ}")
+        # The consumer has a newer subscription than its group here: its heartbeat is still to come.
         if subscription.data.sub_version < header.sub_version:
             raise Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
         if is_tag_type(subscription.data.expression_type):
@@ -266,26 +249,22 @@ class PullProcessor:
         return PullFilter(None, self._known_expression(connection, header, subscription))
 
     def _known_expression(
-        self, connection: Connection, header: PullMessageRequestHeader, told: Subscription
+        self, connection: Connection, header: PullMessageRequestHeader, subscription: Subscription
     ) -> SqlExpression:
-        """Return the group's compiled expression."""
+        """Return the group's compiled SQL92 expression."""
         found = self._filters.get(header.consumer_group, header.topic)
         if found is None:
             remark = "The broker's consumer filter data is not exist!Your expression may be wrong!"
             try:
-                self._compiling.compile(told.data.sub_string, connection)
-                remark += (
-                    " Or there is no room for more filters, of this group, of this address or of all clients"
-                )
+                self._filter_compiler.compile(subscription.data.sub_string, connection)
+                remark += " Or the limit of filters is reached, for this group, this address or all clients"
             except SqlError as e:
                 remark += f" {e}"
             raise Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
         known, expression = found
         if known.client_version < header.sub_version:
-            raise Refusal(
-                ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest"
-            )
-        self._check_served(told.data.expression_type)
+            raise Refusal(ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest")
+        self._check_served(subscription.data.expression_type)
         return expression
 
     def _check_served(self, expression_type: str | None) -> None:
@@ -324,7 +303,7 @@ class PullProcessor:
             statistics.pulls_missed += 1
             if code is ResponseCode.PULL_OFFSET_MOVED:
                 logger.warning(
-                    "%s pulls %s queue %d at %d, which holds %d to %d: sent to %d",
+                    "%s pulls %s queue %d from offset %d, outside its range %d to %d: redirected to %d",
                     header.consumer_group, header.topic, header.queue_id, header.queue_offset,
                     result.min_offset, result.max_offset, result.next_begin_offset,
                     extra=connection.log_peer,
@@ -343,7 +322,7 @@ class PullProcessor:
         )
 
     def _suggested_broker(self, header: PullMessageRequestHeader, result: GetResult) -> int:
-        """Return which broker of this one's name the consumer's group prefers for what it reads."""
+        """Return the broker id that the group prefers to pull from next, as Apache's SubscriptionGroupConfig says."""
         group = self._groups.get(header.consumer_group)
         last = max(result.next_begin_offset - 1, result.min_offset)
         for _, position, _, _ in self._store.consume_queue_entries(header.topic, header.queue_id, last, 1):
@@ -355,13 +334,15 @@ class PullProcessor:
 
 
 def _drop_unused(header: PullMessageRequestHeader) -> None:
-    """Forget texts that are not looked at: a pull that is held must not hold megabytes."""
+    """Drop texts that are not needed any more, so that a held pull request does not hold megabytes."""
     if not header.sys_flag & PULL_SUBSCRIPTION:
         header.subscription = header.expression_type = None
     header.proxy_froward_client_id = None
 
 
 def _code(status: GetStatus, header: PullMessageRequestHeader) -> ResponseCode:
+    # Apache's rule: an empty queue has only offset 0, and another offset must be corrected, so such a pull
+    # is not held.
     if status in _EMPTY and header.queue_offset != 0:
         return ResponseCode.PULL_OFFSET_MOVED
     return _CODES[status]

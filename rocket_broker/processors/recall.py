@@ -1,22 +1,17 @@
-"""Request 370: a sender takes a timed message back, by the handle that its answer had."""
-
-from collections.abc import Callable
+"""Request 370: a sender recalls a timed message, by the handle from the send's answer."""
 
 from rocket_broker.limits.refusal import Refusal
+from rocket_broker.processors.born_host import born_host
+from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.processors.send import put_refusal
 from rocket_broker.processors.waiting import WAITING_QUEUE
 from rocket_broker.schedule.recall_handle import RecallHandle
 from rocket_broker.schedule.timer_service import cancel_key
-from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.store.messages import PutStatus
-from rocket_broker.tables.topic_table import TopicTable
-from rocket_broker.writing.message_writer import MessageWriter
-from rocket_remoting.clock import Clock
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.headers import RecallMessageRequestHeader, RecallMessageResponseHeader
-from rocket_remoting.wire.message import Host
 from rocket_remoting.wire.properties import (
     PROPERTY_BORN_TIMESTAMP,
     PROPERTY_PRODUCER_GROUP,
@@ -39,23 +34,14 @@ RECALL_BODY = b"0"
 class RecallProcessor:
     """Cancels timed messages."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        clock: Clock,
-        writer: MessageWriter,
-        topics: TopicTable,
-        born_host: Callable[[Connection], Host],
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._writer = writer
-        self._topics = topics
-        self._born_host = born_host
+    def __init__(self, context: BrokerContext) -> None:
+        self._settings = context.settings
+        self._clock = context.clock
+        self._writer = context.writer
+        self._topics = context.topics
 
     def recall(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """RECALL_MESSAGE (370): store what cancels the message; success says no more than that."""
+        """RECALL_MESSAGE (370): store a message that cancels the timed one; success says only that it is stored."""
         header = command.header(RecallMessageRequestHeader)
         if not (self._settings.recall_message_enable and self._settings.timer_wheel_enable):
             raise Refusal(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
@@ -70,7 +56,7 @@ class RecallProcessor:
             flag=0,
             sys_flag=0,
             born_timestamp=self._clock.now_ms(),
-            born_host=self._born_host(connection),
+            born_host=born_host(connection),
             may_delay=False,
         )
         if result.status is not PutStatus.OK:
@@ -78,10 +64,10 @@ class RecallProcessor:
         return RemotingCommand.response(command, header=RecallMessageResponseHeader(msg_id=handle.unique_key))
 
     def _checked(self, header: RecallMessageRequestHeader) -> RecallHandle:
-        """Return the handle.
+        """Return the decoded handle.
 
         Raises:
-            Refusal: It is not a valid handle, or no message of this topic waits here under it.
+            Refusal: The handle is invalid, or of another topic or broker, or no timed message can be due at its time.
         """
         handle = RecallHandle.decode(header.recall_handle)
         if handle is None:

@@ -1,7 +1,7 @@
-"""Requests 223, 307 and 309: what tools ask of consumers, asked through their broker.
+"""Requests 223, 307 and 309: requests of tools to consumers, relayed by the broker.
 
-The broker pushes the request to the consumer over the consumer's own connection, and answers when the
-consumer has.
+The broker sends the request to the consumer over the consumer's own connection, and answers the tool when the
+consumer has answered.
 """
 
 import asyncio
@@ -10,13 +10,11 @@ from collections.abc import Coroutine
 from typing import Any
 
 from rocket_broker.clients.client_channel import ClientChannel
-from rocket_broker.clients.consumer_table import ConsumerTable
+from rocket_broker.limits.owner_quota import OwnerQuota
 from rocket_broker.limits.refusal import Refusal
-from rocket_broker.limits.shares import Shares
 from rocket_broker.loop.loop_steps import collected, run_in_steps
+from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.requests.long_answer import MAX_ANSWER
-from rocket_broker.settings.broker_settings import BrokerSettings
-from rocket_broker.store.message_store import MessageStore
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import (
     Entries,
@@ -44,52 +42,47 @@ logger = logging.getLogger(__name__)
 STATUS_SECONDS = 5.0
 CALL_SECONDS = 10.0
 ASKED_AT_ONCE = 32
-"""Members of a group that are asked in one turn of the loop, which takes a millisecond or two."""
+"""Group members that are asked in one turn of the loop, which takes one or two milliseconds."""
 MAX_STATUS = 1024 * 1024
-"""Bytes of a consumer's answer about its offsets: some 12,000 queues. All answers together go into one of ours."""
+"""Maximum bytes of a consumer's answer about its offsets, some 12,000 queues. One answer to the tool holds all."""
 MAX_CALLS = 256
-"""Under way, of all tools: each may carry a message. One address has a quarter at most."""
+"""Maximum number of relayed requests under way, since each may carry a message. One address has a quarter at most."""
 
 
 class RelayProcessor:
-    """Carries tools' requests to live consumers."""
+    """Relays tools' requests to live consumers."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        consumers: ConsumerTable,
-    ) -> None:
-        self._broker_name = settings.broker_name
-        self._store = store
-        self._consumers = consumers
+    def __init__(self, context: BrokerContext) -> None:
+        self._broker_name = context.settings.broker_name
+        self._store = context.store
+        self._consumers = context.consumers
         self._calls: set[asyncio.Task[None]] = set()
-        self._shares = Shares("requests to consumers under way", lambda: MAX_CALLS)
+        self._quota = OwnerQuota("requests to consumers under way", lambda: MAX_CALLS)
 
     def consumer_status(self, connection: Connection, command: RemotingCommand) -> None:
-        """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223): the offsets that each live member has in memory."""
+        """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223): the offsets that each live member has in memory.
+
+        Members that do not answer within `STATUS_SECONDS` are left out.
+        """
         header = command.header(GetConsumerStatusRequestHeader)
-        members = self._members(header.group)
+        members = self._consumers.open_members(header.group)
         if header.client_addr:
             members = [member for member in members if member.client_id == header.client_addr]
         if not members:
-            raise Refusal(
-                ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{header.group}]"
-            )
-        self._check_room(connection)
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{header.group}]")
+        self._check_capacity(connection)
         self._start(connection, self._answer_status(connection, command, header, members))
 
     def running_info(self, connection: Connection, command: RemotingCommand) -> None:
-        """GET_CONSUMER_RUNNING_INFO (307)."""
+        """GET_CONSUMER_RUNNING_INFO (307): relay a consumer's own report."""
         header = command.header(GetConsumerRunningInfoRequestHeader)
-        self._check_room(connection)
+        self._check_capacity(connection)
         member = self._member(header.consumer_group, header.client_id)
         self._start(connection, self._answer_call(connection, command, member, header, command.body))
 
     def consume_directly(self, connection: Connection, command: RemotingCommand) -> None:
-        """CONSUME_MESSAGE_DIRECTLY (309): let one consumer handle one stored message now."""
-        self._check_room(connection)
+        """CONSUME_MESSAGE_DIRECTLY (309): have one consumer handle one stored message now."""
+        self._check_capacity(connection)
         header = command.header(ConsumeMessageDirectlyResultRequestHeader)
         member = self._member(header.consumer_group, header.client_id or "")
         header.broker_name = self._broker_name
@@ -103,41 +96,38 @@ class RelayProcessor:
         self._start(connection, self._answer_call(connection, command, member, header, bytes(record)))
 
     async def stop(self) -> None:
-        """Give up the calls under way."""
+        """Cancel the relayed requests under way."""
         for call in self._calls:
             call.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
-
-    def _members(self, name: str) -> list[ClientChannel]:
-        group = self._consumers.get(name)
-        return [m for m in group.members() if not m.connection.is_closed] if group is not None else []
 
     def _member(self, group_name: str, client_id: str) -> ClientChannel:
         group = self._consumers.get(group_name)
         member = group.find(client_id) if group is not None else None
         if member is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group_name}> <{client_id}> not online")
-        if member.connection.is_stalled:  # what more is pushed to it would cost it its connection
+        if member.connection.is_stalled:  # a further frame could close its connection
             raise Refusal(
-                ResponseCode.SYSTEM_BUSY, f"The Consumer <{group_name}> <{client_id}> reads nothing"
+                ResponseCode.SYSTEM_BUSY,
+                f"The Consumer <{group_name}> <{client_id}> does not read its connection",
             )
         return member
 
-    def _check_room(self, connection: Connection) -> None:
+    def _check_capacity(self, connection: Connection) -> None:
         if len(self._calls) >= MAX_CALLS:
             raise Refusal(
                 ResponseCode.SYSTEM_BUSY,
-                f"broker busy: consumers have {MAX_CALLS} requests of tools to answer",
+                f"broker busy: {MAX_CALLS} requests of tools wait for answers of consumers",
             )
-        self._shares.check(1, connection.counted_as, code=ResponseCode.SYSTEM_BUSY)
+        self._quota.check(1, connection.counted_as, code=ResponseCode.SYSTEM_BUSY)
 
     def _start(self, connection: Connection, call: Coroutine[Any, Any, None]) -> None:
         owner = connection.counted_as
-        self._shares.count(1, owner)
+        self._quota.count(1, owner)
         task = asyncio.ensure_future(call)
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
-        task.add_done_callback(lambda _: self._shares.count(-1, owner))
+        task.add_done_callback(lambda _: self._quota.count(-1, owner))
 
     async def _answer_status(
         self,
@@ -147,30 +137,30 @@ class RelayProcessor:
         members: list[ClientChannel],
     ) -> None:
         asked = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
-        room = _Room(MAX_ANSWER)
+        budget = _ByteBudget(MAX_ANSWER)
         asking: list[asyncio.Task[dict[MessageQueue, int] | None]] = []
         for number, member in enumerate(members, 1):
-            asking.append(asyncio.ensure_future(self._status(member, asked, room)))
+            asking.append(asyncio.ensure_future(self._status(member, asked, budget)))
             if not number % ASKED_AT_ONCE:
                 await asyncio.sleep(0)
         answers = await asyncio.gather(*asking)
         tables = ((m.client_id, answer) for m, answer in zip(members, answers, strict=True))
         found = {client_id: Entries(answer.items()) for client_id, answer in tables if answer is not None}
         body = LongBody(GetConsumerStatusBody(), consumer_table=Entries(found.items()))
-        pieces = await run_in_steps("the status of consumers is written", collected(encode_in_pieces(body)))
+        pieces = await run_in_steps("encoding the status of consumers", collected(encode_in_pieces(body)))
         connection.respond(RemotingCommand.response(command, parts=pieces))
 
     async def _status(
-        self, member: ClientChannel, header: GetConsumerStatusRequestHeader, room: "_Room"
+        self, member: ClientChannel, header: GetConsumerStatusRequestHeader, budget: "_ByteBudget"
     ) -> dict[MessageQueue, int] | None:
         code = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
         try:
             answer = await member.connection.invoke(code, header, timeout=STATUS_SECONDS)
-            if not room.take(min(len(answer.body), MAX_STATUS + 1)) or len(answer.body) > MAX_STATUS:
+            if not budget.take(min(len(answer.body), MAX_STATUS + 1)) or len(answer.body) > MAX_STATUS:
                 logger.warning("no status from %r: its answer has %d bytes", member, len(answer.body))
                 return None
             steps = decode_steps(answer.body, GetConsumerStatusBody)
-            return (await run_in_steps("the status of a consumer is read", steps)).message_queue_table
+            return (await run_in_steps("decoding the status of a consumer", steps)).message_queue_table
         except RemotingError as e:
             logger.warning("no status from %r: %s", member, e)
             return None
@@ -197,14 +187,14 @@ class RelayProcessor:
         connection.respond(response)
 
 
-class _Room:
-    """How many bytes of answers are still read for one request."""
+class _ByteBudget:
+    """The bytes of consumers' answers that may still be read for one request."""
 
     def __init__(self, size: int) -> None:
         self._left = size
 
     def take(self, size: int) -> bool:
-        """Return whether there is room for so many bytes, and take it."""
+        """Take bytes off the budget; return False if fewer are left."""
         if size > self._left:
             return False
         self._left -= size

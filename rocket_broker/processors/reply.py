@@ -1,4 +1,4 @@
-"""Requests 324 and 325: the answer to a message that asks for one, carried to the client that asked.
+"""Requests 324 and 325: the reply to a request message, forwarded to the client that sent the request.
 
 ::
 
@@ -6,24 +6,22 @@
         ▲                                            │ SEND_REPLY_MESSAGE (its topic: <cluster>_REPLY_TOPIC)
         └───PUSH_REPLY_MESSAGE_TO_CLIENT── broker ◄──┘
 
-Who asked stands in the property REPLY_TO_CLIENT. The broker pushes the reply over that client's own connection,
-stores it for people to look at (``storeReplyMessageEnable``), and answers the responder when the client has.
+The property REPLY_TO_CLIENT of the reply names the requester's client id. The broker pushes the reply over that
+client's own connection, stores the reply for inspection (``storeReplyMessageEnable``), and answers the responder when
+the client has answered the push.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
 
-from rocket_broker.clients.producer_table import ProducerTable
+from rocket_broker.limits.owner_quota import OwnerQuota
 from rocket_broker.limits.refusal import Refusal
-from rocket_broker.limits.shares import Shares
+from rocket_broker.processors.born_host import born_host
+from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.processors.destinations import Destinations
 from rocket_broker.processors.send import put_refusal
-from rocket_broker.settings.broker_settings import BrokerSettings
-from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.messages import PutStatus
-from rocket_broker.writing.message_writer import MessageWriter, properties_text
-from rocket_remoting.clock import Clock
+from rocket_broker.writing.message_writer import properties_text
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.codes import RequestCode, ResponseCode, response_name
 from rocket_remoting.wire.command import RemotingCommand
@@ -34,7 +32,6 @@ from rocket_remoting.wire.headers import (
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
-from rocket_remoting.wire.message import Host
 from rocket_remoting.wire.message_id import create_offset_id
 from rocket_remoting.wire.properties import (
     PROPERTY_MESSAGE_REPLY_TO_CLIENT,
@@ -50,39 +47,29 @@ logger = logging.getLogger(__name__)
 PUSH_SECONDS = 10.0
 MAX_PUSHES = 4096
 MAX_PUSHED_BYTES = 64 * 1024 * 1024
-"""Of the bodies on their way: clients that do not answer must not fill the memory. One address has a quarter."""
+"""Bytes of the bodies of all pushes under way, so that clients that do not answer cannot fill the memory. One address
+has a quarter of the pushes and of the bytes."""
 NOT_STORED = "0"
-"""The message id of a reply that is not stored; clients cannot read an answer without one."""
+"""The message id of a reply that is not stored: clients cannot decode an answer without a message id."""
 
 
 class ReplyProcessor:
-    """Carries replies to the clients that wait for them."""
+    """Forwards replies to the clients that wait for them."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        clock: Clock,
-        writer: MessageWriter,
-        destinations: Destinations,
-        producers: ProducerTable,
-        statistics: BrokerStatistics,
-        born_host: Callable[[Connection], Host],
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._writer = writer
+    def __init__(self, context: BrokerContext, destinations: Destinations) -> None:
+        self._settings = context.settings
+        self._clock = context.clock
+        self._writer = context.writer
         self._destinations = destinations
-        self._producers = producers
-        self._statistics = statistics
-        self._born_host = born_host
+        self._producers = context.producers
+        self._statistics = context.statistics
         self._pushes: set[asyncio.Task[None]] = set()
         self._pushed_bytes = 0
-        self._shares = Shares("replies that wait for clients", lambda: MAX_PUSHES)
-        self._byte_shares = Shares("bytes of replies that wait for clients", lambda: MAX_PUSHED_BYTES)
+        self._quota = OwnerQuota("replies that wait for clients", lambda: MAX_PUSHES)
+        self._byte_quota = OwnerQuota("bytes of replies that wait for clients", lambda: MAX_PUSHED_BYTES)
 
     def reply(self, connection: Connection, command: RemotingCommand) -> None:
-        """SEND_REPLY_MESSAGE (324) and SEND_REPLY_MESSAGE_V2 (325)."""
+        """SEND_REPLY_MESSAGE (324) and SEND_REPLY_MESSAGE_V2 (325): push the reply; the answer is sent later."""
         header: SendMessageRequestHeader
         if command.code == RequestCode.SEND_REPLY_MESSAGE_V2:
             header = command.header(SendMessageRequestHeaderV2)
@@ -98,8 +85,8 @@ class ReplyProcessor:
                 ResponseCode.SYSTEM_BUSY,
                 f"{len(self._pushes)} replies of {self._pushed_bytes} bytes wait for clients that do not answer",
             )
-        self._shares.check(1, connection.counted_as, code=ResponseCode.SYSTEM_BUSY)
-        self._byte_shares.check(size, connection.counted_as, code=ResponseCode.SYSTEM_BUSY)
+        self._quota.check(1, connection.counted_as, code=ResponseCode.SYSTEM_BUSY)
+        self._byte_quota.check(size, connection.counted_as, code=ResponseCode.SYSTEM_BUSY)
         self._count(connection, 1, size)
         task = asyncio.ensure_future(self._carry(connection, command, header))
         self._pushes.add(task)
@@ -108,18 +95,16 @@ class ReplyProcessor:
 
     def _count(self, connection: Connection, number: int, size: int) -> None:
         self._pushed_bytes += size
-        self._shares.count(number, connection.counted_as)
-        self._byte_shares.count(size, connection.counted_as)
+        self._quota.count(number, connection.counted_as)
+        self._byte_quota.count(size, connection.counted_as)
 
     async def stop(self) -> None:
-        """Give up the pushes under way."""
+        """Cancel the pushes under way."""
         for push in self._pushes:
             push.cancel()
         await asyncio.gather(*self._pushes, return_exceptions=True)
 
-    async def _carry(
-        self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader
-    ) -> None:
+    async def _carry(self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader) -> None:
         problem = await self._push(connection, command, header)
         answer = SendMessageResponseHeader(
             msg_id=NOT_STORED,
@@ -137,7 +122,7 @@ class ReplyProcessor:
     async def _push(
         self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader
     ) -> str | None:
-        """Give the reply to who asked; return why that failed, None when it is there."""
+        """Push the reply to the requester; return None on success, or the reason of the failure."""
         properties = decode_properties(header.properties or "")
         asker = properties.get(PROPERTY_MESSAGE_REPLY_TO_CLIENT)
         if asker is None:
@@ -155,14 +140,12 @@ class ReplyProcessor:
             return f"push reply message to {asker} fail: {e}"
         if answer.code == ResponseCode.SUCCESS:
             return None
-        return (
-            f"push reply message to {asker} fail: {response_name(answer.code)} {answer.remark or ''}".rstrip()
-        )
+        return f"push reply message to {asker} fail: {response_name(answer.code)} {answer.remark or ''}".rstrip()
 
     def _pushed(
         self, connection: Connection, header: SendMessageRequestHeader, properties: dict[str, str], now: int
     ) -> ReplyMessageRequestHeader:
-        born, store = self._born_host(connection), self._writer.store_host
+        born, store = born_host(connection), self._writer.store_host
         return ReplyMessageRequestHeader(
             producer_group=header.producer_group,
             topic=header.topic,
@@ -187,7 +170,7 @@ class ReplyProcessor:
         header: SendMessageRequestHeader,
         answer: SendMessageResponseHeader,
     ) -> None:
-        """Keep the reply; that it is there counts, so a store that fails is no failure of the reply."""
+        """Store the reply. The reply counts as delivered by its push, so a failure of the store is only logged."""
         result = self._writer.put(
             header.topic,
             header.queue_id,
@@ -196,7 +179,7 @@ class ReplyProcessor:
             flag=header.flag,
             sys_flag=with_transaction_value(header.sys_flag, TRANSACTION_NOT),
             born_timestamp=header.born_timestamp,
-            born_host=self._born_host(connection),
+            born_host=born_host(connection),
             reconsume_times=header.reconsume_times or 0,
             may_delay=False,
         )

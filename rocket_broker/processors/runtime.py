@@ -1,18 +1,12 @@
-"""Requests 28, 43 and 45: the broker's figures, and its tables of offsets as they are."""
+"""Requests 28, 43 and 45: the broker's runtime figures, and its tables of consumer and delay offsets."""
 
 import shutil
 from pathlib import Path
 
 from rocket_broker.loop.loop_time import loop_time
+from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.requests.long_answer import long_answer
-from rocket_broker.requests.queue_time import QueueTime
 from rocket_broker.requests.request_steps import Steps
-from rocket_broker.schedule.delay_service import DelayService
-from rocket_broker.settings.broker_settings import BrokerSettings
-from rocket_broker.statistics import BrokerStatistics
-from rocket_broker.store.message_store import MessageStore
-from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
-from rocket_remoting.clock import Clock
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import KVTable, encode_body
 from rocket_remoting.wire.codes import CURRENT_VERSION
@@ -23,34 +17,24 @@ from rocket_remoting.wire.record import peek_record
 __all__ = ["RuntimeProcessor"]
 
 _NO_QUEUE = "0"
-"""Requests wait in the sockets' buffers: Apache's thread pools and the sizes of their queues have no equal here."""
+"""Number of queued requests. Requests wait in the sockets' buffers here; Apache's thread pool queues do not exist."""
 
 
 class RuntimeProcessor:
-    """Tells tools how the broker is."""
+    """Reports the broker's state to tools."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        clock: Clock,
-        store: MessageStore,
-        offsets: ConsumerOffsetTable,
-        delays: DelayService,
-        statistics: BrokerStatistics,
-        queue_time: QueueTime,
-    ) -> None:
-        self._settings = settings
-        self._store = store
-        self._offsets = offsets
-        self._delays = delays
-        self._statistics = statistics
-        self._queue_time = queue_time
-        self._boot_ms = clock.now_ms()
+    def __init__(self, context: BrokerContext) -> None:
+        self._settings = context.settings
+        self._store = context.store
+        self._offsets = context.offsets
+        self._delays = context.delays
+        self._statistics = context.statistics
+        self._fast_failure = context.fast_failure
+        self._boot_ms = context.clock.now_ms()
         self._boot_loop_time = loop_time()
 
     def info(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """GET_BROKER_RUNTIME_INFO (28): Apache's keys, those that its tools read."""
+        """GET_BROKER_RUNTIME_INFO (28): the runtime figures under Apache's keys, as far as Apache's tools read them."""
         table = {**self._broker(), **self._traffic(), **self._disk(), **self._queues()}
         for level, (offset, end) in self._delays.backlog().items():
             table[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"
@@ -80,7 +64,7 @@ class RuntimeProcessor:
         transferred = s.rates("got_messages")
         return {
             "putTps": s.rates("put_messages"),
-            "getTransferedTps": transferred,  # so spelt by 4.9
+            "getTransferedTps": transferred,  # the spelling of 4.9
             "getTransferredTps": transferred,
             "getFoundTps": s.rates("pulls_found"),
             "getMissTps": s.rates("pulls_missed"),
@@ -90,7 +74,7 @@ class RuntimeProcessor:
             "putMessageAverageSize": str(s.put_bytes / max(s.put_messages, 1)),
             "msgPutTotalTodayNow": str(s.put_messages),
             "msgGetTotalTodayNow": str(s.got_messages),
-            # Nothing is counted by days: everything since the start counts as today's.
+            # Nothing is counted by days: the whole time since the start counts as today.
             "msgPutTotalTodayMorning": "0",
             "msgPutTotalYesterdayMorning": "0",
             "msgGetTotalTodayMorning": "0",
@@ -114,13 +98,11 @@ class RuntimeProcessor:
 
     def _queues(self) -> dict[str, str]:
         pools = [f"{pool}ThreadPoolQueue" for pool in ("send", "pull", "query")]
-        waited = str(self._queue_time.last_turn_ms)
-        return {f"{pool}Size": _NO_QUEUE for pool in pools} | {
-            f"{pool}HeadWaitTimeMills": waited for pool in pools
-        }
+        waited = str(self._fast_failure.last_turn_ms)
+        return {f"{pool}Size": _NO_QUEUE for pool in pools} | {f"{pool}HeadWaitTimeMills": waited for pool in pools}
 
     def _earliest(self) -> int:
-        """Return when the oldest message that is kept was stored; -1 when there is none."""
+        """Return the store time of the oldest message in milliseconds since 1970; -1 if there is no message."""
         record = self._store.message_at(self._store.min_commit_log_offset)
         try:
             return peek_record(record).store_timestamp if record is not None else -1

@@ -1,15 +1,17 @@
-"""Requests 10, 310 and 320: store one message, or a batch of them.
+"""Requests 10, 310 and 320: store one message or a batch.
 
-The answer tells where the message lies (its offset id), its queue and its number there. Under SYNC_FLUSH it
-is given when the disk has the message; otherwise in the same step.
+The answer has the message's offset id, its queue and its queue offset. With SYNC_FLUSH the answer is sent once the
+message is on the disk; otherwise at once.
 """
 
 import asyncio
 import struct
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.processors.batches import BatchPart, read_batch
+from rocket_broker.processors.born_host import born_host
+from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.processors.destinations import Destinations, is_exhausted
 from rocket_broker.processors.waiting import (
     NO_IDS,
@@ -22,21 +24,19 @@ from rocket_broker.processors.waiting import (
 from rocket_broker.requests.request_steps import Steps
 from rocket_broker.requests.serving import Answer
 from rocket_broker.settings.broker_settings import BrokerSettings, FlushDiskType
-from rocket_broker.statistics import BrokerStatistics
-from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutResult, PutStatus, StoredRun
 from rocket_broker.writing.batch_head import BatchHead
-from rocket_broker.writing.message_writer import MessageWriter, properties_text
+from rocket_broker.writing.message_writer import properties_text
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import TopicConfig, TopicFilterType
 from rocket_remoting.wire.codes import RequestCode, ResponseCode
-from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.command import Buffer, RemotingCommand
+from rocket_remoting.wire.frame_decoder import FrameDecoder
 from rocket_remoting.wire.headers import (
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
-from rocket_remoting.wire.message import Host
 from rocket_remoting.wire.message_id import pack_ip
 from rocket_remoting.wire.properties import (
     PROPERTY_CLUSTER,
@@ -56,34 +56,29 @@ __all__ = ["SendProcessor", "put_refusal"]
 
 
 class SendProcessor:
-    """Stores what producers send."""
+    """Stores the messages of producers.
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        writer: MessageWriter,
-        destinations: Destinations,
-        statistics: BrokerStatistics,
-        waiting: WaitingMessages,
-        born_host: Callable[[Connection], Host],
-    ) -> None:
-        self._settings = settings
-        self._store = store
-        self._writer = writer
+    Attributes:
+        is_stopping: Whether further messages are refused, because the broker stops.
+        waits_for_disk: Whether answers are sent once the messages are on the disk (SYNC_FLUSH).
+        id_prefix: What the offset ids of all messages begin with: the broker's address in hexadecimal digits.
+    """
+
+    def __init__(self, context: BrokerContext, destinations: Destinations, waiting: WaitingMessages) -> None:
+        self._settings = context.settings
+        self._store = context.store
+        self._writer = context.writer
         self._waiting = waiting
         self._destinations = destinations
-        self._statistics = statistics
-        self._born_host = born_host
-        self._waits_for_disk = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._statistics = context.statistics
+        self.waits_for_disk = context.settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._flushing: set[asyncio.Task[None]] = set()
-        self._is_stopping = False
-        host, port = writer.store_host
-        self._id_prefix = (pack_ip(host) + port.to_bytes(4, "big")).hex().upper()
+        self.is_stopping = False
+        host, port = context.writer.store_host
+        self.id_prefix = (pack_ip(host) + port.to_bytes(4, "big")).hex().upper()
 
     def send(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """SEND_MESSAGE (10) and SEND_MESSAGE_V2 (310), either of which may carry a batch."""
+        """SEND_MESSAGE (10) and SEND_MESSAGE_V2 (310): store a message; either request may carry a batch."""
         header: SendMessageRequestHeader
         if command.code == RequestCode.SEND_MESSAGE_V2:
             header = command.header(SendMessageRequestHeaderV2)
@@ -91,6 +86,7 @@ class SendProcessor:
             header = command.header(SendMessageRequestHeader)
         if header.batch:
             return self._send_batch(connection, command, header)
+        # Before anything is created: `topic` below may make a new topic.
         self._check_serving()
         config = self._destinations.topic(connection, header)
         queue_id = self._destinations.queue_id(connection, header, config)
@@ -104,6 +100,7 @@ class SendProcessor:
         topic, stored_queue_id = header.topic, queue_id
         if topic.startswith(RETRY_PREFIX):
             topic, stored_queue_id = self._retried(connection, command, header, queue_id, properties)
+        # A message that `_retried` has moved to the dead letters does not wait.
         if waits_in is not None and topic == header.topic:
             properties[PROPERTY_REAL_TOPIC] = topic
             properties[PROPERTY_REAL_QUEUE_ID] = str(queue_id)
@@ -116,7 +113,7 @@ class SendProcessor:
             flag=header.flag,
             sys_flag=sys_flag,
             born_timestamp=header.born_timestamp,
-            born_host=self._born_host(connection),
+            born_host=born_host(connection),
             reconsume_times=header.reconsume_times or 0,
             keep_wait=waits_in is not None,
             may_delay=waits_in is None,
@@ -128,23 +125,22 @@ class SendProcessor:
         return self._answer(connection, command, self._stored(result), queue_id, ids)
 
     def send_batch(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """SEND_BATCH_MESSAGE (320)."""
+        """SEND_BATCH_MESSAGE (320): store a batch in steps."""
         return self._send_batch(connection, command, command.header(SendMessageRequestHeaderV2))
 
-    def _send_batch(
-        self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader
-    ) -> Steps:
+    def _send_batch(self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader) -> Steps:
         batch = yield from self.read_batch(command.body)
         return (yield from self.put_batch(connection, command, header, batch))
 
     async def stop(self) -> None:
-        """Refuse what is sent from now on; return when every sender that waits for the disk has its answer."""
-        self._is_stopping = True
+        """Refuse further messages, and wait until every sender that waits for the disk has its answer."""
+        self.is_stopping = True
+        # A loop, because a request that was being handled in steps may still add a task.
         while self._flushing:
             await asyncio.wait(self._flushing)
 
     def _check_serving(self) -> None:
-        if self._is_stopping:
+        if self.is_stopping:
             raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now: the broker stops")
 
     def _retried(
@@ -155,19 +151,23 @@ class SendProcessor:
         queue_id: int,
         properties: dict[str, str],
     ) -> tuple[str, int]:
-        """Return topic and queue of a message that a client gives back itself: its own, or the dead letters'."""
+        """Return topic and queue for a message that a client sends to a retry topic itself.
+
+        That is the retry topic, or the group's dead letter topic once the message's redeliveries are exhausted.
+        """
         group = header.topic.removeprefix(RETRY_PREFIX)
         config = self._destinations.group(connection, group)
         if not is_exhausted(command, header.reconsume_times or 0, header.max_reconsume_times, config):
             return header.topic, queue_id
+        # A dead letter must not be delayed, whatever level the message was sent with.
         properties[PROPERTY_DELAY_TIME_LEVEL] = "0"
         return self._destinations.dead_letters(connection, group)
 
     def read_batch(self, body: bytes | memoryview) -> Generator[None, None, list[BatchPart]]:
-        """Read a batch in steps; return its parts.
+        """Divide a batch into parts, in steps; return the parts.
 
         Raises:
-            Refusal: It is too large or malformed, or the broker stops.
+            Refusal: The batch is too large or malformed, or the broker stops.
         """
         self._check_serving()
         limit = self._settings.max_message_size
@@ -176,7 +176,7 @@ class SendProcessor:
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"the batch has {len(body)} bytes, at most {limit} can be sent at once",
             )
-        return (yield from read_batch(body, by_columns=self._store.takes_runs))
+        return (yield from read_batch(body, at_once=self._store.takes_runs))
 
     def put_batch(
         self,
@@ -191,15 +191,16 @@ class SendProcessor:
         """Store the messages of a batch in steps, and answer.
 
         Args:
-            connection: Where the batch came from.
+            connection: The sender's connection.
             command: The request with the batch.
-            header: Its header.
-            batch: What `read_batch` returned.
-            first: How many messages at the begin are left out.
-            stored: Called when all are stored, with where the last one is.
+            header: The header of the request.
+            batch: The parts that `read_batch` returned.
+            first: Number of messages to skip at the beginning.
+            stored: Called with the result of the last message once all messages are stored.
 
         Raises:
-            Refusal: A message was not stored. Those before it are, unless the batch itself is refused.
+            Refusal: The batch was refused as a whole, or a message was not stored. In the second case the messages
+                before that one are stored.
         """
         config = self._destinations.topic(connection, header)
         queue_id = self._destinations.queue_id(connection, header, config)
@@ -208,7 +209,7 @@ class SendProcessor:
         if common.get(PROPERTY_DELAY_TIME_LEVEL, "0") != "0" or header.topic.startswith(RETRY_PREFIX):
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch can neither be delayed nor be redelivered")
         for part in batch:
-            if part.columns is None:
+            if part.plain is None:
                 self._waiting.refuse_timed(part.entries)
                 yield
         common[PROPERTY_CLUSTER] = self._settings.broker_cluster_name
@@ -218,7 +219,7 @@ class SendProcessor:
             properties_text(common).encode(),
             _sys_flag(header, config),
             header.born_timestamp,
-            self._born_host(connection),
+            born_host(connection),
             header.reconsume_times or 0,
         )
         run = yield from self._put_parts(head, batch, first)
@@ -227,10 +228,8 @@ class SendProcessor:
             stored(run.last)
         return answer
 
-    def _put_parts(
-        self, head: BatchHead, batch: Sequence[BatchPart], first: int
-    ) -> Generator[None, None, StoredRun]:
-        """Store the messages of a batch from the ``first`` on; yield after each part, or message."""
+    def _put_parts(self, head: BatchHead, batch: Sequence[BatchPart], first: int) -> Generator[None, None, StoredRun]:
+        """Store the messages of a batch from number ``first`` on; yield after each stored part or message."""
         run: StoredRun | None = None
         for part in batch:
             left_out = min(first, len(part))
@@ -245,9 +244,9 @@ class SendProcessor:
         return run
 
     def _put_part(self, head: BatchHead, part: BatchPart, left_out: int) -> Iterator[StoredRun]:
-        """Store a part in one go if that is possible, else message by message."""
-        if part.columns is not None and not left_out:
-            run = self._writer.put_columns(head, part.columns)
+        """Store a part at once if all its messages are plain, otherwise message by message."""
+        if part.plain is not None and not left_out:
+            run = self._writer.put_plain(head, part.plain)
             if run is not None:
                 yield run
                 return
@@ -267,7 +266,7 @@ class SendProcessor:
         queue_id: int,
         ids: WaitingIds = NO_IDS,
     ) -> RemotingCommand | None:
-        """Return the answer; None when the sender wants none, or gets it when the disk has the messages."""
+        """Count the messages and return the answer; None if it is sent later or the request is one-way."""
         self._statistics.put_bytes += run.size
         self._statistics.put_messages += len(run.offsets)
         return self.answer_stored(connection, command, run, queue_id, ids)
@@ -280,17 +279,36 @@ class SendProcessor:
         queue_id: int,
         ids: WaitingIds = NO_IDS,
     ) -> RemotingCommand | None:
-        """Return the answer to messages that are stored; None as in `send`."""
+        """Return the answer for stored messages; None if it is sent after the flush or the request is one-way."""
         last = run.last
-        if self._waits_for_disk and last.wait_store_ok and not command.is_oneway:
-            command.body = b""  # it is stored: many wait for a slow disk
-            task = asyncio.ensure_future(self._answer_when_flushed(connection, command, run, queue_id, ids))
-            self._flushing.add(task)
-            task.add_done_callback(self._flushing.discard)
+        # One flush answers for the whole run: the log is flushed in order, so with the last message all are
+        # on the disk.
+        if self.waits_for_disk and last.wait_store_ok and not command.is_oneway:
+            command.body = b""  # free it: with a slow disk many requests wait here
+            self._answer_later(self._answer_when_flushed(connection, command, run, queue_id, ids))
             return None
         if command.is_oneway:
             return None
         return self._success(command, run, queue_id, last.status, ids)
+
+    def answer_when_flushed(self, last: PutResult, answers: Sequence[tuple[Connection, bytes]]) -> None:
+        """Send the answers to messages that were stored together, once they are on the disk.
+
+        Args:
+            last: The result of the last message.
+            answers: For each connection the frames of its answers, if the messages reach the disk in time.
+        """
+        self._answer_later(self._send_when_flushed(last, answers))
+
+    async def _send_when_flushed(self, last: PutResult, answers: Sequence[tuple[Connection, bytes]]) -> None:
+        status = await self._store.await_flush(last)
+        for connection, frames in answers:
+            connection.respond_encoded(frames if status is PutStatus.OK else _timed_out(frames))
+
+    def _answer_later(self, answering: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(answering)
+        self._flushing.add(task)
+        task.add_done_callback(self._flushing.discard)
 
     async def _answer_when_flushed(
         self,
@@ -334,15 +352,15 @@ class SendProcessor:
         return RemotingCommand.response(command, code, header)
 
     def _offset_ids(self, offsets: Sequence[int]) -> str:
-        """Return the offset ids of messages: address and offset of each in hexadecimal, commas between them."""
+        """Return the offset ids of messages, separated by commas: each has address and offset in hexadecimal."""
         if len(offsets) == 1:
-            return f"{self._id_prefix}{offsets[0]:016X}"
+            return f"{self.id_prefix}{offsets[0]:016X}"
         digits = struct.pack(f">{len(offsets)}q", *offsets).hex(",", 8).upper()
-        return self._id_prefix + digits.replace(",", f",{self._id_prefix}")
+        return self.id_prefix + digits.replace(",", f",{self.id_prefix}")
 
 
 def put_refusal(status: PutStatus, settings: BrokerSettings) -> Refusal:
-    """Return how a message that was not stored is refused."""
+    """Return the refusal of a message that was not stored."""
     if status in (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED):
         return Refusal(
             ResponseCode.MESSAGE_ILLEGAL,
@@ -350,19 +368,20 @@ def put_refusal(status: PutStatus, settings: BrokerSettings) -> Refusal:
             f"{settings.max_message_size}B, msg properties length limit 32KB.",
         )
     if status is PutStatus.SERVICE_NOT_AVAILABLE:
-        return Refusal(
-            ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: message {status.value}"
-        )
+        return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: message {status.value}")
     if status is PutStatus.OS_PAGE_CACHE_BUSY:
-        return Refusal(
-            ResponseCode.SYSTEM_ERROR, "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
-        )
+        return Refusal(ResponseCode.SYSTEM_ERROR, "[PC_SYNCHRONIZED]broker busy, start flow control for a while")
     return Refusal(ResponseCode.SYSTEM_ERROR, f"message {status.value}")
 
 
+def _timed_out(answers: bytes) -> bytes:
+    """Return answers that say that the messages are stored and did not reach the disk in time."""
+    frames: list[Buffer] = []
+    for answer in FrameDecoder().feed(answers):
+        answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
+        frames += answer.encode()
+    return b"".join(frames)
+
+
 def _sys_flag(header: SendMessageRequestHeader, config: TopicConfig) -> int:
-    return (
-        header.sys_flag | MULTI_TAGS
-        if config.topic_filter_type is TopicFilterType.MULTI_TAG
-        else header.sys_flag
-    )
+    return header.sys_flag | MULTI_TAGS if config.topic_filter_type is TopicFilterType.MULTI_TAG else header.sys_flag

@@ -1,19 +1,16 @@
-"""Request 36: a consumer gives a message back that it could not handle.
+"""Request 36: a consumer sends back a message that it failed to consume.
 
-The message is stored anew under the group's retry topic, behind a delay that grows with its redeliveries, or
-under its dead letter topic when it has had enough of them. The original stays where it is.
+The message is stored again under the group's retry topic, with a delay level that grows with its redeliveries, or
+under the group's dead letter topic once its redeliveries are exhausted. The original message stays where it is.
 """
 
 import random
 
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.perm import READ, WRITE
+from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.processors.destinations import Destinations, is_exhausted
-from rocket_broker.settings.broker_settings import BrokerSettings
-from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutStatus
-from rocket_broker.tables.topic_table import TopicTable
-from rocket_broker.writing.message_writer import MessageWriter
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import SubscriptionGroupConfig
 from rocket_remoting.wire.codes import ResponseCode
@@ -33,29 +30,21 @@ from rocket_remoting.wire.topics import retry_topic
 __all__ = ["SendBackProcessor"]
 
 FIRST_RETRY_LEVEL = 3
-"""The delay level of the first redelivery; each further one is a level higher."""
+"""The delay level of the first redelivery, as in Apache's broker; each further redelivery is one level higher."""
 
 
 class SendBackProcessor:
-    """Stores failed messages for another delivery, or as dead letters."""
+    """Stores failed messages again, for a redelivery or as dead letters."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        writer: MessageWriter,
-        topics: TopicTable,
-        destinations: Destinations,
-    ) -> None:
-        self._settings = settings
-        self._store = store
-        self._writer = writer
-        self._topics = topics
+    def __init__(self, context: BrokerContext, destinations: Destinations) -> None:
+        self._settings = context.settings
+        self._store = context.store
+        self._writer = context.writer
+        self._topics = context.topics
         self._destinations = destinations
 
     def send_back(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """CONSUMER_SEND_MSG_BACK (36)."""
+        """CONSUMER_SEND_MSG_BACK (36): store the message for a redelivery, or as a dead letter."""
         header = command.header(ConsumerSendMsgBackRequestHeader)
         group = self._group(connection, header.group)
         if group.retry_queue_nums <= 0:
@@ -91,7 +80,11 @@ class SendBackProcessor:
             raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
 
     def _message(self, group: str, commit_log_offset: int) -> MessageExt:
-        """Return the message whose record begins there, which the group may pull; its body stays as it was stored."""
+        """Return the message whose record begins at the offset. Its body stays as stored, for example compressed.
+
+        Raises:
+            Refusal: There is no record, or the group may not pull from the message's topic.
+        """
         record = self._store.message_at(commit_log_offset)
         if record is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {commit_log_offset}")
@@ -105,17 +98,8 @@ class SendBackProcessor:
         properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)
         properties[PROPERTY_WAIT_STORE_MSG_OK] = "false"
         properties[PROPERTY_DELAY_TIME_LEVEL] = str(level)
-        result = self._writer.put(
-            topic,
-            queue_id,
-            message.body,
-            properties,
-            flag=message.flag,
-            sys_flag=message.sys_flag,
-            born_timestamp=message.born_timestamp,
-            born_host=message.born_host,
-            reconsume_times=message.reconsume_times + 1,
-            was_stored=True,
+        result = self._writer.put_again(
+            message, topic, queue_id, properties, reconsume_times=message.reconsume_times + 1, may_delay=True
         )
         if result.status is not PutStatus.OK:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"message {result.status.value}")

@@ -1,4 +1,4 @@
-"""Requests 17, 18, 21, 202, 215, 300, 303, 305, 316, 343 and 351: make, list, measure and delete topics."""
+"""Requests 17, 18, 21, 202, 215, 300, 303, 305, 316, 343 and 351: create, list, inspect and delete topics."""
 
 from collections.abc import Generator, Iterator
 from functools import partial
@@ -6,18 +6,14 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from rocket_broker.clients.consumer_table import ConsumerTable
 from rocket_broker.limits.refusal import Refusal, check_config_size, check_topic_name
 from rocket_broker.loop.loop_steps import run_in_steps
+from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.requests.late_answers import LateAnswers
 from rocket_broker.requests.long_answer import long_answer
 from rocket_broker.requests.request_body import read_body
 from rocket_broker.requests.request_steps import Steps
 from rocket_broker.settings.broker_settings import MAX_QUEUES
-from rocket_broker.store.message_store import MessageStore
-from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
-from rocket_broker.tables.topic_table import TopicTable
-from rocket_remoting.clock import Clock
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import (
     CreateTopicListRequestBody,
@@ -58,27 +54,17 @@ _PERMISSIONS = PERM_PRIORITY | PERM_READ | PERM_WRITE | PERM_INHERIT
 class TopicsProcessor:
     """Administers topics."""
 
-    def __init__(
-        self,
-        *,
-        broker_name: str,
-        clock: Clock,
-        store: MessageStore,
-        topics: TopicTable,
-        offsets: ConsumerOffsetTable,
-        consumers: ConsumerTable,
-        late: LateAnswers,
-    ) -> None:
+    def __init__(self, context: BrokerContext, late: LateAnswers) -> None:
         self._late = late
-        self._broker_name = broker_name
-        self._clock = clock
-        self._store = store
-        self._topics = topics
-        self._offsets = offsets
-        self._consumers = consumers
+        self._broker_name = context.settings.broker_name
+        self._clock = context.clock
+        self._store = context.store
+        self._topics = context.topics
+        self._offsets = context.offsets
+        self._consumers = context.consumers
 
     def update(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """UPDATE_AND_CREATE_TOPIC (17)."""
+        """UPDATE_AND_CREATE_TOPIC (17): create a topic or replace its configuration."""
         header = command.header(CreateTopicRequestHeader)
         known = self._topics.get(header.topic)
         config = TopicConfig(
@@ -96,44 +82,44 @@ class TopicsProcessor:
         return RemotingCommand.response(command)
 
     def update_all(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """UPDATE_AND_CREATE_TOPIC_LIST (18): several topics, all or none."""
-        told = read_body(command, CreateTopicListRequestBody).topic_config_list
+        """UPDATE_AND_CREATE_TOPIC_LIST (18): create or replace several topics, all or none of them."""
+        changes = read_body(command, CreateTopicListRequestBody).topic_config_list
         configs = []
-        for config in told:
-            configs.append(self._changed(config))
+        for change in changes:
+            configs.append(self._changed(change))
             self._check(configs[-1])
             yield
         self._topics.update(*configs, owner=connection.counted_as)
         return RemotingCommand.response(command)
 
-    def _changed(self, told: TopicConfig) -> TopicConfig:
-        """Return a topic as it is to be: what is told of its attributes are changes, as in request 17."""
-        known = self._topics.get(told.topic_name)
-        changes = ",".join(f"{name}={value}" if value else name for name, value in told.attributes.items())
+    def _changed(self, config: TopicConfig) -> TopicConfig:
+        """Return a topic's new configuration. The attributes in the request are changes, as in request 17."""
+        known = self._topics.get(config.topic_name)
+        changes = ",".join(f"{name}={value}" if value else name for name, value in config.attributes.items())
         return replace(
-            told,
-            order=told.order or (known is not None and known.order),
+            config,
+            order=config.order or (known is not None and known.order),
             attributes=_attributes(changes, known.attributes if known is not None else {}),
         )
 
     def delete(self, connection: Connection, command: RemotingCommand) -> None:
-        """DELETE_TOPIC_IN_BROKER (215): its messages and what groups consumed of it go too."""
+        """DELETE_TOPIC_IN_BROKER (215): delete a topic with its messages and the groups' offsets in it."""
         topic = command.header(DeleteTopicRequestHeader).topic
         self._check_own(topic)
         self._late.begin(connection, command, self._delete(command, topic))
 
     async def _delete(self, command: RemotingCommand, topic: str) -> RemotingCommand:
         with self._topics.deleting(topic):
-            await run_in_steps("offsets are deleted", self._offsets.remove_topic(topic))
+            await run_in_steps("deleting the offsets of a topic", self._offsets.remove_topic(topic))
             await self._store.delete_topics([topic])
         return RemotingCommand.response(command)
 
     def delete_unused(self, connection: Connection, command: RemotingCommand) -> None:
-        """CLEAN_UNUSED_TOPIC (316): delete the queues of topics that are no more in the table."""
+        """CLEAN_UNUSED_TOPIC (316): delete the queues of topics that are no longer in the topic table."""
         self._late.begin(connection, command, self._delete_unused(command))
 
     async def _delete_unused(self, command: RemotingCommand) -> RemotingCommand:
-        unused = await run_in_steps("unused topics are looked for", self._unused())
+        unused = await run_in_steps("searching for unused topics", self._unused())
         if unused:
             await self._store.delete_topics(unused)
         return RemotingCommand.response(command)
@@ -147,12 +133,12 @@ class TopicsProcessor:
         return unused
 
     def all_configs(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """GET_ALL_TOPIC_CONFIG (21)."""
+        """GET_ALL_TOPIC_CONFIG (21): the configurations of all topics."""
         instead = "ask for single topics (GET_TOPIC_CONFIG)"
         return long_answer(command, self._topics.body(), instead=instead)
 
     def config(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """GET_TOPIC_CONFIG (351)."""
+        """GET_TOPIC_CONFIG (351): the configuration of one topic."""
         topic = command.header(GetTopicConfigRequestHeader).topic
         config = self._topics.get(topic)
         if config is None:
@@ -160,7 +146,7 @@ class TopicsProcessor:
         return RemotingCommand.response(command, body=encode_body(config))
 
     def stats(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """GET_TOPIC_STATS_INFO (202): first and last offset of each queue, and when it last grew."""
+        """GET_TOPIC_STATS_INFO (202): first offset, end and last store time of each queue."""
         topic = command.header(GetTopicStatsInfoRequestHeader).topic
         queues = range(self._existing(topic).write_queue_nums)
         spans = ((self._queue(topic, queue_id), self._span(topic, queue_id)) for queue_id in queues)
@@ -168,26 +154,26 @@ class TopicsProcessor:
         return long_answer(command, body, instead=_SINGLE_QUEUES)
 
     def consumers_of(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """QUERY_TOPIC_CONSUME_BY_WHO (300): the groups that consume a topic, or did."""
+        """QUERY_TOPIC_CONSUME_BY_WHO (300): the groups that subscribe to a topic or have offsets in it."""
         topic = command.header(QueryTopicConsumeByWhoRequestHeader).topic
         body = LongBody(GroupList(group_list=set()), group_list=Items(self._groups_of(topic)))
         return long_answer(command, body, instead="the topic has too many groups to be listed")
 
     def _groups_of(self, topic: str) -> Iterator[str | None]:
-        """Yield the groups that have offsets in a topic or subscribe to it, each once; None is a pause."""
+        """Yield each group with offsets in the topic or a subscription to it once; None lets other requests run."""
         found = dict.fromkeys(self._offsets.groups_of(topic))
         yield from found
         yield from (group if group not in found else None for group in self._consumers.groups_of(topic))
 
     def topics_of_group(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """QUERY_TOPICS_BY_CONSUMER (343): the topics a group has committed offsets in."""
+        """QUERY_TOPICS_BY_CONSUMER (343): the topics in which a group has committed offsets."""
         group = command.header(QueryTopicsByConsumerRequestHeader).group
         topics = Items(self._offsets.topics_of(group))
         body = LongBody(TopicList(topic_list=set()), topic_list=topics)
         return long_answer(command, body, instead="the group has too many topics to be listed")
 
     def system_topics(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """GET_SYSTEM_TOPIC_LIST_FROM_BROKER (305)."""
+        """GET_SYSTEM_TOPIC_LIST_FROM_BROKER (305): the broker's own topics."""
         own = (
             topic if topic not in SYSTEM_TOPICS and self._topics.is_system(topic) else None
             for topic in list(self._topics)
@@ -196,13 +182,11 @@ class TopicsProcessor:
         return long_answer(command, body, instead="there are too many system topics to be listed")
 
     def time_span(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """QUERY_CONSUME_TIME_SPAN (303): from when to when a topic's messages are, and where a group is."""
+        """QUERY_CONSUME_TIME_SPAN (303): store times of each queue's first, last and last consumed message."""
         header = command.header(QueryConsumeTimeSpanRequestHeader)
         queues = range(self._existing(header.topic).write_queue_nums)
         spans = (self._time_span(header.topic, header.group, queue_id) for queue_id in queues)
-        body = LongBody(
-            QueryConsumeTimeSpanBody(consume_time_span_set=[]), consume_time_span_set=Items(spans)
-        )
+        body = LongBody(QueryConsumeTimeSpanBody(consume_time_span_set=[]), consume_time_span_set=Items(spans))
         return long_answer(command, body, instead=_SINGLE_QUEUES)
 
     def _time_span(self, topic: str, group: str, queue_id: int) -> QueueTimeSpan:
@@ -236,26 +220,27 @@ class TopicsProcessor:
         return config
 
     def _check(self, config: TopicConfig) -> None:
-        """Return when the topic may be made so.
+        """Check that clients may create the topic with this configuration.
 
         Raises:
-            Refusal: Its name, its number of queues or its permission is not possible.
+            Refusal: The name, the number of queues or the permission is invalid.
         """
         self._check_own(config.topic_name)
         check_config_size(config.topic_name, config)
         queues = (config.read_queue_nums, config.write_queue_nums)
         if not all(0 <= number <= MAX_QUEUES for number in queues):
-            raise Refusal(
-                ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {MAX_QUEUES} queues, not {queues}"
-            )
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {MAX_QUEUES} queues, not {queues}")
         if config.perm & ~_PERMISSIONS:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, f"{config.perm} is no permission: 2 W, 4 R, 6 RW")
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"{config.perm} is not a permission: use 2 (write), 4 (read) or 6 (both)",
+            )
 
     def _check_own(self, topic: str) -> None:
-        """Return when the topic is one that users make and delete.
+        """Check that clients may create, change and delete the topic.
 
         Raises:
-            Refusal: Its name is illegal, or it is the broker's own.
+            Refusal: The name is illegal, or the topic is the broker's own.
         """
         check_topic_name(topic)
         self._topics.system.check_topic_change(topic)
@@ -266,12 +251,16 @@ def _filter_type(name: str) -> TopicFilterType:
         return TopicFilterType(name)
     except ValueError:
         raise Refusal(
-            ResponseCode.INVALID_PARAMETER, f"{name} is no topic filter type: SINGLE_TAG or MULTI_TAG"
+            ResponseCode.INVALID_PARAMETER, f"{name} is not a topic filter type: use SINGLE_TAG or MULTI_TAG"
         ) from None
 
 
 def _attributes(changes: str | None, known: dict[str, str]) -> dict[str, str]:
-    """Return a topic's attributes after changes written as ``+name=value,-name``."""
+    """Return a topic's attributes after changes written as ``+name=value,-name``.
+
+    Raises:
+        Refusal: A change is malformed, or adds an attribute other than ``message.type``.
+    """
     attributes = dict(known)
     for change in filter(None, (part.strip() for part in (changes or "").split(","))):
         name, separator, value = change[1:].partition("=")
@@ -282,6 +271,6 @@ def _attributes(changes: str | None, known: dict[str, str]) -> dict[str, str]:
         else:
             raise Refusal(
                 ResponseCode.INVALID_PARAMETER,
-                f"topic attribute {change!r} is not served: +message.type=<type> or -message.type",
+                f"topic attribute {change!r} is not supported: use +message.type=<type> or -message.type",
             )
     return attributes

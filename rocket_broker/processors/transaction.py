@@ -1,15 +1,12 @@
-"""Requests 37 and 323: a producer ends a transaction, and a tool has one asked about again."""
+"""Requests 37 and 323: end a transaction, and have an abandoned transaction checked again."""
 
 import logging
 
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.loop.loop_time import loop_time
+from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.processors.send import put_refusal
-from rocket_broker.settings.broker_settings import BrokerSettings
-from rocket_broker.statistics import BrokerStatistics
-from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutStatus
-from rocket_broker.transaction.half_messages import HalfMessages
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
@@ -35,24 +32,17 @@ SECONDS_BETWEEN_WARNINGS = 1.0
 
 
 class TransactionProcessor:
-    """Ends transactions. Clients want no answer to that: a refusal is logged, one a second."""
+    """Ends transactions. Clients send END_TRANSACTION one-way, so a refusal is logged, at most one a second."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        halves: HalfMessages,
-        statistics: BrokerStatistics,
-    ) -> None:
-        self._settings = settings
-        self._store = store
-        self._halves = halves
-        self._statistics = statistics
+    def __init__(self, context: BrokerContext) -> None:
+        self._settings = context.settings
+        self._store = context.store
+        self._halves = context.halves
+        self._statistics = context.statistics
         self._silent_until = 0.0
 
     def end(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """END_TRANSACTION (37): commit or roll back; "unknown" leaves it to a check."""
+        """END_TRANSACTION (37): commit or roll back a transaction; "unknown" leaves it to the next check."""
         header = command.header(EndTransactionRequestHeader)
         try:
             self._end(header)
@@ -67,7 +57,7 @@ class TransactionProcessor:
         return RemotingCommand.response(command)
 
     def resume(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """RESUME_CHECK_HALF_MESSAGE (323): make a message that was put aside a half message with no checks."""
+        """RESUME_CHECK_HALF_MESSAGE (323): make an abandoned half message pending again, with no checks counted."""
         header = command.header(ResumeCheckHalfMessageRequestHeader)
         message = self._put_aside(header.msg_id or "")
         message.properties[PROPERTY_TRANSACTION_CHECK_TIMES] = "0"
@@ -77,7 +67,7 @@ class TransactionProcessor:
                 ResponseCode.SYSTEM_ERROR,
                 f"Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed: {status.value}",
             )
-        logger.info("%r is a half message again", message)
+        logger.info("%r was restored as a half message", message)
         return RemotingCommand.response(command)
 
     def _end(self, header: EndTransactionRequestHeader) -> None:
@@ -85,7 +75,7 @@ class TransactionProcessor:
         if outcome not in (TRANSACTION_NOT, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,
-                f"commitOrRollback field wrong: {outcome} is none of {TRANSACTION_NOT} (unknown), "
+                f"commitOrRollback field wrong: {outcome} is not one of {TRANSACTION_NOT} (unknown), "
                 f"{TRANSACTION_COMMIT} (commit), {TRANSACTION_ROLLBACK} (rollback)",
             )
         if outcome == TRANSACTION_NOT:
@@ -100,16 +90,14 @@ class TransactionProcessor:
             self._statistics.put_bytes += half.store_size
 
     def _named(self, header: EndTransactionRequestHeader) -> MessageExt:
-        """Return the half message that the request means.
+        """Return the half message that the request names.
 
         Raises:
-            Refusal: There is none, or what else the request says belongs to another one.
+            Refusal: There is no such half message, or other fields of the request belong to another half message.
         """
         half = self._halves.find(header.commit_log_offset)
         if half is None:
-            raise _wrong(
-                "Find prepared transaction message failed", f"no half message at {header.commit_log_offset}"
-            )
+            raise _wrong("Find prepared transaction message failed", f"no half message at {header.commit_log_offset}")
         group = half.properties.get(PROPERTY_PRODUCER_GROUP)
         if group != header.producer_group:
             raise _wrong("The producer group wrong", f"{header.producer_group} instead of {group}")
@@ -124,7 +112,11 @@ class TransactionProcessor:
         return half
 
     def _live(self, half: MessageExt) -> MessageExt:
-        """Return the half message as it is stored now, which may be elsewhere since it was checked."""
+        """Return the half message where it is pending now: each check stores it again at another offset.
+
+        Raises:
+            Refusal: The transaction has ended, or the half message of the latest check cannot be read.
+        """
         offset = self._halves.pending.live(half.queue_offset)
         if offset == half.queue_offset:
             return half
@@ -142,7 +134,7 @@ class TransactionProcessor:
             record = self._store.message_at(offset)
             message = decode_record(record, decompress=False) if record is not None else None
         except RemoteProtocolError as e:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"{message_id!r} is no message id: {e}") from None
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"{message_id!r} is not a message id: {e}") from None
         wanted = (PROPERTY_REAL_TOPIC, PROPERTY_REAL_QUEUE_ID, PROPERTY_PRODUCER_GROUP)
         if (
             message is None
@@ -152,11 +144,11 @@ class TransactionProcessor:
         ):
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,
-                f"{message_id} is no half message that was put aside: look into {TRANS_CHECK_MAX_TIME_TOPIC}",
+                f"{message_id} is not a half message in {TRANS_CHECK_MAX_TIME_TOPIC}",
             )
         return message
 
 
 def _wrong(remark: str, detail: str) -> Refusal:
-    """Return a refusal with Apache's code and remark, and what is wrong."""
+    """Return a refusal with Apache's code and remark, followed by the detail."""
     return Refusal(ResponseCode.SYSTEM_ERROR, f"{remark}: {detail}")

@@ -1,1 +1,1 @@
-"""Pulls that wait for messages, and which messages are likely to be in memory."""
+"""Held pull requests, and the rule for which messages are in memory."""

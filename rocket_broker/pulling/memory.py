@@ -1,7 +1,7 @@
-"""Which messages are still in memory, by RocketMQ's rule of thumb.
+"""RocketMQ's rule for which messages are still in memory.
 
-What lies further behind the end of the commit log than a share of the machine's memory
-(``accessMessageInMemoryMaxRatio``, 40 percent) counts as being on the disk only.
+A message counts as on the disk only if it lies further behind the commit log's end than a share of the machine's
+memory (``accessMessageInMemoryMaxRatio``, 40 percent).
 """
 
 import os
@@ -14,7 +14,7 @@ __all__ = ["is_far_behind"]
 
 
 def is_far_behind(store: MessageStore, settings: BrokerSettings, commit_log_offset: int) -> bool:
-    """Whether the message at this offset of the commit log counts as being on the disk only."""
+    """Whether the message at this commit log offset counts as on the disk only."""
     share = settings.access_message_in_memory_max_ratio / 100
     return store.max_commit_log_offset - commit_log_offset > _physical_memory() * share
 

@@ -1,1 +1,1 @@
-"""How requests are served: dispatched by code, handled in steps, refused when late."""
+"""Serving of requests: dispatch by code, handling in steps, and refusal of late requests."""

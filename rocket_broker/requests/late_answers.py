@@ -1,4 +1,4 @@
-"""Requests that wait for the disk: each is handled by a task, and its connection's further requests wait meanwhile."""
+"""Requests that wait for the disk: a task handles each, and the connection's next requests wait for its end."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -11,11 +11,11 @@ from rocket_remoting.wire.command import RemotingCommand
 __all__ = ["LateAnswers"]
 
 MOST_AT_ONCE = 16
-"""Requests that are handled at once: each may hold an answer of `MAX_ANSWER` bytes, or wait for the disk."""
+"""Requests that are handled at once, since each may hold an answer of `MAX_ANSWER` bytes."""
 
 
 class LateAnswers:
-    """The requests that are under way."""
+    """The requests that tasks handle."""
 
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
@@ -24,21 +24,20 @@ class LateAnswers:
     def begin(
         self, connection: Connection, command: RemotingCommand, handling: Coroutine[Any, Any, RemotingCommand]
     ) -> None:
-        """Handle a request, and answer it with what the coroutine returns or raises."""
+        """Handle a request in a task, and answer with the coroutine's result or the error that it raises."""
+        # One request of a connection at a time: without the pause one client could fill memory with waiting
+        # tasks.
         connection.pause_requests(len(command.body))
         task = asyncio.ensure_future(self._answer(connection, command, handling))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
-        """Return when all of them are handled."""
+        """Wait until all these requests are handled."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _answer(
-        self,
-        connection: Connection,
-        command: RemotingCommand,
-        handling: Coroutine[Any, Any, RemotingCommand],
+        self, connection: Connection, command: RemotingCommand, handling: Coroutine[Any, Any, RemotingCommand]
     ) -> None:
         try:
             async with self._turns:
@@ -47,4 +46,5 @@ class LateAnswers:
             answer = failure_answer(connection, command, error)
         if answer is not None and not command.is_oneway:
             connection.respond(answer)
+        # After the answer, so that answers leave in the order of the requests.
         connection.resume_requests()

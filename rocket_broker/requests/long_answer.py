@@ -1,4 +1,4 @@
-"""Answers that list much: written in steps, and refused when clients could not read them."""
+"""Answers with long lists: encoded in steps, and refused if clients could not read them."""
 
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.requests.request_steps import Steps
@@ -10,7 +10,7 @@ from rocket_remoting.wire.frame_decoder import DEFAULT_MAX_FRAME
 __all__ = ["MAX_ANSWER", "long_answer", "too_long"]
 
 MAX_ANSWER = DEFAULT_MAX_FRAME - 64 * 1024
-"""Bytes of an answer's body. Apache's clients, and ours, close a connection on which a frame of more than 16 MiB comes;
+"""Maximum bytes of an answer's body. Apache's clients, and ours, close the connection at a frame of more than 16 MiB;
 64 KiB are left for the answer's header."""
 
 
@@ -22,13 +22,13 @@ def long_answer(
     standard_json: bool = False,
     remark: str | None = None,
 ) -> Steps:
-    """Write the answer to a request in steps.
+    """Encode the answer to a request in steps.
 
     Args:
         command: The request.
         body: The answer's body.
-        instead: What to ask for if the body is too long.
-        standard_json: As `encode_body` has it.
+        instead: The request to use instead if the body is too long, for the remark of the refusal.
+        standard_json: Whether to write standard JSON, as in `encode_body`.
         remark: The answer's remark.
 
     Raises:
@@ -47,7 +47,7 @@ def long_answer(
 
 
 def too_long(instead: str) -> Refusal:
-    """Return how an answer of more than `MAX_ANSWER` bytes is refused."""
+    """Return the refusal of a request whose answer would have more than `MAX_ANSWER` bytes."""
     return Refusal(
         ResponseCode.SYSTEM_ERROR,
         f"the answer has more than {MAX_ANSWER} bytes, which clients do not read: {instead}",

@@ -1,14 +1,14 @@
-"""Requests that are handled in steps, so that the loop serves other clients in between.
+"""Requests that are handled in steps, so that the loop serves other clients between the steps.
 
-A handler whose work may take more than a millisecond or two is a generator: it yields whenever it may be interrupted,
-and returns the answer. The first slice runs at once, so a request with little to do is answered as by a function::
+A handler whose work may take more than one or two milliseconds is a generator. It yields wherever it may be
+interrupted, and returns the answer. The first slice runs at once, so a request with little work is answered as by a
+plain function::
 
-    read ─► handler ─► slice (2 ms) ─► done: the answer leaves with the others of this read
-                          │
-                          └─ not done: the connection is not read any further; the request joins a `StepLine`
+    read ─► handler ─► slice (2 ms) ─┬─► finished: the answer is written with the other answers of this read
+                                     └─► unfinished: reading from the connection pauses; the request joins a `StepLine`
 
-What a handler reads may change between two steps. A connection has at most one request under way like this, so its
-requests are handled in their order.
+Between two steps the tables that a handler reads may change. A connection has at most one such request under way, so
+the requests of a connection are handled in their order.
 """
 
 from collections import deque
@@ -22,14 +22,14 @@ from rocket_remoting.wire.command import RemotingCommand
 __all__ = ["RequestSteps", "Steps"]
 
 Steps = Generator[None, None, RemotingCommand | None]
-"""What a handler returns that works in steps: yields between them, and returns the answer, or None for no answer."""
+"""A handler that works in steps: it yields between them, and returns the answer, or None for no answer."""
 
 Failure = Callable[[Connection, RemotingCommand, Exception], RemotingCommand | None]
-"""Turns what a step raised into the answer; called where the exception was caught."""
+"""Turns an exception of a step into the answer; called in the ``except`` clause."""
 
 
 class _Request:
-    """One request under way."""
+    """A request that is handled in steps."""
 
     __slots__ = ("command", "connection", "steps")
 
@@ -40,13 +40,13 @@ class _Request:
 
 
 class RequestSteps:
-    """The requests that are handled in steps, in line.
+    """The requests that are handled in steps: a slice of each in turn.
 
     Args:
-        failure: Answers a request whose step raised something.
-        most_begun: How many requests are worked on by turns. Further ones begin when one of them is done, so that
-            what unfinished answers take of the memory is bounded.
-        outlives_connection: Whether a request is carried out to its end although its connection is closed.
+        failure: Returns the answer to a request whose step raised an exception.
+        most_begun: Number of requests that are handled in turn. Further requests begin when one of them has ended,
+            which bounds the memory of unfinished answers.
+        outlives_connection: Whether a request is handled to its end even if its connection has closed.
     """
 
     def __init__(self, failure: Failure, *, most_begun: int, outlives_connection: bool = False) -> None:
@@ -57,12 +57,13 @@ class RequestSteps:
         self._waiting: deque[_Request] = deque()
 
     def begin(self, connection: Connection, command: RemotingCommand, steps: Steps) -> RemotingCommand | None:
-        """Run the first slice; return the answer, or None if there is none or it comes later.
+        """Run the first slice; return the answer, or None if there is none or it is sent later.
 
         Raises:
-            Exception: What the first slice raised.
+            Exception: Any exception of the first slice.
         """
         request = _Request(connection, command, steps)
+        # A request that begins holds what its steps have built so far; one that waits holds only itself.
         if len(self._begun) < self._most_begun:
             try:
                 run_slice(steps)
@@ -76,9 +77,11 @@ class RequestSteps:
         return None
 
     def stop(self) -> None:
-        """Drop the requests that are under way; run those to their end that outlive their connections."""
+        """Drop the unfinished requests; run them to their end if they outlive their connections."""
         while (request := self._begun.take() or self._next_waiting()) is not None:
             if self._outlives_connection:
+                # Without turns of the loop: the server is stopping, and what the steps store must be
+                # complete before the store closes.
                 while not self._advance(request):
                     pass
             else:
@@ -88,9 +91,10 @@ class RequestSteps:
         return self._waiting.popleft() if self._waiting else None
 
     def _advance(self, request: _Request) -> bool:
-        """Run a slice of the request; return whether it has ended, and been answered."""
+        """Run a slice of the request; return True once the request has ended and is answered."""
         connection, command = request.connection, request.command
         if connection.is_closed and not self._outlives_connection:
+            # The client is gone, and the request stores nothing: nobody needs the rest of the work.
             request.steps.close()
             return True
         began = Watchdog.clock()

@@ -1,4 +1,4 @@
-"""What the name server and the broker do alike: listen, and call the handler of a request's code."""
+"""Listening, and dispatch of requests to their handlers, for the name server and the broker."""
 
 import errno
 import ipaddress
@@ -12,53 +12,47 @@ from rocket_broker.loop.watchdog import Watchdog
 from rocket_broker.requests.request_steps import RequestSteps, Steps
 from rocket_broker.store.errors import NO_ROOM
 from rocket_remoting.session.buffers import BufferBudget
-from rocket_remoting.session.connection import Connection, Handler
+from rocket_remoting.session.connection import Connection, FramesHandler, Handler
 from rocket_remoting.session.limits import Limits
 from rocket_remoting.transports.transport import Server, Transport
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
 
-__all__ = [
-    "Answer",
-    "Dispatcher",
-    "RequestHandler",
-    "failure_answer",
-    "limits",
-    "listen",
-    "warn_if_open",
-]
+__all__ = ["Answer", "Dispatcher", "RequestHandler", "failure_answer", "limits", "listen", "warn_if_open"]
 
 logger = logging.getLogger(__name__)
 
 MAX_HEADER = 256 * 1024
-"""Bytes of a request's header. The longest that clients send has a message's properties, 32,767 bytes, and JSON may
-write six bytes for one. Reading 256 KiB takes some 5 ms, whatever is in it."""
+"""Maximum bytes of a request's header. The longest that clients send holds a message's properties, 32,767 bytes, each
+of which JSON may write as six bytes. Decoding 256 KiB takes some 5 ms for any content."""
 
 _NOT_NOTED = (*NO_ROOM, errno.EROFS)
-"""Errors of a disk that takes nothing more, while what it holds can be served."""
+"""Errors of a disk that cannot be written, while the data on it can still be served."""
 
 MOST_READING = 16
-"""Requests that read, worked on by turns: each may hold an unfinished answer of `MAX_ANSWER` bytes."""
+"""Reading requests that are handled in turn, since each may hold an unfinished answer of `MAX_ANSWER` bytes."""
 
 MOST_STORING = 1024
-"""Batches, worked on by turns: each holds its request, which counts among its connection's buffers."""
+"""Batches that are stored in turn; each holds its request, which counts among its connection's buffers."""
 
 
 Answer = RemotingCommand | Steps | None
 RequestHandler = Callable[[Connection, RemotingCommand], Answer]
-"""Handles a request: returns the answer, None if it comes later or never, or the steps that lead to it."""
+"""Handles a request. It returns the answer, the steps that lead to the answer, or None if the answer is sent later or
+never. It raises `Refusal` for a request that cannot be served."""
 
 
 class Dispatcher:
     """Calls the handler of a request's code.
 
-    An unknown code is answered as such, and a full or read-only disk as the store answers it. Requests that are
-    handled in steps wait in two lines, so that what is stored does not wait for long listings.
+    An unknown code is answered with REQUEST_CODE_NOT_SUPPORTED, and a change that a full or read-only disk prevents
+    with SERVICE_NOT_AVAILABLE. Storing and reading requests are handled in steps in two separate lines, so that
+    messages are stored without waiting for long listings.
 
     Args:
-        server: What this is, for people.
-        handlers: Request code -> handler.
-        admit: Raises a `Refusal` of a request that is not to be handled now. It gets the request's code, and when the
+        server: Name of the server, for remarks.
+        handlers: The handler of each request code.
+        admit: Raises a `Refusal` for a request that is not to be handled now. It gets the request's code, and when the
             request was read, in seconds of the loop's time.
         storing: The codes of requests that store messages.
     """
@@ -75,11 +69,13 @@ class Dispatcher:
         self._handlers = handlers
         self._admit = admit
         self._storing = frozenset(storing)
+        # A batch is stored to its end even if its producer is gone; otherwise half of it would stay in the
+        # log.
         self._stores = RequestSteps(failure_answer, most_begun=MOST_STORING, outlives_connection=True)
         self._reads = RequestSteps(failure_answer, most_begun=MOST_READING)
 
     def __call__(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
-        """Return the answer; None if there is none, or if it comes later."""
+        """Handle a request; return the answer, or None if there is none or it is sent later."""
         code = command.code
         handler = self._handlers.get(code)
         if handler is None:
@@ -102,45 +98,48 @@ class Dispatcher:
             Watchdog.check_request(began, connection, command)
 
     def stop(self) -> None:
-        """Store what is being stored to its end, and drop the other requests that are under way."""
+        """Finish the requests that store messages, and drop the other unfinished requests."""
         self._reads.stop()
         self._stores.stop()
 
     def __len__(self) -> int:
-        """Return how many requests are handled in steps now."""
+        """Return the number of requests that are being handled in steps."""
         return len(self._reads) + len(self._stores)
 
 
 def _refused(command: RemotingCommand, error: Refusal | OSError) -> RemotingCommand:
-    """Return how a request is refused.
+    """Return the answer to a refused request.
 
     Raises:
-        OSError: The error is not that the disk is full or read-only.
+        OSError: The error is not one of a full or read-only disk.
     """
     if isinstance(error, Refusal):
         return error.answer(command)
     if error.errno not in _NOT_NOTED:
         raise error
     logger.error("request %d is refused: %s", command.code, error)
-    why = "there is no room on the disk" if error.errno in NO_ROOM else "the file system is read-only"
-    remark = f"service not available now: {why}, and the change would have to be noted"
+    why = "there is no space on the disk" if error.errno in NO_ROOM else "the file system is read-only"
+    remark = f"service not available now: {why}, and the change cannot be written"
     return RemotingCommand.response(command, ResponseCode.SERVICE_NOT_AVAILABLE, remark=remark)
 
 
-def failure_answer(
-    connection: Connection, command: RemotingCommand, error: Exception
-) -> RemotingCommand | None:
-    """Return the answer to a request of which a step raised an error; None if it has been answered."""
+def failure_answer(connection: Connection, command: RemotingCommand, error: Exception) -> RemotingCommand | None:
+    """Return the answer to a request whose step raised an error; None if the connection has answered already."""
     if isinstance(error, Refusal) or (isinstance(error, OSError) and error.errno in _NOT_NOTED):
         return _refused(command, error)
     connection.answer_failure(command, error)
     return None
 
 
-def limits(
-    idle_seconds: int, pending_bytes: int = 0, *, address_percent: int, buffers: BufferBudget
-) -> Limits:
-    """Return what clients may do, from settings in which 0 means no limit or the usual one."""
+def limits(idle_seconds: int, pending_bytes: int = 0, *, address_percent: int, buffers: BufferBudget) -> Limits:
+    """Return the limits of clients from settings in which 0 means no limit (idle time) or the default (bytes).
+
+    Args:
+        idle_seconds: Seconds after which an idle connection is closed; 0 for never.
+        pending_bytes: Bytes that may wait to be written to a connection; 0 for the default.
+        address_percent: Percentage of the connections that one address may have.
+        buffers: The budget of buffered bytes of all connections.
+    """
     usual = Limits()
     return Limits(
         max_header=MAX_HEADER,
@@ -160,17 +159,24 @@ async def listen(
     on_connect: Callable[[Connection], None] | None = None,
     on_close: Callable[[Connection], None] | None = None,
     client_limits: Limits,
+    frames_handler: FramesHandler | None = None,
 ) -> Server:
-    """Serve at the address.
+    """Listen at the address, and serve requests.
 
     Raises:
-        AddressInUse: Another process does.
-        CannotListen: The address is not this machine's, needs privileges, or there are no files left for a socket.
+        AddressInUse: Another process listens there.
+        CannotListen: The address is not this machine's, needs privileges, or the process may open no more files.
     """
     address = f"{host}:{port}"
     try:
         return await transport.serve(
-            host, port, handler, on_connect=on_connect, on_close=on_close, limits=client_limits
+            host,
+            port,
+            handler,
+            on_connect=on_connect,
+            on_close=on_close,
+            limits=client_limits,
+            frames_handler=frames_handler,
         )
     except OSError as e:
         if e.errno == errno.EADDRINUSE:
@@ -179,10 +185,10 @@ async def listen(
 
 
 def warn_if_open(name: str, server: Server) -> None:
-    """Warn if a server can be reached from other machines: nobody has to log in."""
+    """Warn if the server can be reached from other machines, since there is no access control."""
     try:
         is_loopback = ipaddress.ip_address(server.host).is_loopback
-    except ValueError:  # a name, in the transport in memory
+    except ValueError:  # a name: the in-memory transport
         is_loopback = server.host == "localhost"
     if not is_loopback:
         logger.warning(

@@ -1,7 +1,7 @@
-"""Changing a running server's settings from afar: UPDATE_BROKER_CONFIG and UPDATE_NAMESRV_CONFIG.
+"""Changes of a running server's settings by request: UPDATE_BROKER_CONFIG and UPDATE_NAMESRV_CONFIG.
 
-Anybody who reaches the server may send these requests. What they may change is said by each setting
-(`rocket_broker.settings.apache_settings`); how much one request may hold is bounded here.
+Every client that reaches the server may send these requests. Each setting says whether requests may change it
+(`rocket_broker.settings.apache_settings`); this module limits the size of a request.
 """
 
 import logging
@@ -20,17 +20,17 @@ __all__ = ["answer_settings", "answer_settings_update"]
 logger = logging.getLogger(__name__)
 
 MAX_KEYS = 256
-"""Of a request: more than a server has settings, so that a tool may send all it was told back."""
+"""Settings of one request: more than a server has, so that a tool may send back all settings that it has read."""
 MAX_KEY_CHARACTERS = 128
-"""The longest key of Apache's has half as many."""
+"""Twice the length of Apache's longest key."""
 MAX_VALUE_CHARACTERS = 1_024
-"""Each setting that requests may change needs far fewer."""
+"""More than any setting needs that requests may change."""
 MAX_BODY = 64 * 1024
-"""Bytes of a request, read before keys and values are known."""
+"""Bytes of a request, checked before keys and values are parsed."""
 
 
 def answer_settings(settings: ApacheSettings, command: RemotingCommand) -> RemotingCommand:
-    """Answer the effective settings as the text of a properties file."""
+    """Answer the effective settings in the format of a properties file."""
     return RemotingCommand.response(command, body=settings.to_properties().encode())
 
 
@@ -39,8 +39,8 @@ def answer_settings_update(
 ) -> RemotingCommand:
     """Change the settings in the body, all or none, in memory and in the settings file if there is one.
 
-    A setting that requests may not change is answered with NO_PERMISSION, as Apache's servers answer for the keys of
-    their configBlackList; every other mistake with SYSTEM_ERROR.
+    A setting that requests may not change is answered with NO_PERMISSION, as by Apache's servers for the keys of their
+    configBlackList; any other error with SYSTEM_ERROR.
     """
     peer = connection.remote_address
     try:
@@ -56,10 +56,10 @@ def answer_settings_update(
 
 
 def _entries(body: bytes, origin: str) -> list[Entry]:
-    """Return what a request asks for.
+    """Return the settings in a request.
 
     Raises:
-        BrokerError: The request is too large, or a key or value is, or holds control characters.
+        BrokerError: The request, a key or a value is too long, or a key or value holds control characters.
         UnicodeDecodeError: The body is not UTF-8 text.
     """
     if len(body) > MAX_BODY:
@@ -80,5 +80,5 @@ def _entries(body: bytes, origin: str) -> list[Entry]:
 
 
 def _has_controls(texts: Iterable[str]) -> bool:
-    """Whether a text has characters that end lines, or that cannot be written as UTF-8."""
+    """Whether a text has characters that end lines, or that UTF-8 cannot encode."""
     return any(unicodedata.category(c) in {"Cc", "Cs", "Zl", "Zp"} for text in texts for c in text)

@@ -1,13 +1,15 @@
-"""Messages for later: where they wait, and what brings them to their topic when they are due.
+"""Delayed and timed messages: where they wait, and how they get to their topic when they are due.
 
 ::
 
-    delay_levels, delay_service      by level: a queue of SCHEDULE_TOPIC_XXXX for each
-    timer_request                    at any time: what a sender asks, as a moment
-    timer_service                    gives each message in rmq_sys_wheel_timer a timer, and delivers
+    delay_service                    delay levels: a queue of SCHEDULE_TOPIC_XXXX for each level
+    timer_service                    timed messages of rmq_sys_wheel_timer: adds their timers, and delivers
       timer_store                    the timers on the disk, in Apache 5.x's files
-        timer_wheel                  moment -> its last timer
-        timer_log                    the timers, each leading to the one before
-        timer_checkpoint             how far they are
-    recall_handle                    what a timed message is taken back by
+        timer_wheel                  moment -> the last of its timers
+        timer_log                    the timers; each leads to the previous timer of its moment
+        timer_checkpoint             the progress of both
+    recall_handle                    the handle by which a sender recalls a timed message
+
+`rocket_broker.settings.delay_levels` has the delays of the levels, `rocket_broker.writing.timer_request` the moment
+that a sender asks for.
 """

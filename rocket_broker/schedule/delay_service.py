@@ -1,12 +1,17 @@
-"""Brings delayed messages to where they belong when they are due.
+"""Delivery of delayed messages to their real topics, as by Apache's ScheduleMessageService.
 
-For each level there is one queue of the schedule topic and one offset: everything before it has been
-delivered. All messages of a level wait equally long, so only the head needs to be looked at. A level waits on
-one timer for its head, or, when its queue is empty, for the arrival of a message: nothing polls.
+Each level has a queue of the schedule topic, and an offset before which all messages have been delivered. All messages
+of a level have the same delay, so they are due in the order of the queue, and only the first one has to be watched::
 
-The offsets are kept in Apache's ``delayOffset.json``, written a second after something was delivered and at the end,
-always after what they say was delivered is on the disk. A killed broker delivers again what it delivered since:
-delivery is at least once. While nothing is delivered nothing is written.
+    queue of level 3     delivered delivered │ due 12:00:01   due 12:00:04   due 12:00:09
+                                      offset ┘ └ one timer
+
+A level waits for its timer or, if its queue is empty, for the arrival of a message; Apache's service polls each level
+ten times a second instead.
+
+The offsets are kept in Apache's ``delayOffset.json``, written within ``flushDelayOffsetInterval`` after a delivery and
+at the stop. The delivered messages are flushed before: otherwise a power failure could lose messages that the offsets
+have passed. A killed broker delivers again what it delivered since the last write: delivery is at least once.
 """
 
 import asyncio
@@ -25,11 +30,7 @@ from rocket_broker.writing.message_writer import MessageWriter
 from rocket_remoting.clock import Clock
 from rocket_remoting.wire.bodies import KeyedBody, decode_body
 from rocket_remoting.wire.errors import RemoteProtocolError
-from rocket_remoting.wire.message import MessageExt
-from rocket_remoting.wire.properties import (
-    PROPERTY_REAL_QUEUE_ID,
-    PROPERTY_REAL_TOPIC,
-)
+from rocket_remoting.wire.properties import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
 from rocket_remoting.wire.record import decode_record
 
 __all__ = ["DelayService"]
@@ -37,13 +38,10 @@ __all__ = ["DelayService"]
 logger = logging.getLogger(__name__)
 
 DELIVER_AT_ONCE = 500
-"""So many entries of a level are looked at together; their messages are delivered one after the other, in steps."""
+"""Entries of a level that are read together; their messages are delivered one by one, in steps."""
 RETRY_SECONDS = 1.0
 LONGEST_WAIT = 30.0
-"""No wait for a due time is longer: the wall clock may be set, or the machine sleep, meanwhile."""
-
-_NEVER = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
-"""What is refused so is refused again: it must not hold up its level."""
+"""Maximum seconds of a wait, since meanwhile the wall clock may be set or the machine may sleep."""
 
 
 class _Stored(KeyedBody, kw_only=True):
@@ -56,7 +54,7 @@ class DelayService:
     """The levels' offsets and timers.
 
     Attributes:
-        offsets: Level -> offset of the first message that is not delivered yet.
+        offsets: For each level, the offset of the first message that is not delivered yet.
     """
 
     def __init__(
@@ -84,10 +82,11 @@ class DelayService:
         self._saved: dict[int, int] = {}
 
     def load(self) -> None:
-        """Read ``delayOffset.json``; an offset outside its queue is moved to the nearest one inside.
+        """Read ``delayOffset.json``; move an offset outside of its queue to the nearest one inside.
 
         Raises:
-            DamagedTable: Neither the file nor its backup can be read.
+            DamagedTable: The file and its backup are both unreadable.
+            TableUnreadable: The file system refuses to read the file.
         """
         stored = self._file.load(lambda data: decode_body(data, _Stored))
         self._saved = dict(stored.offset_table) if stored is not None else {}
@@ -98,27 +97,25 @@ class DelayService:
             high = max(low, self._store.max_offset(SCHEDULE_TOPIC, queue))
             known = self.offsets.get(level, 0)
             if not low <= known <= high:
-                logger.warning(
-                    "delay level %d: offset %d is outside its queue, %d to %d", level, known, low, high
-                )
+                logger.warning("delay level %d: offset %d is outside its queue, %d to %d", level, known, low, high)
             self.offsets[level] = min(max(known, low), high)
         for queue in self._store.topics_with_queues().get(SCHEDULE_TOPIC, []):
             waiting = self._store.max_offset(SCHEDULE_TOPIC, queue) - self._saved.get(queue + 1, 0)
             if queue >= self._levels.max_level and waiting > 0:
                 logger.warning(
-                    "delay level %d is not in messageDelayLevel any more: %d messages wait until it is",
+                    "delay level %d is not in messageDelayLevel any more: %d messages wait until it is added again",
                     queue + 1, waiting,
                 )  # fmt: skip
 
     def start(self) -> None:
-        """Deliver from now on."""
+        """Begin to deliver."""
         self._store.arrival_listeners.append(self._arrived)
         for level in self._levels:
             self._run(level)
         self._save_soon()
 
     def stop(self) -> None:
-        """Deliver no more, and write the offsets."""
+        """Stop delivering, and write the offsets."""
         self._store.arrival_listeners.remove(self._arrived)
         for timer in self._timers.values():
             timer.cancel()
@@ -132,13 +129,13 @@ class DelayService:
         try:
             self.save()
         except OSError as e:
-            logger.error("delay offsets could not be written; the next start goes back to before: %s", e)
+            logger.error("could not write the delay offsets; the next start uses what was written before: %s", e)
 
     def save(self) -> None:
-        """Write ``delayOffset.json`` if anything was delivered since it was last written.
+        """Write ``delayOffset.json`` if messages were delivered since it was last written.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         if self.offsets != self._saved:
             self._file.write(self.encode())
@@ -149,20 +146,22 @@ class DelayService:
         return _encoded(self.offsets)
 
     def backlog(self) -> Mapping[int, tuple[int, int]]:
-        """Return the levels that were ever used, with the offset delivered to and the queue's end."""
+        """Return the offset and the queue's end of each level that was ever used."""
         ends = {level: self._store.max_offset(SCHEDULE_TOPIC, level - 1) for level in self._levels}
         return {level: (self.offsets.get(level, 0), end) for level, end in ends.items() if end > 0}
 
     def _arrived(
         self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int
     ) -> None:
-        """Look at a level whose queue was empty until now; the store calls this for all it stores."""
+        """Run a level whose queue was empty until now; the store calls this for all messages that it stores."""
         level = queue_id + 1
+        # A level with a timer waits for an earlier message, which is due first. A running level looks at
+        # the queue's end when it is done. Only an empty level needs to be woken.
         if topic == SCHEDULE_TOPIC and level not in self._timers and level not in self._running:
             self._timers[level] = asyncio.get_running_loop().call_soon(self._run, level)
 
     def _save_soon(self) -> None:
-        """Write the offsets within the interval if they have changed."""
+        """Schedule a write of the offsets if they have changed."""
         is_saving = self._save_timer is not None or (self._saving is not None and not self._saving.done())
         if self.offsets != self._saved and not is_saving:
             loop = asyncio.get_running_loop()
@@ -175,78 +174,82 @@ class DelayService:
 
     def _saving_ended(self, saving: "asyncio.Task[None]") -> None:
         if not saving.cancelled():
-            self._save_soon()  # what moved meanwhile, or could not be written
+            self._save_soon()  # for offsets that moved meanwhile, or could not be written
 
     async def _save_what_is_on_the_disk(self) -> None:
-        """Write the offsets when what they say was delivered is on the disk: it must not be passed over."""
+        """Flush the delivered messages, then write the offsets: a power failure must not lose these messages."""
+        # Both are read in one step of the loop: every message that these offsets have passed lies before
+        # `delivered`.
         offsets, delivered = dict(self.offsets), self._store.max_commit_log_offset
         try:
             if await self._store.flush_to(delivered):
                 await self._file.write_and_sync([_encoded(offsets)])
                 self._saved = offsets
         except OSError as e:
-            logger.error("delay offsets could not be written, trying again: %s", e)
+            logger.error("could not write the delay offsets, trying again: %s", e)
 
     def _run(self, level: int) -> None:
-        """Begin to deliver what is due of the level."""
+        """Begin to deliver the level's due messages."""
         self._timers.pop(level, None)
         if level <= self._levels.max_level and level not in self._running:
             self._running.add(level)
-            self._background.add("delayed messages are delivered", self._run_steps(level))
+            self._background.add("delivering delayed messages", self._run_steps(level))
 
     def _run_steps(self, level: int) -> Generator[None, None, None]:
-        """Deliver what is due of the level, and set the timer for what is not."""
+        """Deliver the level's due messages, and set the timer for the next one."""
         try:
             wait = yield from self._deliver_due(level)
-        except Exception:  # whatever is wrong with one message or the disk: the level goes on
-            logger.exception("delay level %d: trying again", level)
+        except Exception:  # one bad message, or the disk, must not end the level
+            logger.exception("delay level %d: delivery failed, trying again", level)
             wait = RETRY_SECONDS
         finally:
+            # Nothing runs between this and the new timer, so `_arrived` finds the level either running or
+            # with a timer.
             self._running.discard(level)
         self._save_soon()
         if wait is None:
             return
         loop = asyncio.get_running_loop()
-        self._timers[level] = (
-            loop.call_later(wait, self._run, level) if wait else loop.call_soon(self._run, level)
-        )
+        self._timers[level] = loop.call_later(wait, self._run, level) if wait else loop.call_soon(self._run, level)
 
     def _deliver_due(self, level: int) -> Generator[None, None, float | None]:
-        """Deliver what is due, and yield after each message.
+        """Deliver the due messages, and yield after each.
 
-        Return how many seconds later to look again; None when the queue is empty.
+        Returns:
+            Seconds until the next look at the level; None if its queue is empty.
         """
         queue = level - 1
         entries = list(
-            self._store.consume_queue_entries(
-                SCHEDULE_TOPIC, queue, self.offsets.get(level, 0), DELIVER_AT_ONCE
-            )
+            self._store.consume_queue_entries(SCHEDULE_TOPIC, queue, self.offsets.get(level, 0), DELIVER_AT_ONCE)
         )
         now = self._clock.now_ms()
         latest = now + self._levels.delay_ms(level)
+        # Entries of this topic have the due time in place of the tags code, as Apache's CommitLog writes
+        # them.
         for offset, commit_log_offset, size, due in entries:
-            # A due time further away than the level's delay was reckoned with an older table: due now.
+            # A due time further away than the level's delay stems from other settings or a changed clock: deliver now.
             if now < due <= latest:
                 return min((due - now) / 1000, LONGEST_WAIT)
             if not self._deliver(level, commit_log_offset, size):
                 return RETRY_SECONDS
+            # After the delivery: a kill in between delivers the message twice instead of never.
             self.offsets[level] = offset + 1
             yield
         return self._after(level, bool(entries))
 
     def _after(self, level: int, found: bool) -> float | None:
-        """Return when to look again after everything that was found is delivered."""
+        """Return the seconds until the next look at the level, after all entries that were read are delivered."""
         queue, offset = level - 1, self.offsets.get(level, 0)
         end = self._store.max_offset(SCHEDULE_TOPIC, queue)
         if offset >= end:
             return None
-        if not found:  # deleted, or a hole at a file's end: go on behind it
+        if not found:  # deleted, or a hole at a file's end: continue behind it
             low = self._store.min_offset(SCHEDULE_TOPIC, queue)
             self.offsets[level] = low if low > offset else end
         return 0.0
 
     def _deliver(self, level: int, commit_log_offset: int, size: int) -> bool:
-        """Store the message where it belongs; False when the store could not take it now."""
+        """Store the message in its real topic and queue; return False if the store cannot take it now."""
         record = self._store.message_at(commit_log_offset, size)
         try:
             if record is None:
@@ -255,32 +258,15 @@ class DelayService:
             topic = message.properties[PROPERTY_REAL_TOPIC]
             queue_id = int(message.properties[PROPERTY_REAL_QUEUE_ID])
         except (RemoteProtocolError, KeyError, ValueError) as e:
-            logger.error(
-                "delay level %d: the message at %d cannot be delivered: %r", level, commit_log_offset, e
-            )
+            logger.error("delay level %d: the message at %d cannot be delivered: %r", level, commit_log_offset, e)
+            # The message is skipped: returning False would hold up the level, and so all messages behind
+            # this one, forever.
             return True
-        return self._put(message, topic, queue_id)
-
-    def _put(self, message: MessageExt, topic: str, queue_id: int) -> bool:
-        result = self._writer.put(
-            topic,
-            queue_id,
-            message.body,
-            message.properties,
-            flag=message.flag,
-            sys_flag=message.sys_flag,
-            born_timestamp=message.born_timestamp,
-            born_host=message.born_host,
-            reconsume_times=message.reconsume_times,
-            may_delay=False,
-            was_stored=True,
-        )
-        if result.status in _NEVER:
-            logger.error(
-                "%r for %s cannot be delivered and is skipped: %s", message, topic, result.status.value
-            )
+        status = self._writer.put_again(message, topic, queue_id, message.properties).status
+        if status.is_permanent:
+            logger.error("%r for %s cannot be delivered and is skipped: %s", message, topic, status.value)
             return True
-        return result.status is PutStatus.OK
+        return status is PutStatus.OK
 
 
 def _encoded(offsets: Mapping[int, int]) -> bytes:

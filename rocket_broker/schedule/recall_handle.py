@@ -1,4 +1,4 @@
-"""What a timed message can be recalled by, as 5.3 answers it to the sender.
+"""The recall handle of a timed message, as 5.3 sends it to the message's producer.
 
 ::
 
@@ -15,7 +15,7 @@ _VERSION = "v1"
 
 
 class RecallHandle(NamedTuple):
-    """Which message, and when it is due."""
+    """The decoded handle: topic, broker name, due time in milliseconds since 1970, and unique key of the message."""
 
     topic: str
     broker_name: str
@@ -23,17 +23,15 @@ class RecallHandle(NamedTuple):
     unique_key: str
 
     def encode(self) -> str:
-        """Return the handle as it goes to the sender."""
+        """Return the handle as text."""
         text = " ".join((_VERSION, self.topic, self.broker_name, str(self.deliver_ms), self.unique_key))
         return base64.urlsafe_b64encode(text.encode()).decode()
 
     @classmethod
     def decode(cls, text: str) -> "RecallHandle | None":
-        """Return what a handle says, None if it is none."""
+        """Return the decoded handle; None if the text is not a handle."""
         try:
-            version, topic, broker_name, deliver_ms, unique_key, *_ = (
-                base64.urlsafe_b64decode(text).decode().split(" ")
-            )
+            version, topic, broker_name, deliver_ms, unique_key, *_ = base64.urlsafe_b64decode(text).decode().split(" ")
             return cls(topic, broker_name, int(deliver_ms), unique_key) if version == _VERSION else None
         except (ValueError, binascii.Error):
             return None

@@ -1,13 +1,13 @@
-"""How far the timers are, in Apache 5.x's file ``config/timercheck``.
+"""The progress of the timers, in Apache 5.x's file ``config/timercheck``.
 
 ::
 
     pos  size  field                                          a file of one page
-      0     8  moment that is looked at next, to the precision
-      8     8  up to here the timer log is on the disk
-     16     8  offset in the queue of rmq_sys_wheel_timer that gets a timer next
-     24     8  the same, as masters of replicas keep it
-     32    24  of Apache's replication, left alone
+      0     8  next moment to deliver, a multiple of the precision
+      8     8  position up to which the timer log is on the disk
+     16     8  offset in the queue of rmq_sys_wheel_timer of the next message that gets a timer
+     24     8  the same offset, kept by masters for replicas
+     32    24  for Apache's replication, left unchanged
 """
 
 import struct
@@ -22,12 +22,12 @@ _PROGRESS = struct.Struct(">qqqq")
 
 
 class TimerProgress(NamedTuple):
-    """How far the timers are.
+    """The progress of the timers.
 
     Attributes:
-        moment: What is looked at next; everything before is over.
-        log_end: Where the timer log ended.
-        queue_offset: Which message gets a timer next.
+        moment: Next moment to deliver, in milliseconds since 1970; all earlier ones have been delivered.
+        log_end: End of the timer log.
+        queue_offset: Queue offset of the next message that gets a timer.
     """
 
     moment: int = 0
@@ -36,7 +36,7 @@ class TimerProgress(NamedTuple):
 
 
 class TimerCheckpoint:
-    """The file."""
+    """The checkpoint's file."""
 
     def __init__(self, path: Path, file_system: FileSystem) -> None:
         self._path = path
@@ -44,21 +44,21 @@ class TimerCheckpoint:
         self._view: memoryview | None = None
 
     def load(self) -> TimerProgress | None:
-        """Return what it says, None if there is none yet."""
+        """Return the progress in the file; None if there is no file yet."""
         size = self._file_system.size(self._path)
         if size is not None and size < PAGE_SIZE:
             self._file_system.remove(self._path)
             size = None
         if size is None:
             return None
-        # Not from the map: what was never written may be a hole, and to read that there may be no room.
+        # Read the file and not the map: a page that was never written may be a hole, and mapping it needs disk space.
         return TimerProgress(*_PROGRESS.unpack(self._file_system.read(self._path, 0, _PROGRESS.size))[:3])
 
     def write(self, progress: TimerProgress) -> None:
-        """Replace what it says, on the disk too.
+        """Write the progress, and wait until it is on the disk.
 
         Raises:
-            OSError: The disk refused.
+            OSError: The file cannot be written.
         """
         view = self._map()
         _PROGRESS.pack_into(view, 0, *progress, progress.queue_offset)

@@ -2,18 +2,18 @@
 
 ::
 
-    pos  size  unit                                             blank that ends a file
-      0     4  52                                               bytes left in the file
-      4     8  where the slot's timer before this one lies      0
-     12     4  1, +2 to be rolled on, +4 cancels another        0xCBD43194
-     16     8  when it was put there, to the precision
-     24     4  milliseconds from then to its moment
-     28     8  commit log offset of its message
-     36     4  size of its record
-     40     4  hash of the topic it goes to
+    pos  size  unit                                             blank at the end of a file
+      0     4  52                                               number of bytes left in the file
+      4     8  position of the slot's previous timer, or -1     0
+     12     4  1, +2 rolls (waits again), +4 cancels another    0xCBD43194
+     16     8  time of writing, a multiple of the precision
+     24     4  milliseconds from then to the timer's moment
+     28     8  commit log offset of the message
+     36     4  size of the message's record
+     40     4  hash of the message's real topic
      44     8  0
 
-Units are never split; where fewer than 68 bytes are left a blank ends the file. Behind the end are zeros.
+Units are never split: a blank fills the file's end if fewer than 68 bytes are left. Zeros follow the log's end.
 """
 
 import struct
@@ -36,20 +36,21 @@ _UNIT = struct.Struct(">iqiqiqiiq")
 _BLANK = struct.Struct(">iqi")
 _MOST_MAPS = 8
 _AHEAD = 64 * 1024
+# Apache's isMagicOK accepts four bits, of which 5.3.3 sets three.
 _KNOWN_BITS = 0xF
 
 
 class TimerUnit(NamedTuple):
-    """One timer.
+    """A timer.
 
     Attributes:
-        previous: Where the slot's timer before this one lies, -1 if this is the first.
+        previous: Position of the slot's previous timer; -1 if this is the first.
         bits: `ROLLS` and `CANCELS`.
-        written_ms: When it was put there.
-        moment: When it is to be looked at.
-        commit_log_offset: Where its message's record begins.
-        size: The record's size.
-        topic_hash: Java's hash of the topic it goes to.
+        written_ms: Time of writing, in milliseconds since 1970.
+        moment: The timer's moment, in milliseconds since 1970.
+        commit_log_offset: Commit log offset of the message's record.
+        size: Size of the record in bytes.
+        topic_hash: Java's hash of the message's real topic.
     """
 
     previous: int
@@ -62,38 +63,39 @@ class TimerUnit(NamedTuple):
 
 
 class TimerLog:
-    """The units.
+    """The units of all timers, in files.
 
     Attributes:
-        end: Where the next one will lie.
-        flushed: Up to here it is on the disk.
+        end: Position of the next unit.
+        flushed: Position up to which the log is on the disk.
     """
 
     def __init__(self, directory: Path, file_size: int, file_system: FileSystem) -> None:
         self.end = 0
         self.flushed = 0
-        self._files = MappedFileQueue(
-            directory, file_size, OpenMaps(file_system, _MOST_MAPS), "mappedFileSizeTimerLog"
-        )
+        self._files = MappedFileQueue(directory, file_size, OpenMaps(file_system, _MOST_MAPS), "mappedFileSizeTimerLog")
 
     def load(self, flushed: int, messages_end: int) -> list[tuple[int, TimerUnit]]:
-        """Find the end, and return the units from ``flushed`` on; what does not look like one is cut off.
+        """Find the end, and return the units from ``flushed`` on; cut off malformed ones.
 
-        So is a unit whose message is lost, with all behind it: another message will begin in its place.
+        A unit whose message is lost is cut off too, with all units behind it, since another message will begin at the
+        same offset.
 
         Args:
-            flushed: Up to here the units were on the disk.
+            flushed: Position up to which the log is known to be on the disk.
             messages_end: The end of the commit log.
 
         Raises:
             StoreCorrupt: A file is missing.
-            FileSizeMismatch: A file has not the size the settings say.
+            FileSizeMismatch: A file's size differs from the settings.
         """
         self._files.load()
         file = self._files.file_at(flushed)
         if file is None:
             file = self._files.files[-1] if self._files.files else None
             flushed = file.base if file is not None else 0
+        # A position inside a unit is wrong. The file's begin is the nearest place before it where surely a
+        # unit begins.
         elif (flushed - file.base) % UNIT_SIZE:
             flushed = file.base
         self.end = flushed
@@ -110,18 +112,20 @@ class TimerLog:
 
     @property
     def first(self) -> int:
-        """Where the oldest unit lies."""
+        """Position of the oldest unit."""
         return self._files.first
 
     def append(self, unit: TimerUnit) -> int:
-        """Append a timer and return where it lies.
+        """Append a timer, and return its position.
 
         Raises:
-            StoreFull: The disk has no room. Nothing has changed, as with the other.
-            OSError: The next file could not be made.
+            StoreFull: The disk is full. Nothing has changed.
+            OSError: The next file could not be created. Nothing has changed.
         """
         file = self._files.file_at(self.end) or self._files.add(self.end)
         position = self.end - file.base
+        # Room for a blank must stay behind the unit: without a blank, `walk` would take the file's end for
+        # the log's end.
         if position + UNIT_SIZE + _BLANK.size > file.size:
             self._end_file(file, position)
             return self.append(unit)
@@ -132,18 +136,18 @@ class TimerLog:
         return at
 
     def read(self, at: int) -> TimerUnit | None:
-        """Return the timer that lies there, None if none does."""
+        """Return the timer at the position; None if there is none."""
         file = self._files.file_at(at) if 0 <= at < self.end else None
         return _unpack(file.open(), at - file.base) if file is not None else None
 
     def link(self, at: int, previous: int) -> None:
-        """Let the timer there follow another one than before."""
+        """Change the previous timer that the timer at the position leads to."""
         unit, file = self.read(at), self._files.file_at(at)
         if unit is not None and file is not None:
             _pack(file.open(), at - file.base, unit._replace(previous=previous))
 
     def walk(self, at: int) -> Iterator[tuple[int, TimerUnit]]:
-        """Yield the timers from one on, as long as they look like timers; `end` moves behind them."""
+        """Yield the well-formed units from a position on; `end` moves behind each."""
         while (file := self._files.file_at(at)) is not None:
             view = file.open()
             while (unit := _unpack(view, at - file.base)) is not None:
@@ -156,23 +160,31 @@ class TimerLog:
             self.end = max(self.end, at)
 
     def remove_before(self, moment: int, longest_ms: int) -> None:
-        """Delete the first files whose timers are all over by then, each put there ``longest_ms`` ahead at most.
+        """Delete the first files while all their timers are before ``moment``.
+
+        Args:
+            moment: Milliseconds since 1970.
+            longest_ms: Maximum milliseconds between a timer's writing and its moment.
 
         Raises:
-            OSError: One could not be deleted.
+            OSError: A file could not be deleted.
         """
         while len(self._files.files) > 1:
             last = self._last_of(self._files.files[0])
+            # Units are in the order of their writing, not of their moments. No moment is later than the
+            # window behind its writing, so the file's last unit bounds the moments of all.
             if last is None or last.written_ms + longest_ms >= moment:
                 return
             self._files.remove_first()
 
     def unflushed(self) -> list[Path]:
-        """Return the files that have units which are not on the disk."""
+        """Return the files with units that are not on the disk yet."""
         return self._files.between(self.flushed, self.end)
 
     def _end_file(self, file: MappedFile, position: int) -> None:
         file.allocate(position + _BLANK.size, 0)
+        # The next file comes before the blank: if the disk is full, `append` has changed nothing and can be
+        # repeated.
         self._files.add(file.base + file.size)
         _BLANK.pack_into(file.open(), position, file.size - position, 0, BLANK_MAGIC)
         self.end = file.base + file.size

@@ -1,12 +1,17 @@
-"""Brings timed messages to where they belong when their moment is over.
+"""Delivery of timed messages to their real topics, compatible with Apache 5.x's TimerMessageStore.
 
-A timed message is stored in the system topic rmq_sys_wheel_timer like any other, and gets a timer at once, or
-after a restart when its turn comes: the queue's offset in the checkpoint says which have one. When a moment is
-over, its messages are stored where they belong, in the order they came, but for those that another message of
-the moment cancels. Nothing polls: the loop sleeps until the next moment that has timers, or until a message
-comes.
+::
 
-Delivery is at least once: a killed broker delivers again the moments since the last checkpoint, a second or so.
+    rmq_sys_wheel_timer ──► a timer for its moment ──► moment over ──► real topic
+            ▲                                              │
+            └───── stored again, if beyond the window ◄────┘
+
+A timed message is stored in the system topic rmq_sys_wheel_timer, and gets a timer at once, or after a restart when
+its turn comes: the queue offset in the checkpoint says which messages have timers. When a moment is over, its messages
+are stored in their real topics in the order of their arrival, except those that another message of the moment cancels.
+The loop sleeps until the next moment with timers, or until a message arrives.
+
+Delivery is at least once: a killed broker delivers again the moments since the last checkpoint, about a second.
 """
 
 import asyncio
@@ -25,7 +30,6 @@ from rocket_broker.writing.message_writer import MessageWriter
 from rocket_remoting.clock import Clock
 from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.java_hash import java_hash
-from rocket_remoting.wire.message import MessageExt
 from rocket_remoting.wire.properties import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
@@ -46,22 +50,19 @@ logger = logging.getLogger(__name__)
 
 TIMER_QUEUE = 0
 HANDLED_AT_ONCE = 200
-"""So many entries of the queue are looked at together."""
+"""Entries of the queue that are read together."""
 RETRY_SECONDS = 1.0
 LONGEST_WAIT = 60.0
-"""No wait for a moment is longer: the wall clock may be set, or the machine sleep, meanwhile."""
+"""Maximum seconds of a wait, since meanwhile the wall clock may be set or the machine may sleep."""
 
 _NEVER_WAITED = 2**63 - 1
-"""What Apache's brokers write as the time of the timer that a message never had."""
-_NEVER = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
+"""The time of the timer, as Apache's brokers write it, of a message that was due before it got one."""
 
 
 class TimerService:
-    """The loop that gives messages timers and delivers what is due, and the one that flushes the files."""
+    """Adds timers, delivers due messages, and flushes the files."""
 
-    def __init__(
-        self, settings: TimerSettings, *, store: MessageStore, writer: MessageWriter, clock: Clock
-    ) -> None:
+    def __init__(self, settings: TimerSettings, *, store: MessageStore, writer: MessageWriter, clock: Clock) -> None:
         self._precision = settings.precision_ms
         self._flush_seconds = settings.flush_interval_ms / 1000
         self._store = store
@@ -69,18 +70,18 @@ class TimerService:
         self._clock = clock
         self._files = TimerStore(settings, store.file_system)
         self._have_timers: frozenset[int] = frozenset()
-        self._news = asyncio.Event()
+        self._arrivals = asyncio.Event()
         self._changes = asyncio.Event()
         self._is_stopping = False
-        self._turns = LoopTurns("timed messages are handled")
+        self._turns = LoopTurns("handling timed messages")
         self._tasks: list[asyncio.Task[None]] = []
 
     def load(self) -> None:
         """Open the timers' files.
 
         Raises:
-            StoreError: One is of another size.
-            OSError: The disk refused.
+            StoreError: A file's size differs from the settings.
+            OSError: A file cannot be read or written.
         """
         files = self._files
         self._have_timers = files.load(self._clock.now_ms(), self._store.max_commit_log_offset)
@@ -89,7 +90,7 @@ class TimerService:
         files.queue_offset = min(max(files.queue_offset, low), max(low, high))
 
     def start(self, name: str) -> None:
-        """Deliver from now on."""
+        """Begin to deliver; ``name`` is for the names of the tasks."""
         self._store.arrival_listeners.append(self._arrived)
         self._tasks = [
             asyncio.create_task(self._run(), name=f"{name}: timers"),
@@ -97,10 +98,10 @@ class TimerService:
         ]
 
     async def stop(self) -> None:
-        """Finish the moment that is being delivered, and write down how far everything is."""
+        """Finish the moment that is being delivered, stop delivering, and flush the files."""
         self._store.arrival_listeners.remove(self._arrived)
         self._is_stopping = True
-        self._news.set()
+        self._arrivals.set()
         running, flushing = self._tasks
         flushing.cancel()
         await asyncio.gather(running, flushing, return_exceptions=True)
@@ -108,46 +109,46 @@ class TimerService:
             try:
                 await self._flush()
             except OSError as e:
-                logger.error(
-                    "the timers' files could not be written; the next start goes back to before: %s", e
-                )
+                logger.error("could not write the timers' files; the next start uses what was written before: %s", e)
 
     def count(self, moment: int) -> int:
-        """Return how many messages wait for a moment."""
+        """Return the number of messages that wait for a moment, given in milliseconds since 1970."""
         return self._files.count(moment)
 
     def _arrived(
         self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int
     ) -> None:
-        """Wake the loop; the store calls this for all it stores."""
+        """Wake the loop for a timed message; the store calls this for all messages that it stores."""
         if topic == TIMER_TOPIC:
-            self._news.set()
+            self._arrivals.set()
 
     async def _run(self) -> None:
         while not self._is_stopping:
-            self._news.clear()
+            # Before the work: a message that arrives during the work sets the event again, and the sleep
+            # ends at once.
+            self._arrivals.clear()
             try:
                 wait = await self._work()
-            except Exception:  # whatever is wrong with one message or the disk: the timers go on
-                logger.exception("the timers go on in a second")
+            except Exception:  # one bad message, or the disk, must not end the loop
+                logger.exception("handling timed messages failed, trying again in a second")
                 wait = RETRY_SECONDS
             if self._files.is_dirty:
                 self._changes.set()
             await self._sleep(wait)
 
     async def _sleep(self, seconds: float | None) -> None:
-        """Return when that time is over, or when there are news; None: only then."""
+        """Sleep for the seconds, or until a message arrives; None: only until a message arrives."""
         try:
             async with asyncio.timeout(None if seconds is None else min(seconds, LONGEST_WAIT)):
-                await self._news.wait()
+                await self._arrivals.wait()
         except TimeoutError:
             pass
 
     async def _work(self) -> float | None:
-        """Do what is to be done now, and return how many seconds later there is more."""
+        """Deliver due messages and add new timers; return the seconds until the next moment, None if there is none."""
         files = self._files
-        files.moment = min(files.moment, files.floor(self._clock.now_ms()))  # the clock may be set back
-        if not (await self._deliver_due() and await self._take_new()):
+        files.moment = min(files.moment, files.moment_of(self._clock.now_ms()))  # the clock may be set back
+        if not (await self._deliver_due() and await self._add_new_timers()):
             return RETRY_SECONDS
         moment = files.next()
         if moment is None:
@@ -156,24 +157,24 @@ class TimerService:
 
     # New messages
 
-    async def _take_new(self) -> bool:
-        """Give timers to the messages that have none; False when the disk has no room."""
+    async def _add_new_timers(self) -> bool:
+        """Add timers for the messages that have none; return False if the store could not take one."""
         files = self._files
         while files.queue_offset < self._store.max_offset(TIMER_TOPIC, TIMER_QUEUE):
             entries = list(
-                self._store.consume_queue_entries(
-                    TIMER_TOPIC, TIMER_QUEUE, files.queue_offset, HANDLED_AT_ONCE
-                )
+                self._store.consume_queue_entries(TIMER_TOPIC, TIMER_QUEUE, files.queue_offset, HANDLED_AT_ONCE)
             )
             for number, commit_log_offset, size, _ in entries:
                 has_timer = commit_log_offset in self._have_timers
                 with self._turns:
-                    if not has_timer and not self._take(number, commit_log_offset, size):
+                    if not has_timer and not self._add_timer(number, commit_log_offset, size):
                         return False
+                # After a restart this is the checkpoint's offset, which may be older. `_have_timers` then
+                # says which messages from there on have timers already.
                 files.queue_offset = number + 1
                 files.is_dirty = True
                 await self._turns.next()
-            if not entries:  # deleted, or a hole at a file's end: go on behind it
+            if not entries:  # deleted, or a hole at a file's end: continue behind it
                 low = self._store.min_offset(TIMER_TOPIC, TIMER_QUEUE)
                 end = self._store.max_offset(TIMER_TOPIC, TIMER_QUEUE)
                 files.queue_offset = low if low > files.queue_offset else end
@@ -185,24 +186,22 @@ class TimerService:
         files.lost = None
         return True
 
-    def _take(self, number: int, commit_log_offset: int, size: int) -> bool:
-        """Put a timer for one message, or deliver it if its moment is over; False when there is no room."""
+    def _add_timer(self, number: int, commit_log_offset: int, size: int) -> bool:
+        """Add a timer for a message, or deliver it if its moment is over; return False if the store is full."""
         try:
             record = self._store.message_at(commit_log_offset, size)
-            properties = (
-                decode_stored_properties(peek_record(record).properties) if record is not None else {}
-            )
+            properties = decode_stored_properties(peek_record(record).properties) if record is not None else {}
             moment = int(properties[PROPERTY_TIMER_OUT_MS])
             topic = properties[PROPERTY_REAL_TOPIC]
         except (RemoteProtocolError, KeyError, ValueError) as e:
             logger.error("the timed message at %d cannot be delivered: %r", commit_log_offset, e)
             return True
         lost = self._files.lost
-        if lost is not None and number < lost.queue_offset and self._files.floor(moment) < lost.moment:
-            return True  # it was delivered
+        if lost is not None and number < lost.queue_offset and self._files.moment_of(moment) < lost.moment:
+            return True  # it was delivered before the timers were lost
         now = self._clock.now_ms()
         cancels = PROPERTY_TIMER_DEL_UNIQKEY in properties
-        if moment < self._files.floor(now):
+        if moment < self._files.moment_of(now):
             return cancels or self._deliver(commit_log_offset, size, _NEVER_WAITED, rolls=False)
         try:
             self._files.add(
@@ -214,28 +213,30 @@ class TimerService:
                 topic_hash=java_hash(topic),
             )
         except (StoreFull, OSError) as e:
-            logger.error("a timer could not be stored, trying again: %s", e)
+            logger.error("could not store a timer, trying again: %s", e)
             return False
         return True
 
-    # Due ones
+    # Due messages
 
     async def _deliver_due(self) -> bool:
-        """Deliver the moments that are over; False when the store takes nothing now."""
+        """Deliver the moments that are over; return False if the store cannot take a message now."""
         files = self._files
         while (moment := files.next()) is not None and moment + self._precision <= self._clock.now_ms():
             if not await self._deliver_moment(moment):
                 return False
             with self._turns:
-                files.over(moment)
+                files.mark_delivered(moment)
             if self._is_stopping:
                 return True
             await self._turns.next()
-        files.moment = max(files.moment, files.floor(self._clock.now_ms()))
+        files.moment = max(files.moment, files.moment_of(self._clock.now_ms()))
         return True
 
     async def _deliver_moment(self, moment: int) -> bool:
         places, cancelled = await self._timers_of(moment)
+        # The chain leads from the newest timer to the oldest; consumers get the messages in the order of
+        # arrival.
         for at in reversed(places):
             while not self._deliver_timer(at, cancelled):
                 if self._is_stopping:
@@ -245,7 +246,7 @@ class TimerService:
         return True
 
     def _deliver_timer(self, at: int, cancelled: set[str]) -> bool:
-        """Deliver the message of a timer unless it is cancelled; False when the store takes nothing now."""
+        """Deliver the message of a timer unless it is cancelled; return False if the store cannot take it now."""
         with self._turns:
             unit = self._files.timer(at)
             if unit is None or (cancelled and self._is_cancelled(unit, cancelled)):
@@ -254,9 +255,9 @@ class TimerService:
             return self._deliver(unit.commit_log_offset, unit.size, unit.written_ms, rolls=rolls)
 
     async def _timers_of(self, moment: int) -> tuple["array[int]", set[str]]:
-        """Return where a moment's timers lie, the newest first, and what those say that only cancel others.
+        """Return the positions of a moment's timers, newest first, and the keys of the messages that others cancel.
 
-        There may be a million of them: no more than eight bytes are kept of each.
+        There may be a million timers, so only eight bytes are kept of each.
         """
         places, keys = array("q"), set[str]()
         for at, unit in self._files.timers(moment):
@@ -272,7 +273,7 @@ class TimerService:
             return False
         properties = self._properties(unit)
         key = properties.get(PROPERTY_UNIQUE_KEY, "")
-        # Brokers before 5.3 were told the key alone.
+        # Senders to brokers before 5.3 give the unique key without the topic.
         return bool(key) and (cancel_key(properties.get(PROPERTY_REAL_TOPIC, ""), key) in keys or key in keys)
 
     def _properties(self, unit: TimerUnit) -> Mapping[str, str]:
@@ -283,7 +284,7 @@ class TimerService:
             return {}
 
     def _deliver(self, commit_log_offset: int, size: int, timed_ms: int, *, rolls: bool) -> bool:
-        """Store the message where it belongs, or for another timer; False when the store takes nothing now."""
+        """Store the message in its real topic, or again for a later timer; return False if the store refuses now."""
         record = self._store.message_at(commit_log_offset, size)
         try:
             if record is None:
@@ -303,28 +304,13 @@ class TimerService:
         except (RemoteProtocolError, KeyError, ValueError) as e:
             logger.error("the timed message at %d cannot be delivered: %r", commit_log_offset, e)
             return True
-        status = self._put(message, topic, queue_id, properties | added)
-        if status is PutStatus.PROPERTIES_SIZE_EXCEEDED:  # the message itself has room, what we add has none
-            status = self._put(message, topic, queue_id, properties)
-        if status in _NEVER:
+        status = self._writer.put_again(message, topic, queue_id, properties | added).status
+        if status is PutStatus.PROPERTIES_SIZE_EXCEEDED:  # store it without the added properties
+            status = self._writer.put_again(message, topic, queue_id, properties).status
+        if status.is_permanent:
             logger.error("%r for %s cannot be delivered and is skipped: %s", message, topic, status.value)
             return True
         return status is PutStatus.OK
-
-    def _put(self, message: MessageExt, topic: str, queue_id: int, properties: dict[str, str]) -> PutStatus:
-        return self._writer.put(
-            topic,
-            queue_id,
-            message.body,
-            properties,
-            flag=message.flag,
-            sys_flag=message.sys_flag,
-            born_timestamp=message.born_timestamp,
-            born_host=message.born_host,
-            reconsume_times=message.reconsume_times,
-            may_delay=False,
-            was_stored=True,
-        ).status
 
     # Files
 
@@ -336,24 +322,27 @@ class TimerService:
             try:
                 await self._flush()
             except OSError as e:
-                logger.error("the timers' files could not be written, trying again: %s", e)
+                logger.error("could not write the timers' files, trying again: %s", e)
             if self._files.is_dirty:
                 self._changes.set()
 
     async def _flush(self) -> None:
-        """Bring the timers to the disk, and then how far they are: what was delivered is there before."""
+        """Flush wheel and log, then the delivered messages, and write the checkpoint last, as it passes them over."""
         files = self._files
+        # All read in one step of the loop, before the thread starts: everything that `progress` has passed
+        # is before `delivered`, however much is delivered while the disk is busy.
         progress, lost, delivered = files.progress, files.lost, self._store.max_commit_log_offset
+        # Set before the flush, so that a change during the flush is not forgotten.
         files.is_dirty = written = False
         try:
             await asyncio.to_thread(files.sync)
             if lost is None and await self._store.flush_to(delivered):
                 files.flushed(progress)
                 written = True
-        finally:  # also when the stop of the broker comes between
+        finally:  # also if the task is cancelled at the stop
             files.is_dirty = files.is_dirty or not written
 
 
 def cancel_key(topic: str, unique_key: str) -> str:
-    """Return what TIMER_DEL_UNIQKEY says of the message with this key."""
+    """Return the value of TIMER_DEL_UNIQKEY that cancels the message with this key."""
     return f"{topic}+{unique_key}"

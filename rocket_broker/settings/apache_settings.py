@@ -1,22 +1,21 @@
 """Typed settings read from Apache's own keys.
 
-A settings class is a dataclass whose fields are made by `setting`: the Python name is the key in snake_case
-(``autoCreateTopicEnable`` is ``auto_create_topic_enable``), the text of a file becomes the field's type, and
-every value remembers where it came from. Every key of Apache's falls into one of three kinds: a field here is
-*honoured*; a key listed as *meaningless* is accepted with a warning that says why it does nothing; a
-*refused* key may only have the value that asks for nothing, because ignoring the other would break a promise
-(access control, replication).
+A settings class is a dataclass whose fields are declared by `setting`. The Python name is the key in snake_case
+(``autoCreateTopicEnable`` is ``auto_create_topic_enable``), the text of a file is converted to the field's type, and
+each value keeps its origin. Every key of Apache's is of one of three kinds. A field here is *honoured*. A *meaningless*
+key is accepted with a warning that says why it has no effect. A *refused* key may only have its harmless value, because
+to ignore another value would break a promise (access control, replication).
 
-Anybody who reaches a server may ask for a change (UPDATE_BROKER_CONFIG), since there is no access control. So a
-request changes an honoured setting only if this is neither *fixed* (read once, at the start) nor *local* (the change
-could delete messages or lift a limit), and never writes a key of the other two kinds into the settings file.
+Every client that reaches a server may request changes (UPDATE_BROKER_CONFIG), since there is no access control. So a
+request changes an honoured setting only if it is neither *fixed* (read once, at the start) nor *local* (the change
+could delete messages or lift a limit). A request never writes a key of the other two kinds into the settings file.
 """
 
 import difflib
 import enum
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast, get_args, get_type_hints
@@ -33,7 +32,7 @@ Check = Callable[[Any], str | None]
 
 
 class SettingRow(NamedTuple):
-    """One line of the effective settings: what ``--print-config`` shows."""
+    """A line of the effective settings, as ``--print-config`` shows it."""
 
     key: str
     value: str
@@ -42,7 +41,7 @@ class SettingRow(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A key that may only have the value asking for nothing."""
+    """A key that may only have its harmless value; the reason is for the error."""
 
     harmless: str
     reason: str
@@ -73,21 +72,17 @@ def setting(
     """Declare a field of a settings class.
 
     Args:
-        default: The value when nothing sets it.
-        description: What it does, in one sentence; the reference page is made from it.
-        key: Apache's spelling, where it is not the field's name in camelCase.
-        minimum: The least an int may be.
-        maximum: The most an int may be.
-        check: Returns what was expected when the value is wrong, None when it is right.
-        fixed: Read once at start; a request to change it while running is refused.
-        local: Why no request may change it, only somebody who can write the settings file; empty if requests may.
+        default: The value if nothing sets it.
+        description: The effect of the setting in one sentence; the reference page is generated from it.
+        key: Apache's spelling, if it is not the field's name in camelCase.
+        minimum: Minimum of an int.
+        maximum: Maximum of an int.
+        check: Returns what was expected if the value is wrong, and None if it is right.
+        fixed: Whether the setting is read only at the start; a request to change it is refused.
+        local: The reason why only the settings file may change it and no request; empty if requests may.
     """
     declared = _Declaration(description, key, minimum, maximum, cast(Check | None, check), fixed, local)
     return field(default=default, metadata={"setting": declared})
-
-
-def _declaration(f: "Field[Any]") -> _Declaration | None:
-    return cast(_Declaration | None, f.metadata.get("setting"))
 
 
 def _camel(name: str) -> str:
@@ -97,46 +92,44 @@ def _camel(name: str) -> str:
 
 @dataclass
 class ApacheSettings:
-    """Base of `BrokerSettings` and `NameServerSettings`."""
+    """Base class of `BrokerSettings` and `NameServerSettings`."""
 
     meaningless: ClassVar[Mapping[str, str]] = {}
     refused: ClassVar[Mapping[str, Refused]] = {}
-    told: ClassVar[Mapping[str, str]] = {}
+    reported: ClassVar[Mapping[str, str]] = {}
 
     origins: dict[str, str] = field(default_factory=dict, kw_only=True)
-    """Key -> where its value was set; keys at their default are missing."""
+    """The origin of each key's value; keys with their default value are missing."""
     warnings: list[str] = field(default_factory=list, kw_only=True)
-    """What the settings asked for in vain, one sentence each."""
+    """A sentence for each entry that has no effect."""
     source: Path | None = field(default=None, kw_only=True)
-    """The settings file, which changes made while running are written to."""
+    """The settings file, which `update` writes changes to."""
     on_update: list[Callable[[Collection[str]], None]] = field(default_factory=list, kw_only=True)
-    """Called with the keys that were changed while running."""
+    """Called with the keys that `update` has changed."""
 
     @classmethod
     def from_entries(cls, entries: Iterable[Entry]) -> Self:
-        """Return the settings with the entries applied in order, the last one of a key winning.
+        """Return the settings with the entries applied in order; the last entry of a key wins.
 
         Raises:
-            SettingError: A value is wrong, or the key is one this server cannot honour.
+            SettingError: A value is wrong, or the server refuses the key.
             UnknownSetting: No version of Apache RocketMQ has the key.
         """
         settings = cls()
         honoured = _honoured(cls)
-        settings._set(
-            {entry.key: change for entry in entries if (change := settings._given(entry, honoured))}
-        )
+        settings._set({entry.key: change for entry in entries if (change := settings._given(entry, honoured))})
         return settings
 
     def update(self, entries: Iterable[Entry]) -> None:
-        """Change settings of a running server, and its file, at a request: all of them, or none.
+        """Change settings of a running server and of its file by request: all of them, or none.
 
-        A key that has the value already is no change, whatever its kind, and is not written.
+        A key that has the value already is not a change, whatever its kind, and is not written.
 
         Raises:
-            SettingError: A value is wrong, or is read at the start only.
-            LocalSetting: The key is one that requests may not change, or has no meaning here.
+            SettingError: A value is wrong, or the setting is read at the start only.
+            LocalSetting: Requests may not change the key, or the key has no effect here.
             UnknownSetting: No version of Apache RocketMQ has the key.
-            BrokerError: The file with the changes could not be read at the next start.
+            BrokerError: The next start could not read the file with the changes.
             OSError: The file cannot be written.
         """
         changes: dict[str, _Change] = {}
@@ -154,7 +147,7 @@ class ApacheSettings:
             tell(changes.keys())
 
     def rows(self) -> list[SettingRow]:
-        """Return every honoured setting with its value and where it came from, by key."""
+        """Return every honoured setting with its value and its origin, sorted by key."""
         rows = [
             SettingRow(
                 key,
@@ -168,21 +161,21 @@ class ApacheSettings:
 
     @classmethod
     def changeable(cls) -> list[str]:
-        """Return the keys that `update` may give another value."""
+        """Return the keys whose values `update` may change."""
         return sorted(key for key, f in _honoured(cls).items() if not (f.declared.fixed or f.declared.local))
 
     @classmethod
     def local(cls) -> list[str]:
-        """Return the keys that no request may change, although the server could use another value at once."""
+        """Return the keys that only the settings file may change, although the server could apply a change at once."""
         return sorted(key for key, f in _honoured(cls).items() if f.declared.local and not f.declared.fixed)
 
     def to_properties(self) -> str:
-        """Return the effective settings, and what is told beside them, as the text of a properties file."""
-        values = {row.key: row.value for row in self.rows()} | dict(self.told)
+        """Return the effective settings, and the reported keys, as the text of a properties file."""
+        values = {row.key: row.value for row in self.rows()} | dict(self.reported)
         return "".join(f"{key}={value}\n" for key, value in values.items())
 
     def _given(self, entry: Entry, honoured: "Mapping[str, _Field]") -> "_Change | None":
-        """Return what an entry sets; None, and perhaps a warning, if its key is not honoured."""
+        """Return the change that an entry makes; None, perhaps with a warning, if its key is not honoured."""
         field_ = honoured.get(entry.key)
         if field_ is not None:
             return field_.change(entry)
@@ -190,13 +183,13 @@ class ApacheSettings:
             self._expect_harmless(entry)
         elif entry.key in self.meaningless:
             reason = self.meaningless[entry.key]
-            self.warnings.append(f"{entry.origin}: {entry.key} has no meaning here: {reason}")
+            self.warnings.append(f"{entry.origin}: {entry.key} has no effect: {reason}")
         else:
             raise self._unknown(entry)
         return None
 
     def _requested(self, entry: Entry, honoured: "Mapping[str, _Field]") -> "_Change | None":
-        """Return what a request changes; None if the entry says what is so already."""
+        """Return the change that an entry of a request makes; None if the setting has the value already."""
         field_ = honoured.get(entry.key)
         if field_ is not None:
             change, declared = field_.change(entry), field_.declared
@@ -206,14 +199,12 @@ class ApacheSettings:
                 return None
             if declared.local:
                 raise LocalSetting(*entry, self._locally(declared.local))
-            raise SettingError(*entry, "is read at start only: restart with it")
+            raise SettingError(*entry, "is read at the start only: restart the server to change it")
         if entry.key in self.refused:
             self._expect_harmless(entry)
             return None
         if entry.key in self.meaningless:
-            raise LocalSetting(
-                *entry, f"not written, as it has no meaning here: {self.meaningless[entry.key]}"
-            )
+            raise LocalSetting(*entry, f"has no effect here and is not written: {self.meaningless[entry.key]}")
         raise self._unknown(entry)
 
     def _locally(self, reason: str) -> str:
@@ -231,7 +222,7 @@ class ApacheSettings:
         return UnknownSetting(*entry, known[near[0]] if near else None)
 
     def _write(self, source: Path, changes: Mapping[str, str]) -> None:
-        """Write changes into the settings file, if the next start can read the file then."""
+        """Write changes into the settings file, once it is checked that the next start can read the result."""
         text = rewritten(read_text(source) if source.exists() else "", changes)
         self.from_entries(parse_properties(text, str(source)))
         replace_text(source, text)
@@ -251,17 +242,17 @@ class _Change(NamedTuple):
 
 
 class _Field(NamedTuple):
-    """A field that is a setting: its name, its type without None, and how it was declared."""
+    """A field that is a setting: its name, its type without None, and its declaration."""
 
     name: str
     type_: Any
     declared: _Declaration
 
     def change(self, entry: Entry) -> _Change:
-        """Return what an entry sets this field to.
+        """Return the change of this field that an entry makes.
 
         Raises:
-            SettingError: The entry's text is no value of this field; the error says what was expected.
+            SettingError: The entry's text is not a value of this field.
         """
         value = _converted(entry, self.type_, self.declared)
         expectation = self.declared.check(value) if self.declared.check is not None else None
@@ -273,12 +264,10 @@ class _Field(NamedTuple):
 def _honoured(settings: type[ApacheSettings]) -> dict[str, _Field]:
     """Return the fields of a settings class by their keys."""
     hints = get_type_hints(settings)
-    declared = ((f.name, _declaration(f)) for f in fields(settings))
-    return {
-        d.key or _camel(name): _Field(name, _without_none(hints[name]), d)
-        for name, d in declared
-        if d is not None
+    declared: dict[str, _Declaration] = {
+        f.name: f.metadata["setting"] for f in fields(settings) if "setting" in f.metadata
     }
+    return {d.key or _camel(name): _Field(name, _without_none(hints[name]), d) for name, d in declared.items()}
 
 
 def _without_none(type_: Any) -> Any:
@@ -316,9 +305,7 @@ def _converted(entry: Entry, type_: type, declared: _Declaration) -> object:
 
 def _integer(entry: Entry, declared: _Declaration) -> int:
     high = declared.maximum
-    expectation = f"expected a whole number from {declared.minimum}" + (
-        f" to {high}" if high is not None else ""
-    )
+    expectation = f"expected a whole number from {declared.minimum}" + (f" to {high}" if high is not None else "")
     if not re.fullmatch(r"[+-]?[0-9]{1,19}", entry.value):
         raise SettingError(*entry, expectation)
     number = int(entry.value)

@@ -1,4 +1,4 @@
-"""What settings must be: each check returns what was expected instead of a wrong value, None of a right one."""
+"""Checks of settings: each returns what was expected instead of a wrong value, and None for a right one."""
 
 import re
 
@@ -21,10 +21,10 @@ __all__ = [
 
 LARGEST_PORT = 65_535
 MASTER_ID = 0
-"""The broker id of a master; there are only masters here."""
+"""The broker id of a master; this broker is always a master."""
 
 MAX_DELAY_LEVELS = 1_000
-"""Each level has a queue and a task of its own."""
+"""Maximum number of delay levels, since each has a queue and a timer."""
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
 _REGION = re.compile(r"[!-~]{0,127}")
@@ -32,35 +32,29 @@ _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\s;]+):[0-9]{1,5}")
 
 
 def name(value: str) -> str | None:
-    """A topic's, broker's or cluster's name."""
+    """Check the name of a topic, a broker or a cluster."""
     return None if _NAME.fullmatch(value) else "1 to 127 of the characters a-z A-Z 0-9 _ - % |"
 
 
 def region(value: str) -> str | None:
-    """A region: every answer to a producer carries its name, so its length is bounded."""
+    """Check a region; every answer to a producer contains it, so its length is bounded."""
     return None if _REGION.fullmatch(value) else "at most 127 printable ASCII characters without blanks"
 
 
 def addresses(value: str) -> str | None:
-    """Addresses of name servers, or nothing."""
+    """Check the addresses of name servers; there may be none."""
     parts = [part.strip() for part in value.split(";") if part.strip()]
-    good = parts and all(
-        _ADDRESS.fullmatch(part) and int(part.rpartition(":")[2]) <= LARGEST_PORT for part in parts
-    )
-    return (
-        None
-        if good or not value
-        else "host:port, several separated by ';', as 127.0.0.1:9876;192.168.0.1:9876"
-    )
+    good = parts and all(_ADDRESS.fullmatch(part) and int(part.rpartition(":")[2]) <= LARGEST_PORT for part in parts)
+    return None if good or not value else "host:port, several separated by ';', as 127.0.0.1:9876;192.168.0.1:9876"
 
 
 def host(value: str) -> str | None:
-    """A host to bind or to be told."""
+    """Check a host to listen on or to advertise."""
     return "a host name or an IP address" if re.search(r"[\s/;]", value) else None
 
 
 def delay_levels(value: str) -> str | None:
-    """The delays of the levels."""
+    """Check the delays of the levels."""
     try:
         levels = DelayLevels(value)
     except ValueError:
@@ -69,22 +63,22 @@ def delay_levels(value: str) -> str | None:
 
 
 def hours(value: str) -> str | None:
-    """Hours of the day."""
+    """Check hours of the day."""
     parts = [part.strip() for part in value.split(";") if part.strip()]
     good = parts and all(part.isdecimal() and int(part) < 24 for part in parts)
     return None if good else "hours from 00 to 23, several separated by ';', as 04;16"
 
 
 def timer_precision(value: int) -> str | None:
-    """Milliseconds between two moments of the timers."""
+    """Check the milliseconds between two moments of the timers."""
     return None if value in PRECISIONS_MS else f"one of {', '.join(map(str, PRECISIONS_MS))}"
 
 
 def permission(value: int) -> str | None:
-    """What may be done with a broker."""
+    """Check the permission of a broker."""
     return None if value in (2, 4, 6) else "6 (read and write), 4 (read only) or 2 (write only)"
 
 
 def master(value: int) -> str | None:
-    """The id of a broker."""
+    """Check the id of a broker."""
     return None if value == MASTER_ID else "0: replication is not built in, every broker is a master"

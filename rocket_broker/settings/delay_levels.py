@@ -13,35 +13,40 @@ _UNKNOWN_LEVEL_MS = 1_000
 
 
 class DelayLevels:
-    """How long each level waits. Level n waits in queue n - 1 of `SCHEDULE_TOPIC`.
+    """The delay of each level. A message of level n waits in queue n - 1 of `SCHEDULE_TOPIC`.
 
     Attributes:
-        text: The setting it was made from.
-        max_level: The highest level; a message that asks for more gets this one.
+        text: The text of the setting.
+        max_level: The highest level; a message that asks for a higher level gets this one.
     """
 
     __slots__ = ("_delays", "max_level", "text")
 
     def __init__(self, text: str) -> None:
-        """Read the setting.
+        """Parse the setting.
 
         Raises:
-            ValueError: A word is not a number and one of s, m, h, d.
+            ValueError: A word is not a number followed by s, m, h or d.
         """
         self.text = text
         self._delays = tuple(_milliseconds(word) for word in text.split())
         self.max_level = len(self._delays)
 
     def bounded(self, level: int) -> int:
-        """Return the level a message that asks for ``level`` gets; 0 when it asks for no delay."""
+        """Return the level for a message that asks for ``level``: at most the highest, and 0 for no delay."""
         return max(0, min(level, self.max_level))
 
     def delay_ms(self, level: int) -> int:
-        """Return how long a message of this level waits; a level that is not in the table waits a second."""
+        """Return the delay of a level in milliseconds; one second for an unknown level."""
         return self._delays[level - 1] if 1 <= level <= self.max_level else _UNKNOWN_LEVEL_MS
 
     def deliver_at(self, level: int, store_timestamp: int) -> int:
-        """Return when a message of this level, stored then, is due."""
+        """Return the time at which a message is due, in milliseconds since 1970.
+
+        Args:
+            level: The message's delay level.
+            store_timestamp: Store time of the message, in milliseconds since 1970.
+        """
         return store_timestamp + self.delay_ms(level)
 
     def __iter__(self) -> Iterator[int]:
@@ -54,5 +59,5 @@ class DelayLevels:
 def _milliseconds(word: str) -> int:
     match = _LEVEL.fullmatch(word)
     if match is None:
-        raise ValueError(f"{word!r} is no delay: expected a number and one of s, m, h, d, as in 10s")
+        raise ValueError(f"{word!r} is not a delay: expected a number and one of s, m, h, d, as in 10s")
     return int(match[1]) * _UNIT_MS[match[2]]

@@ -1,4 +1,4 @@
-"""Java's ``.properties`` files, with the line each value stands on.
+"""Java's ``.properties`` files, with the line number of each value.
 
 Apache's ``broker.conf`` and ``namesrv.conf`` are such files: ``key=value``, ``key: value``, ``#`` and ``!``
 comments, ``\\`` at a line's end continues it, ``\\uXXXX`` escapes.
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class Entry(NamedTuple):
-    """One setting as it was written: the key, its text, and where (``broker.conf:12``)."""
+    """A setting as written: its key, its text, and its origin (``broker.conf:12``)."""
 
     key: str
     value: str
@@ -37,16 +37,16 @@ class Entry(NamedTuple):
 
 
 def read_properties(path: Path) -> list[Entry]:
-    """Return the file's settings in their order; a key given twice appears twice, the last one counts.
+    """Return the file's settings in their order; a key that is given twice appears twice, and the last one counts.
 
     Raises:
-        BrokerError: The file cannot be read, is not UTF-8 text, or has a wrong escape.
+        BrokerError: The file cannot be read, is not UTF-8 text, or has an invalid escape.
     """
     return parse_properties(read_text(path), str(path))
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a settings file, line ends as they are.
+    """Return the text of a settings file with its line ends unchanged.
 
     Raises:
         BrokerError: The file cannot be read, or is not UTF-8 text.
@@ -60,10 +60,10 @@ def read_text(path: Path) -> str:
 
 
 def parse_properties(text: str, name: str) -> list[Entry]:
-    """Return the settings in ``text``; origins read ``name:line``.
+    """Return the settings in ``text`` with origins ``name:line``.
 
     Raises:
-        BrokerError: An escape is wrong.
+        BrokerError: An escape is invalid.
     """
     entries: list[Entry] = []
     line = 1
@@ -83,12 +83,12 @@ def entries_of(values: Mapping[str, str], origin: str) -> list[Entry]:
 
 
 def rewritten(text: str, changes: Mapping[str, str]) -> str:
-    """Return the text of a settings file with some keys set; comments, order and all other lines stay.
+    """Return the text of a settings file with changed keys; comments, order and all other lines stay.
 
     A key that the file has twice appears once afterwards; a key that the file lacks is added at the end.
 
     Raises:
-        BrokerError: The result would not say what is asked for: the file has lines that swallow others.
+        BrokerError: The result would not have the changed values, because a line of the file continues on the next.
     """
     left = dict(changes)
     parts: list[str] = []
@@ -102,18 +102,18 @@ def rewritten(text: str, changes: Mapping[str, str]) -> str:
     result = "".join(parts) + "".join(_line(key, value) for key, value in left.items())
     if _values(result) != _values(text) | dict(changes):
         raise BrokerError(
-            "the settings file cannot be rewritten safely: see whether its last line ends with a backslash"
+            "the settings file cannot be rewritten safely: check whether its last line ends with a backslash"
         )
     return result
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Replace a settings file, or the file that a link leads to; the new text is on the disk afterwards.
+    """Replace a settings file, or the file that a link points to; the new text is on the disk afterwards.
 
-    The permissions stay; a file that did not exist can be read by its owner only.
+    The permissions stay; a new file can be read by its owner only.
 
     Raises:
-        OSError: The file cannot be written. The old one is unchanged.
+        OSError: The file cannot be written, and is unchanged.
     """
     path = path.resolve()
     temporary = path.with_name(path.name + ".tmp")

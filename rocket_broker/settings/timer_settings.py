@@ -1,4 +1,4 @@
-"""What the timers are told: names and defaults are those of Apache 5.x's ``MessageStoreConfig``."""
+"""The settings of the timers: names and defaults are those of Apache 5.x's ``MessageStoreConfig``."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 __all__ = ["PRECISIONS_MS", "TimerSettings"]
 
 PRECISIONS_MS = (100, 200, 500, 1000)
-"""What ``timerPrecisionMs`` may be."""
+"""The allowed values of ``timerPrecisionMs``."""
 SLOTS = 7 * 24 * 3600
 _BLANK_SLOTS = 60
 
@@ -17,11 +17,11 @@ class TimerSettings:
 
     Attributes:
         root: Directory of the store.
-        precision_ms: Length of a moment: a message is delivered so much late at most.
-        roll_window_slots: So many moments ahead a timer is put at most; what is further away is rolled on.
-        wheel_slots: Half of the wheel's slots; Apache's figure whatever the precision, so nothing else opens there.
-        log_file_size: Size of a timer log file.
-        flush_interval_ms: Time between two flushes of the timers' files.
+        precision_ms: Milliseconds of a moment, and so the maximum lateness of a message.
+        roll_window_slots: Maximum moments between the present and a timer; messages that are due later roll.
+        wheel_slots: Half of the wheel's slots. Apache's brokers open only a wheel of this size, at any precision.
+        log_file_size: Size of a timer log file in bytes.
+        flush_interval_ms: Milliseconds between two flushes of the timers' files.
     """
 
     root: Path
@@ -32,14 +32,14 @@ class TimerSettings:
     flush_interval_ms: int = 1000
 
     def __post_init__(self) -> None:
-        """See that the window fits the wheel, as Apache's brokers do."""
+        """Reduce the roll window to the wheel's size, as Apache's brokers do."""
         most = self.wheel_slots - _BLANK_SLOTS
         if not 2 <= self.roll_window_slots <= most:
             object.__setattr__(self, "roll_window_slots", most)
 
     @property
     def wheel_path(self) -> Path:
-        """The file of the wheel."""
+        """File of the timer wheel."""
         return self.root / "timerwheel"
 
     @property
@@ -49,5 +49,5 @@ class TimerSettings:
 
     @property
     def checkpoint_path(self) -> Path:
-        """The file that says how far the timers are."""
+        """File with the progress of the timers."""
         return self.root / "config" / "timercheck"

@@ -1,19 +1,19 @@
-"""The storage engine, in Apache RocketMQ's file format: either broker opens what the other wrote.
+"""The storage engine, in Apache RocketMQ's file format: each broker can open a store of the other.
 
 ::
 
     <root>/commitlog/      every message, one after the other          commit_log
-    <root>/consumequeue/   for each queue where its messages lie       consume_queue, queue_table
+    <root>/consumequeue/   where the messages of each queue are        consume_queue, queue_table
     <root>/index/          which messages have a key                   index
     <root>/checkpoint      what is on the disk                         checkpoint
     <root>/abort           there while the store is open               recovery
     <root>/lock            locked while the store is open              files
 
-Queues and index are derived from the log, which also tells the topics that were deleted (`deletion`).
+Queues and index are derived from the log, which also records deletions of topics (`deletion`).
 
-`message_store` is what the broker uses; imports point down from it: `recovery`, `flush`, `committing`, `retention` and
-`derivation`, which work on all files (`store_files`), then queues and index, then the log, `store_pool`,
-`mapped_file`, `files`. `surveyor` and `repair` are what the command `streamkit store` does.
+The broker uses `message_store`; imports point down from it: `recovery`, `flush`, `committing`, `retention` and
+`reput`, which work on all files (`store_files`), then queues and index, then the log, `store_pool`,
+`mapped_file`, `files`. `surveyor` and `repair` do the work of the command `streamkit store`.
 """
 
 from rocket_broker.settings.store_settings import FlushDiskType, StoreSettings

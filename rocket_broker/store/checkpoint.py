@@ -1,4 +1,4 @@
-"""The checkpoint: what was on the disk for sure when it was last written.
+"""The checkpoint file: the times and the log offset up to which the store is on the disk.
 
 ::
 
@@ -12,8 +12,8 @@
                their queue entries and index entries
      76     8  commit log offset of the last record before the mark; -1 if there is none
      84     8  end of the last record before the mark that has a queue entry; -1 if none has
-     92     8  offset of the commit log from which on it tells each deletion of a topic (`deletion`): what lies
-               before may be of Apache's brokers, which do not note deletions
+     92     8  offset of the commit log from which on it records each deletion of a topic (`deletion`): messages
+               before may be of Apache's brokers, which do not record deletions
     100     4  CRC-32 of the 36 bytes before
 
 The first three are Apache's and have no offset, so its recovery begins with the file that was begun before
@@ -38,11 +38,11 @@ _MARK = struct.Struct(">4sqqqq")
 _MAGIC = b"skit"
 _CRC = struct.Struct(">I")
 _SLACK_MS = 3_000
-"""Apache's brokers write the timestamps without a lock, and allow for that."""
+"""Apache's brokers write the timestamps without a lock, and subtract this when they read them."""
 
 
 class Mark(NamedTuple):
-    """Where the part of the log ends that is on the disk with all that was derived from it.
+    """The end of the part of the log that is on the disk together with its queue and index entries.
 
     Attributes:
         offset: The end.
@@ -69,7 +69,7 @@ def read_mark(content: bytes | memoryview) -> tuple[Mark, int] | None:
 def log_timestamp_in(content: bytes) -> int:
     """Return the store timestamp of the log's last message on the disk, as a checkpoint file has it.
 
-    With a mark that nobody wrote after, it is that of the mark's last record; 0 if there is none.
+    With a mark, and no write after it, it is that of the mark's last record; 0 if there is none.
     """
     timestamp: int = _TIMESTAMPS.unpack_from(content)[0]
     return timestamp
@@ -95,8 +95,8 @@ class Checkpoint:
         log_timestamp: Store timestamp up to which the commit log is on the disk.
         queue_timestamp: The same for the consume queues.
         index_timestamp: The same for the index.
-        mark: What is on the disk altogether; None if nobody said so.
-        deletions_from: From this offset on the log tells each deletion of a topic.
+        mark: What is on the disk in log, queues and index; None if the file has no mark.
+        deletions_from: From this offset on the log records each deletion of a topic.
     """
 
     def __init__(self, settings: StoreSettings, file_system: FileSystem) -> None:
@@ -111,6 +111,7 @@ class Checkpoint:
     def load(self) -> None:
         """Read the file, or make it."""
         size = self._file_system.size(self._path)
+        # A kill while the file was made leaves a short file, which has no content yet.
         if size is not None and size < PAGE_SIZE:
             self._file_system.remove(self._path)
             size = None
@@ -124,12 +125,12 @@ class Checkpoint:
             self.mark, self.deletions_from = found
 
     def close(self) -> None:
-        """Give the file's map up; `load` makes it again."""
+        """Close the file's map; `load` makes it again."""
         self._view = None
 
     @property
     def is_blank(self) -> bool:
-        """Whether it was never written: the broker died before it first flushed."""
+        """Whether it was never written, because the broker died before its first flush."""
         return self.mark is None and not (self.log_timestamp or self.queue_timestamp or self.index_timestamp)
 
     @property
@@ -138,9 +139,9 @@ class Checkpoint:
         return max(0, min(self.log_timestamp, self.queue_timestamp) - _SLACK_MS)
 
     def advance(self, mark: Mark, log_timestamp: int, index_timestamp: int) -> None:
-        """Say on the disk that all before ``mark`` is there: log, queues and index. Called by any thread.
+        """Write that everything before ``mark`` is on the disk: log, queues and index. May be called from any thread.
 
-        It never goes back: of two flushes that run at the same time the earlier may end last.
+        The mark never moves back: of two concurrent flushes the earlier may end last.
         """
         with self._lock:
             if self.mark is None or mark.offset >= self.mark.offset:
@@ -150,7 +151,7 @@ class Checkpoint:
             self._write()
 
     def set_mark(self, mark: Mark, deletions_from: int) -> None:
-        """Set the mark, and from where on the log tells each deletion; recovery found the old ones to be wrong."""
+        """Set the mark, and the offset from which on the log records each deletion, after recovery found other ones."""
         with self._lock:
             self.mark = mark
             self.deletions_from = deletions_from
@@ -158,6 +159,9 @@ class Checkpoint:
 
     def _write(self) -> None:
         assert self._view is not None, "load() comes first"
+        # A kill in between leaves the old mark beside new timestamps, as after a write of another broker
+        # (`Recovery._is_others`), or a mark with a wrong checksum, which is ignored. Both states are safe,
+        # since the messages of all timestamps are on the disk.
         _TIMESTAMPS.pack_into(self._view, 0, self.log_timestamp, self.queue_timestamp, self.index_timestamp)
         assert self.mark is not None, "there is a mark to write"
         _pack_mark(self._view, self.mark, self.deletions_from)

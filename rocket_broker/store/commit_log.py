@@ -10,7 +10,7 @@
 
 A record is never split: when fewer than eight bytes would be left behind it, a blank fills the file and the
 record begins the next one. `rocket_remoting.wire.record` draws the record. Behind the end there are only zeros:
-recovery clears what it cuts off, so that the remains of an earlier life are never taken for records.
+recovery clears what it cuts off, so that bytes of records that were cut off are never read as records.
 """
 
 import errno
@@ -35,6 +35,7 @@ from rocket_remoting.wire.record import (
 __all__ = ["CommitLog", "LogWalk", "is_blank"]
 
 _BLANK = struct.Struct(">ii")
+# Each file keeps this room, so that a blank always fits: as Apache's END_FILE_MIN_BLANK_LENGTH.
 _SMALLEST_BLANK = _BLANK.size
 _MOST_BUT_BODY_AND_PROPERTIES = 256
 """A record's fixed fields with two IPv6 hosts are 112 bytes, its topic with both lengths at most 130."""
@@ -49,12 +50,12 @@ class CommitLog:
     Attributes:
         files: Its files.
         end: Offset behind the last record: the next one's.
-        found: What lies before is not this process's: a disk may have damaged what it kept.
-        committed: Up to here readers see it, `last_record` included: without a pool always the end.
-        flushed: Up to here it is on the disk.
+        found: Records before this offset were written by an earlier process, and may have been damaged on the disk.
+        committed: Readers see records up to here, `last_record` included; without a pool always the end.
+        flushed: The log is on the disk up to here.
         last_record: Offset of the last record that is committed, -1 if there is none.
-        last_timestamp: When that was stored, 0 if there is none.
-        pool: Where records wait until they are committed; None if they are written to the files at once.
+        last_timestamp: Its store timestamp, 0 if there is none.
+        pool: Keeps records until they are committed; None if they are written to the files at once.
     """
 
     def __init__(self, settings: StoreSettings, maps: OpenMaps) -> None:
@@ -77,19 +78,22 @@ class CommitLog:
 
     @property
     def first(self) -> int:
-        """Offset of the first record."""
+        """The offset of the first record."""
         return self.files.first
 
     def append(self, message: RecordSource, queue_offset: int, store_timestamp: int) -> int:
         """Append a message and return its record's size; the record ends at `end`.
 
         Raises:
-            LocalProtocolError: No record can be made of it. Nothing has changed, as with all of these.
-            StoreFull: The disk has no room.
+            LocalProtocolError: The message cannot be encoded. Nothing has changed, as with all of these.
+            StoreFull: The disk is full.
             OSError: The next file could not be made.
         """
         tail = self._tail or self._add_file()
         position = self.end - tail.base
+        # An upper bound of the record's end: the exact size is known only when `pack_record_into` has packed
+        # the record, and by then every byte must have space on the disk. Space is also reserved ahead, from
+        # 64 KiB to 1 MiB as the file grows: small stores stay small, and large ones reserve rarely.
         need = position + len(message.body) + len(message.properties) + _MOST_BUT_BODY_AND_PROPERTIES
         if need > tail.allocated:
             tail.allocate(min(need, tail.size), max(position, _SMALLEST_ALLOCATION))
@@ -105,6 +109,8 @@ class CommitLog:
             store_timestamp=store_timestamp,
         )
         if size > space:
+            # `pack_record_into` has written nothing. A record that has no room in an empty file has none in
+            # any.
             if size > tail.size - _SMALLEST_BLANK:
                 raise LocalProtocolError(f"a record of {size} bytes, a commit log file has {tail.size}")
             self._fill_with_blank(tail)
@@ -115,14 +121,14 @@ class CommitLog:
         return size
 
     def has_room(self, size: int) -> bool:
-        """Whether records of so many bytes fit into the last file."""
+        """Return whether records of `size` bytes in all fit into the last file."""
         tail = self._tail
         return tail is not None and self.end - tail.base + size <= tail.size - _SMALLEST_BLANK
 
     def append_run(self, records: bytes, last_size: int, store_timestamp: int) -> None:
-        """Append records, for which there is room; without a pool only.
+        """Append records, for which there is room; only for a log without a pool.
 
-        Their first bytes are written last: until then there is no record, whatever happens to this process.
+        Their first bytes are written last. If the process dies before, there is no record.
 
         Raises:
             StoreFull: The disk has no room. Nothing has changed.
@@ -141,19 +147,21 @@ class CommitLog:
         self.commit(self.end, self.end - last_size, store_timestamp)
 
     def commit(self, end: int, record: int, timestamp: int) -> None:
-        """Let readers see what lies before an offset: the files have it.
+        """Publish the records before an offset, which have been written to the files: readers see them from now on.
 
         Args:
             end: The offset.
-            record: Where the last record before it begins.
-            timestamp: When that was stored.
+            record: The offset of the last record before it.
+            timestamp: That record's store timestamp.
         """
         self.committed = end
         self.last_record = record
         self.last_timestamp = timestamp
 
     def record(self, offset: int, size: int) -> memoryview | None:
-        """Return the record of a known size, None if the log does not have it (any more)."""
+        """Return the record of a known size, or None if the log does not have it (any more)."""
+        # Offset and size may be those of a damaged entry or of a filler. Such a pair gives None, or bytes of
+        # one file's committed part.
         if offset < self.files.first or offset + size > self.committed or size <= 0:
             return None
         file = self.files.file_at(offset)
@@ -166,24 +174,28 @@ class CommitLog:
         return (file.view or file.readable())[position : position + size]
 
     def record_at(self, offset: int) -> memoryview | None:
-        """Return the record that begins at an offset somebody else gave, None if none does."""
+        """Return the record at an offset from outside, or None if no record begins there."""
         start = self.record(offset, _SIZE_AND_MAGIC_LENGTH)
         if start is None:
             return None
-        size, magic = read_size_and_magic(start)
-        record = None if magic == BLANK_MAGIC else self.record(offset, size)
+        size, _ = read_size_and_magic(start)
+        record = self.record(offset, size)
         if record is None:
             return None
         try:
             header = peek_record(record)
         except RemoteProtocolError:
             return None
+        # A client may name any offset, and bytes in the middle of a body may look like a record: a record
+        # names its own offset.
         return record if header.commit_log_offset == offset else None
 
     def load(self, doubtful_from: int) -> int:
         """Find the files and return how many were deleted (`MappedFileQueue.load`). The end is not known yet."""
         deleted = self.files.load(doubtful_from)
         for file in self.files.files:
+            # Recovery reads the files in order, so the operating system may read ahead; `cut` ends that for
+            # the tail.
             file.ordered_to = file.size
         self.end = self.committed = self.files.end
         return deleted
@@ -197,14 +209,14 @@ class CommitLog:
             self._buffer = self.pool.borrow(self._tail) if self.pool is not None else None
             self._tail.written_to(end - self._tail.base)
             self._tail.ordered_to = end - self._tail.base
-            self._tail.close()  # to be mapped anew
+            self._tail.close()  # mapped again when needed
         return removed
 
     def write_again(self, start: int) -> None:
-        """Write what lies from an offset on once more, so that the next flush brings all of it to the disk.
+        """Write everything from an offset on once more, so that the next flush brings all of it to the disk.
 
-        Of what an earlier one could not, the operating system may believe that it is there: it forgets that pages were
-        changed when it fails to write them.
+        After a failed flush, Linux marks the pages as clean although they are not on the disk, so another flush would
+        not write them.
 
         Raises:
             OSError: The disk refuses to read or write it.
@@ -220,8 +232,10 @@ class CommitLog:
                 file_system.write(file.path, position, memoryview(data))
 
     def has_file_before(self, before_ms: int) -> bool:
-        """Whether the oldest file was last written before a time, is not the only one, and all of it is committed."""
+        """Return whether the oldest file was last written before a time, is not the only one, and all of it is
+        committed."""
         files = self.files.files
+        # With a pool, the end of the oldest file may still be in memory only.
         if len(files) < 2 or files[1].base > self.committed:
             return False
         return self.files.maps.file_system.modified_ms(files[0].path) < before_ms
@@ -237,21 +251,20 @@ class CommitLog:
 
     def _next_file(self, base: int) -> MappedFile:
         if self.pool is not None and self._fails_fast and not self.pool.left:
-            raise OSError(
-                errno.ENOBUFS, "the transient store pool has no buffer left", str(self.files.directory)
-            )
+            raise OSError(errno.ENOBUFS, "the transient store pool has no buffer left", str(self.files.directory))
         return self.files.add(base)
 
     def _fill_with_blank(self, tail: MappedFile) -> None:
-        """End the file. The next one is made before the blank is written: an error leaves all as it was."""
+        """End the file with a blank. The next file is made first, so that an error changes nothing."""
         position = self.end - tail.base
         tail.allocate(position + _SMALLEST_BLANK, 0)
         next_file = self._next_file(tail.base + tail.size)
         view = tail.open() if self._buffer is None else self._buffer.view
         _BLANK.pack_into(view, position, tail.size - position, BLANK_MAGIC)
         tail.ordered_to = tail.size
-        tail.close()  # to be mapped anew by readers
+        tail.close()  # readers map it again
         if self._buffer is not None:
+            # Only the head of the blank has space in the file; the bytes behind it may have any value.
             self._buffer.stop = position + _SMALLEST_BLANK
         self._tail = next_file
         self._buffer = self.pool.borrow(next_file) if self.pool is not None else None
@@ -262,7 +275,7 @@ class CommitLog:
 
 
 class LogWalk:
-    """Reads a log from an offset where a record begins, record by record, as long as they are whole.
+    """Reads a log from the beginning of a record on, record by record, up to the first one that is not whole.
 
     Args:
         log: The log.
@@ -271,8 +284,8 @@ class LogWalk:
         after_crash: Look for sectors that never reached the disk.
 
     Attributes:
-        end: Behind the last whole record so far.
-        torn: What stands there instead of a whole record, once reading has stopped; empty if nothing does.
+        end: The end of the last whole record so far.
+        torn: What is there instead of a whole record, once reading has stopped; empty if nothing is.
     """
 
     def __init__(self, log: CommitLog, start: int, *, check_crc: bool, after_crash: bool) -> None:
@@ -290,17 +303,21 @@ class LogWalk:
                 yield record
             if not is_blank(file, self.end):
                 return
+            # `peek_record` has refused the blank, but a blank is no tear.
             self.torn = ""
             self.end = file.base + file.size
 
     def _record(self, view: memoryview, position: int, base: int) -> RecordHeader | None:
-        """Return the record at a position of a file, None if there is no whole one."""
+        """Return the record at a position of a file, or None if there is no whole record."""
         try:
             record = peek_record(view, position)
         except RemoteProtocolError as e:
             self.torn = str(e) if any(view[position : position + _SMALLEST_BLANK]) else ""
             return None
         body_end = record.body_position + record.body_length
+        # Bytes that were cut off may be whole records. We clear them (`cut`), but Apache's
+        # MappedFileQueue.truncateDirtyFiles (5.3.3) only sets positions back and leaves the bytes in the
+        # file.
         if record.commit_log_offset != base + position:
             self.torn = f"the record at {base + position} says it is at {record.commit_log_offset}"
         elif self._check_crc and body_crc32(view[record.body_position : body_end]) != record.body_crc:
@@ -313,17 +330,17 @@ class LogWalk:
 
 
 def is_blank(file: MappedFile, offset: int) -> bool:
-    """Whether the blank that ends a file begins at an offset."""
+    """Return whether the blank that ends a file begins at an offset."""
     blank = file.data()[offset - file.base :]
     left = file.base + file.size - offset
     return len(blank) >= _SMALLEST_BLANK and read_size_and_magic(blank) == (left, BLANK_MAGIC)
 
 
 def _has_lost_sector(view: memoryview, record: RecordHeader, end: int) -> bool:
-    """Whether a sector where topic or properties should be has none of them: the check sum is the body's only.
+    """Return whether a sector of the topic or the properties never reached the disk; the checksum covers the body only.
 
-    What never reached the disk reads as zeros, and neither topic nor properties have a zero byte. The fields
-    that tell their lengths need no look: without them the lengths do not agree.
+    Such a sector reads as zeros, and neither topic nor properties have a zero byte. The fields with their lengths are
+    not checked: without them the lengths do not agree.
     """
     topic = record.body_position + record.body_length
     properties = end - len(record.properties)

@@ -1,4 +1,4 @@
-"""Commits what was appended to the transient store pool: writes it to the log's files, and lets readers see it.
+"""The committer, which writes the buffers of the transient store pool to the log's files and lets readers see them.
 
 ::
 
@@ -6,8 +6,8 @@
     commit   the buffers' new bytes ──► file                        each 200 ms, in a thread
              then for each message: queue entry, index, listeners   readers see it
 
-Queue entries are made after the commit, so none ever leads to what is not in the log's file. Room on the disk for
-message, entry and index was made when the message was held: a commit asks for none.
+Queue entries are made after the commit, so none points to a message that is not in the log's file. Space on the disk
+for message, entry and index is reserved when the message is held, so a commit needs none.
 """
 
 import asyncio
@@ -30,16 +30,16 @@ logger = logging.getLogger(__name__)
 
 
 class HeldMessage(msgspec.Struct, gc=False):
-    """A message that readers are to see when it is committed.
+    """A message that readers see when it is committed.
 
     Attributes:
-        queue: Where its entry goes; None if it is in no queue.
-        queue_offset: Its number there.
-        tags_code: What the entry says of its tags.
-        hashes: Of its keys, for the index.
-        offset: Where its record begins in the log.
+        queue: The queue of its entry; None if it is in no queue.
+        queue_offset: Its offset in the queue.
+        tags_code: The tags code of its entry.
+        hashes: The hashes of its keys, for the index.
+        offset: The offset of its record in the log.
         size: Length of the record.
-        store_timestamp: When it was put.
+        store_timestamp: The time of `put`, in milliseconds since 1970.
     """
 
     queue: ConsumeQueue | None
@@ -80,7 +80,7 @@ class Committer:
         self._running = asyncio.create_task(self._commit_often(), name=f"commit {self._files.settings.root}")
 
     async def stop(self) -> None:
-        """Commit everything and end the background work; a disk that refuses is noted with the flusher."""
+        """Commit everything and end the background work; report an error of the disk to the flusher."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
@@ -94,7 +94,7 @@ class Committer:
             self._flusher.failed(e, is_final=True)
 
     def hold(self, message: HeldMessage) -> None:
-        """Keep a message that was just appended until it is committed."""
+        """Keep a message that was just appended, until it is committed."""
         if not self._held:
             self._work.set()
         self._held.append(message)
@@ -103,7 +103,7 @@ class Committer:
         self._files.index.held += len(message.hashes)
 
     async def commit(self) -> None:
-        """Make a round of commits, or wait for the one under way; a disk that refuses is noted with the flusher."""
+        """Commit, or wait for the commit under way; report an error of the disk to the flusher."""
         if self._round is None:
             self._round = asyncio.create_task(self._commit())
         await asyncio.shield(self._round)
@@ -151,10 +151,15 @@ class Committer:
             self._files.file_system.write(path, start, data)
 
     def _publish_to(self, end: int) -> None:
-        """Let readers see what was written; messages whose entry's file cannot be mapped wait for the next commit."""
+        """Make the messages that are written up to an offset readable.
+
+        A message whose entry's file cannot be mapped waits for the next commit.
+        """
         held = self._held
         while held and (message := held[0]).offset + message.size <= end:
             self._publish(message)
+            # Taken out only now: if `publish` fails, the message stays the first, and the next commit tries
+            # it again.
             held.popleft()
             if message.queue is not None:
                 message.queue.held -= 1

@@ -1,4 +1,4 @@
-"""A consume queue: where each message of one queue lies in the commit log.
+"""A consume queue: the place of each message of one queue in the commit log.
 
 ::
 
@@ -8,10 +8,10 @@
     | commit log offset 8 | record size 4 | tags code 8 |          big-endian
 
     tags code   Java's hash of the tags, 0 without; in the schedule topic: when the message is due
-    filler      offset 0, size 0x7FFFFFFF, tags code 0: there is no such message (it was deleted
-                before the queue was rebuilt)
+    filler      offset 0, size 0x7FFFFFFF, tags code 0: no message has this number (its message was
+                deleted before the queue was rebuilt)
 
-The queue is derived: recovery rebuilds what is missing from the log.
+The queue is derived from the log: recovery rebuilds missing entries.
 """
 
 import struct
@@ -40,7 +40,7 @@ class ConsumeQueue:
         queue_id: Its number in the topic.
         files: Its files.
         min_offset: Number of the first message that the commit log still has.
-        max_offset: Number the next message will have.
+        max_offset: Number of the next message.
         max_physical: End, in the commit log, of the last message that has an entry; -1 if there is none.
         flushed: Entries before this number are on the disk.
         is_dirty: Whether the flusher knows that there is something to flush.
@@ -65,9 +65,7 @@ class ConsumeQueue:
         self.topic = topic
         self.queue_id = queue_id
         self.files = MappedFileQueue(
-            Path(
-                f"{settings.root}/consumequeue/{topic}/{queue_id}"
-            ),  # of many queues joining paths takes time
+            Path(f"{settings.root}/consumequeue/{topic}/{queue_id}"),  # joining paths takes time with many queues
             settings.mapped_file_size_consume_queue,
             maps,
             "mappedFileSizeConsumeQueue",
@@ -79,7 +77,7 @@ class ConsumeQueue:
         self.is_dirty = False
         self.held = 0
         self._tail: MappedFile | None = None
-        self._prepared: memoryview | None = None  # kept until `append`, whatever other maps are needed
+        self._prepared: memoryview | None = None  # stays mapped until `append`, whatever other maps are needed
 
     def prepare(self, held: int = 0) -> None:
         """Make room for one more entry, behind those that are held, so that `append` cannot fail.
@@ -109,7 +107,7 @@ class ConsumeQueue:
         self.max_physical = commit_log_offset + size
 
     def prepare_run(self, count: int) -> bool:
-        """Make room for so many entries, so that `append_run` cannot fail; False if one file has none.
+        """Make room for `count` entries, so that `append_run` cannot fail; return False if one file has not enough.
 
         Raises:
             StoreFull: The disk has no room. Nothing has changed, as with OSError.
@@ -136,12 +134,14 @@ class ConsumeQueue:
         self.max_physical = max_physical
 
     def fill_to(self, offset: int) -> None:
-        """Take the numbers below ``offset`` for messages that are gone.
+        """Fill the numbers below ``offset``, whose messages are gone, with fillers.
 
         Raises:
             StoreFull: The disk has no room.
         """
-        if self.max_offset == 0:  # as Apache's broker: the queue begins with the file that holds the number
+        if self.max_offset == 0:  # as in Apache's broker, the queue begins with the file that holds the number
+            # ConsumeQueue.fillPreBlank (5.3.3) fills only the first file of a queue. We also fill gaps
+            # further on (below), because `entries` finds the entry of a message by its number.
             self.max_offset = self.flushed = offset - offset % (self.files.file_size // ENTRY_SIZE)
             self.min_offset = offset
         while self.max_offset < offset:
@@ -149,14 +149,14 @@ class ConsumeQueue:
         self._find_max_physical(MappedFile.open)
 
     def keep_count(self, count: int) -> None:
-        """Give no message a number below ``count`` any more: those numbers were given to messages that are gone.
+        """Give further messages numbers from ``count`` on: lower numbers belonged to messages that are gone.
 
         Raises:
             StoreFull: The disk has no room.
         """
         if self.max_offset < count:
             self.fill_to(count - 1)
-            self._append_filler()  # also where a file begins: the count is on the disk only if that file is
+            self._append_filler()  # also at the beginning of a file: only the file itself records the count on the disk
             self._find_max_physical(MappedFile.open)
 
     def _append_filler(self) -> None:
@@ -178,10 +178,10 @@ class ConsumeQueue:
         return next(self.entries(offset, 1), None)
 
     def entry_size_at(self, offset: int) -> tuple[int, int]:
-        """Return commit log offset and size of any entry, a filler too; its file is mapped if that is one."""
+        """Return commit log offset and size of any entry, fillers included; for a filler its file is mapped."""
         commit_log_offset, size, _ = self._raw_entry(offset)
         if size == FILLER_SIZE and (file := self.files.file_at(offset * ENTRY_SIZE)) is not None:
-            file.open()  # more of them follow
+            file.open()  # more fillers follow
         return commit_log_offset, size
 
     def next_file(self, offset: int) -> int:
@@ -190,17 +190,19 @@ class ConsumeQueue:
         return offset - offset % per_file + per_file
 
     def load(self, trusted_to: int) -> int:
-        """Find the files and the entries that can be relied on; clear what is behind and return how many.
+        """Find the files and the trusted entries; clear the entries behind them and return how many.
 
         Args:
             trusted_to: Entries of messages before this offset of the commit log were on the disk when the
-                broker ended; the others will be made anew.
+                broker ended; the others are made again.
         """
         self.files.load()
         data_of = cache(MappedFile.data)
         trusted = self._count(trusted_to, data_of)
         self.min_offset = self.files.first // ENTRY_SIZE
         doubtful = 0
+        # A crash may keep a later page of a file and lose an earlier one. The entries behind such a hole
+        # would belong to the queue again as soon as new entries close the hole, so they are cleared now.
         if self._has_more(trusted * ENTRY_SIZE, data_of):
             doubtful = max(0, self._count(_EVERYTHING, data_of) - trusted)
             self.files.cut(trusted * ENTRY_SIZE)
@@ -208,7 +210,7 @@ class ConsumeQueue:
         return doubtful
 
     def _has_more(self, position: int, data_of: Callable[[MappedFile], memoryview]) -> bool:
-        """Whether anything but zeros is in the files from a position on."""
+        """Return whether anything but zeros is in the files from a position on."""
         if self.files.end <= position:
             return False
         last = self.files.files[-1]
@@ -220,9 +222,11 @@ class ConsumeQueue:
     def _count(self, trusted_to: int, data_of: Callable[[MappedFile], memoryview]) -> int:
         """Return the number after the last of the entries, without a gap, of messages before an offset.
 
-        It is 0 if there are none, whatever the first file: those before it may have vanished.
+        It is 0 if there are none, whatever the first file is: files before it may have vanished.
         """
         files = self.files.files
+        # Offsets of the log ascend within a queue, so the trusted entries come first: bisection looks at few
+        # entries, and a start with ten thousand queues stays short.
         number = bisect_left(files, True, key=lambda file: not _is_trusted(data_of(file), 0, trusted_to))
         if number == 0:
             return 0
@@ -232,7 +236,7 @@ class ConsumeQueue:
         )
 
     def cut_to(self, max_offset: int) -> None:
-        """Take back the entries from a number on."""
+        """Remove the entries from a number on."""
         self.files.cut(max_offset * ENTRY_SIZE)
         self._end_at(max_offset, MappedFile.open)
 
@@ -244,7 +248,8 @@ class ConsumeQueue:
         self._find_max_physical(data_of)
 
     def last_if_doubtful(self) -> tuple[int, int, int] | None:
-        """Return the last entry if it lies in two sectors, of which a crash may have left one: it may be any."""
+        """Return the last entry if it crosses a sector border: a crash may have kept one half, so it may point
+        anywhere."""
         position = (self.max_offset - 1) * ENTRY_SIZE
         file = self.files.file_at(position)
         if file is None or (position - file.base) % SECTOR_SIZE <= SECTOR_SIZE - ENTRY_SIZE:
@@ -253,7 +258,7 @@ class ConsumeQueue:
         return entry if entry[1] != FILLER_SIZE else None
 
     def cut(self, commit_log_end: int) -> int:
-        """Take back the entries of messages that do not end before an offset of the log; return how many."""
+        """Remove the entries of messages that end behind an offset of the log; return how many."""
         if self.max_physical <= commit_log_end:
             return 0
         keep = self.max_offset
@@ -266,6 +271,8 @@ class ConsumeQueue:
 
     def correct_min_offset(self, commit_log_first: int) -> None:
         """Begin with the first message that the log still has, or at the end if there is none."""
+        # A filler has offset 0, which would break the ascending order that bisection needs. So the next entry
+        # that is not a filler stands for each filler before it.
         low = max(self.files.first // ENTRY_SIZE, self.min_offset)
         numbers = range(low, self.max_offset)
         next_real = _NextReal(self)
@@ -273,8 +280,10 @@ class ConsumeQueue:
         self.min_offset = next_real(first)[0]
 
     def take_old_files(self) -> list[MappedFile]:
-        """Take out the files all of whose messages the log has no more, but never the last."""
+        """Take out the files without any message that the log still has, but never the last file."""
         taken = []
+        # The last file stays even if no message is left: only its name and its entries tell the queue's
+        # count.
         while len(self.files.files) > 1 and self.files.files[1].base <= self.min_offset * ENTRY_SIZE:
             taken.append(self.files.take_first())
         return taken
@@ -296,7 +305,7 @@ class ConsumeQueue:
         self.max_physical = -1
 
     def _open_tail(self, position: int) -> MappedFile:
-        """Return the file that the next entry goes to, a new one if need be."""
+        """Return the file of the next entry; make it if needed."""
         tail = self.files.file_at(position)
         if tail is None:
             tail = self.files.add(position - position % self.files.file_size)
@@ -333,7 +342,7 @@ class ConsumeQueue:
 
 
 class _NextReal:
-    """Finds the first entry at or behind a number that is no filler; a run of fillers is walked through once."""
+    """Finds the first entry at or behind a number that is not a filler; a run of fillers is walked through once."""
 
     def __init__(self, queue: ConsumeQueue) -> None:
         self._queue = queue

@@ -1,19 +1,19 @@
-"""How the commit log says that a topic was deleted: with a message of the broker's own.
+"""Records of deleted topics in the commit log: messages of the broker itself.
 
 ::
 
     | orders 0 | orders 1 | … | "orders" was deleted | orders 0 | …
-      └── deleted with their topic, until their    └── of the topic that was made anew
-          file of the log goes
+      └── deleted with their topic; in the log     └── of the topic that was made again
+          until their file is deleted
 
     topic       rmq_sys_deleted_topics, queue 0
-    body        the name of the deleted topic; the record has a check sum of it
-    tags        the same name: its hash in the queue entry tells the topic if the record is damaged
+    body        the name of the deleted topic, which the record's checksum covers
+    tags        the same name: its hash in the queue entry identifies the topic if the record is damaged
     store host  0.0.0.0:0, which no message from a client has
 
-Queues are derived from the log. So the log must say which of its messages are in no queue any more: nothing else is
-read when queues are made anew, and nothing else is as old as these messages. Apache's brokers write no such message,
-and take ours for an ordinary message of a system topic.
+Queues are derived from the log. So the log must say which of its messages are in no queue any more: when queues are
+made again, only the log is read, and only the log is as old as these messages. Apache's brokers write no such message,
+and treat ours as an ordinary message of a system topic.
 """
 
 from rocket_broker.store.messages import StoreMessage
@@ -30,7 +30,7 @@ _NOBODY = ("0.0.0.0", 0)
 
 
 def deletion_message(topic: str) -> StoreMessage:
-    """Return the message which says that a topic is deleted."""
+    """Return the message that records the deletion of a topic."""
     return StoreMessage(
         *DELETIONS_QUEUE,
         topic.encode(),
@@ -65,7 +65,7 @@ def deletion_size(topic: str) -> int:
 
 
 def deleted_topic(data: memoryview) -> str | None:
-    """Return the topic that a record says was deleted; None if the record says nothing of the kind."""
+    """Return the topic whose deletion a record contains; None for any other record."""
     try:
         record = peek_record(data)
     except RemoteProtocolError:

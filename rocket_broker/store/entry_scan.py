@@ -1,4 +1,4 @@
-"""Compares the entries of consume queues with the records that they lead to."""
+"""Compare the entries of consume queues with the records that they point to."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,12 @@ from rocket_remoting.wire.topics import LMQ_PREFIX
 __all__ = ["EntryScan", "EntrySummary"]
 
 _QUEUE_ID_POSITION = 12
-"""Of the field in a record."""
+"""Position of the queue id in a record."""
 
 
 @dataclass(slots=True)
 class EntrySummary:
-    """What a queue's files have: entries that lead into the log, and the number behind the last entry."""
+    """The entries of a queue's files: those that point into the log, and the number behind the last entry."""
 
     in_log: int = 0
     end: int = 0
@@ -35,10 +35,7 @@ class EntryScan:
         self._first = int(layout.log[0].name) if layout.log else 0
 
     def damaged_heads(self) -> dict[int, str]:
-        """Return where records are of which an entry says that they are another message, and why.
-
-        The entries are counted on the way.
-        """
+        """Return the offsets of records that do not match their queue entry, with the reasons; count the entries."""
         heads: dict[int, str] = {}
         for topic, queue_id in self.names:
             summary = self.summaries[topic, queue_id] = EntrySummary()
@@ -56,7 +53,7 @@ class EntryScan:
         return heads
 
     def leads(self, topic: str, queue_id: int, number: int, offset: int, size: int) -> bool:
-        """Whether the log has the record of this message there, whatever its body."""
+        """Return whether the log has the record of this message there, whatever its body."""
         data = self.log.at(offset, size)
         return (
             data is not None
@@ -78,9 +75,7 @@ class EntryScan:
         except RemoteProtocolError:
             return None
         return (
-            record
-            if record is not None and (record.commit_log_offset, record.total_size) == (offset, size)
-            else None
+            record if record is not None and (record.commit_log_offset, record.total_size) == (offset, size) else None
         )
 
     def _has_entry(self, record: RecordHeader) -> bool:

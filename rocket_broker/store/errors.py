@@ -1,4 +1,4 @@
-"""What can be wrong with a store.
+"""The errors of a store.
 
 ::
 
@@ -9,10 +9,10 @@
     ├── StoreFull          the disk has no room for what must be written: path
     └── StoreClosed        the store is not loaded, or no longer
 
-A message that cannot be stored is no exception but a `PutStatus`: the sender is told, the broker goes on.
+A message that cannot be stored is a `PutStatus`, not an exception: the sender receives it, and the broker continues.
 """
 
-# ruff: noqa: N818 - a name that says what is the matter needs no suffix
+# ruff: noqa: N818 - a name that says what is wrong needs no suffix
 
 import errno
 from pathlib import Path
@@ -28,18 +28,18 @@ __all__ = [
 ]
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-"""The operating system's errors that say that the disk is full."""
+"""The operating system's errors for a full disk."""
 
 
 class StoreError(Exception):
-    """Root of the store's errors."""
+    """The base of the store's errors."""
 
 
 class StoreLocked(StoreError):
-    """Somebody else has the store open.
+    """Another process, or another store of this process, has the store open.
 
     Attributes:
-        path: What is locked.
+        path: The locked file or directory.
     """
 
     def __init__(self, path: Path, setting: str = "storePathRootDir") -> None:
@@ -51,12 +51,12 @@ class StoreLocked(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    """A file holds what cannot be repaired by leaving out its end.
+    """A file is damaged in a way that cannot be repaired by cutting off its end.
 
     Attributes:
         file: The file.
-        offset: Where in it the trouble begins.
-        problem: What is there and what was expected.
+        offset: The offset of the damage in the file.
+        problem: What is there, and what was expected.
     """
 
     def __init__(self, file: Path, offset: int, problem: str) -> None:
@@ -72,15 +72,15 @@ class FileSizeMismatch(StoreError):
     Attributes:
         file: The file.
         size: Its size.
-        expected: What the settings say.
-        setting: The setting that says so, as ``broker.conf`` spells it.
+        expected: The size in the settings.
+        setting: The setting's name in ``broker.conf``.
     """
 
     def __init__(self, file: Path, size: int, expected: int, setting: str) -> None:
         right = f"set {setting}={size}" if setting.isidentifier() else f"set {setting} as they were"
         super().__init__(
             f"{file} has {size} bytes, {setting} says {expected}: {right} if it was made so; "
-            "if it was cut short, mend it with: streamkit store repair"
+            "if it was cut short, repair it with: streamkit store repair"
         )
         self.file = file
         self.size = size
@@ -89,7 +89,7 @@ class FileSizeMismatch(StoreError):
 
 
 class StoreFull(StoreError):
-    """The disk has no room left.
+    """The disk is full.
 
     Attributes:
         path: The file that could not grow.

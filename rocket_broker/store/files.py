@@ -1,12 +1,12 @@
-"""The file system as the store sees it: tests put one in its place that loses what was not synced.
+"""The file system of the store. Tests replace it by one that loses what was not synced.
 
-Two promises of a real disk matter here, and only these are relied on:
+The store relies on two promises only:
 
-- what was written to a map survives the death of this process, and after `FileSystem.sync` the machine's;
-- a write to blocks that `FileSystem.allocate` got succeeds. Files are made sparse, and a write to a hole of a
-  map kills the process with SIGBUS when the disk is full: so holes are filled before they are written to, and
-  a full disk is an `OSError` that the caller can answer. (A copy-on-write file system such as btrfs or ZFS may
-  break this promise; no call of the operating system can make it there.)
+- bytes written to a map survive the death of this process, and after `FileSystem.sync` a crash of the machine;
+- a write to blocks that `FileSystem.allocate` has reserved succeeds. Files are made sparse, and a write to a hole of a
+  map kills the process with SIGBUS if the disk is full. So holes are filled before they are written to, and a full
+  disk is an `OSError` that the caller can handle. (A copy-on-write file system such as btrfs or ZFS may break this
+  promise; no system call can keep it there.)
 """
 
 import errno
@@ -25,34 +25,35 @@ from rocket_broker.store.errors import StoreLocked
 __all__ = ["MAP_PAGE_SIZE", "PAGE_SIZE", "SECTOR_SIZE", "FileLock", "FileSystem", "OsFileSystem"]
 
 PAGE_SIZE = 4096
-"""Pages are counted by this, as in Apache's settings."""
+"""The unit of settings that count pages, as in Apache's broker."""
 SECTOR_SIZE = 512
-"""So much a disk writes whole or not at all; many do so with more."""
+"""Bytes that a disk writes completely or not at all; many disks do so with more."""
 MAP_PAGE_SIZE = max(PAGE_SIZE, mmap.PAGESIZE)
-"""A write to a map needs room for the whole page it is in."""
+"""Bytes of a page of a map. A write to a map needs space for the whole page."""
 
 _KEEP_SIZE, _PUNCH_HOLE = 0x1, 0x2
 """Linux's flags of fallocate."""
 _MANY_FILES = 500
-"""From so many files on it is quicker to sync all there is."""
+"""Number of files from which on it is faster to sync the whole file system."""
 _FEWEST_MAPS = 16
-"""The tail of the log, an index, the timers' files and some queues; more than these are mapped again and again."""
+"""Enough for the end of the log, an index, the timers' files and some queues. With fewer maps, files would be mapped
+again and again."""
 _MOST_MAPS = 16_384
-"""A quarter of what Linux lets a process have by default (vm.max_map_count)."""
+"""A quarter of Linux's default limit for a process (vm.max_map_count)."""
 
 
 class FileLock(Protocol):
     """A lock that is held until it is released."""
 
     def release(self) -> None:
-        """Let others in."""
+        """Release the lock."""
 
 
 class FileSystem(Protocol):
-    """What the store needs of a file system. Errors are `OSError`, as the operating system's."""
+    """The operations that the store needs of a file system. Errors are `OSError`, as those of the operating system."""
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory and those above it, where they are missing, closed to other users."""
+        """Make a directory and missing parents, closed to other users."""
 
     def names(self, path: Path) -> list[str]:
         """Return the names in a directory, sorted; none if there is no directory."""
@@ -64,9 +65,9 @@ class FileSystem(Protocol):
         """Return when a file was last written, in milliseconds since 1970; 0 if there is none."""
 
     def create(self, path: Path, size: int) -> None:
-        """Make a file of zeros that takes no room on the disk yet and is closed to other users.
+        """Make a sparse file of zeros, closed to other users.
 
-        There must be none of this name.
+        There must be no file of this name.
         """
 
     def map(self, path: Path, ordered_to: int = 0) -> memoryview:
@@ -74,39 +75,39 @@ class FileSystem(Protocol):
 
         Args:
             path: The file.
-            ordered_to: Bytes before this are read in order, and may be read ahead; from here on pages are
-                touched one by one, and reading megabytes of zeros ahead would only hold the broker up.
+            ordered_to: Bytes before this are read in order, and may be read ahead. From here on pages are
+                touched one by one, and reading megabytes of zeros ahead would only block the broker.
         """
 
     def map_to_read(self, path: Path) -> memoryview:
-        """Map a whole file for reading only: a file system that is read-only allows nothing else."""
+        """Map a whole file for reading only, as a read-only file system requires."""
 
     def allocate(self, path: Path, start: int, length: int) -> None:
-        """Give the bytes from ``start`` on room on the disk; they keep their values."""
+        """Reserve space on the disk for the bytes from ``start`` on; they keep their values."""
 
     def read(self, path: Path, start: int, length: int) -> bytes:
-        """Return bytes without mapping them: even to read a hole of a map may need room on the disk."""
+        """Return bytes without mapping them: even reading a hole of a map may need space on the disk."""
 
     def write(self, path: Path, start: int, data: memoryview) -> None:
-        """Write bytes that have room without mapping them; readers of maps see them. By any thread."""
+        """Write bytes that have space without mapping them; readers of maps see them. May be called from any thread."""
 
     def read_data(self, path: Path, most: int) -> bytes | None:
-        """Return a file's bytes up to where it has only zeros; None if they are more than ``most``."""
+        """Return a file's bytes up to the last one that is not zero; None if they are more than ``most``."""
 
     def data_end(self, path: Path) -> int:
-        """Return where the last page of a file ends that has data; behind it there are only zeros."""
+        """Return the end of the last page with data; behind it the file has only zeros."""
 
     def clear(self, path: Path, start: int) -> None:
         """Make sure that the bytes from ``start`` to the file's end are zeros, on the disk too.
 
-        Nobody may be reading there, and their room may be given back.
+        No reader may use these bytes. Their space may be freed.
         """
 
     def sync(self, path: Path) -> None:
-        """Wait until a file's bytes and its name, or a directory's names, are on the disk; by any thread."""
+        """Wait until a file's bytes and its name, or a directory's names, are on the disk; from any thread."""
 
     def sync_all(self, paths: Sequence[Path]) -> None:
-        """Do so for many files."""
+        """Call `sync` for many files, or sync the whole file system."""
 
     def remove(self, path: Path) -> None:
         """Remove a file, if it is there, or an empty directory; views of the file stay readable."""
@@ -115,14 +116,15 @@ class FileSystem(Protocol):
         """Lock a directory, or a file, which is made if it is missing.
 
         Raises:
-            StoreLocked: Somebody else has the lock.
+            StoreLocked: Another process or store has the lock.
         """
 
     def most_maps(self) -> int:
         """Return how many files may be mapped at once."""
 
     def used_percent(self, path: Path) -> float:
-        """Return how much of the disk that holds a directory is used, or would hold it, in percent of what is ours."""
+        """Return the used percentage of the disk of a directory, which need not exist, of the space available to this
+        user."""
 
 
 class OsFileSystem:
@@ -172,7 +174,7 @@ class OsFileSystem:
         start = ordered_to - ordered_to % -mmap.PAGESIZE
         if start < len(mapped):
             mapped.madvise(mmap.MADV_RANDOM, start)
-        return memoryview(mapped)  # unmapped when the last view goes: nobody can read a closed map
+        return memoryview(mapped)  # unmapped when the last view is released: a closed map cannot be read
 
     def map_to_read(self, path: Path) -> memoryview:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -226,6 +228,7 @@ class OsFileSystem:
             size = os.fstat(descriptor).st_size
             page_end = min(size, start - start % -MAP_PAGE_SIZE)
             rest = os.pread(descriptor, page_end - start, start)
+            # After an orderly stop there are only zeros: then no fsync is needed.
             if rest.strip(b"\0") or _data_end(descriptor) > page_end:
                 _make_zeros(descriptor, start, size)
                 os.fsync(descriptor)
@@ -237,7 +240,7 @@ class OsFileSystem:
         self._unsynced_directories.discard(path)
         for directory in path.parents:
             if directory in self._unsynced_directories:
-                # Taken off first: a file made while the sync runs puts it on again.
+                # Removed first: a file that is made while the sync runs adds it again.
                 self._unsynced_directories.discard(directory)
                 try:
                     _sync(directory)
@@ -250,6 +253,8 @@ class OsFileSystem:
             for path in paths:
                 self.sync(path)
             return
+        # Taken before the sync: a file that another thread makes meanwhile may be missing on the disk
+        # afterwards.
         directories = set(self._unsynced_directories)
         synced: set[int] = set()
         for path in paths:
@@ -259,7 +264,7 @@ class OsFileSystem:
                     _sync_file_system(path)
                     synced.add(device)
             except FileNotFoundError:
-                pass  # removed meanwhile: nothing is left to keep
+                pass  # removed meanwhile: nothing is left to sync
         self._unsynced_directories -= directories
 
     def remove(self, path: Path) -> None:
@@ -274,11 +279,9 @@ class OsFileSystem:
         return _OsDirectoryLock(path) if path.is_dir() else _OsFileLock(path)
 
     def most_maps(self) -> int:
-        # Each map of Python keeps a file descriptor. A quarter of them: servers take connections up to half.
+        # Each Python map keeps a file descriptor. Maps use a quarter of the limit; connections use up to half.
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        return (
-            _MOST_MAPS if limit == resource.RLIM_INFINITY else max(_FEWEST_MAPS, min(_MOST_MAPS, limit // 4))
-        )
+        return _MOST_MAPS if limit == resource.RLIM_INFINITY else max(_FEWEST_MAPS, min(_MOST_MAPS, limit // 4))
 
     def used_percent(self, path: Path) -> float:
         disk = os.statvfs(next(parent for parent in (path, *path.absolute().parents) if parent.exists()))
@@ -295,6 +298,9 @@ class _OsFileLock:
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
+            # Java's FileLock is a lock of fcntl, and Apache's DefaultMessageStore locks byte 0. Such a lock
+            # does not exclude another store of this process, and ends when the process closes any descriptor
+            # of the file: hence flock.
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
             os.pwrite(self._descriptor, b"lock", 0)
@@ -309,7 +315,7 @@ class _OsFileLock:
 
 
 class _OsDirectoryLock:
-    """A lock on a directory itself, in which nothing is to lie but what belongs there."""
+    """A lock on a directory itself, without a lock file in it."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -319,7 +325,7 @@ class _OsDirectoryLock:
             if e.errno == errno.EAGAIN:
                 os.close(self._descriptor)
                 raise StoreLocked(path, "storePathCommitLog") from None
-            # A file system of a network may know locks of files only.
+            # A network file system may support locks of files only.
 
     def release(self) -> None:
         os.close(self._descriptor)
@@ -333,12 +339,12 @@ def _allocate(descriptor: int, start: int, length: int) -> None:
         except OSError as e:
             if e.errno != errno.EOPNOTSUPP:
                 raise
-    # Where there is no such call, writing the bytes that are there has the same effect.
+    # Without such a call, writing the existing bytes again has the same effect.
     os.pwrite(descriptor, os.pread(descriptor, length, start), start)
 
 
 def _data_end(descriptor: int) -> int:
-    """Where the last stretch of data of a sparse file ends; its size if the file system can't tell."""
+    """Return the end of the last data of a sparse file; its size if the file system can't tell."""
     end = 0
     try:
         while True:
@@ -350,7 +356,7 @@ def _data_end(descriptor: int) -> int:
 
 
 def _make_zeros(descriptor: int, start: int, end: int) -> None:
-    """Make a hole of a file's last bytes."""
+    """Turn a file's last bytes into a hole."""
     import ctypes
 
     fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
@@ -361,18 +367,19 @@ def _make_zeros(descriptor: int, start: int, end: int) -> None:
         number = ctypes.get_errno()
         if number not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINTR):
             raise OSError(number, os.strerror(number))
-    # Where there is no such call, or a signal ended it. A process that is killed between these two leaves a short file,
+    # No such call, or a signal interrupted it. A process that is killed between these two calls leaves a short file,
     # which no store takes for one of its own.
     os.ftruncate(descriptor, start)
     os.ftruncate(descriptor, end)
 
 
 def _sync_file_system(path: Path) -> None:
-    """Sync everything on the file system that holds a file: one wait instead of one for each file."""
+    """Sync the whole file system of a file: one wait instead of one for each file."""
     import ctypes
 
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
+        # Linux before 5.8 does not report write errors here.
         if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), str(path))
@@ -384,9 +391,9 @@ def _sync(path: Path) -> None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return  # removed meanwhile: nothing is left to keep
+        return  # removed meanwhile: nothing is left to sync
     try:
-        if sys.platform == "darwin":  # where fsync stops at the drive's own cache
+        if sys.platform == "darwin":  # macOS: fsync stops at the drive's own cache
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
         else:
             os.fsync(descriptor)

@@ -1,15 +1,16 @@
-"""Brings what was stored to the disk.
+"""The flusher, which brings stored messages to the disk.
 
-Storing a message writes to maps of files: that survives this process, and the operating system brings it to
-the disk when it likes. The flusher makes it do so:
+Storing a message writes to maps of files. That survives this process, and the operating system writes the pages to
+the disk at a time of its choice. The flusher forces it:
 
-- the log every half second if some pages are new, after ten seconds if anything is (ASYNC_FLUSH), or as soon
-  as a sender waits for it: all who wait share one fsync (SYNC_FLUSH, group commit);
-- queues and index every second where a queue has some new pages; from time to time, or after so many bytes of
-  log, all of them, and then the checkpoint's mark moves: recovery will begin there.
+- the log every half second if some pages are new, after ten seconds if anything is new (ASYNC_FLUSH), or as soon
+  as a sender waits for it: all waiting senders share one fsync (SYNC_FLUSH, group commit);
+- queues and index every second if a queue has some new pages. Once a minute, or after 32 MiB of log, all of
+  them, and then the checkpoint's mark moves: recovery will begin there.
 
-fsync runs in worker threads, everything else in the loop. An idle store has no timers. When an fsync fails
-nobody knows which pages are on the disk, and asking again would not tell: the store takes no more messages.
+fsync runs in worker threads, everything else in the loop. An idle store has no timers. After a failed fsync
+it is unknown which pages are on the disk, and another fsync would succeed without writing them, because Linux marks
+the pages as clean. So the store accepts no more messages.
 """
 
 import asyncio
@@ -34,14 +35,16 @@ __all__ = ["PAUSE_AFTER_FAILURE", "Flusher"]
 logger = logging.getLogger(__name__)
 
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
-"""The file to be flushed could not be opened: the disk was not asked, and may be asked again."""
+"""Errors of opening the file: nothing was synced, so the flush may be tried again."""
 
+# Seconds before the next try. A sender that waits begins a new round at once; without a pause it would do so
+# all the time while the process has no free file descriptor.
 PAUSE_AFTER_FAILURE = 0.1
 
 
 @dataclass(slots=True)
 class _Unflushed:
-    """What was not on the disk at one moment, and how far the log went then."""
+    """The files that were not on the disk at one moment, and the end of the log then."""
 
     mark: Mark
     log_timestamp: int = 0
@@ -59,10 +62,10 @@ class Flusher:
     """Flushes one store.
 
     Attributes:
-        is_awake: Whether it knows that there is something to do; `wake` tells it.
-        is_broken: Whether the disk refused: nothing more must be stored.
+        is_awake: Whether there may be something to flush; `wake` sets it.
+        is_broken: Whether a flush has failed: nothing more may be stored.
         dirty_queues: Queues with entries that are not on the disk.
-        commit: Brings what is in the transient store pool into the log's files; None without a pool.
+        commit: Writes the transient store pool to the log's files; None without a pool.
     """
 
     def __init__(self, files: StoreFiles) -> None:
@@ -77,11 +80,11 @@ class Flusher:
         self._queue_work = asyncio.Event()
         self._round: asyncio.Task[None] | None = None
         self._running: set[asyncio.Task[None]] = set()
-        self._is_ending = False  # what cannot be flushed now will not be
+        self._is_ending = False  # a file that cannot be flushed now is left
 
     def start(self) -> None:
         """Flush in the background of the running loop."""
-        # One for the log, so that senders don't wait for the queues' many files.
+        # One task for the log, so that senders don't wait for the queues' many files.
         self._threads = ThreadPoolExecutor(2, "store-flush")
         self._loops = [
             asyncio.create_task(self._flush_log_often()),
@@ -96,6 +99,7 @@ class Flusher:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
         self._loops = []
+        # Cancelling a task does not end its thread (`_flush`), and that thread may still write the mark.
         if self._running:
             await asyncio.wait(self._running)
         self._is_ending = True
@@ -106,28 +110,31 @@ class Flusher:
             self._threads = None
 
     def wake(self) -> None:
-        """Say that something was stored."""
+        """Wake the flusher after a message was stored."""
         self.is_awake = True
         self._log_work.set()
         self._queue_work.set()
 
     async def wait_for(self, offset: int) -> bool:
-        """Return whether the log is on the disk up to an offset; False when that takes too long, or fails."""
+        """Wait until the log is on the disk up to an offset; return False if that takes too long, or fails."""
         try:
             async with asyncio.timeout(self._files.settings.sync_flush_timeout / 1000):
                 while self._files.log.flushed < offset and not self.is_broken:
                     if self.commit is not None and self._files.log.committed < offset:
                         await self.commit()
+                    # A round that runs already may have begun before this message was stored. The sender
+                    # waits for it, and for the next round: at most two rounds if none fails.
                     elif self._round is None:
                         self._round = asyncio.create_task(self._flush_log())
                     else:
+                        # The timeout of one sender must not cancel the round that others wait for.
                         await asyncio.shield(self._round)
         except TimeoutError:
             return False
         return self._files.log.flushed >= offset
 
     async def flush(self) -> None:
-        """Bring to the disk what is stored now.
+        """Bring everything that is stored now to the disk.
 
         Raises:
             OSError: The disk refused, now or before.
@@ -135,7 +142,7 @@ class Flusher:
         unflushed = await self._find_unflushed()
         await self._flush(unflushed, self._write)
         if self._marked < unflushed.mark.offset or self.is_broken:
-            raise OSError(errno.EIO, "the disk refused a flush", str(self._files.settings.root))
+            raise self._refusal()
 
     def flush_all(self) -> None:
         """Bring everything to the disk now, in this thread.
@@ -175,6 +182,9 @@ class Flusher:
             if pages >= settings.flush_commit_log_least_pages or loop.time() >= due:
                 await self.wait_for(log.committed)
                 due = loop.time() + settings.flush_commit_log_thorough_interval / 1000
+            # There is no await between this comparison and `clear`, so a message that is stored later sets
+            # the event again. Whenever one of the two events is cleared, `is_awake` is False, so the next
+            # `put` calls `wake`.
             if log.flushed == log.committed:
                 self._log_work.clear()
                 self.is_awake = False
@@ -185,16 +195,11 @@ class Flusher:
         while not self.is_broken:
             await self._queue_work.wait()
             await asyncio.sleep(settings.flush_interval_consume_queue / 1000)
-            if (
-                loop.time() >= due
-                or log.committed - self._marked >= settings.flush_consume_queue_thorough_bytes
-            ):
+            if loop.time() >= due or log.committed - self._marked >= settings.flush_consume_queue_thorough_bytes:
                 await self._flush(await self._find_unflushed(), self._write)
                 due = loop.time() + settings.flush_consume_queue_thorough_interval / 1000
             else:
-                worth = await run_in_steps(
-                    "queues are looked for that are to be flushed", self._worth_flushing()
-                )
+                worth = await run_in_steps("searching for consume queues to flush", self._worth_flushing())
                 await self._flush(worth, self._sync)
             if self._marked == log.committed:
                 self._queue_work.clear()
@@ -209,7 +214,12 @@ class Flusher:
         self._round = None
 
     async def _flush(self, unflushed: _Unflushed, how: Callable[[_Unflushed], None]) -> None:
-        """Do it in a thread, and take note of what is on the disk then; who is cancelled does not stop it."""
+        """Flush in a thread, and record what is on the disk then; cancelling the caller does not stop the thread.
+
+        Nothing is done if the disk has refused a flush: the mark must not move then, whatever the disk answers now.
+        """
+        if self.is_broken:
+            return
         task = asyncio.create_task(self._flush_in_thread(unflushed, how))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -222,26 +232,27 @@ class Flusher:
             self.failed(e)
             await asyncio.sleep(PAUSE_AFTER_FAILURE)
         else:
-            with Watchdog("what was flushed is noted"):
+            with Watchdog("recording the flushed offsets"):
                 self._note(unflushed)
 
     def failed(self, error: OSError, *, is_final: bool = False) -> None:
-        """Note that the disk refused: nothing more must be stored, unless it was not even asked.
+        """Handle a failed flush: nothing more may be stored, unless only opening the file failed.
 
         Args:
-            error: What it said.
-            is_final: Whether it will not be asked again.
+            error: The error.
+            is_final: Whether the flush is not tried again.
         """
         if error.errno in _OUT_OF_FILES and not (is_final or self._is_ending):
             logger.error("%s: nothing can be flushed now, trying again: %s", self._files.settings.root, error)
             return
         self.is_broken = True
-        logger.error(
-            "%s: the disk refused a flush, no more messages are taken: %s", self._files.settings.root, error
-        )
+        logger.error("%s: the disk refused a flush, no more messages are taken: %s", self._files.settings.root, error)
+
+    def _refusal(self) -> OSError:
+        return OSError(errno.EIO, "the disk refused a flush", str(self._files.settings.root))
 
     def _unflushed_log(self) -> _Unflushed:
-        """Return what of the log is not on the disk now."""
+        """Return the part of the log that is not on the disk now."""
         log = self._files.log
         unflushed = _Unflushed(Mark(log.committed))
         if log.committed > log.flushed:
@@ -249,23 +260,24 @@ class Flusher:
         return unflushed
 
     def _unflushed(self) -> _Unflushed:
-        """Return all that is not on the disk now, at once."""
+        """Return everything that is not on the disk now, in one step."""
         return run_all(self._unflushed_steps())
 
     async def _find_unflushed(self) -> _Unflushed:
-        """Return all that is not on the disk now: tens of thousands of queues may have got messages."""
-        return await run_in_steps("what is to be flushed is looked for", self._unflushed_steps())
+        """Return everything that is not on the disk now, in steps: tens of thousands of queues may have messages."""
+        return await run_in_steps("searching for unflushed files", self._unflushed_steps())
 
     def _unflushed_steps(self) -> Generator[None, None, _Unflushed]:
-        """Return all that is not on the disk now, in steps; of what comes meanwhile some may be in it, too."""
+        """Return everything that is not on the disk now, in steps; it may include messages that arrive meanwhile."""
         log = self._files.log
+        # The mark is taken first. A message that is stored between the steps is behind the mark, so the mark
+        # is right whether or not that message's entries are synced in this round.
         mark = Mark(log.committed, log.last_record, self._files.queues.max_physical)
         unflushed = _Unflushed(mark, log.last_timestamp, self._files.index.end_timestamp)
         if log.committed > log.flushed:
             unflushed.paths += log.files.between(log.flushed, log.committed)
         for queue in list(self.dirty_queues):
-            if queue in self.dirty_queues:  # neither deleted nor flushed meanwhile
-                unflushed.add_queue(queue)
+            unflushed.add_queue(queue)
             yield
         for file in self._files.index.dirty:
             unflushed.index_files.append((file, file.count))
@@ -279,23 +291,38 @@ class Flusher:
         for queue in list(self.dirty_queues):
             yield
             new_pages = queue.max_offset * ENTRY_SIZE // PAGE_SIZE - queue.flushed * ENTRY_SIZE // PAGE_SIZE
-            if new_pages >= pages and queue in self.dirty_queues:
+            if new_pages >= pages:
                 unflushed.add_queue(queue)
         return unflushed
 
     def _sync(self, unflushed: _Unflushed) -> None:
-        self._files.file_system.sync_all(unflushed.paths)
+        """Sync the files, by any thread.
+
+        Raises:
+            OSError: The disk refused this flush, or another one: it tells one of them only.
+        """
+        try:
+            self._files.file_system.sync_all(unflushed.paths)
+        except OSError as e:
+            if e.errno not in _OUT_OF_FILES:
+                self.is_broken = True  # at once, for a flush that ends in another thread before `failed` runs
+            raise
+        if self.is_broken:
+            raise self._refusal()
 
     def _write(self, unflushed: _Unflushed) -> None:
+        # The mark comes last: recovery trusts what lies before the mark.
         self._sync(unflushed)
         self._files.checkpoint.advance(unflushed.mark, unflushed.log_timestamp, unflushed.index_timestamp)
 
     def _note(self, unflushed: _Unflushed) -> None:
         log = self._files.log
+        # Two rounds may run at once in two threads, and the earlier one may end last: nothing moves back.
         log.flushed = max(log.flushed, unflushed.mark.offset)
         for queue, max_offset in unflushed.queues:
             queue.flushed = max(queue.flushed, max_offset)
             if queue.flushed == queue.max_offset:
                 queue.is_dirty = False
                 self.dirty_queues.discard(queue)
+        # A file with entries made since the round began stays dirty.
         self._files.index.dirty -= {file for file, count in unflushed.index_files if file.count == count}

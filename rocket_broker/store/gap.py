@@ -1,7 +1,7 @@
-"""The record that `repair` writes over damaged bytes of the commit log, so that what follows them can be reached.
+"""The record that `repair` writes over damaged bytes of the commit log, so that the records behind them can be reached.
 
-It is rolled back, so our broker and Apache's step over it: it is in no queue and has no key. No message from a client
-has its store host.
+The record has the flag of a rolled-back transaction, so our broker and Apache's skip it: it is in no queue and has no
+key. No message from a client has its store host.
 """
 
 from rocket_remoting.wire.record import RecordHeader, encode_record, record_size
@@ -14,9 +14,9 @@ _NOBODY = ("0.0.0.0", 0)
 
 
 def gap_record(offset: int, length: int) -> bytes | None:
-    """Return the record for so many bytes at an offset of the log; None if no record is so short.
+    """Return a record of `length` bytes for an offset of the log; None if no record is so short.
 
-    It is no longer than the shortest record of a message: of the topic's name it has what there is room for.
+    A gap may be as short as the shortest record of a message; the topic's name is truncated to fit.
     """
     topic = _TOPIC[: length - record_size(0, 0, 0)] if length > record_size(0, 0, 0) else ""
     body_length = length - record_size(0, len(topic), 0)
@@ -39,7 +39,7 @@ def gap_record(offset: int, length: int) -> bytes | None:
 
 
 def is_gap(record: RecordHeader) -> bool:
-    """Whether a record stands for damaged bytes."""
+    """Return whether a record replaces damaged bytes."""
     return (
         transaction_value(record.sys_flag) == TRANSACTION_ROLLBACK
         and record.store_host == _NOBODY

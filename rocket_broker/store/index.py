@@ -1,7 +1,7 @@
-"""The index: which messages have a key. `index_file` draws its files.
+"""The index of messages by key. `index_file` draws its files.
 
 A message is indexed under ``topic#key`` for its unique key and each of its keys; the hash is Java's, made
-non-negative. Two keys can have one hash: who asks looks at the answer.
+non-negative. Two keys can have one hash, so callers must compare the keys of the messages found.
 """
 
 from collections.abc import Generator, Mapping
@@ -16,7 +16,7 @@ from rocket_remoting.wire.java_hash import java_hash
 from rocket_remoting.wire.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 
 if TYPE_CHECKING:
-    from rocket_broker.store.index_run import IndexRun
+    from rocket_native import IndexRun
 
 __all__ = ["Index"]
 
@@ -24,7 +24,7 @@ _SIZE_SETTINGS = "maxHashSlotNum or maxIndexNum"
 
 
 class Index:
-    """All files of the index; entries go to the last.
+    """All files of the index; entries are added to the last.
 
     Attributes:
         files: The files, oldest first.
@@ -60,29 +60,30 @@ class Index:
 
     @property
     def end_offset(self) -> int:
-        """Commit log offset of the last message indexed, -1 if there is none."""
+        """The commit log offset of the last indexed message, -1 if there is none."""
         file = self.files[-1] if self.files else None
         return -1 if file is None or (file.count == 1 and file.end_offset == 0) else file.end_offset
 
     @property
     def end_timestamp(self) -> int:
-        """Store timestamp of the last message indexed."""
+        """The store timestamp of the last indexed message."""
         return self.files[-1].end_timestamp if self.files else 0
 
     def hashes(self, topic: str, unique_key: str, keys: str) -> list[int]:
-        """Return the hashes of a message's keys, of no more of them than a file has entries."""
+        """Return the hashes of a message's keys, of at most as many keys as a file has entries."""
         hashes = [_key_hash(topic, key) for key in keys.split(" ") if key] if keys else []
         if unique_key:
             hashes.insert(0, _key_hash(topic, unique_key))
+        # The entries of a message are all in one file. `max_index_num` counts entry 0, which is never used.
         del hashes[self._settings.max_index_num - 1 :]
         return hashes
 
     def hashes_of(self, topic: str, properties: Mapping[str, str]) -> list[int]:
-        """Return those of a message with these properties."""
+        """Return the hashes of a message with these properties."""
         return self.hashes(topic, properties.get(PROPERTY_UNIQUE_KEY, ""), properties.get(PROPERTY_KEYS, ""))
 
     def has_room(self, hashes: list[int]) -> bool:
-        """Whether the last file has entries left for hashes, behind those that are held."""
+        """Return whether the last file has entries left for hashes, behind those that are held."""
         return not self.files or self.files[-1].has_room(self.held + len(hashes))
 
     def prepare(self, hashes: list[int], now_ms: int, held: int = 0) -> None:
@@ -105,7 +106,8 @@ class Index:
             self.dirty.add(file)
 
     def prepare_run(self, run: "IndexRun", now_ms: int) -> bool:
-        """Make the entries of a run and room for them, so that `put_run` cannot fail; False if the last file has none.
+        """Make the entries of a run and room for them, so that `put_run` cannot fail; return False if the last file is
+        full.
 
         Raises:
             StoreFull: The disk has no room. Nothing has changed, as with OSError.
@@ -138,12 +140,10 @@ class Index:
                 break
             yield
 
-    def cut(
-        self, trusted_to: int, is_right: EntryCheck, stored_at: StoreTime, *, after_crash: bool = False
-    ) -> None:
-        """Take back what was indexed of messages at or behind an offset of the log.
+    def cut(self, trusted_to: int, is_right: EntryCheck, stored_at: StoreTime, *, after_crash: bool = False) -> None:
+        """Remove the entries of messages at or behind an offset of the log.
 
-        After a crash the header of the last file may be older than its slots, so these are looked at in any case.
+        After a crash the header of the last file may be older than its slots, so the slots are checked in any case.
         """
         while self.files and self.files[-1].begins_behind(trusted_to):
             file = self.files.pop()
@@ -160,7 +160,7 @@ class Index:
             file.file.remove()
 
     def take_before(self, offset: int) -> list[MappedFile]:
-        """Take out the files with only messages before an offset of the log, but never the last."""
+        """Take out the files whose messages are all before an offset of the log, but never the last file."""
         taken = []
         while len(self.files) > 1 and self.files[0].end_offset < offset:
             file = self.files.pop(0)
@@ -176,22 +176,21 @@ class Index:
             name = f"{int(last) + 1:017d}"
         index_file = self._file(name)
         self._maps.create(index_file.file.path, index_file.file.size)
-        if self.files:  # as with Apache's broker: until it has entries it begins where the last one ends
+        if self.files:  # as in Apache's broker: until the file has entries it begins where the last one ends
             index_file.begin_offset = index_file.end_offset = self.files[-1].end_offset
             index_file.begin_timestamp = index_file.end_timestamp = self.files[-1].end_timestamp
         self.files.append(index_file)
 
     def _file(self, name: str) -> IndexFile:
         settings = self._settings
-        return IndexFile(
-            settings.index_path / name, settings.max_hash_slot_num, settings.max_index_num, self._maps
-        )
+        return IndexFile(settings.index_path / name, settings.max_hash_slot_num, settings.max_index_num, self._maps)
 
     def __repr__(self) -> str:
         return f"Index({len(self.files)} files)"
 
 
 def _key_hash(topic: str, key: str) -> int:
+    # Java's Math.abs(Integer.MIN_VALUE) is negative; IndexFile.indexKeyHashMethod (5.3.3) uses 0 instead.
     value = abs(java_hash(f"{topic}#{key}"))
     return value if value < 0x8000_0000 else 0
 

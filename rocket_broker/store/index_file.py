@@ -30,21 +30,22 @@ from rocket_broker.store.files import SECTOR_SIZE
 from rocket_broker.store.mapped_file import MappedFile, OpenMaps
 
 if TYPE_CHECKING:
-    from rocket_broker.store.index_run import IndexRun
+    from rocket_native import IndexRun
 
 __all__ = ["EntryCheck", "IndexFile", "IndexSearch", "StoreTime", "file_size"]
 
 EntryCheck = Callable[[int, int], bool]
-"""Given an entry's hash and commit log offset, tells whether there is a message with such a key."""
+"""Given an entry's hash and commit log offset, returns whether there is a message with such a key."""
 
 StoreTime = Callable[[int], int | None]
-"""Given a commit log offset, tells when the message there was stored; None if the log has none."""
+"""Given a commit log offset, returns the store timestamp of the message there; None if there is no message."""
 
 _HEADER = struct.Struct(">qqqqii")
 _SLOT = struct.Struct(">i")
 _ENTRY = struct.Struct(">iqii")
 _CHUNK_BITS = 16
 _MOST_SECONDS = 2**31 - 1
+# Two megabytes of entries: a file has 20 million entries with Apache's default settings.
 _ENTRIES_IN_ONE_GO = 100_000
 _ENTRIES_A_STEP = 1_000
 
@@ -57,8 +58,8 @@ class IndexSearch:
 
     Attributes:
         found: Commit log offsets of messages that may have the key.
-        left: How many entries may still be looked at. Entries of other keys are among them: those in the same slot, and
-            in a search for older messages all newer ones with the key.
+        left: The number of entries that may still be read. They include entries of other keys in the same slot, and,
+            in a search for older messages, all newer ones with the key.
     """
 
     __slots__ = ("found", "left")
@@ -69,12 +70,12 @@ class IndexSearch:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all entries of the key were looked at, or as many messages found as were wanted."""
+        """Whether all entries of the key were read, or as many messages found as were wanted."""
         return self.left > 0
 
 
 def file_size(slots: int, entries: int) -> int:
-    """Return the bytes of a file with so many slots and entries."""
+    """Return the size in bytes of a file with these numbers of slots and entries."""
     return _HEADER.size + slots * _SLOT.size + entries * _ENTRY.size
 
 
@@ -97,37 +98,40 @@ class IndexFile:
         self._entries_start = _HEADER.size + slots * _SLOT.size
         self.file = MappedFile(path, 0, file_size(slots, entries), maps)
         self.file.allocated = self._entries_start
-        # Slots are written all over their part of the file, so room for them is made chunk by chunk.
+        # Slots are written anywhere in their part of the file, so room for them is made chunk by chunk.
         self._chunks_allocated = bytearray((self._entries_start >> _CHUNK_BITS) + 1)
         self.begin_timestamp = self.end_timestamp = 0
         self.begin_offset = self.end_offset = 0
         self.slots_used = 0
         self.count = 1
-        self._prepared: memoryview | None = None  # kept until `put`, whatever other maps are needed
+        self._prepared: memoryview | None = None  # stays mapped until `put`, whatever other maps are needed
 
     def load(self) -> None:
         """Read the header."""
         header = _HEADER.unpack(self.file.read(0, _HEADER.size))
         self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset = header[:4]
         self.slots_used = max(header[4], 0)
+        # A file that has no entry yet has a header of zeros.
         self.count = min(max(header[5], 1), self._capacity)
         self.file.written_to(self._position(self.count))
 
     def begins_behind(self, offset: int) -> bool:
-        """Whether it was begun at or behind an offset of the log, or so late that its header says nothing yet."""
+        """Return whether it was begun at or behind an offset of the log, or so late that its header says nothing
+        yet."""
         return self.count == 1 or self.begin_offset >= offset
 
     def has_room(self, number: int) -> bool:
-        """Whether so many entries can be added."""
+        """Return whether `number` entries can be added."""
         return self.count + number <= self._capacity
 
     def prepare(self, hashes: list[int], held: int = 0) -> None:
-        """Make room for entries, behind so many that are held, so that `put` cannot fail.
+        """Make room for entries, behind `held` held ones, so that `put` cannot fail.
 
         Raises:
             StoreFull: The disk has no room.
         """
-        self._make_room([self._slot_position(key_hash) for key_hash in hashes], held + len(hashes))
+        chunks = [self._slot_position(key_hash) >> _CHUNK_BITS for key_hash in hashes]
+        self._make_room(chunks, held + len(hashes))
 
     def prepare_run(self, run: "IndexRun", timestamp: int) -> None:
         """Make the entries of a run and room for them, so that `put_run` cannot fail.
@@ -135,14 +139,16 @@ class IndexFile:
         Raises:
             StoreFull: The disk has no room.
         """
-        view = self._make_room((_HEADER.size + run.slots * _SLOT.size).tolist(), len(run))
+        chunks = run.parts_without_space(bytes(self._chunks_allocated), _HEADER.size, _CHUNK_BITS)
+        view = self._make_room(chunks, len(run))
         seconds = self._seconds(timestamp) if self.count > 1 else 0
         run.prepare(view[_HEADER.size : self._entries_start], self.count, seconds)
 
-    def _make_room(self, slot_positions: Iterable[int], entries: int) -> memoryview:
+    def _make_room(self, chunks: Iterable[int], entries: int) -> memoryview:
+        # `put` also writes the header, which is in the first chunk.
         self._prepare_chunk(0)
-        for position in slot_positions:
-            self._prepare_chunk(position >> _CHUNK_BITS)
+        for chunk in chunks:
+            self._prepare_chunk(chunk)
         end = self._position(self.count + entries)
         if end > self.file.allocated:
             self.file.allocate(end, end - self._entries_start)
@@ -161,7 +167,7 @@ class IndexFile:
     def put_run(self, run: "IndexRun", timestamp: int) -> None:
         """Add the entries of a run, right after `prepare_run`.
 
-        Slots come after the header: what they lead to is known then, if the process dies in between.
+        Slots are written after the header, so that their entries count if the process dies in between.
         """
         view, self._prepared = self._prepared, None
         if view is None:
@@ -169,8 +175,8 @@ class IndexFile:
         first = self.count
         if first == 1:
             self.begin_timestamp, self.begin_offset = timestamp, run.first_offset
-        position = self._position(first)
-        view[position : position + len(run.entries)] = run.entries
+        position, entries = self._position(first), run.entries
+        view[position : position + len(entries)] = entries
         self.slots_used += run.slots_begun
         self.count = first + len(run)
         self.end_timestamp, self.end_offset = timestamp, run.last_offset
@@ -178,7 +184,7 @@ class IndexFile:
         run.lead_to(view[_HEADER.size : self._entries_start])
 
     def _seconds(self, timestamp: int) -> int:
-        """What an entry says of the time."""
+        """Return a time as entries store it: seconds since the header's first timestamp."""
         return min(max((timestamp - self.begin_timestamp) // 1000, 0), _MOST_SECONDS)
 
     def _put(self, view: memoryview, key_hash: int, offset: int, timestamp: int) -> None:
@@ -188,9 +194,12 @@ class IndexFile:
             self.begin_timestamp, self.begin_offset = timestamp, offset
         slot_position = self._slot_position(key_hash)
         older: int = _SLOT.unpack_from(view, slot_position)[0]
+        # A kill between slot and header leaves a slot with this number or a later one. Apache's IndexFile.putKey
+        # (5.3.3) lets an entry with the slot's number point to itself, and its search stops there.
         if not 0 < older < number:
             older = 0
             self.slots_used += 1
+        # The entry is written before the slot that leads to it, as by IndexFile.putKey (5.3.3).
         _ENTRY.pack_into(view, self._position(number), key_hash, offset, self._seconds(timestamp), older)
         _SLOT.pack_into(view, slot_position, number)
         self.count = number + 1
@@ -209,13 +218,13 @@ class IndexFile:
         )
 
     def overlaps(self, begin: int, end: int) -> bool:
-        """Whether messages stored between two times may be in this file."""
+        """Return whether messages stored between two times may be in this file."""
         return begin <= self.end_timestamp and end >= self.begin_timestamp
 
     def find(self, key_hash: int, limit: int, begin: int, end: int, search: "IndexSearch") -> Steps:
         """Find commit log offsets under a hash, newest first, of messages stored between two times.
 
-        Yields about twice a millisecond; the search counts the entries that are looked at.
+        Yields about twice a millisecond; the search counts the entries that are read.
         """
         view = self.file.readable()
         found = search.found
@@ -228,7 +237,7 @@ class IndexFile:
                 break
             if entry_hash == key_hash and timestamp <= end:
                 found.append(offset)
-            last, number = number, older  # a chain only leads to older entries: it can't run in circles
+            last, number = number, older  # a chain points to older entries only, so it cannot be a circle
             search.left -= 1
             if not search.left % _ENTRIES_A_STEP:
                 if search.left <= 0:
@@ -236,20 +245,16 @@ class IndexFile:
                 yield
 
     def cut(self, trusted_to: int, is_right: EntryCheck, stored_at: StoreTime) -> None:
-        """Take back the entries of messages at or behind an offset of the log, after a crash.
+        """Remove the entries of messages at or behind an offset of the log, after a crash.
 
-        Any sector written lately may be missing or not, so the slots that lead to entries taken back are given
-        the newest entry that is left to them. An entry in two sectors may be there in part. Behind the last entry that
-        is left there are only zeros then.
+        Any recently written sector may be missing, so slots that point to removed entries are set to the newest entry
+        that is left in them. An entry that crosses a sector border may be there in part. Afterwards there are only
+        zeros behind the last entry.
         """
         view = self.file.open()
         numbers = range(1, self.count)
-        keep = 1 + bisect_left(
-            numbers, True, key=lambda number: not self._is_trusted(view, number, trusted_to)
-        )
-        if self._is_in_two_sectors(keep - 1) and not is_right(
-            *_ENTRY.unpack_from(view, self._position(keep - 1))[:2]
-        ):
+        keep = 1 + bisect_left(numbers, True, key=lambda number: not self._is_trusted(view, number, trusted_to))
+        if self._is_in_two_sectors(keep - 1) and not is_right(*_ENTRY.unpack_from(view, self._position(keep - 1))[:2]):
             keep -= 1
         slots = _ints(self.file.read(_HEADER.size, self._entries_start - _HEADER.size))
         lost = {slot for slot, number in enumerate(slots) if number >= keep} if max(slots) >= keep else set()
@@ -280,12 +285,12 @@ class IndexFile:
             self.end_timestamp, self.end_offset = self.begin_timestamp, self.begin_offset
         else:
             _, offset, seconds, _ = _ENTRY.unpack_from(view, self._position(count - 1))
-            if offset != self.end_offset:  # else the header is right, and an entry knows the seconds only
+            if offset != self.end_offset:  # otherwise the header is right, and an entry has the time in seconds only
                 timestamp = stored_at(offset)
                 latest = self.begin_timestamp + seconds * 1000 + 999
                 self.end_timestamp, self.end_offset = latest if timestamp is None else timestamp, offset
         self._write_header(view)
-        # Once other messages have the offsets of those that are gone, their entries would look right.
+        # When other messages get the offsets of lost ones, the entries of the lost ones would look right.
         self.file.clear(self._position(count))
 
     def _is_trusted(self, view: memoryview, number: int, trusted_to: int) -> bool:

@@ -1,4 +1,4 @@
-"""Where the files of a store are that nobody has open, and which of them are missing or of the wrong size."""
+"""The files of a store that no broker has open, and which of them are missing or have a wrong size."""
 
 import mmap
 import os
@@ -18,7 +18,7 @@ _NAME_LENGTH = 20
 
 @dataclass(frozen=True, slots=True)
 class StoreLayout:
-    """Where the files of a store are, and how large they should be.
+    """The files of a store, and their expected sizes.
 
     Attributes:
         root: The store's directory.
@@ -26,7 +26,7 @@ class StoreLayout:
         log_file_size: Size that each of them should have, in bytes; 0 if there is none.
         queue_file_size: Size that each consume queue file should have, in bytes; 0 if there is none.
         index: The index files, in order.
-        log_directory: Where the log's files are.
+        log_directory: The directory of the log's files.
     """
 
     root: Path
@@ -38,7 +38,8 @@ class StoreLayout:
 
     @classmethod
     def of(cls, root: Path, commit_log: Path | None = None) -> "StoreLayout":
-        """Find the files in a directory. Sizes are those of the largest files, or what the files' names say.
+        """Find the files in a directory. Expected sizes are those of the largest files, or follow from the files'
+        names.
 
         Raises:
             StoreError: There is no store.
@@ -52,22 +53,22 @@ class StoreLayout:
             root,
             log,
             max(map(size_of, log), default=0),
-            _told_by_names(queues) or max((size_of(file) for files in queues for file in files), default=0),
+            _size_by_names(queues) or max((size_of(file) for files in queues for file in files), default=0),
             tuple(sorted((root / "index").glob("[0-9]*"))),
             directory,
         )
 
     def short_files(self) -> list[Path]:
-        """Return the files of the log that are shorter than they should be: something cut them.
+        """Return the files of the log that are shorter than they should be.
 
-        The last file may be empty: a broker that was killed when it had just made the file leaves that.
+        The last file may be empty, if a broker was killed just after it had made the file.
         """
         sizes = {file: file.stat().st_size for file in self.log}
         short = [file for file, size in sizes.items() if size < self.log_file_size]
         return short[:-1] if short and short[-1] == self.log[-1] and not sizes[short[-1]] else short
 
     def missing_files(self) -> list[Path]:
-        """Return the files of the log that should be between others."""
+        """Return the files that are missing between others of the log."""
         if not self.log or not self.log_file_size:
             return []
         there = {int(file.name) for file in self.log}
@@ -75,7 +76,7 @@ class StoreLayout:
         return [self.log[0].with_name(f"{base:020d}") for base in bases if base not in there]
 
     def odd_queue_files(self) -> list[Path]:
-        """Return the files of consume queues that have not the size they should: no broker starts with them."""
+        """Return the files of consume queues that have a wrong size, with which no broker starts."""
         return [
             file
             for queue in _queue_directories(self.root)
@@ -84,23 +85,22 @@ class StoreLayout:
         ]
 
     def tells_queue_file_size(self) -> bool:
-        """Whether the size of the queues' files is certain: names of files confirm it, or it is the usual one.
+        """Return whether the size of the queues' files is certain: names of files confirm it, or it is the usual one.
 
         Otherwise all files may have been cut to one size.
         """
         queues = [numbered(queue) for queue in _queue_directories(self.root)]
         usual = StoreSettings(self.root).mapped_file_size_consume_queue
-        return self.queue_file_size in {0, usual, _told_by_names(queues)}
+        return self.queue_file_size in {0, usual, _size_by_names(queues)}
 
     def strange_files(self) -> list[Path]:
-        """Return the files among those of the log and of the queues that no broker has made there."""
+        """Return the files in the directories of the log and of the queues that no broker has made."""
         return sorted(
             path
             for directory in (self.log_directory, *_queue_directories(self.root))
             if directory.is_dir()
             for path in directory.iterdir()
-            if not is_passed_over(path.name)
-            and not (path.name.isdecimal() and len(path.name) == _NAME_LENGTH)
+            if not is_passed_over(path.name) and not (path.name.isdecimal() and len(path.name) == _NAME_LENGTH)
         )
 
 
@@ -132,7 +132,7 @@ def _queue_directories(root: Path) -> list[Path]:
     return sorted(path for path in (root / "consumequeue").glob("*/*") if path.name.isdecimal())
 
 
-def _told_by_names(queues: Iterable[tuple[Path, ...]]) -> int:
-    """Return the size of files of which one follows another; 0 if none does."""
+def _size_by_names(queues: Iterable[tuple[Path, ...]]) -> int:
+    """Return the size that the names of consecutive files imply; 0 if no files are consecutive."""
     steps = [int(later.name) - int(file.name) for files in queues for file, later in pairwise(files)]
     return min(steps, default=0)

@@ -1,11 +1,11 @@
-"""Reads the commit log of a store that nobody has open, record by record, over damaged bytes too.
+"""Read the commit log of a store that no broker has open, record by record, across damaged bytes.
 
 ::
 
     read_log        record ─ record ─ damage ─ record ─ … ─ torn end
 
-A record says at which offset of the log it is, so behind damaged bytes the next record is found for certain: by its
-magic number, and by its own offset in the field for it.
+A record contains its own offset in the log, so the next record behind damaged bytes is found reliably: by its magic
+number and by that offset.
 """
 
 import mmap
@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocket_broker.store.derivation import has_possible_number
 from rocket_broker.store.layout import StoreLayout, map_file, size_of
+from rocket_broker.store.reput import has_possible_number
 from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.record import (
     BLANK_MAGIC,
@@ -42,10 +42,10 @@ class Damage:
     """Bytes of the commit log that hold no record, with records before or behind them.
 
     Attributes:
-        offset: Where they begin in the log.
-        length: How many they are.
-        reason: What is wrong with what should be there.
-        is_end: Whether no record follows: a write was torn there.
+        offset: Offset of the first byte in the log.
+        length: The number of bytes.
+        reason: What is wrong with the record that should be there.
+        is_end: Whether no record follows, because a write was torn there.
     """
 
     offset: int
@@ -62,11 +62,10 @@ def read_log(
 ) -> Iterator[tuple[RecordHeader, memoryview] | Damage]:
     """Yield each whole record with its bytes, and the damage between them, in the order of the log.
 
-    A file that was cut short is read as if zeros followed. A broker that has the store open may delete files meanwhile:
-    those are left out.
+    A file that was cut short is read as if zeros followed. Files that a broker deletes meanwhile are left out.
     """
     written = list(layout.log)
-    while written and _is_unwritten(map_file(written[-1]), 0):  # made ahead of need, as Apache's broker does
+    while written and _is_unwritten(map_file(written[-1]), 0):  # made ahead of time, as Apache's broker does
         written.pop()
     for path in written:
         try:
@@ -81,7 +80,7 @@ def read_log(
 
 
 class LogBytes:
-    """The bytes of a log's files, wherever they are asked for."""
+    """The bytes of a log's files, by offset."""
 
     def __init__(self, layout: StoreLayout) -> None:
         self._file_size = layout.log_file_size
@@ -89,7 +88,7 @@ class LogBytes:
         self._maps: dict[int, memoryview] = {}
 
     def at(self, offset: int, size: int) -> memoryview | None:
-        """Return so many bytes from an offset of the log on; None if they are not in one of the files."""
+        """Return `size` bytes from an offset of the log on; None if they are not in one of the files."""
         base = offset - offset % self._file_size if self._file_size else 0
         if base not in self._paths:
             return None
@@ -103,10 +102,10 @@ class _FileScan:
     """Reads one file.
 
     Args:
-        data: What is left of the file.
+        data: The bytes of the file, which may have been cut short.
         base: Offset of its first byte in the log.
         size: The size it should have, in bytes.
-        is_last: Whether it is the log's last one: the log may end in it.
+        is_last: Whether it is the log's last file, in which the log may end.
     """
 
     def __init__(self, data: memoryview, base: int, size: int, *, is_last: bool) -> None:
@@ -175,7 +174,5 @@ class _FileScan:
 
 
 def _is_unwritten(data: memoryview, position: int) -> bool:
-    """Whether only zeros follow."""
-    return all(
-        not bytes(data[start : start + _CHUNK]).strip(b"\0") for start in range(position, len(data), _CHUNK)
-    )
+    """Return whether only zeros follow."""
+    return all(not bytes(data[start : start + _CHUNK]).strip(b"\0") for start in range(position, len(data), _CHUNK))

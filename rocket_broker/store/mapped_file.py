@@ -1,6 +1,6 @@
-"""Files of one size that are read and written through maps, and the order in which maps are given back.
+"""Files of one size that are read and written through maps, and the order in which maps are closed.
 
-A `MappedFileQueue` is what the commit log and each consume queue are made of::
+The commit log and each consume queue are a `MappedFileQueue`::
 
     directory/00000000000000000000      bytes            0 …   size - 1
     directory/00000000000000006000      bytes         size … 2·size - 1
@@ -26,8 +26,8 @@ _TOO_MANY_MAPS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 class OpenMaps:
     """The files that are mapped now: of ten thousand queues only those in use.
 
-    When `limit` is reached, the map that was made first and not used since the last look is given up. Views
-    of it that are still with a reader stay valid: the map goes when the last of them does.
+    When `limit` is reached, the oldest map that was not used since the last check is closed. Views of it stay valid:
+    the file is unmapped when the last view is released.
     """
 
     def __init__(self, file_system: FileSystem, limit: int = 0) -> None:
@@ -59,6 +59,9 @@ class OpenMaps:
         except OSError as e:
             if e.errno not in _TOO_MANY_MAPS or not self._mapped:
                 raise
+            # The process has reached a limit of the system that `limit` does not know, since others use
+            # descriptors and maps too. Half of the maps are closed, so that this does not happen again at
+            # once.
             for _ in range(max(1, len(self._mapped) // 2)):
                 self._give_up_one()
             view = self.file_system.map(file.path, file.ordered_to)
@@ -67,13 +70,13 @@ class OpenMaps:
         return view
 
     def close(self, file: "MappedFile") -> None:
-        """Give a file's map up."""
+        """Close a file's map."""
         if file.view is not None:
             file.view = None
             self._mapped.remove(file)
 
     def close_all(self) -> None:
-        """Give all maps up: their files are closed, but for those of views that are still with a reader."""
+        """Close all maps; files with views that are still in use are closed with the last view."""
         while self._mapped:
             self._mapped.popleft().view = None
 
@@ -81,6 +84,7 @@ class OpenMaps:
         return len(self._mapped)
 
     def _give_up_one(self) -> None:
+        # This ends in the second round at the latest: the first one clears `used` of every file.
         while True:
             file = self._mapped.popleft()
             if not file.used:
@@ -98,9 +102,9 @@ class MappedFile:
         base: Offset of its first byte in its queue.
         size: Its size.
         view: Its bytes while it is mapped, else None: `open` maps it.
-        used: Set by whoever uses `view`, so that the map stays.
+        used: Set by each user of `view`, so that the map stays.
         ordered_to: Bytes before this are read in order; see `FileSystem.map`.
-        allocated: Bytes up to here have room on the disk: a write beyond may kill the process (`files`).
+        allocated: Bytes up to here have space on the disk. A write beyond may kill the process (`files`).
     """
 
     __slots__ = ("allocated", "base", "maps", "ordered_to", "path", "size", "used", "view")
@@ -116,7 +120,7 @@ class MappedFile:
         self.allocated = 0
 
     def close(self) -> None:
-        """Give the map up; views of it stay readable."""
+        """Close the map; views of it stay readable."""
         self.maps.close(self)
 
     def open(self) -> memoryview:
@@ -125,9 +129,9 @@ class MappedFile:
         return self.view if self.view is not None else self.maps.open(self)
 
     def readable(self) -> memoryview:
-        """Return the file's bytes to read, also where the file system allows no writes.
+        """Return the file's bytes for reading, also on a read-only file system.
 
-        Such a map is the caller's alone: `view` can always be written to.
+        The map belongs to the caller alone: `view` can always be written to.
         """
         try:
             return self.open()
@@ -141,15 +145,15 @@ class MappedFile:
         return self.maps.file_system.read(self.path, start, length)
 
     def data(self) -> memoryview:
-        """Return the bytes up to where the file has only zeros, to read: no hole is touched (`FileSystem.read`)."""
-        if self.view is None:  # of ten thousand queues with little in each, mapping them is what takes time
+        """Return the bytes up to the last that is not zero, for reading; no hole is touched (`FileSystem.read`)."""
+        if self.view is None:  # for ten thousand queues with few messages each, mapping takes most of the time
             data = self.maps.file_system.read_data(self.path, _SMALL)
             if data is not None:
                 return memoryview(data)
         return self.open()[: self.maps.file_system.data_end(self.path)]
 
     def allocate(self, end: int, ahead: int) -> None:
-        """Make sure that writes up to ``end`` succeed, and ``ahead`` of it within reason: this should be rare.
+        """Make sure that writes up to ``end`` succeed, and if possible ``ahead`` of it, so that this is called rarely.
 
         Raises:
             StoreFull: The disk has no room. Nothing has changed.
@@ -159,11 +163,11 @@ class MappedFile:
         ahead = min(ahead, _LARGEST_ALLOCATION)
         try:
             self.allocated = self.allocate_range(self.allocated, max(end, self.allocated + ahead))
-        except StoreFull:  # a nearly full disk may have room for what is needed
+        except StoreFull:  # a nearly full disk may have space for the needed bytes
             self.allocated = self.allocate_range(self.allocated, end)
 
     def allocate_range(self, start: int, end: int) -> int:
-        """Make sure that writes from ``start`` to ``end`` succeed, wherever that is; return to where they do.
+        """Make sure that writes from ``start`` to ``end`` succeed, anywhere in the file; return up to where they do.
 
         Raises:
             StoreFull: The disk has no room.
@@ -179,16 +183,16 @@ class MappedFile:
         return end
 
     def written_to(self, position: int) -> None:
-        """Take note that the file's first bytes were written before: they have room, what follows may not."""
+        """Record that the file's first bytes were written before: they have space, the following bytes may not."""
         self.allocated = position - position % MAP_PAGE_SIZE
 
     def clear(self, start: int) -> None:
-        """Make the bytes from ``start`` on zeros, on the disk too."""
+        """Clear the bytes from ``start`` on, on the disk too."""
         self.maps.file_system.clear(self.path, start)
         self.written_to(start)
 
     def remove(self) -> None:
-        """Delete the file for good: no crash brings it back. Views of it stay readable."""
+        """Delete the file durably: it does not return after a crash. Views of it stay readable."""
         self.close()
         self.maps.file_system.remove(self.path)
         self.maps.file_system.sync(self.path.parent)
@@ -201,7 +205,7 @@ class MappedFileQueue:
     """Files of one size, one after the other.
 
     Attributes:
-        directory: Where they are; made with the first of them.
+        directory: Their directory, which is made with the first file.
         file_size: Size of each.
         setting: The setting that gives the size, for errors.
         files: The files, by offset.
@@ -218,20 +222,20 @@ class MappedFileQueue:
 
     @property
     def first(self) -> int:
-        """Offset of the first byte, 0 when there is no file."""
+        """The offset of the first byte, 0 if there is no file."""
         return self.files[0].base if self.files else 0
 
     @property
     def end(self) -> int:
-        """Offset behind the last byte of the last file, 0 when there is no file."""
+        """The offset behind the last byte of the last file, 0 if there is no file."""
         return self.files[-1].base + self.file_size if self.files else 0
 
     def load(self, doubtful_from: int | None = None) -> int:
-        """Find the files; return how many were deleted because they were empty, or behind a missing one.
+        """Find the files; return how many were deleted because they were empty, or behind a missing file.
 
         Args:
             doubtful_from: All files that begin before this offset were on the disk. Later ones may have
-                vanished in a crash, and those behind them are worth nothing. None: that may be any of them.
+                vanished in a crash, and files behind a missing one are deleted. None: any file may be missing.
 
         Raises:
             StoreCorrupt: A name is not an offset, or a file is missing that was on the disk.
@@ -245,16 +249,19 @@ class MappedFileQueue:
         return deleted
 
     def _load_file(self, name: str, doubtful_from: int | None) -> bool:
-        """Take a file for one of these, or delete it and return False."""
+        """Add a file, or delete it and return False."""
         path = self.directory / name
         if not (name.isdecimal() and len(name) == 20 and int(name) % self.file_size == 0):
-            raise StoreCorrupt(path, 0, f"no file of this store: names are multiples of {self.file_size}")
+            raise StoreCorrupt(path, 0, f"not a file of this store: names are multiples of {self.file_size}")
         base = int(name)
+        # Retention deletes the oldest files first. So the first file may begin anywhere up to
+        # `doubtful_from`, and each later file must begin where the one before it ends.
         expected = self.end if self.files else base if doubtful_from is None else min(base, doubtful_from)
         if base != expected and doubtful_from is not None and expected < doubtful_from:
             raise StoreCorrupt(self.directory / f"{expected:020d}", 0, "this file is missing")
         file = MappedFile(path, base, self.file_size, self.maps)
         size = self.maps.file_system.size(path) or 0
+        # A kill between making a file and giving it its size leaves an empty file.
         if size == 0 or base != expected:
             file.remove()
             return False
@@ -287,6 +294,7 @@ class MappedFileQueue:
     def cut(self, end: int) -> int:
         """Clear what lies behind ``end`` and delete the files that begin there; return how many."""
         removed = 0
+        # From the last file backwards: a kill in between leaves no gap between files.
         while self.files and self.files[-1].base >= end:
             self.files.pop().remove()
             removed += 1
@@ -295,13 +303,13 @@ class MappedFileQueue:
         return removed
 
     def take_first(self) -> MappedFile:
-        """Take the oldest file out, to be removed by any thread, and return it."""
+        """Take out and return the oldest file, which any thread may then remove."""
         file = self.files.pop(0)
         file.close()
         return file
 
     def remove_first(self) -> None:
-        """Remove the oldest file; it is still one of these if that fails."""
+        """Remove the oldest file; if that fails, it stays in the queue."""
         self.files[0].remove()
         del self.files[0]
 
@@ -314,5 +322,5 @@ class MappedFileQueue:
 
 
 def is_passed_over(name: str) -> bool:
-    """Whether a name is nobody's mistake: a hidden one, or that of a directory which disks of their own have."""
+    """Return whether a name is to be ignored: a hidden file, or the directory `lost+found` of a file system's root."""
     return name.startswith(".") or name == "lost+found"

@@ -5,9 +5,9 @@
     put ──► commit log ──► consume queue, index ──► arrival listeners        all in one step
     get ──► consume queue ──► records of the commit log, as views of its maps
 
-Everything runs in one thread, the loop's, so there are no locks; only fsync leaves it (`flush`). A message is
-visible as soon as it is stored. Room on the disk for all three is made before anything is written: a message
-is stored with its entries, or refused.
+Everything runs in one thread, the loop's, so there are no locks; only fsync runs in other threads (`flush`). A message
+is visible as soon as it is stored. Space on the disk for record and entries is reserved before anything is written: a
+message is stored with its entries, or refused.
 """
 
 import asyncio
@@ -24,7 +24,8 @@ from rocket_broker.store.errors import StoreClosed, StoreFull
 from rocket_broker.store.files import FileLock, FileSystem, OsFileSystem
 from rocket_broker.store.flush import Flusher
 from rocket_broker.store.index_file import IndexSearch
-from rocket_broker.store.messages import GetResult, GetStatus, PutResult, PutStatus, StoredRun, StoreMessage
+from rocket_broker.store.message_run import MessageRun, store_run
+from rocket_broker.store.messages import GetResult, GetStatus, PutResult, PutStatus, StoreMessage
 from rocket_broker.store.queue_reader import RecordFilter, read
 from rocket_broker.store.queue_table import check_names
 from rocket_broker.store.recovery import Recovery, RecoveryReport
@@ -38,33 +39,33 @@ from rocket_remoting.wire.properties import MAX_PROPERTIES_LENGTH
 from rocket_remoting.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 
 if TYPE_CHECKING:
-    from rocket_broker.store.message_run import MessageRun
+    from rocket_native import Run
 
 __all__ = ["MOST_ENTRIES", "ArrivalListener", "FoundMessages", "MessageStore"]
 
 logger = logging.getLogger(__name__)
 
 ArrivalListener = Callable[[str, int, int, Sequence[int], int], None]
-"""Called with topic, queue id, the first one's queue offset, the tags code of each, and the store timestamp of
-messages that were stored one after the other."""
+"""Called for messages that were stored one after the other, with topic, queue id, queue offset of the first, tags code
+of each, and store timestamp."""
 
 MOST_ENTRIES = 262_144
-"""Entries of the index that one search looks at: some 0.15 s, in steps. Few in each file belong to other keys,
-unless somebody forges keys with the same hash; but a search for older messages passes all newer ones with the key."""
+"""Entries of the index that one search reads: some 0.15 s, in steps. Few entries of a slot belong to other keys,
+unless a sender forges keys with the same hash; but a search for older messages reads all newer entries of the key."""
 
 _QUEUES_IN_ONE_GO = 100
-"""Queues of a topic that are deleted at once: unmapping them takes some milliseconds."""
+"""Queues of a topic that are deleted in one step: unmapping them takes some milliseconds."""
 _TRANSACTION_BITS = TRANSACTION_ROLLBACK
 _IN_QUEUES = (TRANSACTION_NOT, TRANSACTION_COMMIT)
 _LONG = 2**63
 
 
 class FoundMessages(NamedTuple):
-    """What a search by key found.
+    """The result of a search by key.
 
     Attributes:
         records: The messages' records, oldest first.
-        is_complete: Whether there are no more, or more were not wanted: the search did not give up.
+        is_complete: Whether all matching messages were found, or as many as were wanted; False if the search gave up.
     """
 
     records: list[memoryview]
@@ -75,8 +76,8 @@ class MessageStore:
     """A store in one directory.
 
     Attributes:
-        settings: What it was told.
-        arrival_listeners: Told of each message, in the step in which it is stored.
+        settings: The settings.
+        arrival_listeners: Called for each message, in the step in which it is stored.
     """
 
     def __init__(self, settings: StoreSettings, clock: Clock, file_system: FileSystem | None = None) -> None:
@@ -103,10 +104,10 @@ class MessageStore:
     # Life
 
     def load(self, on_progress: Callable[[], object] = lambda: None) -> RecoveryReport:
-        """Open the store and bring it in order (`recovery`); messages can be put and got then.
+        """Open and recover the store (`recovery`); afterwards messages can be put and got.
 
         Args:
-            on_progress: Called every few seconds while it takes long.
+            on_progress: Called every few seconds during a long recovery.
 
         Raises:
             StoreError: It is locked, corrupt, of other settings, or the disk is full.
@@ -126,10 +127,10 @@ class MessageStore:
         return report
 
     async def start(self) -> None:
-        """Flush, and delete what is too old, in the background from now on.
+        """Start flushing, and deleting old files, in the background.
 
         Raises:
-            StoreClosed: `load` comes first.
+            StoreClosed: The store is not loaded.
         """
         if not self._is_open:
             raise StoreClosed(self.settings.root)
@@ -152,6 +153,7 @@ class MessageStore:
             await self._flusher.stop()
             if not self._flusher.is_broken:
                 self._file_system.remove(self.settings.abort_path)
+                # Also syncs the directory, and so the removal of the abort file (`FileSystem.sync`).
                 self._file_system.sync(self.settings.checkpoint_path)
         finally:
             self._files.close()
@@ -163,11 +165,13 @@ class MessageStore:
     def put(self, message: StoreMessage) -> PutResult:  # noqa: PLR0911 - a status for each trouble
         """Store a message: append it, make its entries, call the listeners. It is not on the disk yet.
 
-        A message refused leaves no trace.
+        A refused message leaves no trace.
         """
         refusal = self._refusal()
         if refusal is not None:
             return PutResult(refusal)
+        # A message that is stored again, such as a retry or a due timer, was within the limit when it came.
+        # If the limit has been lowered since, a refusal would lose the message.
         if len(message.body) > self.settings.max_message_size and not message.was_stored:
             return PutResult(PutStatus.MESSAGE_ILLEGAL)
         if len(message.properties) > MAX_PROPERTIES_LENGTH:
@@ -187,49 +191,54 @@ class MessageStore:
             logger.error("message refused, a file could not be made: %s", e)
             return PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED)
 
-    def put_run(self, run: "MessageRun") -> StoredRun | None:
-        """Store messages of one queue in one go, all or none.
+    def put_run(self, messages: MessageRun) -> "tuple[Run, PutResult] | None":
+        """Store messages together, all or none.
 
         Returns:
-            Where they are; None when this path cannot take them: the caller stores them one by one with `put`.
+            The records, and the result of the last message; None if the per-message path must be used: call `put` for
+            each message.
         """
         if (
             not self.takes_runs
-            or run.sys_flag & _TRANSACTION_BITS
-            or run.body_lengths.max() > self.settings.max_message_size
-            or run.properties_lengths.max() > MAX_PROPERTIES_LENGTH
+            or messages.longest_body > self.settings.max_message_size
+            or messages.longest_properties > MAX_PROPERTIES_LENGTH
         ):
             return None
-        now, tags_codes = self._clock.now_ms(), run.tags_codes.tolist()
+        now = self._clock.now_ms()
         try:
-            found = run.store_in(self._files, now)
+            stored = store_run(messages, self._files, now)
         except (LocalProtocolError, UnicodeError, OSError, StoreFull):
             return None
-        if found is None:
+        if stored is None:
             return None
-        queue, stored = found
+        run, queues = stored
         self._stored()
-        self._tell(queue, stored.queue_offset, tags_codes, now)
-        return stored
+        for queue, tags_codes in zip(queues, messages.tags_codes, strict=True):
+            self._notify(queue, queue.max_offset - len(tags_codes), tags_codes, now)
+        log, last = self._commit_log, queues[-1].max_offset - 1
+        return run, PutResult(PutStatus.OK, log.last_record, run.last_size, last, now)
 
     @property
     def takes_runs(self) -> bool:
-        """Whether `put_run` may store a run now; otherwise it is not worth making one."""
+        """Whether `put_run` may store a run now; otherwise do not make one."""
         return self._committer is None and not self._is_full and self._refusal() is None
 
     def _refusal(self) -> PutStatus | None:
-        """Say why no message is taken now, whatever it is; None if messages are."""
+        """Return why every message is refused now; None if messages are accepted."""
         if not self._is_open or self._flusher.is_broken or self._retention.is_disk_full:
             return PutStatus.SERVICE_NOT_AVAILABLE
         log = self._commit_log
+        # Senders are faster than the disk. Apache's broker answers the same if one append holds its lock for
+        # too long (isOSPageCacheBusy, 5.3.3). Here appends take no lock; the bytes that are not flushed are
+        # limited instead.
         if log.end - log.flushed > self.settings.max_unflushed_bytes:
             return PutStatus.OS_PAGE_CACHE_BUSY
         return None
 
     async def await_flush(self, result: PutResult) -> PutStatus:
-        """Return the status of a message when its sender may be told.
+        """Wait until the sender of a message may be answered, and return the message's status.
 
-        Under SYNC_FLUSH that is when it is on the disk, unless the message did not want that; all who wait
+        Under SYNC_FLUSH that is when the message is on the disk, unless it has `WAIT=false`. All waiting senders
         share one fsync.
         """
         if (
@@ -242,7 +251,7 @@ class MessageStore:
         return result.status
 
     async def flush_to(self, offset: int) -> bool:
-        """Return when the commit log is on the disk up to an offset; False when that takes too long, or fails."""
+        """Wait until the commit log is on the disk up to an offset; return False if that takes too long, or fails."""
         return await self._flusher.wait_for(offset)
 
     def flush(self) -> None:
@@ -255,7 +264,7 @@ class MessageStore:
         self._flusher.flush_all()
 
     def commit(self) -> None:
-        """Let readers and `query` see now what waits in the transient store pool.
+        """Commit the transient store pool now, so that readers and `query` see its messages.
 
         Raises:
             OSError: The disk refused.
@@ -269,12 +278,15 @@ class MessageStore:
         queue: ConsumeQueue | None = None
         queue_offset = 0
         hashes: list[int] = []
-        if b"\0" in message.properties:  # recovery takes zeros for what never reached the disk
+        if b"\0" in message.properties:  # recovery would take zeros for a sector that never reached the disk
             raise LocalProtocolError(f"the properties of a message to {topic} hold a zero byte")
         if transaction in _IN_QUEUES:
             if not -_LONG <= message.tags_code < _LONG:
                 raise LocalProtocolError(f"tags code {message.tags_code} does not fit its field")
             queue = self._queues.find((topic, queue_id)) or self._queues.add(topic, queue_id)
+            # All that can fail comes before the log is changed: names, space and maps for the entries.
+            # `log.append` is the last step that can fail, and leaves no trace then. So a refused message
+            # takes no number, and a stored one gets its entries.
             queue.prepare(queue.held)
             queue_offset = queue.max_offset + queue.held
         else:
@@ -282,7 +294,7 @@ class MessageStore:
         if transaction != TRANSACTION_ROLLBACK and self.settings.message_index_enable:
             hashes = self._index.hashes(topic, message.unique_key, message.keys)
             if self._committer is not None and not self._index.has_room(hashes):
-                self._committer.commit_now()  # held entries are the last file's
+                self._committer.commit_now()  # held entries belong to the last file
             self._index.prepare(hashes, now, self._index.held)
 
         size = log.append(message, queue_offset, now)
@@ -291,19 +303,17 @@ class MessageStore:
         if self._committer is None:
             self._enter(queue, queue_offset, message.tags_code, hashes, offset, size, now)
         else:
-            self._committer.hold(
-                HeldMessage(queue, queue_offset, message.tags_code, hashes, offset, size, now)
-            )
+            self._committer.hold(HeldMessage(queue, queue_offset, message.tags_code, hashes, offset, size, now))
         self._stored()
         return PutResult(PutStatus.OK, offset, size, queue_offset, now, message.wait_store_ok)
 
     def _stored(self) -> None:
-        """Take note that something was stored: readers have it, or the committer does."""
+        """Wake the flusher, or the committer, after a message was stored."""
         if self._committer is None and not self._flusher.is_awake:
             self._flusher.wake()
         if self._is_full:
             self._is_full = False
-            logger.warning("the disk has room again, messages are taken")
+            logger.warning("the disk has space again, messages are accepted")
 
     def _enter(  # noqa: PLR0917 - made for every message; keywords cost
         self,
@@ -315,25 +325,25 @@ class MessageStore:
         size: int,
         now: int,
     ) -> None:
-        """Make the entries of a message, for which there is room, and tell the listeners."""
+        """Make the entries of a message, for which there is room, and call the listeners."""
         if hashes:
             self._index.put(hashes, offset, now)
         if queue is not None:
             queue.append(offset, size, tags_code)
-            self._tell(queue, queue_offset, (tags_code,), now)
+            self._notify(queue, queue_offset, (tags_code,), now)
 
-    def _tell(self, queue: ConsumeQueue, queue_offset: int, tags_codes: Sequence[int], now: int) -> None:
-        """Tell the flusher and the listeners of messages that have entries."""
+    def _notify(self, queue: ConsumeQueue, queue_offset: int, tags_codes: Sequence[int], now: int) -> None:
+        """Notify the flusher and the listeners of messages that have entries."""
         if not queue.is_dirty:
             self._note_dirty(queue)
         for listener in self.arrival_listeners:
             try:
                 listener(queue.topic, queue.queue_id, queue_offset, tags_codes, now)
-            except Exception:  # the messages are stored, whatever a listener makes of them
+            except Exception:  # the messages are stored, even if a listener fails
                 logger.exception("an arrival listener failed")
 
     def _publish(self, held: HeldMessage) -> None:
-        """Let readers see a message that has just been committed.
+        """Make a message that has just been committed readable.
 
         Raises:
             OSError: A file with its entries cannot be mapped now; nothing has changed.
@@ -373,11 +383,11 @@ class MessageStore:
         Args:
             topic: The queue's topic.
             queue_id: The queue.
-            offset: Where to begin.
-            max_count: Most messages.
-            max_bytes: Most bytes, but one message at least.
+            offset: The first queue offset to read.
+            max_count: The largest number of messages.
+            max_bytes: The largest size of all messages in bytes; one message is returned in any case.
             tag_codes: Only messages whose tags have one of these hashes; None: all.
-            record_filter: Of those, only messages that this lets through; None: all.
+            record_filter: Only messages that this filter accepts; None: all.
         """
         queue = self._queues.find((topic, queue_id))
         if queue is None:
@@ -394,31 +404,30 @@ class MessageStore:
                 yield number, *entry
 
     def message_in_queue(self, topic: str, queue_id: int, offset: int) -> memoryview | None:
-        """Return the record of the message with this number in a queue, None if there is none."""
+        """Return the record of the message with this offset in a queue, or None."""
         for _, log_offset, size, _ in self.consume_queue_entries(topic, queue_id, offset, 1):
             return self._commit_log.record(log_offset, size)
         return None
 
     def leads_to(self, topic: str, queue_id: int, offset: int, commit_log_offset: int) -> bool:
-        """Whether the message with this number in a queue is the one at that offset of the commit log."""
+        """Return whether a queue's entry with this offset points to that offset of the commit log."""
         entries = self.consume_queue_entries(topic, queue_id, offset, 1)
         return any(log_offset == commit_log_offset for _, log_offset, _, _ in entries)
 
     def message_at(self, commit_log_offset: int, size: int | None = None) -> memoryview | None:
-        """Return the record at an offset of the commit log, None if none begins there.
+        """Return the record at an offset of the commit log, or None if no record begins there.
 
-        An offset that comes from outside must be given without a size: then it is checked that a record is
-        there.
+        For an offset from outside leave out the size: then the record is checked.
         """
         if size is None:
             log = self._commit_log
             if self._committer is not None and log.committed <= commit_log_offset < log.end:
-                self._committer.commit_now()  # a transaction may end, and be asked for, sooner than it is committed
+                self._committer.commit_now()  # a transaction may end, and be looked up, before its record is committed
             return log.record_at(commit_log_offset)
         return self._commit_log.record(commit_log_offset, size)
 
     def last_message(self) -> memoryview | None:
-        """Return the record stored last, None in an empty store."""
+        """Return the last stored record, or None in an empty store."""
         last = self._commit_log.last_record
         return self._commit_log.record_at(last) if last >= 0 else None
 
@@ -433,16 +442,16 @@ class MessageStore:
     ) -> Generator[None, None, FoundMessages]:
         """Find the newest messages that may have a key, stored between two times, in steps.
 
-        Other keys may have the same hash, and then their messages are among them: who asks looks at the
-        properties, as Apache's clients do.
+        Other keys may have the same hash, and then their messages are included: callers must compare the properties,
+        as Apache's clients do.
 
         Args:
             topic: The messages' topic.
-            key: A key of theirs, or their unique key.
-            max_count: Most messages.
-            begin_ms: When they were stored at the earliest, in milliseconds since 1970.
-            end_ms: When they were stored at the latest.
-            most_entries: How many entries of the index are looked at.
+            key: A key of the messages, or their unique key.
+            max_count: The largest number of messages.
+            begin_ms: The earliest store timestamp, in milliseconds since 1970.
+            end_ms: The latest store timestamp, in milliseconds since 1970.
+            most_entries: The largest number of index entries that are read.
         """
         search = IndexSearch(most_entries)
         limit = min(max_count, self.settings.max_msgs_num_batch)
@@ -451,10 +460,10 @@ class MessageStore:
         return FoundMessages([record for record in records if record is not None], search.is_complete)
 
     def query(self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int) -> list[memoryview]:
-        """Return the records that `find` finds, oldest first, where nobody waits for the loop."""
+        """Return the records that `find` finds, oldest first, without giving other tasks a turn."""
         return run_all(self.find(topic, key, max_count, begin_ms, end_ms)).records
 
-    # What is there
+    # Contents
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Return the offset of a queue's first message, 0 if there is no queue."""
@@ -462,22 +471,22 @@ class MessageStore:
         return queue.min_offset if queue is not None else 0
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset that a queue's next message will have, 0 if there is no queue."""
+        """Return the offset of a queue's next message, 0 if there is no queue."""
         queue = self._queues.find((topic, queue_id))
         return queue.max_offset if queue is not None else 0
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """Return the offset of the message stored nearest to a time, as brokers before 5.0 do."""
+        """Return the offset of the message whose store timestamp is nearest to a time, as brokers before 5.0 do."""
         queue = self._queues.find((topic, queue_id))
         return offset_at(self._commit_log, queue, timestamp_ms) if queue is not None else 0
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int:
-        """Return when a message was stored, -1 if there is no such message."""
+        """Return a message's store timestamp in milliseconds since 1970, -1 if there is no such message."""
         queue = self._queues.find((topic, queue_id))
         return stored_at(self._commit_log, queue, offset) if queue is not None else -1
 
     def keep_count(self, topic: str, queue_id: int, count: int) -> None:
-        """Give no message of a queue a number below ``count`` any more.
+        """Give further messages of a queue offsets from ``count`` on.
 
         Raises:
             StoreFull: The disk has no room.
@@ -488,7 +497,7 @@ class MessageStore:
         self._note_dirty(queue)
 
     def topics_with_queues(self) -> dict[str, list[int]]:
-        """Return each topic's queue ids: those that something was stored in."""
+        """Return the ids of each topic's queues that have had messages."""
         return self._queues.topics()
 
     def stored_topics(self) -> list[str]:
@@ -497,47 +506,49 @@ class MessageStore:
 
     @property
     def file_system(self) -> FileSystem:
-        """Where the store's files are."""
+        """The file system of the store."""
         return self._file_system
 
     @property
     def min_commit_log_offset(self) -> int:
-        """Offset of the first record of the commit log."""
+        """The offset of the first record of the commit log."""
         return self._commit_log.first
 
     @property
     def max_commit_log_offset(self) -> int:
-        """Offset the next record will have."""
+        """The offset of the next record."""
         return self._commit_log.end
 
     @property
     def index_end(self) -> tuple[int, int]:
-        """Store timestamp and commit log offset of the last message indexed; (0, 0) if there is none."""
+        """Return store timestamp and commit log offset of the last indexed message; (0, 0) if there is none."""
         return self._index.end_timestamp, max(0, self._index.end_offset)
 
     # Deleting
 
     async def delete_topics(self, topics: Sequence[str]) -> None:
-        """Delete topics' queues, in steps and by a thread; their messages stay in the commit log until their files go.
+        """Delete topics' queues, in steps and in a thread; their messages stay in the commit log until its files are
+        deleted.
 
-        The log says that they are deleted (`deletion`), and is on the disk, before a queue is touched; the mark of the
-        checkpoint is before that message. So after a crash recovery comes upon it, and goes on with the deletion. No
-        message can be stored in the topics until they are deleted.
+        The deletion is recorded in the log (`deletion`), and the record is on the disk, before a queue is touched. The
+        mark of the checkpoint is before the record. So after a crash recovery reads the record and completes the
+        deletion. No message can be stored in the topics until they are deleted.
 
         Raises:
-            StoreFull: The disk has no room for that message. Nothing is deleted.
-            OSError: The disk refused. A topic is deleted, or the next start deletes it, if the log got there.
+            StoreFull: The disk is full: the record cannot be stored, and nothing is deleted.
+            OSError: The disk refused. Topics whose record is in the log are deleted, now or by the next start.
         """
         async with self._deleting:
             self._queues.close(topics)
             try:
+                # Most of the work is done here, in threads, so that the flush in this step is short.
                 await self._flusher.flush()
-                self.flush()  # what was stored meanwhile
+                self.flush()  # messages that were stored meanwhile
                 for _ in self._note_deletions(topics):
                     await asyncio.sleep(0)
                 for topic in topics:
                     await self._remove_queues(topic)
-                self.flush()  # the mark need not lead to the queues any more
+                self.flush()  # the mark need not include the queues any more
             finally:
                 self._queues.open(topics)
 
@@ -545,7 +556,7 @@ class MessageStore:
         left = self._queues.of(topic)
         while left:
             taken, left = left[:_QUEUES_IN_ONE_GO], left[_QUEUES_IN_ONE_GO:]
-            with Watchdog("queues are deleted"):
+            with Watchdog("deleting consume queues"):
                 for queue in taken:
                     self._take(queue)
             await asyncio.to_thread(_remove, taken)
@@ -567,7 +578,7 @@ class MessageStore:
         self.flush()
 
     def _note_deletions(self, topics: Sequence[str]) -> Generator[None, None, None]:
-        """Make the log say, on the disk, that topics are deleted; yield after each."""
+        """Record in the log, on the disk, that topics are deleted; yield after each."""
         for topic in topics:
             self._store(deletion_message(topic), self._clock.now_ms())
             yield
@@ -575,7 +586,7 @@ class MessageStore:
         self._flusher.flush_log()
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
-        """Delete one queue of a topic that keeps others, in a store without clients. The log does not tell it.
+        """Delete one queue of a topic that keeps others, in a store without clients. The log does not record that.
 
         Raises:
             OSError: The disk refused.
@@ -591,7 +602,7 @@ class MessageStore:
         self._flusher.dirty_queues.discard(queue)
 
     async def delete_expired(self) -> int:
-        """Delete the oldest files of the commit log that are older than they are kept; return how many (`retention`).
+        """Delete the oldest files of the commit log whose retention time is over; return how many (`retention`).
 
         Raises:
             OSError: The disk refused.
@@ -599,11 +610,12 @@ class MessageStore:
         return await self._retention.delete_expired()
 
     def keep_files_as(self, settings: StoreSettings) -> None:
-        """Delete old files as these settings say from the next look on; nothing else in them counts."""
+        """Use these settings for deleting old files from the next round on; other settings are ignored."""
         self._retention.settings = settings
 
     async def clean(self) -> int:
-        """Delete what is due by hour and disk now and return how many files of the log; the store does it by itself.
+        """Delete the files that are due by hour and disk usage now, and return how many; the store also does so by
+        itself.
 
         Raises:
             OSError: The disk refused.

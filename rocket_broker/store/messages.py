@@ -1,4 +1,4 @@
-"""What goes into the store and what it answers."""
+"""Messages for the store, and the results of its operations."""
 
 from enum import Enum
 
@@ -11,22 +11,22 @@ class StoreMessage(msgspec.Struct, gc=False):
     """A message to be stored.
 
     Attributes:
-        topic: Topic it is stored under (of a delayed message: the schedule topic).
+        topic: The topic under which it is stored (for a delayed message, the schedule topic).
         queue_id: Queue of the topic.
         body: Its bytes, compressed or not; copied once, into the commit log.
         properties: The properties in their wire form (`rocket_remoting.wire.properties`).
         flag: The application's own number.
         sys_flag: Bits of `rocket_remoting.wire.sys_flag`; those for IPv6 are set by the store.
-        born_timestamp: When the producer made it.
+        born_timestamp: The time at which the producer made it, in milliseconds since 1970.
         born_host: Address and port of the producer.
         store_host: Address and port of this broker.
         reconsume_times: Redeliveries so far.
-        prepared_transaction_offset: Where the half message lies that this one ends.
-        tags_code: What consumers filter by: `java_hash` of the tags; of a delayed message the time it is due.
+        prepared_transaction_offset: The offset of the half message that this message ends.
+        tags_code: `java_hash` of the tags, by which consumers filter; for a delayed message the time of delivery.
         keys: The KEYS property, keys separated by spaces; each is indexed.
         unique_key: The UNIQ_KEY property; indexed.
         wait_store_ok: Whether the sender waits for the disk under SYNC_FLUSH.
-        was_stored: Whether it was taken before, and is stored anew: what may be sent now says nothing of its size.
+        was_stored: Whether it was accepted before, and is stored again: then the current size limit does not apply.
     """
 
     topic: str
@@ -48,7 +48,7 @@ class StoreMessage(msgspec.Struct, gc=False):
 
 
 class PutStatus(Enum):
-    """What became of a message."""
+    """The result of storing a message."""
 
     OK = "stored"
     FLUSH_DISK_TIMEOUT = "stored, but the disk has not confirmed it in time"
@@ -58,16 +58,21 @@ class PutStatus(Enum):
     SERVICE_NOT_AVAILABLE = "not stored: the disk is full or failing, or the store is closed"
     OS_PAGE_CACHE_BUSY = "not stored: the disk is far behind"
 
+    @property
+    def is_permanent(self) -> bool:
+        """Whether the store would refuse the message again at each attempt."""
+        return self in (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
+
 
 class PutResult(msgspec.Struct, gc=False):
-    """Where a message was stored.
+    """The place of a stored message.
 
     Attributes:
-        status: What became of it; the rest means something only if it was stored.
-        commit_log_offset: Where its record begins.
-        size: Length of the record.
-        queue_offset: Its number in its queue.
-        store_timestamp: When it was stored.
+        status: The result; the other attributes have a meaning only if the message was stored.
+        commit_log_offset: The offset of its record.
+        size: Length of the record in bytes.
+        queue_offset: Its offset in its queue.
+        store_timestamp: The time of storing, in milliseconds since 1970.
         wait_store_ok: Whether `MessageStore.await_flush` has to wait for the disk.
     """
 
@@ -80,12 +85,12 @@ class PutResult(msgspec.Struct, gc=False):
 
 
 class StoredRun(msgspec.Struct, gc=False):
-    """Where messages of one request were stored in a queue.
+    """The places of the messages of one request in a queue.
 
     Attributes:
-        offsets: Where each one's record begins.
-        size: Length of all records.
-        queue_offset: The number of the first in the queue.
+        offsets: The offset of each record.
+        size: Length of all records in bytes.
+        queue_offset: The queue offset of the first.
         last: The last message's result.
     """
 
@@ -96,7 +101,7 @@ class StoredRun(msgspec.Struct, gc=False):
 
     @classmethod
     def of(cls, result: PutResult) -> "StoredRun":
-        """Return where one message was stored."""
+        """Return the place of one message as a run."""
         return cls([result.commit_log_offset], result.size, result.queue_offset, result)
 
     def extend(self, run: "StoredRun") -> None:
@@ -107,7 +112,7 @@ class StoredRun(msgspec.Struct, gc=False):
 
 
 class GetStatus(Enum):
-    """What a read found; the words are Apache's."""
+    """The result of a read, in Apache's words."""
 
     FOUND = "messages"
     NO_MATCHED_MESSAGE = "messages, but none the filter lets through"
@@ -116,20 +121,20 @@ class GetStatus(Enum):
     OFFSET_OVERFLOW_BADLY = "nothing: the offset is beyond the queue's end"
     OFFSET_OVERFLOW_ONE = "nothing yet: the offset is the queue's end"
     OFFSET_TOO_SMALL = "nothing: the messages there have been deleted"
-    OFFSET_RESET = "nothing: somebody has set where the group goes on (5.x)"
+    OFFSET_RESET = "nothing: the group's offset has been reset (5.x)"
     NO_MATCHED_LOGIC_QUEUE = "no such queue: nothing was ever stored in it"
     NO_MESSAGE_IN_QUEUE = "an empty queue"
 
 
 class GetResult(msgspec.Struct, gc=False):
-    """What a read answers.
+    """The result of a read.
 
     Attributes:
-        status: What was found.
-        next_begin_offset: Where to read next.
+        status: Whether messages were found.
+        next_begin_offset: The queue offset for the next read.
         min_offset: First offset of the queue.
-        max_offset: Offset the queue's next message will have.
-        records: The records, as they lie in the commit log.
+        max_offset: Offset of the queue's next message.
+        records: The records, as views of the commit log.
     """
 
     status: GetStatus

@@ -1,4 +1,4 @@
-"""Reads the consume queues of a store that nobody has open, as their files are."""
+"""Read the consume queues of a store that no broker has open, directly from their files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ __all__ = ["QueueFiles"]
 
 
 class QueueFiles:
-    """The files of all consume queues. One that was cut short is read as far as it goes.
+    """The files of all consume queues. A file that was cut short is read up to its end.
 
     Args:
         root: The directory of the queues.
@@ -27,9 +27,7 @@ class QueueFiles:
 
     def names(self) -> list[tuple[str, int]]:
         """Return topic and queue id of each queue that has a directory."""
-        return sorted(
-            (path.parent.name, int(path.name)) for path in self._root.glob("*/*") if path.name.isdecimal()
-        )
+        return sorted((path.parent.name, int(path.name)) for path in self._root.glob("*/*") if path.name.isdecimal())
 
     def entry(self, topic: str, queue_id: int, number: int) -> tuple[int, int, int] | None:
         """Return the entry of a number: offset in the log, size, tags code; None if there is none."""

@@ -1,7 +1,7 @@
-"""Reading messages through a consume queue, with the answers that Apache's brokers give.
+"""Read messages through a consume queue, with the results of Apache's brokers.
 
-A record that is damaged is passed over like one that was deleted: clients can make nothing of it, nor of what follows
-it in the same answer.
+A damaged record is skipped like a deleted one: clients could not parse it, nor the records behind it in the same
+answer.
 """
 
 import logging
@@ -19,16 +19,16 @@ __all__ = ["RecordFilter", "read"]
 logger = logging.getLogger(__name__)
 
 _LEAST_ENTRIES_LOOKED_AT = 800
-"""However few of them the filter lets through, a read looks at no more (Apache: 16,000 bytes of them)."""
+"""Entries that one read looks at, however few the filter accepts (Apache: 16,000 bytes of entries)."""
 _FILTER_SECONDS = 0.005
-"""How long a read looks at records with a filter: what each costs depends on the filter and on the properties."""
+"""Seconds that a read filters records: the cost of each depends on the filter and the properties."""
 
 
 class RecordFilter(Protocol):
-    """Lets messages through by what is in them."""
+    """A filter by the contents of messages."""
 
     def wants_record(self, record: memoryview) -> bool:
-        """Whether the message is let through."""
+        """Return whether the filter accepts the message."""
 
 
 def read(  # noqa: PLR0917 - made for every pull; keywords cost
@@ -90,7 +90,7 @@ def _for_some_time(entries: Iterator[tuple[int, int, int]]) -> Iterator[tuple[in
 
 
 def _outside(offset: int, first: int, end: int) -> GetResult:
-    """Return what is answered for an offset at which there is no message."""
+    """Return the result for an offset without a message."""
     if end == 0:
         return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, first, end)
     if offset < first:

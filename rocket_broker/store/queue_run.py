@@ -1,4 +1,4 @@
-"""The messages of one queue as the log has them, and the entries of the queue that are not theirs."""
+"""The messages of one queue in the log, and the queue's entries that do not belong to them."""
 
 from dataclasses import dataclass, field
 
@@ -7,27 +7,27 @@ from rocket_remoting.wire.record import RecordHeader
 __all__ = ["MOST_DETAILS", "OtherEntries", "QueueRun"]
 
 MOST_DETAILS = 100
-"""So many of the messages of each kind of trouble are named; all are counted."""
+"""Messages that are named for each kind of damage; all are counted."""
 _FOREVER = 2**63 - 1
 
 
 @dataclass(slots=True)
 class QueueRun:
-    """The messages of a queue since its topic was made last, in the order of the log.
+    """The messages of a queue since its topic was last made, in the order of the log.
 
     Attributes:
         low: Number of the first message.
-        first_offset: Where that is in the log.
+        first_offset: Its offset in the log.
         high: Number that the next message should have.
-        last_offset: Where the last message is in the log.
-        count: How many they are.
-        led: How many have an entry that leads to them.
-        entries: How many have the right entry.
-        late: How many of the last ones have none.
-        untrusted: How many have not, of those whose entries the next start makes anew in any case.
-        without: Numbers of some that have not.
+        last_offset: The offset of the last message in the log.
+        count: The number of messages.
+        led: The number of messages to which an entry points.
+        entries: The number of messages with the right entry.
+        late: The number of messages at the end without an entry.
+        untrusted: The number of messages without the right entry whose entries the next start makes again in any case.
+        without: The numbers of some messages without the right entry.
         gaps: Numbers between them that no message has.
-        doubt: Where the last message is, and the number that it should have had, if no entry leads to it.
+        doubt: The offset of the last message and the number that it should have, if no entry points to it.
     """
 
     low: int
@@ -63,15 +63,15 @@ class QueueRun:
 
 @dataclass(slots=True)
 class OtherEntries:
-    """What the entries of a queue turned out to be.
+    """The other entries of a queue, by kind.
 
     Attributes:
         run: The queue's messages in the log; None if there are none.
         low: Number of the first entry whose message is, or was, in the log.
         end: Number behind the last entry that once was right.
-        early: Entries that lead behind the log's end.
+        early: Entries that point behind the log's end.
         deleted: Entries of deleted messages.
-        foreign: Entries that are none of a message.
+        foreign: Entries that belong to no message.
     """
 
     run: QueueRun | None
@@ -82,9 +82,9 @@ class OtherEntries:
     foreign: int = 0
 
     def take(self, number: int, *, is_early: bool = False) -> None:
-        """Count an entry as that of a message which is in the log, or was."""
+        """Count an entry of a message that is, or was, in the log."""
         self.low = min(self.low, number)
         self.end = max(self.end, number + 1)
         if not is_early:
-            self.foreign += self.early  # entries of messages that come before others' are no early ones
+            self.foreign += self.early  # an entry before other messages' entries is not early
             self.early = 0

@@ -15,7 +15,7 @@ _EVERYTHING = 2**63 - 1
 
 
 class QueueTable:
-    """All consume queues. A queue is there from the first attempt to store a message in it."""
+    """All consume queues. A queue exists from the first attempt to store a message in it."""
 
     def __init__(self, settings: StoreSettings, maps: OpenMaps) -> None:
         self._settings = settings
@@ -23,7 +23,7 @@ class QueueTable:
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._by_topic: dict[str, dict[int, ConsumeQueue]] = {}
         self._closed: set[str] = set()
-        self.find = self._queues.get  # of (topic, queue id); the method of the dictionary, for its speed
+        self.find = self._queues.get  # by (topic, queue id); the dictionary's own method, for speed
 
     def add(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return the queue, a new one if there is none.
@@ -35,9 +35,7 @@ class QueueTable:
         if queue is None:
             check_names(topic, queue_id)
             if topic in self._closed:
-                raise LocalProtocolError(
-                    f"topic {topic} is being deleted: no message can be stored in it now"
-                )
+                raise LocalProtocolError(f"topic {topic} is being deleted: no message can be stored in it now")
             queue = self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, self._settings, self._maps)
             self._by_topic.setdefault(topic, {})[queue_id] = queue
         return queue
@@ -57,7 +55,7 @@ class QueueTable:
 
     @property
     def max_physical(self) -> int:
-        """End of the last message in the commit log that has an entry, -1 if none has."""
+        """Return the end of the last message in the commit log that has an entry, -1 if none has."""
         return max(map(attrgetter("max_physical"), self._queues.values()), default=-1)
 
     def topics(self) -> dict[str, list[int]]:
@@ -90,7 +88,7 @@ class QueueTable:
         queue.give_up_maps()
 
     def remove(self, topic: str, end: int = _EVERYTHING) -> None:
-        """Delete a topic's queues while nobody uses them.
+        """Delete a topic's queues, which must not be in use.
 
         Args:
             topic: The topic.
@@ -109,7 +107,7 @@ class QueueTable:
             file_system.remove(directory)
 
     def discard(self, queue: ConsumeQueue) -> None:
-        """Delete a queue while nobody uses it."""
+        """Delete a queue, which must not be in use."""
         self.take(queue)
         queue.remove()
 
@@ -124,13 +122,13 @@ class QueueTable:
 
 
 def check_names(topic: str, queue_id: int) -> None:
-    """See that a queue of this name can have a directory.
+    """Check that a queue of this name can have a directory.
 
     Raises:
-        LocalProtocolError: It can't.
+        LocalProtocolError: It cannot.
     """
     if not topic or topic in {".", ".."} or "/" in topic or "\0" in topic:
-        raise LocalProtocolError(f"{topic!r} cannot be stored: it is no name for a directory")
+        raise LocalProtocolError(f"{topic!r} cannot be stored: it cannot be the name of a directory")
     if len(topic.encode()) > _MOST_TOPIC_BYTES:
         raise LocalProtocolError(f"{topic!r} is longer than {_MOST_TOPIC_BYTES} bytes")
     if queue_id < 0:

@@ -1,30 +1,31 @@
-"""How a store is opened, after an orderly end as after a crash.
+"""Open a store, after an orderly stop or after a crash.
 
-1.  The lock file is locked, and the directory of the log, which may be elsewhere: nobody else has the store open.
-2.  If there is no abort file the broker ended in order. The abort file is made.
+1.  The lock file is locked, and the directory of the log, which may be elsewhere, so that only this process has the
+    store open.
+2.  If there is no abort file, the broker stopped in order. The abort file is made.
 3.  The checkpoint is read: its mark, and Apache's timestamps.
 4.  The commit log's files are found.
-5.  It is settled up to where the log and what was derived from it are *trusted*, known to be on the disk:
-    up to the mark, if the log is the one it was made for. Without a mark Apache's broker wrote the store, and
-    after an orderly end all is trusted; after a crash what lies before the last file that was begun before
-    the checkpoint's timestamps.
-6.  The consume queues are opened; entries of messages that are not trusted are taken back, and after a crash
-    those that a disk wrote in part.
-7.  The index is opened; likewise.
-8.  The log is read: from where trust ends, or from the last message that has a queue entry or is indexed if
-    later ones should; in a store of Apache's that ended in order, from the third-last file; from its beginning
-    if the directory of the queues is missing. Record by record, as long as they are whole and their check
-    sums right, queue entries and index entries are made where they are missing.
-9.  What follows the last whole record is cut off, from the log and from what was derived from it. After a crash what
-    is left of the log behind what is trusted is written once more: a flush may have failed on it, and the next one
-    would not tell.
+5.  The *trusted* part of the log is found, which is known to be on the disk with all that was derived from it: up to
+    the mark, if the mark was made for this log. Without a mark Apache's broker wrote the store. Then after an orderly
+    stop all is trusted, and after a crash everything before the last file that was begun before the checkpoint's
+    timestamps.
+6.  The consume queues are opened. Entries of messages that are not trusted are removed, and after a crash entries that
+    the disk wrote in part.
+7.  The index is opened in the same way.
+8.  The log is read from the end of the trusted part, or from the last message with a queue entry or index entry if
+    later trusted messages lack theirs. In a store that Apache's broker stopped in order, it is read from the third-last
+    file, and if the directory of the queues is missing, from its beginning. Missing queue and index entries are made,
+    record by record, as long as records are whole and their checksums right.
+9.  Everything behind the last whole record is cut off, from the log and from queues and index. After a crash the log
+    behind the trusted part is written once more: a flush may have failed on it, and the next flush would not report
+    that.
 10. Each queue begins with its first message that the log still has.
-11. The checkpoint gets a mark, if it had none that was right. If another broker wrote to the store, the checkpoint
-    says that the log need not tell the deletions of topics before its end.
+11. The checkpoint gets a mark, if it has no correct one. If another broker wrote to the store, the checkpoint says that
+    the log need not contain the deletions of topics before its end.
 
-A message acknowledged after a flush lies before the mark or is whole: it is found. A message torn by the
-crash is cut off with all behind it: none of those was acknowledged. Queues and index hold exactly the
-messages of the log, but for those of topics that were deleted: the log says so (`deletion`).
+A message that was acknowledged after a flush is before the mark or is whole, so it is found. A message that the crash
+has torn is cut off with all behind it; none of these was acknowledged after a flush. Queues and index have exactly the
+messages of the log, except those of topics whose deletion the log records (`deletion`).
 """
 
 import logging
@@ -35,8 +36,8 @@ from dataclasses import dataclass
 from rocket_broker.store.checkpoint import Mark
 from rocket_broker.store.commit_log import LogWalk, is_blank
 from rocket_broker.store.consume_queue import ConsumeQueue
-from rocket_broker.store.derivation import Derivation
 from rocket_broker.store.files import FileLock
+from rocket_broker.store.reput import Reput
 from rocket_broker.store.store_files import StoreFiles
 from rocket_remoting.clock import Clock
 from rocket_remoting.wire.errors import RemoteProtocolError
@@ -48,29 +49,29 @@ __all__ = ["Recovery", "RecoveryReport"]
 logger = logging.getLogger(__name__)
 
 _EVERYTHING = 2**63 - 1
-_TELL_EVERY_MS = 5_000
+_REPORT_EVERY_MS = 5_000
 _RECORDS_BETWEEN_LOOKS = 1_000
 _FILES_READ = 3
-"""So many of the last files are read after an orderly end, as Apache's brokers do."""
+"""Number of the last files that are read after an orderly stop, as Apache's brokers do."""
 
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What opening a store found and did.
+    """The findings and actions of opening a store.
 
     Attributes:
-        ended_in_order: Whether the broker before had been stopped, and not killed.
-        trusted_to: Offset of the log before which all was known to be on the disk.
-        read_from: Where reading the log began.
-        end: Where the log ends now.
+        ended_in_order: Whether the last broker was stopped, not killed.
+        trusted_to: Offset of the log before which everything was known to be on the disk.
+        read_from: Offset from which the log was read.
+        end: The end of the log.
         records: Whole records read.
-        torn: What stood behind the end and was cut off; empty if nothing did.
+        torn: What was behind the end and was cut off; empty if nothing was.
         files_deleted: Files of the log behind its end.
         queues: Consume queues.
         entries_taken_back: Queue entries of messages that the log does not have.
         entries_added: Queue entries made from the log.
-        messages_indexed: Messages whose keys were indexed anew.
-        milliseconds: How long it took.
+        messages_indexed: Messages whose keys were indexed again.
+        milliseconds: The duration.
     """
 
     ended_in_order: bool = True
@@ -104,7 +105,7 @@ class RecoveryReport:
 
 
 class Recovery:
-    """Opens the parts of a store. They are as the log says when `run` returns.
+    """Opens the parts of a store. When `run` returns, they agree with the log.
 
     Attributes:
         locks: The locks that are held.
@@ -116,7 +117,7 @@ class Recovery:
         self._clock = clock
         self._on_progress = on_progress
         self._report = RecoveryReport()
-        self._told_ms = 0
+        self._reported_ms = 0
         self._leaves_no_trace = False  # but the abort file
 
     def run(self) -> RecoveryReport:
@@ -126,7 +127,7 @@ class Recovery:
             StoreError: It is locked, corrupt, of other settings, or the disk is full.
             OSError: The file system refuses something else.
         """
-        begin = self._told_ms = self._clock.now_ms()
+        begin = self._reported_ms = self._clock.now_ms()
         report, log, queues, checkpoint = (
             self._report,
             self._files.log,
@@ -135,6 +136,8 @@ class Recovery:
         )
         settings, file_system = self._files.settings, self._files.file_system
         # 1.
+        # Apache's broker (5.3.3) locks only the file in the root. Two roots may name one directory of the log
+        # (storePathCommitLog), so that directory is locked as well.
         for directory, locked in (
             (settings.root, settings.lock_path),
             (settings.commit_log_path, settings.commit_log_path),
@@ -149,6 +152,8 @@ class Recovery:
             file_system.sync(settings.abort_path)
         # 3.
         checkpoint.load()
+        # A broker that stops in order has written the checkpoint. So a log beside a missing or blank one was
+        # not stopped in order, even if there is no abort file.
         report.ended_in_order = not aborted and not (
             checkpoint.is_blank and file_system.names(settings.commit_log_path)
         )
@@ -158,7 +163,7 @@ class Recovery:
         # 5.
         if mark is not None and not self._fits(mark):
             logger.error(
-                "%s: the log does not reach to %d, where the checkpoint says it did, or is another one",
+                "%s: the log ends before %d, where it ended according to the checkpoint, or is another log",
                 settings.commit_log_path,
                 mark.offset,
             )
@@ -177,10 +182,17 @@ class Recovery:
             self._files.index.cut(
                 report.trusted_to, self._has_key, self._stored_at, after_crash=not report.ended_in_order
             )
+        # Without a mark only times are known. As Apache's IndexService.load (5.3.3), delete the files of the
+        # index with messages that are newer than the checkpoint's index timestamp; step 8 makes their entries
+        # again.
         elif not report.ended_in_order:
             self._files.index.remove_newer(checkpoint.index_timestamp)
         # 8.
+        # From here on entries are made and the log is cut. If that fails half-way, the next start must not
+        # take the store for one that was stopped in order, so the abort file stays.
         self._leaves_no_trace = False
+        # If the whole directory of the queues is missing, all queues are made again. If a single queue of
+        # trusted messages is missing, the queue was deleted, and stays deleted (`Reput.makes_queues_from`).
         report.read_from = self._read_from(mark) if has_queues else log.first
         self._read(mark, makes_queues_from=report.trusted_to if has_queues else log.first)
         # 9.
@@ -191,35 +203,34 @@ class Recovery:
         for queue in queues:
             queue.correct_min_offset(log.first)
         # 11.
+        # What was read, and what `write_again` wrote, is in the page cache only: the first flush must include
+        # all of the log behind the trusted part.
         log.flushed = min(report.trusted_to, log.end)
+        # Another broker may have deleted topics, up to the present end, without a record in the log.
         deletions_from = min(checkpoint.deletions_from, log.end) if is_own else log.end
         if mark is None:
-            mark = (
-                Mark(log.end, log.last_record, queues.max_physical)
-                if report.ended_in_order
-                else Mark(log.first)
-            )
+            # After a crash nothing is known to be on the disk before the first flush, so the new mark vouches
+            # for nothing.
+            mark = Mark(log.end, log.last_record, queues.max_physical) if report.ended_in_order else Mark(log.first)
             checkpoint.set_mark(mark, deletions_from)
         elif deletions_from != checkpoint.deletions_from:
             checkpoint.set_mark(mark, deletions_from)
         report.queues = len(queues)
         report.milliseconds = self._clock.now_ms() - begin
-        logger.log(
-            logging.INFO if report.ended_in_order else logging.WARNING, "%s: %s", settings.root, report
-        )
+        logger.log(logging.INFO if report.ended_in_order else logging.WARNING, "%s: %s", settings.root, report)
         return report
 
     def give_up(self) -> None:
-        """Leave a store that could not be opened to others: as one that ended in order, if it was one until step 8."""
+        """Close a store that could not be opened; until step 8 a store that was stopped in order stays so."""
         if self._leaves_no_trace:
-            with suppress(OSError):  # the next start reads more than it must
+            with suppress(OSError):  # the next start only reads more than necessary
                 self._files.file_system.remove(self._files.settings.abort_path)
         self._files.close()
         for lock in self.locks:
             lock.release()
 
     def _fits(self, mark: Mark) -> bool:
-        """Whether the log is the one that the mark was made for, and still reaches to it."""
+        """Return whether the log is the one that the mark was made for, and still reaches to it."""
         if mark.offset == self._files.log.first or self._ends_at(mark):
             return True
         walk = LogWalk(self._files.log, mark.offset, check_crc=True, after_crash=False)
@@ -230,12 +241,13 @@ class Recovery:
         return True
 
     def _is_others(self, mark: Mark) -> bool:
-        """Whether another broker has written to the store since the mark: it changed the timestamp beside the mark."""
+        """Return whether another broker has written to the store since the mark: it changed the timestamp beside the
+        mark."""
         stored_at = self._stored_at(mark.last_record) if mark.last_record >= 0 else 0
         return stored_at is not None and stored_at != self._files.checkpoint.log_timestamp
 
     def _ends_at(self, mark: Mark) -> bool:
-        """Whether the last record before the mark is there, and ends there."""
+        """Return whether the last record before the mark is there, and ends there."""
         file = self._files.log.files.file_at(mark.last_record)
         if file is None:
             return False
@@ -243,6 +255,8 @@ class Recovery:
             record = peek_record(file.data(), mark.last_record - file.base)
         except RemoteProtocolError:
             return False
+        # `LogWalk` steps over a blank. So a mark may be the first offset behind a file, and the last record
+        # before the mark ends where the blank of that file begins.
         end = mark.last_record + record.total_size
         return record.commit_log_offset == mark.last_record and (
             mark.offset == end or (mark.offset == file.base + file.size and is_blank(file, end))
@@ -254,6 +268,9 @@ class Recovery:
             return mark.offset if mark is not None else 0
         if self._report.ended_in_order:
             return _EVERYTHING
+        # As Apache's CommitLog.isMappedFileMatchedRecover (5.3.3, without messageIndexSafe): messages of
+        # earlier files were stored before the first message of this file, so the checkpoint's timestamps hold
+        # for them.
         for file in reversed(files):
             try:
                 record = peek_record(file.data())
@@ -264,7 +281,8 @@ class Recovery:
         return files[0].base
 
     def _take_back_torn_entries(self) -> None:
-        """Take back the last entry of a queue where a part of it reached the disk, and looks like a trusted one."""
+        """Remove the last entry of a queue if only a part of the entry reached the disk, and it looks like a trusted
+        one."""
         for queue in self._files.queues:
             entry = queue.last_if_doubtful()
             if entry is not None and not self._is_whole(queue, entry):
@@ -272,27 +290,28 @@ class Recovery:
                 self._report.entries_taken_back += 1
 
     def _is_whole(self, queue: ConsumeQueue, last: tuple[int, int, int]) -> bool:
-        """Whether a queue's last entry is that of its message, which the log may have no more."""
+        """Return whether a queue's last entry matches its message, which may be gone from the log."""
         log = self._files.log
         if last[0] < log.first:
+            # The message was deleted with its file. Only the order can show a torn entry: offsets ascend in a
+            # queue.
             return last[0] > queue.entry_size_at(queue.max_offset - 2)[0]
         record = log.record_at(last[0])
         return record is not None and _leads_there(queue, last, peek_record(record))
 
     def _has_key(self, key_hash: int, offset: int) -> bool:
-        """Whether the log has a message there with such a key, or may have had one."""
+        """Return whether the log has, or may have had, a message with such a key at an offset."""
+        # The message was deleted with its file, so nothing contradicts the entry.
         if offset < self._files.log.first:
             return True
         record = self._files.log.record_at(offset)
         if record is None:
             return False
         header = peek_record(record)
-        return key_hash in self._files.index.hashes_of(
-            header.topic, decode_stored_properties(header.properties)
-        )
+        return key_hash in self._files.index.hashes_of(header.topic, decode_stored_properties(header.properties))
 
     def _stored_at(self, offset: int) -> int | None:
-        """When the message there was stored, None if the log has none."""
+        """Return the store timestamp of the message at an offset, or None."""
         record = self._files.log.record_at(offset)
         return peek_record(record).store_timestamp if record is not None else None
 
@@ -302,6 +321,8 @@ class Recovery:
         if start == _EVERYTHING:
             files = log.files.files
             start = files[max(0, len(files) - _FILES_READ)].base
+        # `max_physical` is that of the queue with the newest message. If another queue lacks earlier entries,
+        # a gap before the queue's next message shows that, and `Reput` reads the whole log.
         is_complete = not len(queues) if mark is None else queues.max_physical >= mark.entries_to
         if not is_complete:
             start = min(start, queues.max_physical)
@@ -310,26 +331,26 @@ class Recovery:
         return max(log.first, start)
 
     def _index_is_short(self) -> bool:
-        """Whether messages were indexed, in files that are missing."""
+        """Return whether index files are missing that had messages."""
         found, wanted = self._files.index.end_timestamp, self._files.checkpoint.index_timestamp
         return self._files.settings.message_index_enable and found < wanted
 
     def _read(self, mark: Mark | None, makes_queues_from: int) -> None:
-        """Read the log to its end and make what is missing."""
+        """Read the log to its end and make missing entries."""
         log, report = self._files.log, self._report
         log.last_timestamp = self._files.checkpoint.log_timestamp
         if mark is not None:
             log.last_record = mark.last_record
-        derivation = Derivation(self._files, makes_queues_from)
-        report.end = self._read_whole_records(report.read_from, derivation)
+        reput = Reput(self._files, makes_queues_from)
+        report.end = self._read_whole_records(report.read_from, reput)
         if mark is not None and report.end < mark.offset:
-            # What was whole on the disk is damaged. Those messages are lost, but not what follows them.
+            # Records that were whole on the disk are damaged. They are lost, but not the records behind them.
             logger.error("%s at %d: %s", self._files.settings.commit_log_path, report.end, report.torn)
-            report.end = self._read_whole_records(mark.offset, derivation)
-        report.entries_added = derivation.entries_added
-        report.messages_indexed = derivation.messages_indexed
+            report.end = self._read_whole_records(mark.offset, reput)
+        report.entries_added = reput.entries_added
+        report.messages_indexed = reput.messages_indexed
 
-    def _read_whole_records(self, start: int, derivation: Derivation) -> int:
+    def _read_whole_records(self, start: int, reput: Reput) -> int:
         """Read up to the first record that is not whole and return where that is."""
         log, report = self._files.log, self._report
         walk = LogWalk(
@@ -339,20 +360,22 @@ class Recovery:
             after_crash=not report.ended_in_order,
         )
         for record in walk:
-            derivation.derive(record)
+            reput.dispatch(record)
             report.records += 1
             if report.records % _RECORDS_BETWEEN_LOOKS == 0:
-                self._tell_progress(walk.end)
+                self._report_progress(walk.end)
+            # Reading may begin before the mark. The last record before the mark stays the last one until a
+            # later one is read.
             if record.commit_log_offset > log.last_record:
                 log.last_record, log.last_timestamp = record.commit_log_offset, record.store_timestamp
         report.torn = walk.torn
         return walk.end
 
-    def _tell_progress(self, reached: int) -> None:
-        """Say from time to time how far reading the log has come: it may take minutes."""
+    def _report_progress(self, reached: int) -> None:
+        """Log the progress of reading the log from time to time: it may take minutes."""
         now = self._clock.now_ms()
-        if now - self._told_ms >= _TELL_EVERY_MS:
-            self._told_ms = now
+        if now - self._reported_ms >= _REPORT_EVERY_MS:
+            self._reported_ms = now
             self._on_progress()
             first, end = self._report.read_from, self._files.log.files.end
             logger.info(
@@ -363,8 +386,10 @@ class Recovery:
             )
 
     def _cut(self) -> None:
-        """Leave nothing behind the last whole record."""
+        """Cut off everything behind the last whole record."""
         end = self._report.end
+        # A later message may get the numbers and offsets of those that are cut off. An entry that stayed
+        # would lead to that message.
         self._report.files_deleted += self._files.log.cut(end)
         for queue in self._files.queues:
             self._report.entries_taken_back += queue.cut(end)
@@ -372,7 +397,7 @@ class Recovery:
 
 
 def _leads_there(queue: ConsumeQueue, entry: tuple[int, int, int], record: RecordHeader) -> bool:
-    """Whether the queue's last entry is that of a record."""
+    """Return whether the queue's last entry is that of a record."""
     return (record.topic, record.queue_id, record.queue_offset, record.total_size) == (
         queue.topic,
         queue.queue_id,

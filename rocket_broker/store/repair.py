@@ -1,16 +1,16 @@
-"""Makes a damaged store whole again, and throws nothing away. `plan_repair` says what `repair` will do.
+"""Repair a damaged store without deleting anything. `plan_repair` returns what `repair` will do.
 
-1.  The store has been locked since it was surveyed: nobody else has it open.
-2.  Files of the log that were cut short get their length again, and missing ones are made, blank from their beginning.
+1.  The store has been locked since it was surveyed, so no broker has it open.
+2.  Files of the log that were cut short get their full length, and missing ones are made, blank from their beginning.
 3.  Damaged bytes of the log are copied to ``before-repair-<time>/commitlog/<offset>``, and replaced by a record that is
-    in no queue (`gap`). A damaged message that told the deletion of a topic is written anew. What no record follows in
-    its file becomes the file's blank end, or at the log's end zeros.
+    in no queue (`gap`). A damaged record of a topic's deletion is written again. Bytes that no record follows in
+    their file become the file's blank end, or zeros at the log's end.
 4.  Consume queues, index, checkpoint, and timers' files of a wrong size are moved to ``before-repair-<time>``.
-5.  The store is opened with a checkpoint that trusts nothing, so queues and index are made anew from the log
-    (`recovery`). It has none of the messages of deleted topics in them where the log tells the deletion. Where only
-    other things tell it, the queues are deleted again, and the log tells it from then on.
-6.  Queues get the count they had, even if their last messages are lost or too old to be in the log: no number is given
-    to two messages.
+5.  The store is opened with a checkpoint that trusts nothing, so queues and index are made again from the log
+    (`recovery`). They contain no message of a deleted topic if the log records the deletion. If only other facts show
+    the deletion, the queues are deleted again, and the log records that.
+6.  Queues get the count that they had, even if their last messages are lost or no longer in the log, so that no two
+    messages get the same number.
 
 Messages in damaged bytes are lost; the others keep their numbers.
 """
@@ -44,12 +44,12 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What a repair does.
+    """The actions of a repair.
 
     Attributes:
         completed_files: Names of the log's files that get their full length, or are made.
         stepped_over: Bytes of the log that are copied aside and replaced.
-        renewed_deletions: Damaged records that told the deletion of a topic, and are written anew.
+        renewed_deletions: Damaged records of a topic's deletion that are written again.
         put_aside: Files and directories that are moved aside, as paths in the store's directory.
         queue_messages: Messages that are in queues afterwards.
         queue_file_size: Size that the files of the queues have afterwards, in bytes.
@@ -58,10 +58,10 @@ class RepairPlan:
         lost_messages: The first 100 of these messages: topic, queue id and queue offset.
         deleted: Messages that stay in no queue because they were deleted with their topic.
         deleted_topics: How many of these messages each topic has.
-        noted_deletions: Topics whose deletion the log tells afterwards, and did not tell before.
+        noted_deletions: Topics whose deletion the log records afterwards, and did not record before.
         deleted_queues: Queues that are left out, of topics that keep others: topic and queue id.
         counts: Queues whose next message gets an offset that no message in the log shows: topic, queue id, offset.
-        deletions_from: Offset of the log from which on it tells each deletion of a topic.
+        deletions_from: Offset from which on the log records each deletion of a topic.
     """
 
     completed_files: list[str]
@@ -84,12 +84,12 @@ class RepairPlan:
 def plan_repair(
     layout: StoreLayout, settings: StoreSettings, found: Survey, timer_files: Sequence[Path] = ()
 ) -> RepairPlan:
-    """Return what a repair of a store does in which `survey` found this. Nothing is changed.
+    """Return what a repair will do with the findings of a survey. Nothing is changed.
 
     Args:
         layout: The store's files.
-        settings: Sizes and directories, as the broker has them.
-        found: What is wrong.
+        settings: The broker's file sizes and directories.
+        found: The findings of the survey.
         timer_files: Files and directories of the timers, which the broker makes anew if they are moved aside.
 
     Raises:
@@ -127,17 +127,15 @@ def plan_repair(
     )
 
 
-async def repair(
-    layout: StoreLayout, settings: StoreSettings, plan: RepairPlan, clock: Clock, lock: FileLock
-) -> Path:
-    """Carry out a plan, and return the directory that has what was there before.
+async def repair(layout: StoreLayout, settings: StoreSettings, plan: RepairPlan, clock: Clock, lock: FileLock) -> Path:
+    """Carry out a plan, and return the directory of the replaced files.
 
     Args:
         layout: The store's files.
         settings: Sizes and directories, as the broker has them.
         plan: What `plan_repair` returned.
-        clock: Names the directory for what was there.
-        lock: That of the store, held since it was surveyed: nobody has changed it since. It is released.
+        clock: The time for the name of that directory.
+        lock: The lock of the store, held since the survey, so the store is unchanged. It is released.
 
     Raises:
         StoreError: The store cannot be opened afterwards.
@@ -156,8 +154,9 @@ async def repair(
             (layout.root / name).rename(aside / name)
         first = int(layout.log[0].name) if layout.log else 0
         settings.checkpoint_path.write_bytes(blank_checkpoint(first, plan.deletions_from))
-        settings.abort_path.unlink(missing_ok=True)  # all that a crash may have left has been looked at
+        settings.abort_path.unlink(missing_ok=True)  # the traces of a crash have been checked
     finally:
+        # `MessageStore.load` locks the store itself, and flock excludes a second lock even of this process.
         lock.release()
     store = MessageStore(settings, clock)
     store.load()
@@ -174,7 +173,7 @@ async def repair(
 
 
 def _complete_files(layout: StoreLayout) -> None:
-    """Give the log's files their length, and make those that are missing."""
+    """Give the log's files their full length, and make missing ones."""
     for path in layout.short_files():
         os.truncate(path, layout.log_file_size)
     for path in layout.missing_files():
@@ -184,7 +183,7 @@ def _complete_files(layout: StoreLayout) -> None:
 
 
 def _fill(layout: StoreLayout, damage: Damage, notes: list[NoteOfDeletion], aside: Path) -> None:
-    """Copy damaged bytes aside, and write over them what can be read."""
+    """Copy damaged bytes aside, and overwrite them with readable records."""
     path = next(path for path in layout.log if 0 <= damage.offset - int(path.name) < layout.log_file_size)
     base = int(path.name)
     position = damage.offset - base
@@ -192,19 +191,21 @@ def _fill(layout: StoreLayout, damage: Damage, notes: list[NoteOfDeletion], asid
     with path.open("r+b") as file:
         with (aside / f"{damage.offset:020d}").open("wb") as kept:
             _copy(file, position, position + damage.length, kept)
+            # The copy is on the disk before the damaged bytes are overwritten: there is no other copy of
+            # them.
             kept.flush()
             os.fsync(kept.fileno())
-        if damage.is_end:  # there may be a gigabyte of it: a hole takes no room
+        if damage.is_end:  # there may be a gigabyte of zeros: a hole takes no space
             file.truncate(position)
             file.truncate(layout.log_file_size)
+        # Not synced here: the checkpoint of `repair` trusts nothing, so the store's flush at its stop syncs
+        # the whole log.
         for offset, data in _fillings(layout, damage, notes):
             file.seek(offset - base)
             file.write(data)
 
 
-def _fillings(
-    layout: StoreLayout, damage: Damage, notes: list[NoteOfDeletion]
-) -> Iterator[tuple[int, bytes]]:
+def _fillings(layout: StoreLayout, damage: Damage, notes: list[NoteOfDeletion]) -> Iterator[tuple[int, bytes]]:
     """Yield what takes the place of damaged bytes, and where. Behind the head of a blank they may be anything.
 
     Raises:
@@ -228,9 +229,7 @@ def _fillings(
 def _gap(layout: StoreLayout, start: int, stop: int) -> bytes:
     record = gap_record(start, stop - start)
     if record is None:
-        raise StoreCorrupt(
-            layout.log_directory, start, f"{stop - start} damaged bytes are fewer than a record has"
-        )
+        raise StoreCorrupt(layout.log_directory, start, f"{stop - start} damaged bytes are fewer than a record has")
     return record
 
 

@@ -1,23 +1,23 @@
-"""Deletes files of the commit log that are old, or whose room the disk needs, and what led to their messages.
+"""Delete commit log files that are old, or whose space is needed, and the entries of their messages.
 
 ::
 
-    every cleanResourceInterval (10 s)
-    it is an hour of deleteWhen, or the disk is used over        files last written longer ago than fileReservedTime,
+    condition, every cleanResourceInterval (10 s)                deleted
+    it is an hour of deleteWhen, or disk usage is over           files last written longer ago than fileReservedTime,
     diskMaxUsedSpaceRatio (75 %)                                 72 hours
-    used over diskSpaceCleanForciblyRatio (85 %)                 the oldest files, whatever their age, unless
+    usage over diskSpaceCleanForciblyRatio (85 %)                the oldest files, whatever their age, unless
                                                                  cleanFileForciblyEnable is off
-    used over diskSpaceWarningLevelRatio (90 %)                  as above, and messages are refused until it is less
+    usage over diskSpaceWarningLevelRatio (90 %)                 as above, and messages are refused until it is less
 
-The last file is never deleted. Queues begin then with their first message that is still there, and keep their
-count even if none is. Everything is brought to the disk first, so that no crash takes back by how much a queue
-was counted: what led to deleted messages cannot be made anew. Files are removed in a worker thread, where a gigabyte
-takes its time; who reads one of them just then keeps what he reads.
+The last file is never deleted. Afterwards queues begin with their first remaining message, and keep their count even if
+no message remains. Everything is brought to the disk first, so that a crash cannot reset the count of a queue: entries
+of deleted messages cannot be made again. Files are removed in a worker thread, because removing a gigabyte takes time;
+a reader of such a file keeps its view.
 
-Ages are told by a clock that does not follow the wall clock where it jumps ahead (`age_clock`), and in the first ten
-minutes nothing is deleted by age: a machine that has just started may not have heard from its time server yet.
+The age of a file is measured by a clock that does not jump ahead with the wall clock (`age_clock`). In the first ten
+minutes nothing is deleted by age: a machine that has just started may not have the time of its time server yet.
 
-A file that cannot be removed is tried again before any other: a hole between files would be taken for a loss.
+A file that cannot be removed is tried again before any other file: a missing file between others would count as damage.
 """
 
 import asyncio
@@ -37,17 +37,17 @@ __all__ = ["Retention"]
 logger = logging.getLogger(__name__)
 
 UNSURE_SECONDS = 600.0
-"""Time servers are asked at the start of a machine, and answer within minutes."""
+"""Seconds after the start in which ages are not used: a machine gets the time of its time server within minutes."""
 
 _WHATEVER_AGE = 2**63 - 1
 
 
 class Retention:
-    """Keeps one store from growing for ever.
+    """Limits the size of one store.
 
     Attributes:
-        is_disk_full: Whether so little room is left that no message should be taken.
-        settings: How files are kept; may be others from one look to the next.
+        is_disk_full: Whether the disk is so full that no message should be accepted.
+        settings: The retention settings; they may change between two rounds.
     """
 
     def __init__(self, files: StoreFiles, flusher: Flusher, clock: Clock) -> None:
@@ -58,11 +58,11 @@ class Retention:
         self._clock = clock
         self._ages = AgeClock(clock)
         self._deleting = asyncio.Lock()
-        self._taken: list[MappedFile] = []  # out of log, queues and index; still to be removed, in this order
+        self._taken: list[MappedFile] = []  # taken out of log, queues and index, and still to be removed, in this order
         self._removing = threading.Lock()
 
     async def run(self) -> None:
-        """Look at age and disk from time to time, until cancelled."""
+        """Delete due files at intervals, until cancelled."""
         loop = asyncio.get_running_loop()
         sure_from = loop.time() + UNSURE_SECONDS
         while True:
@@ -76,37 +76,39 @@ class Retention:
                 logger.error("%s: old messages could not be deleted: %s", self.settings.root, e)
 
     async def clean(self, *, by_age: bool = True) -> int:
-        """Delete what is due now and return how many files of the commit log that were.
+        """Delete the files that are due now; return the number of commit log files among them.
 
         Args:
-            by_age: Delete files because they are old; otherwise only for want of room.
+            by_age: Whether to delete files by their age; otherwise only for lack of space.
 
         Raises:
             OSError: The disk refused.
         """
         settings, before_ms = self.settings, self._expired_before()
         used = self._used_percent()
+        # `is_disk_full` changes only here, so this comes before any return: senders wait for it.
         self._note_room(used)
         if settings.clean_file_forcibly_enable and used > settings.disk_space_clean_forcibly_ratio:
             return await self._delete(_WHATEVER_AGE, f"{used:.0f} % of the disk are used")
         if not by_age:
             return 0
         if used > settings.disk_max_used_space_ratio:
-            return await self._delete(before_ms, f"older than kept, {used:.0f} % of the disk are used")
+            return await self._delete(before_ms, f"expired, {used:.0f} % of the disk are used")
         now = self._clock.now_ms() / 1000
+        # The hours of deleteWhen are local time, as in Apache's UtilAll.isItTimeToDo.
         hour = datetime.fromtimestamp(now, tz=UTC).astimezone().hour
-        return await self._delete(before_ms, "older than kept") if hour in settings.delete_when else 0
+        return await self._delete(before_ms, "expired") if hour in settings.delete_when else 0
 
     async def delete_expired(self) -> int:
-        """Delete files that are older than they are kept, at whatever hour, and return how many that were.
+        """Delete files whose retention time is over, at any hour; return how many.
 
         Raises:
             OSError: The disk refused. Nothing is deleted when it refused the flush before.
         """
-        return await self._delete(self._expired_before(), "older than kept, as asked")
+        return await self._delete(self._expired_before(), "expired, by request")
 
     def _expired_before(self) -> int:
-        """Return when a file must have been written last to be old now: the clock is read at each look."""
+        """Return the time before which a file must have been written to be old now."""
         return self._ages.now_ms(asyncio.get_running_loop().time()) - self.settings.file_reserved_time
 
     def _used_percent(self) -> float:
@@ -124,9 +126,7 @@ class Retention:
                 limit,
             )
         elif was_full and not self.is_disk_full:
-            logger.warning(
-                "%s: %.0f %% of the disk are used, messages are taken again", self.settings.root, used
-            )
+            logger.warning("%s: %.0f %% of the disk are used, messages are accepted again", self.settings.root, used)
 
     async def _delete(self, before_ms: int, why: str) -> int:
         settings, log = self.settings, self._files.log
@@ -140,9 +140,13 @@ class Retention:
                     elif settings.delete_commit_log_files_interval:
                         await asyncio.sleep(settings.delete_commit_log_files_interval / 1000)
                     deleted += 1
+                    # No reader finds the file from here on; views that readers have stay valid while a thread
+                    # removes the file.
                     self._taken.append(log.files.take_first())
                     await self._remove_taken()
             except OSError:
+                # The log begins later already, whether or not its file could be removed: queues and index
+                # must follow.
                 if deleted:
                     await self._follow()
                 raise
@@ -158,9 +162,9 @@ class Retention:
             return deleted
 
     async def _follow(self) -> None:
-        """Let queues and index begin where the log does."""
+        """Make queues and index begin where the log does."""
         first = self._files.log.first
-        turns = LoopTurns("queues begin anew behind deleted messages")
+        turns = LoopTurns("removing queue entries of deleted messages")
         for queue in self._files.queues:
             with turns:
                 queue.correct_min_offset(first)
@@ -174,7 +178,7 @@ class Retention:
             await asyncio.get_running_loop().run_in_executor(None, self._remove_in_order)
 
     def _remove_in_order(self) -> None:
-        with self._removing:  # who was cancelled has left a thread that goes on
+        with self._removing:  # a cancelled call has left a thread that still runs
             while self._taken:
                 self._taken[0].remove()
                 del self._taken[0]

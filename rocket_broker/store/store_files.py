@@ -1,4 +1,4 @@
-"""The files of one store, as its parts share them."""
+"""The files of one store, which its parts share."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -16,15 +16,15 @@ __all__ = ["StoreFiles"]
 
 @dataclass(frozen=True, slots=True)
 class StoreFiles:
-    """What a store consists of. Recovery fills it, the flusher brings it to the disk, retention takes from it.
+    """The files of a store. Recovery opens them, the flusher syncs them, retention deletes from them.
 
     Attributes:
-        settings: What the store was told.
-        file_system: Where the files are.
+        settings: The settings.
+        file_system: The file system.
         log: The commit log.
         queues: The consume queues.
         index: The index.
-        checkpoint: What is on the disk.
+        checkpoint: The checkpoint.
         maps: The files of log, queues and index that are mapped now.
     """
 
@@ -51,6 +51,6 @@ class StoreFiles:
         )
 
     def close(self) -> None:
-        """Close the files; what a reader still views stays readable."""
+        """Close the files; views of readers stay readable."""
         self.maps.close_all()
         self.checkpoint.close()

@@ -1,15 +1,15 @@
-"""The transient store pool: memory that messages wait in until they are committed to their file of the log.
+"""The transient store pool: memory for messages until they are committed to their file of the log.
 
 ::
 
-    buffer   a file's length, of memory; a message lies in it where it will lie in the file
+    buffer   memory with the length of a file; a message has the same position in both
              | given back | committed, to be given back | in memory only |  not touched yet  |
              0                                committed ┘            end ┘          file size ┘
 
     put ──► buffer ──commit──► file, in the page cache ──flush──► disk
 
-Pages of a buffer take memory from the first message in them until they are committed. What a killed process had not
-committed is lost.
+A page of a buffer takes memory from its first message until it is committed. Messages that a killed process had not
+committed are lost.
 """
 
 import mmap
@@ -36,7 +36,7 @@ class PoolBuffer:
     Attributes:
         file: The file.
         view: The memory.
-        stop: Nothing behind this is written to the file; before the file has ended that is its size.
+        stop: Nothing behind this is written to the file; until the file has ended it is the file's size.
     """
 
     __slots__ = ("_memory", "_released", "file", "stop", "view")
@@ -49,12 +49,12 @@ class PoolBuffer:
         self.view = memoryview(self._memory)
 
     def between(self, start: int, end: int) -> memoryview:
-        """Return what lies between two offsets of the log, as far as it is this file's."""
+        """Return the bytes between two offsets of the log that belong to this file."""
         base = self.file.base
         return self.view[max(start - base, 0) : max(0, min(end - base, self.stop))]
 
     def release(self, end: int) -> None:
-        """Give whole pages before an offset of the log back to the machine."""
+        """Free whole pages before an offset of the log."""
         position = end - self.file.base
         position -= position % mmap.PAGESIZE
         if position > self._released:
@@ -63,10 +63,10 @@ class PoolBuffer:
 
 
 class StorePool:
-    """The buffers of the files that are not wholly committed, at most so many.
+    """The buffers of files that are not completely committed.
 
     Args:
-        size: How many.
+        size: The largest number of buffers.
     """
 
     def __init__(self, size: int) -> None:
@@ -75,11 +75,11 @@ class StorePool:
 
     @property
     def left(self) -> int:
-        """How many more buffers can be had."""
+        """The number of free buffers."""
         return self._size - len(self._buffers)
 
     def borrow(self, file: MappedFile) -> PoolBuffer | None:
-        """Return a buffer for a file, None if all are in use."""
+        """Return a buffer for a file, or None if all are in use."""
         if not self.left:
             return None
         buffer = PoolBuffer(file)
@@ -87,14 +87,14 @@ class StorePool:
         return buffer
 
     def between(self, start: int, end: int) -> Iterator[Uncommitted]:
-        """Yield what lies in memory between two offsets of the log."""
+        """Yield the bytes in memory between two offsets of the log."""
         for buffer in self._buffers:
             data = buffer.between(start, end)
             if data:
                 yield Uncommitted(buffer.file.path, max(start - buffer.file.base, 0), data)
 
     def release(self, end: int) -> None:
-        """Take back the buffers of files that end before an offset of the log, and pages of the first one left."""
+        """Free the buffers of files that end before an offset of the log, and pages of the first remaining one."""
         while self._buffers and self._buffers[0].file.base + self._buffers[0].file.size <= end:
             del self._buffers[0]
         if self._buffers:

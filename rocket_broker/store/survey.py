@@ -1,4 +1,4 @@
-"""What is in a store that nobody has open, and what is wrong with it (`surveyor`)."""
+"""The contents and the damage of a store that no broker has open (`surveyor`)."""
 
 from dataclasses import dataclass, field
 
@@ -9,10 +9,10 @@ __all__ = ["NoteOfDeletion", "Survey"]
 
 @dataclass(frozen=True, slots=True)
 class NoteOfDeletion:
-    """A damaged message that told the deletion of a topic. Its queue entry still says where, and of which topic.
+    """A damaged record of a topic's deletion. Its queue entry still has its place and its topic.
 
     Attributes:
-        offset: Where its record was in the log.
+        offset: The offset of the record in the log.
         number: Its number in its queue.
         topic: The deleted topic.
     """
@@ -24,7 +24,7 @@ class NoteOfDeletion:
 
 @dataclass(slots=True)
 class Survey:
-    """What is in a store, and what is wrong with it.
+    """The contents and the damage of a store.
 
     Attributes:
         first: Offset of the commit log's first byte.
@@ -58,7 +58,7 @@ class Survey:
         deleted: Messages that are in no queue because they were deleted with their topic.
         deleted_topics: How many of these messages each topic has.
         late_deletions: Topics whose queues the next start deletes: the broker was killed in the middle of the deletion.
-        damaged_deletions: Damaged records that told the deletion of a topic.
+        damaged_deletions: Damaged records of a topic's deletion.
         index_files: Number of index files.
         short_index_files: Names of the index files that have a wrong size.
         short_timer_files: Files of the timers that have a wrong size.
@@ -66,9 +66,9 @@ class Survey:
         keyed_messages: Messages that are indexed by a key, or should be.
         counts: Queues whose next message must have an offset that no message in the log shows: topic, queue id, offset.
         topics: Topics that have messages in a queue, or had.
-        deletions_from: Offset of the log from which on it tells each deletion of a topic; messages before may be of
+        deletions_from: Offset of the log from which on it records each deletion of a topic; messages before may be of
             brokers that do not note deletions.
-        unnoted_deletions: Queues that were deleted although the log does not tell it: topic and queue id.
+        unnoted_deletions: Queues that were deleted although the log does not record it: topic and queue id.
     """
 
     first: int = 0

@@ -1,15 +1,15 @@
-"""Reads a store that nobody has open, ours or Apache's, and finds what is wrong with it. Nothing is changed.
+"""Read a store that no broker has open, ours or Apache's, and find its damage. Nothing is changed.
 
-1.  Each queue entry is compared with the record that it leads to. Where a whole record says that it is another message,
-    and has no entry as that message, its head is damaged: the check sum is the body's only.
-2.  The log is read (`log_scan`), and each queue followed: its messages have one number after the other. A topic's
-    messages before the message that tells its deletion (`deletion`) are deleted. Before `Checkpoint.deletions_from`
-    other brokers deleted topics, which do not tell it: there a number 0 shows that a queue began anew.
+1.  Each queue entry is compared with the record that it points to. If a whole record is that of another message, and
+    has no entry as that message, its header is damaged: the checksum covers the body only.
+2.  The log is read (`log_scan`), and the messages of each queue are followed: their numbers must be consecutive. A
+    topic's messages before the record of its deletion (`deletion`) are deleted. Before `Checkpoint.deletions_from`
+    other brokers may have deleted topics without a record: there a number 0 shows that a queue began again.
     A number that fits nowhere is damaged.
-3.  Each entry that is not that of a message is looked at: its message is in damaged bytes, or the entry is wrong.
+3.  Each entry that does not belong to a message is examined: its message is in damaged bytes, or the entry is wrong.
 
-What a kill leaves is no damage, as the next start of a broker sees to it: a torn end of the log, entries not made yet,
-entries of messages that the log does not have yet, and the queues of a topic whose deletion was noted.
+The traces of a kill are not damage, because the next start of a broker repairs them: a torn end of the log, missing
+entries, entries of messages that are not in the log yet, and the queues of a topic whose deletion is recorded.
 """
 
 from bisect import bisect_right
@@ -56,12 +56,12 @@ def survey(
     exists: Callable[[str], bool] = lambda topic: True,
     index_file_size: int = 0,
 ) -> Survey:
-    """Read the whole store and say what is in it.
+    """Read the whole store and return its contents and damage.
 
     Args:
         layout: The store's files.
-        progress: Called now and then with the offset of the log that has been reached.
-        exists: Tells whether a topic exists.
+        progress: Called at intervals with the offset of the log that has been reached.
+        exists: Returns whether a topic exists.
         index_file_size: Size that the files of the index should have, in bytes; 0: any.
     """
     entries = EntryScan(layout)
@@ -71,11 +71,10 @@ def survey(
         found = reading.run(progress)
         if not reading.misplaced:
             break
-        damaged_heads |= reading.misplaced  # read once more: what they said has counted so far
+        # Each further reading leaves out at least one more record, so this ends.
+        damaged_heads |= reading.misplaced  # read once more without these records, which have counted so far
     stays_to = found.torn_at if found.torn_at >= 0 else _FOREVER
-    found.short_files = [
-        file.name for file in layout.short_files() if size_of(file) or int(file.name) < stays_to
-    ]
+    found.short_files = [file.name for file in layout.short_files() if size_of(file) or int(file.name) < stays_to]
     found.missing_files = [file.name for file in layout.missing_files() if int(file.name) < stays_to]
     found.strange_files = [str(path) for path in layout.strange_files()]
     found.odd_queue_files = [str(path.relative_to(layout.root)) for path in layout.odd_queue_files()]
@@ -89,10 +88,10 @@ def survey(
 
 
 class _Reading:
-    """One reading of the log and of the entries that are not those of its messages.
+    """One reading of the log, and of the entries that do not belong to its messages.
 
     Attributes:
-        misplaced: Where records are whose numbers fit nowhere, and why; found on the way.
+        misplaced: The offsets of records whose numbers fit nowhere, with the reasons.
     """
 
     def __init__(
@@ -147,13 +146,13 @@ class _Reading:
         return found
 
     def _count_messages(self) -> None:
-        """Count what the queues have, and what they lack."""
+        """Count the messages of the queues, and their missing entries."""
         found, names = self._found, self._entries.names
         for name, run in self._runs.items():
             found.queue_messages += run.count
             found.entries += run.entries
             if name == DELETIONS_QUEUE and not run.led:
-                continue  # Apache's brokers before 5.0 delete the queue with any topic; the log tells the deletions
+                continue  # Apache's brokers before 5.0 delete the queue with any topic; the log records the deletions
             found.missing_entries += run.missing
             found.late_entries += run.late + run.untrusted
             found.missing += ((*name, number) for number in run.without[: run.missing])
@@ -174,6 +173,8 @@ class _Reading:
             self._found.end = damage.offset + damage.length
         for number, offset, size, tags_code in self._notes:
             if offset in damage:
+                # The record is unreadable, but its queue entry has the hash of the deleted topic's name and
+                # the record's size: together they tell which of the topics was deleted here.
                 for topic in [topic for topic in self._queues_of if java_hash(topic) == tags_code]:
                     if deletion_size(topic) == size:
                         self._found.damaged_deletions.append(NoteOfDeletion(offset, number, topic))
@@ -221,8 +222,7 @@ class _Reading:
             run = self._runs[name] = QueueRun(record.queue_offset, offset)
             self._queues_of.setdefault(record.topic, set()).add(name)
         is_right = is_led and (
-            record.topic == SCHEDULE_TOPIC
-            or (entry is not None and entry[2] == (java_hash(tags) if tags else 0))
+            record.topic == SCHEDULE_TOPIC or (entry is not None and entry[2] == (java_hash(tags) if tags else 0))
         )
         run.add(record, is_led=is_led, is_right=is_right)
         if offset < self._trusted_to:
@@ -231,12 +231,14 @@ class _Reading:
             run.untrusted += 1
 
     def _explains(self, record: RecordHeader, run: QueueRun, *, is_led: bool) -> bool:
-        """Find out why a message has a number that its queue has passed; return whether the number is right.
+        """Explain a number that the queue has passed already; return whether the number is right.
 
-        Either the queue began anew, or the number of the message before was damaged, or that of this one.
+        Either the queue began again, or the number of the message before is damaged, or the number of this message is.
         """
         name, number, offset = (record.topic, record.queue_id), record.queue_offset, record.commit_log_offset
         is_first = number == 0 and (is_led or offset < self._deletions_from or name == DELETIONS_QUEUE)
+        # The message before has no entry that confirms its number. With the number that should have followed
+        # in the queue, this message would fit behind it: so the number of the message before is wrong.
         if not is_first and run.doubt is not None and run.doubt[1] <= number:
             self.misplaced[run.doubt[0]] = (
                 f"its number does not fit before number {number} of {record.topic} queue {record.queue_id}"
@@ -246,7 +248,7 @@ class _Reading:
             self._leave_out(name)
         else:
             self.misplaced[offset] = (
-                f"the record says it is number {number} of its queue, which has come to {run.high}"
+                f"the record says it is number {number} of its queue, whose next number is {run.high}"
             )
             return False
         return True
@@ -258,6 +260,8 @@ class _Reading:
                 self._late.append(run)
             run.late += 1
             return
+        # A broker makes entries in the order of the log. So once a later message has its entry, the earlier
+        # entries are not late but missing.
         for other in self._late:
             other.late = 0
         self._late.clear()
@@ -275,12 +279,13 @@ class _Reading:
         self._found.deleted_topics[name[0]] = self._found.deleted_topics.get(name[0], 0) + count
 
     def _note_tear(self, offset: int) -> None:
-        """Note that the next start of a broker cuts the log off at an offset, if it does."""
+        """Record the offset at which the next start of a broker cuts the log off, if it does."""
         if self._found.torn_at < 0 and offset >= self._trusted_to:
             self._found.torn_at = offset
 
     def _lacks_sector(self, record: RecordHeader) -> bool:
-        """Whether a sector of the properties never reached the disk: they hold no zero byte, and it only zeros."""
+        """Return whether a sector of the properties never reached the disk: they hold no zero byte, and it only
+        zeros."""
         if b"\0" not in record.properties:
             return False
         end = record.commit_log_offset % self._layout.log_file_size + record.total_size
@@ -293,7 +298,7 @@ class _Reading:
     # Queues without files
 
     def _leave_out_deleted_queues(self) -> None:
-        """Leave out queues that have no entries because they were deleted, although no message tells so."""
+        """Leave out queues that have no entries because they were deleted, although no record says so."""
         has_entries = {name for name, summary in self._entries.summaries.items() if summary.end}
         for name in sorted(self._runs.keys() - has_entries):
             if self._was_deleted(name, self._runs[name], has_entries):
@@ -301,10 +306,12 @@ class _Reading:
                 self._leave_out(name)
 
     def _was_deleted(self, name: Queue, run: QueueRun, has_entries: set[Queue]) -> bool:
-        """Whether a queue without entries was deleted, as far as topics and other queues tell."""
+        """Return whether a queue without entries was deleted, as far as topics and other queues tell."""
         topic = name[0]
         if not self._exists(topic) or run.last_offset < self._began_anew_at.get(topic, -1):
             return True
+        # If all other queues of the topic that have entries begin at number 0 behind this queue's last
+        # message, the topic was deleted and made again in between.
         others = [self._runs[other] for other in self._queues_of[topic] & has_entries if other in self._runs]
         return (
             run.last_offset < self._deletions_from
@@ -315,7 +322,7 @@ class _Reading:
     # Entries
 
     def _compare(self, name: Queue, summary: EntrySummary) -> None:
-        """Look at the entries of a queue if not all of them are those of its messages."""
+        """Examine the entries of a queue, unless all of them belong to its messages."""
         run = self._runs.get(name)
         if run is not None and (summary.in_log, summary.end) == (run.led, run.high):
             self._lose(name, run.gaps)
@@ -372,7 +379,7 @@ class _Reading:
             look.foreign += 1
 
     def _is_lost(self, offset: int) -> bool:
-        """Whether what the log had there is damaged, or in a file that is missing."""
+        """Return whether the log is damaged at an offset, or its file is missing."""
         at = bisect_right(self._lost_ranges, offset, key=lambda lost: lost.start)
         return at > 0 and offset in self._lost_ranges[at - 1]
 
@@ -380,9 +387,7 @@ class _Reading:
         found = self._found
         for gap in gaps:
             found.lost += len(gap)
-            found.lost_messages += (
-                (*name, number) for number in gap[: MOST_DETAILS - len(found.lost_messages)]
-            )
+            found.lost_messages += ((*name, number) for number in gap[: MOST_DETAILS - len(found.lost_messages)])
 
 
 def _is_text(data: bytes) -> bool:
@@ -394,9 +399,9 @@ def _is_text(data: bytes) -> bool:
 
 
 def _checkpoint(layout: StoreLayout, entries: EntryScan) -> tuple[Mark | None, int]:
-    """Return the checkpoint's mark, and from where on the log tells deletions.
+    """Return the checkpoint's mark, and the offset from which on the log records deletions.
 
-    That is nowhere without a mark, or if another broker has written to the store since (`Recovery`).
+    There is no such offset without a mark, or if another broker has written to the store since (`Recovery`).
     """
     path = layout.root / "checkpoint"
     content = path.read_bytes() if path.is_file() else b""

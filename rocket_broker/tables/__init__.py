@@ -1,1 +1,1 @@
-"""Topics, subscription groups and consumer offsets, as they are kept in Apache's JSON files."""
+"""Topics, subscription groups and consumer offsets, kept in Apache's JSON files."""

@@ -1,6 +1,6 @@
-"""The names of topics and groups that are the broker's, and what clients may do with each.
+"""The topics and groups that are the broker's own, and what clients may do with each.
 
-Each rule is what Apache's clients and tools of 4.9 and 5.3 need, and no more::
+The rules allow what Apache's clients and tools of 4.9 and 5.3 need, and no more::
 
     topics                       send   pull                 offsets, locks   configure, delete
     INTERNAL                     no     TOOLS_CONSUMER only  no               no
@@ -11,7 +11,7 @@ Each rule is what Apache's clients and tools of 4.9 and 5.3 need, and no more::
     CID_RMQ_SYS_…                no                                  no
     predefined                   yes                                 no
 
-What only reads (offsets, statistics, messages by id or key) is open for all of them.
+Reading requests (offsets, statistics, messages by id or key) are allowed for all of them.
 """
 
 from rocket_broker.limits.refusal import Refusal
@@ -37,20 +37,18 @@ from rocket_remoting.wire.topics import (
 
 __all__ = ["INTERNAL_TOPICS", "PREDEFINED_GROUPS", "REPORT_TOPICS", "SHARED_TOPICS", "SystemNames"]
 
-INTERNAL_TOPICS = frozenset(
-    {SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, TIMER_TOPIC, DELETIONS_TOPIC}
-)
-"""Queues that the broker itself reads, and every other topic whose name begins with ``rmq_sys_``. mqadmin's printMsg,
+INTERNAL_TOPICS = frozenset({SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, TIMER_TOPIC, DELETIONS_TOPIC})
+"""Topics that only the broker reads, like every other topic whose name begins with ``rmq_sys_``. mqadmin's printMsg,
 printMsgByQueue, consumeMessage and queryMsgByOffset show their messages, as the group TOOLS_CONSUMER."""
 
 REPORT_TOPICS = frozenset({TRANS_CHECK_MAX_TIME_TOPIC, OFFSET_MOVED_EVENT, SELF_TEST_TOPIC})
-"""What the broker writes for people to read. Applications consume TRANS_CHECK_MAX_TIME_TOPIC, and mqadmin's
+"""Topics that the broker writes for people. Applications consume TRANS_CHECK_MAX_TIME_TOPIC, and mqadmin's
 startMonitoring consumes OFFSET_MOVED_EVENT as a push consumer, which commits offsets."""
 
 SHARED_TOPICS = frozenset({AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC})
-"""Topics that every broker has and clients use: producers send to TBW102 before a topic of theirs exists, Apache's
-benchmark programs to BenchmarkTest, tracing to RMQ_SYS_TRACE_TOPIC. So are the topics that have the names of the
-cluster (clusterRT sends to that) and of the broker (sendMsgStatus), and ``<cluster>_REPLY_TOPIC``."""
+"""Topics that every broker has and clients use: producers send to TBW102 before their own topic exists, Apache's
+benchmark programs to BenchmarkTest, tracing to RMQ_SYS_TRACE_TOPIC. The topics named like the cluster (clusterRT sends
+to it) and the broker (sendMsgStatus) are shared too, and ``<cluster>_REPLY_TOPIC``."""
 
 _CLOSED_TO_SENDERS = INTERNAL_TOPICS | REPORT_TOPICS
 
@@ -58,7 +56,7 @@ _PREFIX = len(SYSTEM_TOPIC_PREFIX)
 _GROUP_PREFIX = len(SYSTEM_GROUP_PREFIX)
 
 CLOUD_TRACE_PREFIX = SYSTEM_TOPIC_PREFIX + "TRACE_DATA_"
-"""Clients whose access channel is CLOUD send their traces to this and a region's name; such a topic is shared."""
+"""With a region's name, the topic that clients with the access channel CLOUD send their traces to; it is shared."""
 
 PREDEFINED_GROUPS = frozenset(
     {
@@ -71,7 +69,7 @@ PREDEFINED_GROUPS = frozenset(
         "CID_ONSAPI_OWNER",
     }
 )
-"""The groups every broker has. Tools consume as one of them, so nobody may close or delete it."""
+"""The groups that every broker has. Tools consume as members of them, so clients can neither change nor delete them."""
 
 
 class SystemNames:
@@ -80,40 +78,36 @@ class SystemNames:
     def __init__(self, settings: BrokerSettings) -> None:
         cluster = settings.broker_cluster_name
         trace = {settings.msg_trace_topic_name} if settings.trace_topic_enable else set()
-        self._shared = (
-            SHARED_TOPICS | trace | {cluster, settings.broker_name, f"{cluster}_{REPLY_TOPIC_POSTFIX}"}
-        )
+        self._shared = SHARED_TOPICS | trace | {cluster, settings.broker_name, f"{cluster}_{REPLY_TOPIC_POSTFIX}"}
 
     def is_topic(self, topic: str) -> bool:
-        """Return whether the topic is the broker's: clients neither configure nor delete it."""
+        """Whether the topic is the broker's own, so that clients can neither configure nor delete it."""
         return topic in self._shared or topic in _CLOSED_TO_SENDERS or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
     def is_internal(self, topic: str) -> bool:
-        """Return whether only the broker reads the topic, and tools that show it."""
+        """Whether only the broker, and tools that show its messages, read the topic."""
         if topic in INTERNAL_TOPICS:
             return True
         return topic.startswith(SYSTEM_TOPIC_PREFIX) and not (
             topic.startswith(CLOUD_TRACE_PREFIX) or topic in self._shared
         )
 
-    # The next three are asked at every send, pull and commit: one expression lets nearly all of them pass.
+    # The next three run for every send, pull and commit: their first condition is cheap, and passes nearly all names.
 
     def check_send(self, topic: str) -> None:
-        """Return if clients may send to the topic.
+        """Check that clients may send to the topic.
 
         Raises:
-            Refusal: They may not.
+            Refusal: The topic is closed to senders.
         """
-        if topic in _CLOSED_TO_SENDERS or (
-            topic[:_PREFIX] == SYSTEM_TOPIC_PREFIX and self.is_internal(topic)
-        ):
+        if topic in _CLOSED_TO_SENDERS or (topic[:_PREFIX] == SYSTEM_TOPIC_PREFIX and self.is_internal(topic)):
             raise Refusal(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
 
     def check_pull(self, group: str, topic: str) -> None:
-        """Return if a group may pull from the topic.
+        """Check that a group may pull from the topic.
 
         Raises:
-            Refusal: It may not.
+            Refusal: The group is the broker's own, or the topic is internal and the group not TOOLS_CONSUMER.
         """
         if (
             topic in INTERNAL_TOPICS
@@ -124,14 +118,15 @@ class SystemNames:
             if self.is_internal(topic) and group != TOOLS_CONSUMER_GROUP:
                 raise Refusal(
                     ResponseCode.NO_PERMISSION,
-                    f"the topic[{topic}] is the broker's own: only {TOOLS_CONSUMER_GROUP} pulls from it, not {group}",
+                    f"the topic[{topic}] is the broker's own: "
+                    f"only {TOOLS_CONSUMER_GROUP} may pull from it, not {group}",
                 )
 
     def check_offsets(self, group: str, topic: str) -> None:
-        """Return if clients may set the group's offsets in the topic, and lock its queues.
+        """Check that clients may set the group's offsets in the topic, and lock its queues.
 
         Raises:
-            Refusal: They may not.
+            Refusal: The group is the broker's own, or the topic is internal.
         """
         if (
             topic in INTERNAL_TOPICS
@@ -142,14 +137,14 @@ class SystemNames:
             if self.is_internal(topic):
                 raise Refusal(
                     ResponseCode.NO_PERMISSION,
-                    f"the topic[{topic}] is the broker's own: no offset of {group} is kept and no queue locked there",
+                    f"the topic[{topic}] is the broker's own: {group} can neither commit offsets nor lock queues there",
                 )
 
     def check_group(self, group: str) -> None:
-        """Return if clients may consume as the group.
+        """Check that clients may consume as the group.
 
         Raises:
-            Refusal: They may not.
+            Refusal: The group is the broker's own.
         """
         if group.startswith(SYSTEM_GROUP_PREFIX):
             raise Refusal(
@@ -159,23 +154,23 @@ class SystemNames:
             )
 
     def check_group_change(self, group: str) -> None:
-        """Return if clients may configure or delete the group.
+        """Check that clients may configure or delete the group.
 
         Raises:
-            Refusal: They may not.
+            Refusal: The group is the broker's own or predefined.
         """
         self.check_group(group)
         if group in PREDEFINED_GROUPS:
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
-                f"the consumer group[{group}] is one that every broker has: it is neither configured nor deleted",
+                f"the consumer group[{group}] is predefined: it can be neither configured nor deleted",
             )
 
     def check_topic_change(self, topic: str) -> None:
-        """Return if clients may configure or delete the topic.
+        """Check that clients may configure or delete the topic.
 
         Raises:
-            Refusal: They may not.
+            Refusal: The topic is the broker's own.
         """
         if self.is_topic(topic):
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"The topic[{topic}] is conflict with system topic.")

@@ -1,4 +1,4 @@
-"""Transactions: half messages nobody sees, their ends, and the questions about those that never ended.
+"""Transactions: half messages that no consumer sees, their ends, and the checks of those that have not ended.
 
 ::
 
@@ -7,5 +7,5 @@
                                       rollback ──────────────────────────► an op message
              ◄─ CHECK_TRANSACTION_STATE (39) ── check_service, while no op message names the half message
 
-`op_messages` is the op messages' format, `pending` knows which half messages no op message names.
+`op_messages` has the format of op messages; `pending` knows the half messages that no op message names yet.
 """

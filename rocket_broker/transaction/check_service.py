@@ -1,10 +1,18 @@
-"""Asks producers about transactions that they have not ended.
+"""Transaction checks: the broker asks producers about transactions that they have not ended.
 
-Every ``transactionCheckInterval`` it goes through the pending half messages, oldest first. One that is old
-enough is stored anew, with one check more in its properties, and a live producer of its group is asked: the
-new one is what the answer ends. After ``transactionCheckMax`` checks it is put aside for people to look at.
-A message that has an age of its own at which to be asked about (``CHECK_IMMUNITY_TIME_IN_SECONDS``) is passed
-over until then, by storing it anew without a question; Apache's brokers count that as a check.
+Every ``transactionCheckInterval`` milliseconds a round goes through the pending half messages, oldest first::
+
+    checked transactionCheckMax times,           ─► moved to TRANS_CHECK_MAX_TIME_TOPIC, for people
+      or older than fileReservedTime
+    stored since the round began,                ─► the round ends: those behind it are younger still
+      or younger than transactionTimeOut
+    younger than its own limit                   ─► stored again without a check, so the round can pass it over
+      (CHECK_IMMUNITY_TIME_IN_SECONDS)
+    otherwise                                    ─► stored again with one check more, and a producer is asked
+
+As in Apache's TransactionalMessageServiceImpl, a check stores the half message again at the end of the half queue, and
+the producer's answer ends that new one. Storing again for a message's own limit counts as a check in Apache's brokers,
+but not here. The question goes to one live producer of the group, to another one at each check.
 """
 
 import asyncio
@@ -40,22 +48,19 @@ __all__ = ["TransactionCheckService"]
 logger = logging.getLogger(__name__)
 
 LOOKED_AT_ONCE = 16
-"""So many half messages in one step, which takes two milliseconds; then others have their turn."""
+"""Half messages that are read in one step, which takes two milliseconds."""
 BYTES_AT_ONCE = 1024 * 1024
 HOUR_MS = 3_600_000
-
-_NEVER = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
-"""What is refused so is refused again."""
 
 
 class _Verdict(enum.Enum):
     DONE = "go on with the next"
-    YOUNG = "this one and those behind it are too young"
-    TROUBLE = "the store took nothing"
+    TOO_YOUNG = "this one and those behind it are too young"
+    STORE_FAILED = "the store took nothing"
 
 
 class TransactionCheckService:
-    """The rounds of questions."""
+    """The rounds of transaction checks."""
 
     def __init__(
         self, *, settings: BrokerSettings, clock: Clock, halves: HalfMessages, producers: ProducerTable
@@ -65,33 +70,33 @@ class TransactionCheckService:
         self._halves = halves
         self._producers = producers
         self._turn = count()
-        self._nobody: Counter[str] = Counter()
+        self._without_producer: Counter[str] = Counter()
 
     async def run(self) -> None:
-        """Make a round every ``transactionCheckInterval``; runs until cancelled."""
+        """Make a round every ``transactionCheckInterval`` milliseconds; runs until cancelled."""
         while True:
             await asyncio.sleep(self._settings.transaction_check_interval / 1000)
             try:
                 await self.check()
-            except Exception:  # whatever is wrong with one message or the disk: the rounds go on
+            except Exception:  # one bad message, or the disk, must not end all later rounds
                 logger.exception("a round of transaction checks failed")
 
     async def check(self) -> None:
-        """Make one round: what is pending now and old enough is asked about, or put aside."""
+        """Make one round: check, or move aside, each half message that is pending now and old enough."""
         try:
             await self._check()
             await self._halves.commit_progress()
         finally:
-            for group, number in self._nobody.items():
-                logger.warning(
-                    "no producer of group %s is there to be asked about %d messages", group, number
-                )
-            self._nobody.clear()
+            for group, number in self._without_producer.items():
+                logger.warning("no producer of group %s is online to check %d half messages", group, number)
+            self._without_producer.clear()
 
     async def _check(self) -> None:
         halves, began = self._halves, self._clock.now_ms()
         end = halves.end
-        turns = LoopTurns("transactions are asked about")
+        turns = LoopTurns("checking transactions")
+        # `end` stays what it was at the begin of the round: half messages that the round stores again lie
+        # behind it, and are for the next round.
         while (offset := halves.pending.advance(end)) < end:
             with turns:
                 verdict = self._step(offset, end, began, turns)
@@ -100,11 +105,12 @@ class TransactionCheckService:
             await turns.pause()
 
     def _step(self, offset: int, end: int, began: int, turns: LoopTurns) -> _Verdict:
-        """Look at some half messages from a pending one on, until the turn is over."""
+        """Handle some half messages from a pending one on, until the slice of the loop's time is used up."""
         pending = self._halves.pending
         found = False
         for number, half in self._halves.read(offset, min(LOOKED_AT_ONCE, end - offset)):
             found = True
+            # A record that cannot be read would hold up all half messages behind it forever.
             if half is None:
                 pending.end_without_op(number)
             elif pending.is_pending(number):
@@ -114,33 +120,43 @@ class TransactionCheckService:
                     return verdict
             if turns.is_over:
                 break
-        if not found:  # deleted with its file
+        if not found:  # deleted with its commit log file
             pending.skip(min(end, max(offset + 1, self._halves.first_stored)))
         return _Verdict.DONE
 
     def _decide(self, half: MessageExt, began: int) -> _Verdict:
         settings, age = self._settings, began - half.born_timestamp
         checks = _number(half.properties.get(PROPERTY_TRANSACTION_CHECK_TIMES), 0)
+        # As Apache's needDiscard and needSkip: a half message older than the retention is about to be
+        # deleted with its file, so it is moved aside while it can still be read.
         if checks >= settings.transaction_check_max or age > settings.file_reserved_time * HOUR_MS:
             return self._put_aside(half, checks)
         if not _is_whole(half):
-            logger.error("half message %r does not say where it belongs: put aside", half)
+            logger.error("%r has no topic, queue or producer group: moved to TRANS_CHECK_MAX_TIME_TOPIC", half)
             return self._put_aside(half, checks)
         if half.store_timestamp >= began:
-            return _Verdict.YOUNG
+            return _Verdict.TOO_YOUNG
         asked = half.properties.get(PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS)
         if asked is not None:
             seconds = _number(asked, -1)
+            # -1 means the broker's limit, as in Apache's getImmunityTime; a text that is no number counts
+            # as -1 here.
             if age < (settings.transaction_time_out if seconds == -1 else seconds * 1000):
                 return self._pass_over(half)
+        # A negative age stems from a producer whose clock is ahead. Such a half message is asked about at
+        # once, as by Apache's broker, since it would look young for as long as that clock was ahead.
         elif 0 <= age < settings.transaction_time_out:
-            return _Verdict.YOUNG
-        return self._ask(half, checks)
+            return _Verdict.TOO_YOUNG
+        return self._send_check(half, checks)
 
     def _put_aside(self, half: MessageExt, checks: int) -> _Verdict:
         if self._halves.put_aside(half) is not PutStatus.OK:
-            return _Verdict.TROUBLE
-        logger.error("%r was not ended by its producer after %d checks and is put aside", half, checks)
+            return _Verdict.STORE_FAILED
+        logger.error(
+            "%r was neither committed nor rolled back after %d checks: moved to TRANS_CHECK_MAX_TIME_TOPIC",
+            half,
+            checks,
+        )
         return _Verdict.DONE
 
     def _pass_over(self, half: MessageExt) -> _Verdict:
@@ -149,27 +165,33 @@ class TransactionCheckService:
         return _Verdict.DONE if status is PutStatus.OK else self._not_put_back(half, 0, status)
 
     def _not_put_back(self, half: MessageExt, checks: int, status: PutStatus) -> _Verdict:
-        """Put aside what can never be stored anew: it must not hold up those behind it."""
-        return self._put_aside(half, checks) if status in _NEVER else _Verdict.TROUBLE
+        """Move aside a half message that can never be stored again, so that it does not hold up those behind it."""
+        return self._put_aside(half, checks) if status.is_permanent else _Verdict.STORE_FAILED
 
-    def _ask(self, half: MessageExt, checks: int) -> _Verdict:
+    def _send_check(self, half: MessageExt, checks: int) -> _Verdict:
+        # Stored before the question is sent: the question names the new record, and a check counts even if
+        # no producer is online or the question is lost. Otherwise a dead producer's half messages would be
+        # checked forever.
         status = self._halves.put_back(half, {PROPERTY_TRANSACTION_CHECK_TIMES: str(checks + 1)})
         if status is not PutStatus.OK:
             return self._not_put_back(half, checks, status)
         group = half.properties[PROPERTY_PRODUCER_GROUP]
         producer = self._producer(group)
         if producer is None:
-            self._nobody[group] += 1
+            self._without_producer[group] += 1
             return _Verdict.DONE
         try:
-            header, body = _question(half)
+            header, body = _check_request(half)
             producer.connection.invoke_oneway(RequestCode.CHECK_TRANSACTION_STATE, header, body)
         except RemotingError as e:
-            logger.warning("%r could not be asked about %s: %s", producer, half.msg_id, e)
+            logger.warning("could not ask %r about half message %s: %s", producer, half.msg_id, e)
         return _Verdict.DONE
 
     def _producer(self, group: str) -> ClientChannel | None:
-        """Return one of the group's producers, another each time; none that does not read what it is sent."""
+        """Return one of the group's producers, another at each call, and none that has stopped reading.
+
+        Return None if there is no such producer.
+        """
         members = [
             member
             for member in self._producers.members(group)
@@ -178,8 +200,8 @@ class TransactionCheckService:
         return members[next(self._turn) % len(members)] if members else None
 
 
-def _question(half: MessageExt) -> tuple[CheckTransactionStateRequestHeader, bytes]:
-    """Return what a producer is asked: about the half message as it is stored now, under its own topic."""
+def _check_request(half: MessageExt) -> tuple[CheckTransactionStateRequestHeader, bytes]:
+    """Return the header and the body of a check: the half message as it is stored now, under its real topic."""
     topic = half.properties[PROPERTY_REAL_TOPIC]
     header = CheckTransactionStateRequestHeader(
         topic=topic,

@@ -1,9 +1,13 @@
-"""The half messages in the store: read again, stored anew, ended.
+"""The half messages in the store: reading, storing again, and ending them.
 
-Everything that takes a half message's place is one record, which names it in its prepared transaction offset,
-and then the op message, in the same step: the message in its own topic, the half message stored anew with one
-check more, the one put aside after the last check. Of a broker killed between the two, that record is the
-last of the log, and `HalfMessages.load` writes the op message. So a transaction ends once, whatever happens.
+To end or replace a half message takes two records, written in one step of the loop::
+
+    1. the replacement: the committed message in its real topic, the half message with one check more, or the half
+       message moved aside after the last check. Its prepared transaction offset names the old half message.
+    2. the op message, which says that the old half message has ended.
+
+If the broker is killed between the two, the replacement is the last record of the log, and `HalfMessages.load` writes
+the missing op message. So each transaction ends exactly once. A rollback writes the op message only.
 """
 
 import asyncio
@@ -28,11 +32,7 @@ from rocket_remoting.wire.properties import (
     decode_stored_properties,
 )
 from rocket_remoting.wire.record import decode_record, peek_record
-from rocket_remoting.wire.sys_flag import (
-    TRANSACTION_COMMIT,
-    transaction_value,
-    with_transaction_value,
-)
+from rocket_remoting.wire.sys_flag import TRANSACTION_COMMIT, transaction_value, with_transaction_value
 from rocket_remoting.wire.topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,
     TRANS_HALF_TOPIC,
@@ -52,7 +52,7 @@ class HalfMessages:
     """The half queue and the op queue.
 
     Attributes:
-        pending: Which half messages have not ended; there once `load` has returned.
+        pending: The half messages that have not ended; set once `load` has returned.
     """
 
     pending: PendingHalves
@@ -74,7 +74,7 @@ class HalfMessages:
         self._progress = (0, 0)
 
     async def load(self) -> None:
-        """Read which half messages have ended, from where the system group CID_RMQ_SYS_TRANS has come to."""
+        """Read which half messages have ended, from the offsets on that the group CID_RMQ_SYS_TRANS has committed."""
         if self.end > 0:
             self.make_topics()
         first = self._committed(TRANS_HALF_TOPIC)
@@ -84,34 +84,37 @@ class HalfMessages:
         while offset < end:
             for _, body in self._records(TRANS_OP_HALF_TOPIC, offset, _OPS_AT_ONCE):
                 named = ended_offsets(body.body) if body is not None else []
+                # An op message that names an offset behind the half queue is damaged. To note it would take
+                # a bit for each offset up to there.
                 self.pending.end(half for half in named if half < halves_end)
                 offset += 1
             await asyncio.sleep(0)
+        # Needs all op messages: a half message that has its op message already must not get another.
         self._finish_last()
         self.pending.count_loaded(self.end)
 
     @property
     def end(self) -> int:
-        """Offset the next half message will have."""
+        """Offset that the next half message will have."""
         return self._store.max_offset(TRANS_HALF_TOPIC, HALF_QUEUE)
 
     @property
     def first_stored(self) -> int:
-        """Offset of the first half message that the store has."""
+        """Offset of the first half message that the store still has."""
         return self._store.min_offset(TRANS_HALF_TOPIC, HALF_QUEUE)
 
     # Half messages
 
     def make_topics(self) -> None:
-        """Make the two topics known, as Apache's brokers do: tools show them, and leave them alone."""
+        """Create the two topics as Apache's brokers do: tools show them, and know them as the broker's own."""
         for topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC):
             self._topics.create_by_send_back(topic, 1, READ | WRITE)
 
     def find(self, commit_log_offset: int) -> MessageExt | None:
-        """Return the half message whose record begins there, pending or not, without its body.
+        """Return the half message whose record begins at the offset, pending or not, without its body.
 
-        Who asks may be anybody: bodies are large, and looked at only when everything else is right. A record
-        may be part of another message's body: a half message is what the half queue leads to.
+        Any client may ask, so the body, which may be large, is not read. The offset may also point into another
+        message's body that looks like a record, so the half queue must have an entry that leads to the record.
         """
         record = self._store.message_at(commit_log_offset)
         if record is None:
@@ -133,13 +136,14 @@ class HalfMessages:
         )
 
     def read(self, offset: int, count: int) -> Iterator[tuple[int, MessageExt | None]]:
-        """Yield half messages with their offsets in the queue; None for one that cannot be read any more."""
+        """Yield half messages with their offsets in the half queue; None for a message that cannot be read."""
         return self._records(TRANS_HALF_TOPIC, offset, count)
 
     # Their ends
 
     def commit(self, found: MessageExt) -> PutStatus:
-        """Store the message in its own topic, behind its delay if it has one; the half message has ended then."""
+        """Store the message in its real topic, or behind its delay level if it has one; then end the half message."""
+        # The half message is read again with its body, which `find` leaves out.
         record = self._store.message_at(found.commit_log_offset)
         half = _decoded(record, found.commit_log_offset) if record is not None else None
         if half is None:
@@ -154,18 +158,18 @@ class HalfMessages:
         ).status
 
     def roll_back(self, half: MessageExt) -> PutStatus:
-        """Let the half message end without a message."""
+        """End the half message without a message."""
         return self._put_op(half.queue_offset)
 
     def put_aside(self, half: MessageExt) -> PutStatus:
-        """Store the message where people look for what was never ended: TRANS_CHECK_MAX_TIME_TOPIC."""
+        """Move the half message to TRANS_CHECK_MAX_TIME_TOPIC, where people find abandoned transactions."""
         self._topics.create_by_send_back(TRANS_CHECK_MAX_TIME_TOPIC, 1, READ | WRITE)
         return self._replace(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, half.properties).status
 
     def put_back(self, half: MessageExt, added: dict[str, str] | None = None) -> PutStatus:
-        """Store a pending half message anew, with what is added to its properties; ``half`` is the new one then.
+        """Store a pending half message again, with added properties; on success update ``half`` to the new one.
 
-        The new one takes the old one's place: who ends the old one ends it.
+        The new half message takes the place of the old one: an end of the old one ends the new one.
         """
         properties = half.properties | (added or {})
         result = self._replace(half, TRANS_HALF_TOPIC, HALF_QUEUE, properties)
@@ -177,29 +181,28 @@ class HalfMessages:
         return result.status
 
     def resume(self, message: MessageExt) -> PutStatus:
-        """Store a message that was put aside as a half message again."""
+        """Store a message that was moved aside as a pending half message again."""
         result = self._put(message, TRANS_HALF_TOPIC, HALF_QUEUE, message.properties)
         if result.status is PutStatus.OK:
             self.pending.begin(result.queue_offset)
         return result.status
 
     async def commit_progress(self) -> None:
-        """Note how far both queues are done with, for the next start and for Apache's brokers.
+        """Commit the offsets of both queues, for the next start and for Apache's brokers.
 
-        What took the half messages' places is on the disk before: a machine that dies must not pass them over.
+        The commit log is flushed first: with the offsets alone on the disk, a power failure would skip half messages
+        whose replacements are lost.
         """
         first = self.pending.advance(self.end)
-        while self.pending.pass_ops():  # noqa: ASYNC110 - others have their turn
+        while self.pending.pass_ops():  # noqa: ASYNC110 - lets the loop serve clients between the steps
             await asyncio.sleep(0)
         op_offset = self.pending.op_offset
-        if (first, op_offset) != self._progress and await self._store.flush_to(
-            self._store.max_commit_log_offset
-        ):
+        if (first, op_offset) != self._progress and await self._store.flush_to(self._store.max_commit_log_offset):
             self._progress = first, op_offset
             self._offsets.commit(TRANSACTION_GROUP, TRANS_HALF_TOPIC, HALF_QUEUE, first)
             self._offsets.commit(TRANSACTION_GROUP, TRANS_OP_HALF_TOPIC, HALF_QUEUE, op_offset)
 
-    # Inside
+    # Records and offsets
 
     def _replace(
         self,
@@ -212,17 +215,21 @@ class HalfMessages:
         may_delay: bool = False,
     ) -> PutResult:
         result = self._put(half, topic, queue_id, properties, sys_flag=sys_flag, may_delay=may_delay)
+        # Replacement first, op message second. The other way round, a kill in between would lose a
+        # committed message.
         if result.status is PutStatus.OK:
+            # The new place is noted before the old one ends: `end` of the old offset would otherwise forget
+            # the owners.
             if topic == TRANS_HALF_TOPIC:
                 self.pending.move(half.queue_offset, result.queue_offset)
             self._end_replaced(half.queue_offset)
         return result
 
     def _end_replaced(self, half_offset: int) -> None:
-        """Note the end of a half message whose place is taken, at least until the broker's own end."""
+        """End a replaced half message; if the op message cannot be stored, at least until the broker stops."""
         status = self._put_op(half_offset)
         if status is not PutStatus.OK:
-            logger.error("the end of half message %d could not be noted: %s", half_offset, status.value)
+            logger.error("could not store the end of half message %d: %s", half_offset, status.value)
             self.pending.end_without_op(half_offset)
 
     def _put(
@@ -235,19 +242,14 @@ class HalfMessages:
         sys_flag: int | None = None,
         may_delay: bool = False,
     ) -> PutResult:
-        return self._writer.put(
+        return self._writer.put_again(
+            message,
             topic,
             queue_id,
-            message.body,
             properties,
-            flag=message.flag,
-            sys_flag=message.sys_flag if sys_flag is None else sys_flag,
-            born_timestamp=message.born_timestamp,
-            born_host=message.born_host,
-            reconsume_times=message.reconsume_times,
+            sys_flag=sys_flag,
             prepared_transaction_offset=message.commit_log_offset,
             may_delay=may_delay,
-            was_stored=True,
         )
 
     def _put_op(self, half_offset: int) -> PutStatus:
@@ -266,7 +268,7 @@ class HalfMessages:
         return result.status
 
     def _finish_last(self) -> None:
-        """Write the op message that a crash prevented: the last record took the place of a pending half message."""
+        """Write the op message that a crash prevented: the last record replaces a half message still pending."""
         record = self._store.last_message()
         last = _decoded(record, -1) if record is not None else None
         if last is None or not _takes_a_place(last):
@@ -279,7 +281,7 @@ class HalfMessages:
             or half.unique_key != last.unique_key
         ):
             return
-        logger.warning("half message %d had ended when the broker was killed: noted now", half.queue_offset)
+        logger.warning("half message %d had ended when the broker was killed: storing its end now", half.queue_offset)
         if last.topic == TRANS_HALF_TOPIC:
             self.pending.move(half.queue_offset, last.queue_offset)
         self._end_replaced(half.queue_offset)
@@ -294,13 +296,15 @@ class HalfMessages:
         low = self._store.min_offset(topic, HALF_QUEUE)
         high = self._store.max_offset(topic, HALF_QUEUE)
         known = self._offsets.get(TRANSACTION_GROUP, topic, HALF_QUEUE)
+        # The committed offset may lie before the queue, if its first files were deleted, or behind it, if a
+        # power failure took the last messages.
         return low if known is None else min(max(known, low), max(low, high))
 
 
 def _takes_a_place(message: MessageExt) -> bool:
     if transaction_value(message.sys_flag) == TRANSACTION_COMMIT:
         return True
-    # A half message that is new says 0 there.
+    # The first half message of a transaction has 0 there, its later copies the offset of the one before.
     copy = message.topic in (TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)
     return copy and message.prepared_transaction_offset > 0
 

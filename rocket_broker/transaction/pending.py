@@ -1,30 +1,31 @@
-"""Which half messages wait for their end: those that no op message names.
+"""The pending half messages: those that no op message names.
 
 ::
 
     half queue    ended ended ended pending ended pending pending
                                     ▲ first                       ▲ the queue's end
 
-One bit for each half message from the first pending one on: a million of them are 125 kB; and for each pending one that
-clients sent since the start, its owners. Nothing here does I/O; `half_messages` tells what the op queue says.
+There is one bit for each half message from the first pending one on, 125 kB for a million, and the owners of each
+pending half message that clients have sent since the start. This module does no I/O; `half_messages` reads the op
+queue.
 """
 
 import re
 from array import array
 from collections.abc import Iterable
 
+from rocket_broker.limits.owner_quota import OwnerQuota
 from rocket_broker.limits.refusal import Refusal
-from rocket_broker.limits.shares import Shares
 from rocket_remoting.wire.codes import ResponseCode
 
 __all__ = ["MAX_PENDING", "PendingHalves"]
 
 MAX_PENDING = 200_000
-"""Half messages without an end. A check of one takes some 0.1 ms, so a round of checks, one a minute, takes a third of
-a processor at most. One producer group, and one address, has a quarter of them: an application may begin 800 a second,
-none of which ends before its first check, and delays the checks of others by six seconds."""
+"""Maximum number of pending half messages. A check of one takes some 0.1 ms, so a round of checks, one a minute, takes
+a third of a processor at most. One producer group, and one address, has a quarter of them: so an application may begin
+800 transactions a second that all need a check, and delays the checks of others by six seconds."""
 MOST_MOVES = 100_000
-"""Half messages stored anew whose earlier offsets are known. Of those beyond, only the latest offset counts."""
+"""Half messages stored again whose earlier offsets are kept. Beyond that number only the latest offset is valid."""
 
 _TRIM_BYTES = 4096
 _OPS_A_STEP = 20_000
@@ -33,20 +34,20 @@ _NOT_ALL_ENDED = re.compile(rb"[^\xff]")
 
 
 class PendingHalves:
-    """The half queue's state.
+    """The state of the half queue.
 
     Attributes:
         first: Offset of the first half message that may be pending; everything before it has ended.
     """
 
     def __init__(self, first: int, op_offset: int) -> None:
-        """Nothing from ``first`` on has ended as far as is known; the op queue has been read to ``op_offset``."""
+        """Begin with all half messages from ``first`` on pending, and the op queue read up to ``op_offset``."""
         self.first = first
         self._origin = first
         self._ended = bytearray()
         self._owners: dict[int, tuple[str, ...]] = {}
         self._unowned = 0
-        self._shares = Shares("transactions without an end", lambda: MAX_PENDING)
+        self._quota = OwnerQuota("open transactions", lambda: MAX_PENDING)
         self._moved_to: dict[int, int] = {}
         self._moved_from: dict[int, int] = {}
         self._op_first = op_offset
@@ -54,77 +55,82 @@ class PendingHalves:
         self._op_done = 0
 
     def is_pending(self, offset: int) -> bool:
-        """Whether the half message there has not ended, as far as is known."""
+        """Whether the half message at the offset has not ended."""
         if offset < self.first:
             return False
         index = offset - self._origin
         byte = index >> 3
+        # Bits beyond the array are 0: the array grows with ended half messages, not with new ones.
         return byte >= len(self._ended) or not self._ended[byte] >> (index & 7) & 1
 
     def count_loaded(self, end: int) -> None:
-        """Count the half messages that are pending at a start, up to the queue's end."""
+        """Count the pending half messages up to ``end``, once the op queue is read at the start."""
         self._unowned = self._pending_in(self.first, end) - len(self._owners)
 
     @property
     def count(self) -> int:
-        """How many half messages have not ended."""
+        """Number of pending half messages."""
         return len(self._owners) + self._unowned
 
-    def check_room(self, *owners: str) -> None:
-        """Return if one more half message may wait for its end.
+    def check_capacity(self, *owners: str) -> None:
+        """Check that one more half message may become pending.
 
         Raises:
-            Refusal: Too many wait, of all producers or of one of the owners.
+            Refusal: Too many are pending, of all producers or of one of the owners.
         """
         if self.count >= MAX_PENDING:
             raise Refusal(
                 ResponseCode.SYSTEM_BUSY,
-                f"broker busy: {MAX_PENDING} transactions have no end yet, which is the limit: end some of them",
+                f"broker busy: {MAX_PENDING} transactions are open, which is the limit: "
+                "commit or roll back some of them",
             )
-        self._shares.check(1, *owners)
+        self._quota.check(1, *owners)
 
     def begin(self, offset: int, *owners: str) -> None:
-        """Note a new half message."""
+        """Note a new half message and its owners."""
         self._owners[offset] = owners
-        self._shares.count(1, *owners)
+        self._quota.count(1, *owners)
 
     def end(self, offsets: Iterable[int]) -> None:
-        """Note the next op message: these half messages have ended."""
+        """Note the next op message: it says that these half messages have ended."""
         highest = -1
         for offset in offsets:
             highest = max(highest, offset)
             self.end_without_op(offset)
+        # An op message is passed by `op_offset` once `first` is behind the highest half message that it
+        # names; until then a restart must read it again.
         self._op_highest.append(highest)
 
     def end_without_op(self, offset: int) -> None:
-        """Note that a half message has ended although no op message says so."""
+        """Note that a half message has ended without an op message."""
         if offset >= self.first:
             self._mark(offset)
         self._forget_moves(offset)
 
     def move(self, offset: int, to: int) -> None:
-        """Note that a half message has been stored anew; its `end` at the old offset comes next."""
+        """Note that a half message has been stored again at offset ``to``; its `end` at the old offset follows."""
         if offset in self._owners:
-            self._unowned += 1  # the old one, until its end
+            self._unowned += 1  # the old one stays pending until its end
         self._owners[to] = self._owners.pop(offset, ())
         if len(self._moved_to) < MOST_MOVES:
             self._moved_to[offset] = to
             self._moved_from[to] = offset
 
     def live(self, offset: int) -> int | None:
-        """Return where the half message is pending now, None if it is not (any more)."""
+        """Return the offset at which the half message is pending now; None if it has ended."""
+        # A producer's answer may name any former place: it may have been asked several checks ago.
         while offset in self._moved_to:
             offset = self._moved_to[offset]
         return offset if self.is_pending(offset) else None
 
     def advance(self, end: int) -> int:
-        """Move `first` to the next pending half message, at most to the queue's end, and return it."""
+        """Move `first` to the next pending half message, at most to the queue's end, and return `first`."""
         if self.first < end:
             self._begin_at(min(self._next_pending(), end))
         return self.first
 
     def skip(self, to: int) -> None:
-        """Move `first` there: what was before does not exist any more."""
+        """Move `first` to an offset before which the half messages do not exist any more."""
         if self.first < to:
             gone = self._pending_in(self.first, to)
             for offset in [offset for offset in self._owners if offset < to]:
@@ -135,13 +141,13 @@ class PendingHalves:
 
     @property
     def op_offset(self) -> int:
-        """Offset in the op queue that everything before is done with: it names only ended messages below `first`."""
+        """Offset in the op queue before which op messages name only half messages below `first`."""
         while self.pass_ops():
             pass
         return self._op_first + self._op_done
 
     def pass_ops(self) -> bool:
-        """Pass over some op messages that are done with, for `op_offset`; return whether there may be more."""
+        """Skip some op messages that `op_offset` is done with; return whether there may be more."""
         highest = self._op_highest
         done, most = self._op_done, min(len(self._op_highest), self._op_done + _OPS_A_STEP)
         while done < most and highest[done] < self.first:
@@ -168,19 +174,24 @@ class PendingHalves:
                 self._unowned -= 1
 
     def _forget_owners(self, offset: int) -> None:
-        self._shares.count(-1, *self._owners.pop(offset))
+        self._quota.count(-1, *self._owners.pop(offset))
 
     def _pending_in(self, first: int, end: int) -> int:
-        """Return how many half messages have not ended, from the one at the offset ``first`` to before ``end``."""
+        """Return the number of pending half messages from offset ``first`` to before offset ``end``."""
         bits = int.from_bytes(self._ended, "little") >> (first - self._origin)
         ended = bits & ((1 << max(0, end - first)) - 1)
         return max(0, end - first) - ended.bit_count()
 
     def _next_pending(self) -> int:
-        """Return the first offset from `first` on that has not ended: millions that have are passed over at once."""
+        """Return the offset of the next pending half message from `first` on; skips millions at once."""
         byte, bit = divmod(self.first - self._origin, 8)
         if byte >= len(self._ended):
             return self.first
+        # Count the bits below `first` as ended, then find the lowest 0:
+        #
+        #     ended       0010 0111    first at bit 4
+        #     | below     0010 1111
+        #     lowest 0    0001 0000    bit 4
         bits = self._ended[byte] | (1 << bit) - 1
         if bits == _ALL_ENDED:
             found = _NOT_ALL_ENDED.search(self._ended, byte + 1)
@@ -190,7 +201,7 @@ class PendingHalves:
         return self._origin + byte * 8 + lowest_zero.bit_length() - 1
 
     def _begin_at(self, first: int) -> None:
-        """Move `first` there, and give up the bits before it, a block at a time."""
+        """Move `first`, and free the bits before it, in whole blocks."""
         self.first = first
         blocks = (first - self._origin) // (_TRIM_BYTES * 8)
         if blocks:
@@ -198,7 +209,7 @@ class PendingHalves:
             self._origin += blocks * _TRIM_BYTES * 8
 
     def _forget_moves(self, offset: int) -> None:
-        """Forget where an ended message came from; not while it lives on under another offset."""
+        """Forget the earlier offsets of an ended half message, unless it has been stored again and is still pending."""
         if offset in self._moved_to:
             return
         former = self._moved_from.pop(offset, None)

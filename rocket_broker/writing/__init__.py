@@ -1,1 +1,1 @@
-"""From a request's message to records of the store."""
+"""The way of a request's message to a record of the store."""

@@ -1,4 +1,4 @@
-"""What the messages of a batch have in common."""
+"""The common fields of the messages of a batch."""
 
 import msgspec
 
@@ -8,16 +8,16 @@ __all__ = ["BatchHead"]
 
 
 class BatchHead(msgspec.Struct, gc=False):
-    """What the messages of a batch have in common.
+    """The common fields of the messages of a batch.
 
     Attributes:
-        topic: Where they belong.
+        topic: Topic of the messages.
         queue_id: Queue of the topic.
-        properties: What each gets at the end of its own, in wire form.
+        properties: Properties that follow those of each message, in wire form.
         sys_flag: Bits of `rocket_remoting.wire.sys_flag`.
-        born_timestamp: When they were made.
-        born_host: By whom.
-        reconsume_times: Redeliveries so far.
+        born_timestamp: Born time of the messages, in milliseconds since 1970.
+        born_host: Address of the producer.
+        reconsume_times: Number of redeliveries so far.
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""How many keys a message may have."""
+"""The limit of the number of a message's keys."""
 
 from rocket_broker.limits.refusal import Refusal
 from rocket_remoting.wire.codes import ResponseCode
@@ -7,14 +7,17 @@ from rocket_remoting.wire.properties import KEY_SEPARATOR
 __all__ = ["MAX_KEYS", "check_keys"]
 
 MAX_KEYS = 1_024
-"""Of a message. Each is hashed and gets an entry in the index, which takes some 6 µs."""
+"""Maximum number of keys of a message. Each is hashed and gets an entry in the index, which takes some 6 µs."""
 
 
 def check_keys(keys: str) -> None:
-    """Return if a message may have these keys, separated by spaces.
+    """Check the number of a message's keys.
+
+    Args:
+        keys: The keys, separated by spaces.
 
     Raises:
-        Refusal: They are too many.
+        Refusal: The message has more than `MAX_KEYS` keys.
     """
     if len(keys) > MAX_KEYS and keys.count(KEY_SEPARATOR) >= MAX_KEYS:
         raise Refusal(

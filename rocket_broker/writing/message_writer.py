@@ -1,9 +1,11 @@
-"""From a message with its properties to a record in the store, through the schedule topic if it is delayed.
+"""From a message with its properties to a record in the store, by way of the schedule topic if it is delayed.
 
-A delayed message is stored under `SCHEDULE_TOPIC`, in the queue of its level; where it belongs stands in its
-properties ``REAL_TOPIC`` and ``REAL_QID``. The consume queue's tag field then holds the time it is due.
+A delayed message is stored in `SCHEDULE_TOPIC`, in the queue of its delay level. Its properties ``REAL_TOPIC`` and
+``REAL_QID`` keep its real topic and queue. The tags code of its consume queue entry is the time at which it is due, in
+milliseconds since 1970, as in Apache's broker; `rocket_broker.schedule.delay_service` delivers it then.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,11 +15,12 @@ from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutResult, StoredRun, StoreMessage
 from rocket_broker.writing.batch_head import BatchHead
 from rocket_broker.writing.message_keys import check_keys
+from rocket_broker.writing.message_runs import BatchRun, SendsRun
 from rocket_remoting.clock import Clock
 from rocket_remoting.wire.batch import BatchEntry
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.java_hash import java_hash
-from rocket_remoting.wire.message import Host
+from rocket_remoting.wire.message import Host, MessageExt
 from rocket_remoting.wire.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_KEYS,
@@ -28,9 +31,10 @@ from rocket_remoting.wire.properties import (
     PROPERTY_WAIT_STORE_MSG_OK,
     decode_properties,
 )
+from rocket_remoting.wire.sys_flag import transaction_value
 
 if TYPE_CHECKING:
-    from rocket_broker.writing.batch_columns import BatchColumns
+    from rocket_native import PlainBatch, PlainSends, Run
 
 __all__ = ["MessageWriter", "properties_text"]
 
@@ -41,7 +45,7 @@ class MessageWriter:
     """Stores messages for the processors.
 
     Attributes:
-        store_host: The address this broker is known by; it stands in every record and in message ids.
+        store_host: The broker's address, for records and message ids.
     """
 
     __slots__ = ("_clock", "_levels", "_store", "store_host")
@@ -72,22 +76,22 @@ class MessageWriter:
         """Store one message, delayed if its properties say so.
 
         Args:
-            topic: Where it belongs.
+            topic: Topic of the message.
             queue_id: Queue of the topic.
-            body: Its bytes.
-            properties: Its properties; changed when it is delayed.
-            flag: The application's number.
+            body: The body, compressed or not.
+            properties: The properties; changed if the message is delayed.
+            flag: The application's flag.
             sys_flag: Bits of `rocket_remoting.wire.sys_flag`.
-            born_timestamp: When it was made.
-            born_host: By whom.
-            reconsume_times: Redeliveries so far.
-            prepared_transaction_offset: Where the half message lies that this one takes the place of.
-            keep_wait: Store the property ``WAIT`` of a message that is not delayed.
-            may_delay: Heed the property ``DELAY``; false for a message that has waited already.
-            was_stored: Whether it was taken before: its body may be larger than what may be sent now.
+            born_timestamp: Born time of the message, in milliseconds since 1970.
+            born_host: Address of the producer.
+            reconsume_times: Number of redeliveries so far.
+            prepared_transaction_offset: Commit log offset of the half message that this message replaces.
+            keep_wait: Whether to store the property ``WAIT`` of a message that is not delayed.
+            may_delay: Whether to apply the property ``DELAY``; False for a message that has waited already.
+            was_stored: Whether the message was stored before; then the limits of sent messages do not apply.
 
         Raises:
-            Refusal: The delay level is no number, or the message has too many keys.
+            Refusal: The delay level is not a number, or the message has too many keys.
         """
         keys = properties.get(PROPERTY_KEYS, "")
         if not was_stored:
@@ -126,13 +130,70 @@ class MessageWriter:
             )
         )
 
-    def put_columns(self, head: BatchHead, columns: "BatchColumns") -> StoredRun | None:
-        """Store messages of a batch in one go; return None if they have to be stored by `put_entry`."""
-        run = columns.run(head, self.store_host)
-        return self._store.put_run(run) if run is not None else None
+    def put_again(
+        self,
+        message: MessageExt,
+        topic: str,
+        queue_id: int,
+        properties: dict[str, str],
+        *,
+        sys_flag: int | None = None,
+        reconsume_times: int | None = None,
+        prepared_transaction_offset: int = 0,
+        may_delay: bool = False,
+    ) -> PutResult:
+        """Store a message again that was read from the store, in another queue or with other properties.
+
+        Args:
+            message: The message, with its body as stored.
+            topic: Topic to store the message in.
+            queue_id: Queue of the topic.
+            properties: The new properties; changed if the message is delayed.
+            sys_flag: Bits of `rocket_remoting.wire.sys_flag`; None for those of the message.
+            reconsume_times: Number of redeliveries so far; None for that of the message.
+            prepared_transaction_offset: As for `put`.
+            may_delay: As for `put`.
+
+        Raises:
+            Refusal: The delay level is not a number.
+        """
+        return self.put(
+            topic,
+            queue_id,
+            message.body,
+            properties,
+            flag=message.flag,
+            sys_flag=message.sys_flag if sys_flag is None else sys_flag,
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            reconsume_times=message.reconsume_times if reconsume_times is None else reconsume_times,
+            prepared_transaction_offset=prepared_transaction_offset,
+            may_delay=may_delay,
+            was_stored=True,
+        )
+
+    def put_plain(self, head: BatchHead, messages: "PlainBatch") -> StoredRun | None:
+        """Store messages of a batch at once; return None if they have to be stored by `put_entry`."""
+        if b"\0" in head.properties or transaction_value(head.sys_flag):
+            return None  # the store refuses the first message, or has no queue for it
+        stored = self._store.put_run(BatchRun(messages, head, self.store_host))
+        if stored is None:
+            return None
+        run, last = stored
+        last.wait_store_ok = messages.waits
+        return StoredRun(run.offsets, len(run.records), last.queue_offset - len(messages) + 1, last)
+
+    def put_sends(self, messages: "PlainSends", born_hosts: Sequence[Host]) -> "tuple[Run, PutResult] | None":
+        """Store messages of consecutive requests at once; return None if each has to be stored by `put`.
+
+        Args:
+            messages: The messages of one or more connections.
+            born_hosts: The producer's address of each connection.
+        """
+        return self._store.put_run(SendsRun(messages, born_hosts, self.store_host))
 
     def put_entry(self, head: BatchHead, entry: BatchEntry) -> PutResult:
-        """Store a message of a batch, with the head's properties after its own.
+        """Store one message of a batch; the head's properties follow its own.
 
         Raises:
             Refusal: The message has too many keys.
@@ -145,6 +206,8 @@ class MessageWriter:
         tags = properties.get(PROPERTY_TAGS)
         keys = properties.get(PROPERTY_KEYS, "")
         check_keys(keys)
+        # Java's clients from 4.9.1 to 5.1 do not close the last property. The head's properties must not
+        # become part of its value.
         separator = b"\x02" if own and not own.endswith(b"\x02") else b""
         return StoreMessage(
             head.topic,
@@ -165,13 +228,19 @@ class MessageWriter:
         )
 
     def _level(self, properties: dict[str, str]) -> int:
-        """Return the level the message waits at, 0 for none; the property says it as recovery reads it."""
+        """Return the message's delay level, at most the highest level; 0 for no delay.
+
+        The property gets the returned level, since recovery reads the level from the property.
+
+        Raises:
+            Refusal: The level is not a number.
+        """
         asked = properties[PROPERTY_DELAY_TIME_LEVEL]
         try:
             level = int(asked)
         except ValueError:
             raise Refusal(
-                ResponseCode.MESSAGE_ILLEGAL, f"the message's delay level {asked!r} is no number"
+                ResponseCode.MESSAGE_ILLEGAL, f"the message's delay level {asked!r} is not a number"
             ) from None
         bounded = self._levels.bounded(level)
         if bounded:
@@ -180,5 +249,5 @@ class MessageWriter:
 
 
 def properties_text(properties: dict[str, str]) -> str:
-    """Return the wire form of properties that came from the wire: they hold no separators to look for."""
+    """Return the wire form of properties that were read from the wire, and so contain no separators."""
     return "\x02".join([f"{name}\x01{value}" for name, value in properties.items()])

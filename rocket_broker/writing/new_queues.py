@@ -1,7 +1,7 @@
-"""How quickly clients of one address have new queues made.
+"""The rate at which clients of one address may have new queues created.
 
-The first message of a queue makes its file: a directory and 6 MB of disk space, five milliseconds for which all other
-clients wait, or a tenth of a second on a busy disk. Such a step cannot be divided, so there are only so many of them.
+The first message of a queue creates the queue's file: a directory and 6 MB of disk space. That takes five milliseconds,
+or a tenth of a second on a busy disk, in a step that cannot be divided, while all other clients wait.
 """
 
 from collections.abc import Callable
@@ -17,16 +17,16 @@ __all__ = ["NewQueues"]
 
 AT_ONCE = 200
 A_SECOND = 20
-"""New queues of one address: the first 200 take a second, the others a tenth of the time."""
+"""New queues of one address, at once and a second: the first 200 take a second, later ones a tenth of the time."""
 MOST = 8_192
 A_SECOND_IN_THE_LONG_RUN = 0.1
-"""Their files take 48 GB of the disk, and 50 GB more a day."""
+"""New queues of one address in the long run: their files take 48 GB of the disk, and 50 GB more a day."""
 MOST_REMEMBERED = 65_536
-"""Queues that were counted and have no message yet. They are forgotten together, and counted again."""
+"""Counted queues without a message that are remembered. Beyond that number all are forgotten, and counted again."""
 
 
 class NewQueues:
-    """Counts the queues that get their first message from one address. The broker's own address may make any number."""
+    """Counts the new queues of each address. Clients at the broker's own address may create any number."""
 
     def __init__(self, store: MessageStore, *, time: Callable[[], float] = loop_time) -> None:
         self._store = store
@@ -35,25 +35,25 @@ class NewQueues:
         self._counted: set[tuple[str, int]] = set()  # delayed and half messages enter their queues later
 
     def check(self, connection: Connection) -> None:
-        """Return if the client may have a queue made now.
+        """Check that the client may have a queue created now.
 
         Raises:
-            Refusal: Its address had too many made lately.
+            Refusal: The client's address has had too many queues created recently.
         """
         address, now = connection.counted_as, self._time()
         if address and not all(rates.of(connection, now).has(1, now) for rates in self._rates):
             raise Refusal(
                 ResponseCode.SYSTEM_BUSY,
-                f"broker busy: address {address} made too many new queues lately. One address makes at most {AT_ONCE} "
-                f"at once and {A_SECOND} a second, {MOST} at once in the long run: send again later, or from the "
-                "broker's own machine",
+                f"broker busy: address {address} created too many queues recently. An address may create {AT_ONCE} "
+                f"queues at once and {A_SECOND} a second, and {MOST} in total before a much lower rate applies: send "
+                "again later, or from the broker's own machine",
             )
 
     def count(self, connection: Connection, topic: str, queue_id: int) -> None:
-        """Count the queue if this message is its first.
+        """Count the queue as new if this message is its first.
 
         Raises:
-            Refusal: As `check`.
+            Refusal: The client's address has had too many queues created recently.
         """
         if not connection.counted_as or self._store.max_offset(topic, queue_id):
             return

@@ -1,12 +1,12 @@
-"""What a sender asks of the timers, by the properties of 5.x::
+"""The timer that a message's properties ask for, as in 5.x::
 
-    TIMER_DELAY_SEC       so many seconds from now
-    TIMER_DELAY_MS        so many milliseconds from now
-    TIMER_DELIVER_MS      at this time, in ms since 1970
-    TIMER_DEL_UNIQKEY     not a message: cancels the one of this key that is due at the very same time
+    TIMER_DELAY_SEC       deliver after this number of seconds
+    TIMER_DELAY_MS        deliver after this number of milliseconds
+    TIMER_DELIVER_MS      deliver at this time, in milliseconds since 1970
+    TIMER_DEL_UNIQKEY     cancel the timed message with this key that is due at the very same time
 
-The first that is there counts. Who is delayed by a level (``DELAY``) is not timed, and a time that is past is
-no delay. A timed message gets ``TIMER_OUT_MS``: the moment after which it is delivered.
+The first of these properties counts. A message with a delay level (``DELAY``) is not timed, and a time in the past is
+no delay. A timed message gets the property ``TIMER_OUT_MS``: the moment after which it is delivered.
 """
 
 import re
@@ -25,22 +25,33 @@ from rocket_remoting.wire.properties import (
     TIMER_PROPERTIES,
 )
 
-__all__ = ["TIMED_BYTES", "asked_moment", "is_delayed"]
+__all__ = ["TIMED_BYTES", "TIMED_NAME", "asked_moment", "is_delayed"]
 
-TIMED_BYTES = b"TIMER_DEL"
-"""What the names of `TIMER_PROPERTIES` begin with: properties without these bytes need no second look."""
+TIMED_NAME = "TIMER_DEL"
+"""The common prefix of the names in `TIMER_PROPERTIES`."""
 
+TIMED_BYTES = TIMED_NAME.encode()
+"""Properties without these bytes need no parsing."""
 
 _LONG = 2**63
 _LONG_TEXT = re.compile(r"[+-]?\d+")
-"""What Java reads as one; Python's ``int`` takes spaces and underscores too."""
+"""The texts that Java's Long.parseLong reads; Python's ``int`` also takes spaces and underscores."""
 
 
 def asked_moment(properties: dict[str, str], now_ms: int, settings: BrokerSettings) -> int | None:
-    """Return the moment after which a message is to be delivered, None if it is not timed.
+    """Return the moment after which a message is to be delivered, in milliseconds since 1970; None if it is not timed.
+
+    Args:
+        properties: The message's properties; timer properties are removed if it has a delay level.
+        now_ms: The present time, in milliseconds since 1970.
+        settings: The broker's settings.
+
+    Returns:
+        The moment, in milliseconds since 1970.
 
     Raises:
-        Refusal: What it asks is no time, too far away, or not to be had here; or it cancels what is due.
+        Refusal: The time is not a number, too far in the future or timers are disabled; or the message to cancel is
+            due already.
     """
     if TIMER_PROPERTIES.isdisjoint(properties) or PROPERTY_TIMER_OUT_MS in properties:
         return None
@@ -49,9 +60,7 @@ def asked_moment(properties: dict[str, str], now_ms: int, settings: BrokerSettin
             del properties[name]
         return None
     if not settings.timer_wheel_enable:
-        raise Refusal(
-            ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false"
-        )
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false")
     due = _due(properties, now_ms)
     if due <= now_ms:
         if PROPERTY_TIMER_DEL_UNIQKEY in properties:
@@ -59,19 +68,19 @@ def asked_moment(properties: dict[str, str], now_ms: int, settings: BrokerSettin
         return None
     if due - now_ms > settings.timer_max_delay_sec * 1000:
         raise _illegal(settings, f"it asks for a delay of {due - now_ms} ms")
-    # A moment is over when the next one begins: a time on the border belongs to the moment before.
+    # A moment covers the times after it, up to and including the next one: hence the -1.
     precision = settings.timer_precision_ms
     return (due - 1) // precision * precision
 
 
 def is_delayed(properties: Mapping[str, str]) -> bool:
-    """Whether a message asks for a delay level; zero and less are none."""
+    """Whether a message asks for a delay level above zero."""
     level = properties.get(PROPERTY_DELAY_TIME_LEVEL, "0")
     return level != "0" and not level.startswith("-")
 
 
 def _due(properties: Mapping[str, str], now_ms: int) -> int:
-    """Return when the message is due."""
+    """Return the time at which the message is due, in milliseconds since 1970."""
     for name, unit in ((PROPERTY_TIMER_DELAY_SEC, 1000), (PROPERTY_TIMER_DELAY_MS, 1)):
         if name in properties:
             return now_ms + _number(name, properties[name]) * unit
@@ -81,13 +90,11 @@ def _due(properties: Mapping[str, str], now_ms: int) -> int:
 def _number(name: str, text: str) -> int:
     try:
         number = int(text) if _LONG_TEXT.fullmatch(text) else None
-    except ValueError:  # more digits than Python reads
+    except ValueError:  # more digits than Python converts
         number = None
     if number is None:
-        raise Refusal(
-            ResponseCode.MESSAGE_ILLEGAL, f"timer message illegal: {name} is no number: {text[:40]!r}"
-        )
-    return max(-_LONG, min(number, _LONG))  # one of thousands of digits could not be told
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"timer message illegal: {name} is not a number: {text[:40]!r}")
+    return max(-_LONG, min(number, _LONG))  # thousands of digits would not fit in a message
 
 
 def _illegal(settings: BrokerSettings, problem: str) -> Refusal:

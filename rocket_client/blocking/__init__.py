@@ -8,8 +8,8 @@
             result = client.pull(queue, client.min_offset(queue))
             print([message.body for message in result.messages()])
 
-Every call waits for its answer. A client may be used by several threads; after a fork the child makes its own
-connections. Nothing is held in the background: no heartbeats, no rebalancing, no group membership.
+Every call waits for its answer. Several threads may use one client; after a fork the child opens its own connections.
+Nothing runs in the background: no heartbeats, no rebalancing, no group membership.
 """
 
 from rocket_client.blocking.batch_sender import BatchSender, EncodedBatch
@@ -18,7 +18,7 @@ from rocket_client.blocking.connection import BlockingConnection
 from rocket_client.blocking.pipeline import Request
 from rocket_client.blocking.pulls import PullRequest, PullResult, Subscription
 from rocket_client.blocking.ranges import QueueRange, RangePart
-from rocket_client.blocking.retrying import AWAY, BUSY_CODES, Patience
+from rocket_client.blocking.retrying import BUSY_CODES, UNREACHABLE_ERRORS, Patience
 from rocket_client.errors import (
     BrokerNotFoundError,
     ClientError,
@@ -31,8 +31,8 @@ from rocket_remoting.wire.errors import ResponseError
 from rocket_remoting.wire.message import MessageQueue
 
 __all__ = [
-    "AWAY",
     "BUSY_CODES",
+    "UNREACHABLE_ERRORS",
     "BatchSender",
     "BlockingClient",
     "BlockingConnection",

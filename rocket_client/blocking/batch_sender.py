@@ -1,4 +1,4 @@
-"""Sends batches that are encoded already, many under way at once, until the brokers have stored them."""
+"""The sender of encoded batches: many under way at once, each sent again until a broker has stored it."""
 
 import time
 from collections import deque
@@ -8,15 +8,16 @@ from typing import NamedTuple, Protocol, Self
 from rocket_client.blocking.connection import BlockingConnection
 from rocket_client.blocking.pipeline import Pipeline, Request
 from rocket_client.blocking.pool import ConnectionPool
-from rocket_client.blocking.retrying import AWAY, BUSY_CODES, Patience
+from rocket_client.blocking.retrying import BUSY_CODES, UNREACHABLE_ERRORS, Patience
+from rocket_client.core.call import refusal
 from rocket_client.core.send_result import STATUS_OF_RESPONSE
 from rocket_remoting.wire.command import RemotingCommand
-from rocket_remoting.wire.errors import ConnectionLost, RequestTimeout, ResponseError
+from rocket_remoting.wire.errors import ConnectionLost, RequestTimeout
 from rocket_remoting.wire.message import MessageQueue
 
 
 class EncodedBatch(NamedTuple):
-    """Messages of one queue in one request, ready to be sent as often as it takes."""
+    """Messages of one queue in one request, which can be sent again."""
 
     queue: MessageQueue
     request: Request
@@ -24,31 +25,31 @@ class EncodedBatch(NamedTuple):
 
 
 class Addresses(Protocol):
-    """Knows where brokers are."""
+    """Finds the addresses of brokers."""
 
     def master_address(self, topic: str, broker_name: str) -> str:
-        """Where the broker's master is."""
+        """Return the address of the broker's master."""
 
     def expire(self, topic: str) -> None:
-        """Look again when the topic's route is wanted next."""
+        """Expire the topic's route; its next use looks it up."""
 
 
 class BatchSender:
-    """Sends batches; those of one broker are sent in the order given, and sent again in that order.
+    """Sends batches to each broker in the order of `put`, and again in that order after a failure.
 
-    A batch whose answer is lost is sent again: it may be stored twice, never not at all. A broker that looks at several
-    at once, as Apache's does, or that is busy for a moment may store one before an earlier one.
+    A batch whose response is lost is sent again, so it is stored at least once and may be stored twice. A broker that
+    handles several requests at once, as Apache's does, or is busy, may store a batch before an earlier one.
 
     Args:
-        addresses: Where brokers are.
-        pool: Connections to them.
+        addresses: Finds the addresses of brokers.
+        pool: Connections to brokers.
         depth: Most batches under way to one broker.
         request_timeout: Seconds within which a broker must answer.
-        patience: Seconds within which a broker that is away or busy must have stored something.
-        in_order: Store those of one queue in the order given: one of them is under way at a time.
+        patience: Seconds to wait for a broker that is unreachable or busy.
+        in_order: Whether to keep the order of each queue's batches; then one of them is under way at a time.
 
     Attributes:
-        stored: Messages acknowledged so far.
+        stored: Number of messages that brokers have acknowledged.
     """
 
     def __init__(
@@ -68,29 +69,29 @@ class BatchSender:
         self._request_timeout = request_timeout
         self._patience = patience
         self._in_order = in_order
-        self._lanes: dict[str, _Lane] = {}
+        self._brokers: dict[str, _BrokerBatches] = {}
 
     def put(self, batch: EncodedBatch) -> None:
-        """Send the batch; return when there is room for another.
+        """Send a batch; wait first while `depth` batches are under way to its broker.
 
         Raises:
-            ResponseError: A broker refused a batch for good.
-            ConnectError: A broker stayed away; likewise ConnectionLost and RequestTimeout.
+            ResponseError: A broker refused a batch, or stayed busy for `patience` seconds.
+            ConnectError: A broker stayed unreachable; likewise ConnectionLost and RequestTimeout.
         """
-        lane = self._lanes.get(batch.queue.broker_name)
-        if lane is None:
-            lane = self._lanes[batch.queue.broker_name] = _Lane(self, batch.queue)
-        lane.put(batch)
+        broker = self._brokers.get(batch.queue.broker_name)
+        if broker is None:
+            broker = self._brokers[batch.queue.broker_name] = _BrokerBatches(self, batch.queue)
+        broker.put(batch)
 
     def flush(self) -> None:
-        """Return when all batches are stored; raises as `put` does."""
-        for lane in self._lanes.values():
-            lane.reduce_to(0)
+        """Wait until all batches are stored; raise as `put` does."""
+        for broker in self._brokers.values():
+            broker.wait_until_at_most(0)
 
     def close(self) -> None:
-        """Leave; what is under way may be stored or not."""
-        for lane in self._lanes.values():
-            lane.close()
+        """Give the connections back; batches under way may be stored or not."""
+        for broker in self._brokers.values():
+            broker.close()
 
     def __enter__(self) -> Self:
         return self
@@ -99,51 +100,54 @@ class BatchSender:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<BatchSender: {self.stored} messages stored, brokers {', '.join(self._lanes) or 'none'}>"
+        return f"<BatchSender: {self.stored} messages stored, brokers {', '.join(self._brokers) or 'none'}>"
 
 
-class _Lane:
+class _BrokerBatches:
     """The batches of one broker."""
 
-    # Invariant: _sent holds what is under way by its number, in order; _again what must be sent anew, before
-    # anything else, and in order too once nothing is under way.
+    # Invariant: _sent has the batches under way by number, in order. _to_resend has the batches to send again, before
+    # any other batch; it is sorted by number before they are sent.
 
     def __init__(self, sender: BatchSender, queue: MessageQueue) -> None:
         self._sender = sender
         self._queue = queue
         self._sent: dict[int, EncodedBatch] = {}
-        self._again: dict[int, EncodedBatch] = {}
+        self._to_resend: dict[int, EncodedBatch] = {}
         self._number = 0
         self._stack = ExitStack()
         self._pipeline: Pipeline | None = None
         self._patience = Patience(sender._patience)
 
     def put(self, batch: EncodedBatch) -> None:
-        self.reduce_to(self._sender._depth - 1)
+        self.wait_until_at_most(self._sender._depth - 1)
         while self._sender._in_order and any(each.queue == batch.queue for each in self._sent.values()):
             self._read()
-            self.reduce_to(self._sender._depth - 1)  # nothing is to be sent again now
+            self.wait_until_at_most(self._sender._depth - 1)  # send failed batches again before the new one
         self._number += 1
-        self._try(self._number, batch)
+        self._send(self._number, batch)
 
-    def reduce_to(self, limit: int) -> None:
-        while self._again or len(self._sent) > limit:
+    def wait_until_at_most(self, limit: int) -> None:
+        while self._to_resend or len(self._sent) > limit:
+            # Batches are sent again only when none is under way: all that failed are known then, and are
+            # sent in their order.
             if self._sent:
                 self._read()
             else:
-                self._send_again()
+                self._resend()
 
     def close(self) -> None:
         self._pipeline = None
         self._stack.close()
 
-    def _try(self, number: int, batch: EncodedBatch) -> None:
+    def _send(self, number: int, batch: EncodedBatch) -> None:
         try:
             if self._pipeline is None:
                 self._pipeline = self._connect()
             self._sent[number] = batch
             self._pipeline.submit([(number, batch.request)])
-        except AWAY as error:
+        except UNREACHABLE_ERRORS as error:
+            # If connecting failed, the batch is not in `_sent` yet. `_failed` sends again all that is there.
             self._sent[number] = batch
             self._failed(error)
 
@@ -162,33 +166,30 @@ class _Lane:
             self._sender.stored += batch.messages
             self._patience.renew()
             return
-        error = ResponseError(
-            response.code,
-            response.remark,
-            address=batch.queue.broker_name,
-            request_code=batch.request.code,
-        )
+        error = refusal(response, batch.queue.broker_name, batch.request.code)
         if response.code not in BUSY_CODES:
             raise error
-        self._again[number] = batch
+        self._to_resend[number] = batch
         self._patience.failed(error)
 
     def _failed(self, error: Exception) -> None:
-        """The connection is gone, and with it the answers: all that was under way goes again."""
+        """Handle the loss of the connection: all batches under way must be sent again."""
         self.close()
-        self._again.update(self._sent)
+        self._to_resend.update(self._sent)
         self._sent.clear()
         self._sender._addresses.expire(self._queue.topic)
         self._patience.failed(error)
 
-    def _send_again(self) -> None:
+    def _resend(self) -> None:
         time.sleep(self._patience.pause())
-        waiting = deque(sorted(self._again.items()))
-        self._again.clear()
-        while waiting and not self._again:
+        waiting = deque(sorted(self._to_resend.items()))
+        self._to_resend.clear()
+        # An attempt that fails puts all batches under way into `_to_resend`: the rest of `waiting` must follow behind
+        # them.
+        while waiting and not self._to_resend:
             number, batch = waiting.popleft()
-            self._try(number, batch)
-        self._again.update(waiting)
+            self._send(number, batch)
+        self._to_resend.update(waiting)
 
     def _connect(self) -> Pipeline:
         address = self._sender._addresses.master_address(self._queue.topic, self._queue.broker_name)

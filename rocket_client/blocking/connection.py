@@ -1,4 +1,4 @@
-"""One socket to one peer: requests out, answers in, many of them under way at once if wanted."""
+"""A blocking connection to one peer, with one or many requests under way."""
 
 import os
 import socket
@@ -8,51 +8,45 @@ from contextlib import closing, contextmanager
 from itertools import islice
 from typing import Self
 
-from rocket_client.blocking.pipeline import READ, Exchange, Pipeline, Request, wait_for
+from rocket_client.blocking.pipeline import READ, Pipeline, Request, wait_for
 from rocket_remoting.session.address import parse_address
+from rocket_remoting.session.session import MAX_OPAQUE, Session
 from rocket_remoting.wire.command import Buffer, RemotingCommand
 from rocket_remoting.wire.errors import ConnectError, ConnectionLost
 from rocket_remoting.wire.ext_fields import Header
 from rocket_remoting.wire.frame_decoder import DEFAULT_MAX_FRAME, FrameDecoder
 
-_MAX_OPAQUE = 0x7FFFFFFF
-
 
 class BlockingConnection:
-    """A connection that is made when it is first used, and made anew after a failure or a fork.
+    """A connection that is opened at its first use, and opened again after a failure or a fork.
 
-    Threads take turns: one exchange is finished before the next begins.
+    Several threads may use the connection; each waits until the exchange of the other has ended.
 
     Args:
         address: ``host:port`` of the peer.
-        connect_timeout: Seconds within which the connection must stand.
-        max_frame: Most bytes of an answer.
+        connect_timeout: Seconds within which the connection must be open.
+        max_frame: Most bytes of a response.
     """
 
-    # Invariant: between two exchanges nothing is to be read; what is readable then is the connection's end.
+    # Invariant: between two exchanges there is nothing to read. If the socket is readable then, the peer has closed it.
 
-    def __init__(
-        self, address: str, *, connect_timeout: float = 3.0, max_frame: int = DEFAULT_MAX_FRAME
-    ) -> None:
+    def __init__(self, address: str, *, connect_timeout: float = 3.0, max_frame: int = DEFAULT_MAX_FRAME) -> None:
         self.address = address
         self._connect_timeout = connect_timeout
         self._max_frame = max_frame
         self._socket: socket.socket | None = None
-        self._decoder = FrameDecoder(max_frame)
+        self._session = self._begin_session()
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._next_opaque = 0
         self._is_closed = False
 
-    def invoke(
-        self, code: int, header: Header | None = None, body: Buffer = b"", *, timeout: float
-    ) -> RemotingCommand:
-        """The answer to a request, whatever its code.
+    def invoke(self, code: int, header: Header | None = None, body: Buffer = b"", *, timeout: float) -> RemotingCommand:
+        """Send a request and return its response, whatever the response's code.
 
         Raises:
             ConnectError: The peer cannot be reached.
-            ConnectionLost: The connection ended before the answer came.
-            RequestTimeout: No answer came within `timeout` seconds.
+            ConnectionLost: The connection ended before the response came.
+            RequestTimeout: No response came within `timeout` seconds.
         """
         with closing(self.invoke_many([Request(code, header, body)], timeout=timeout)) as answers:
             _, response = next(answers)
@@ -61,20 +55,17 @@ class BlockingConnection:
     def invoke_oneway(
         self, code: int, header: Header | None = None, body: Buffer = b"", *, timeout: float = 3.0
     ) -> None:
-        """Send a request that gets no answer; return when the system has taken it.
+        """Send a request that gets no response; return when the operating system has taken all bytes.
 
         Raises:
             ConnectError: The peer cannot be reached.
-            ConnectionLost: The connection ended before all was sent.
-            RequestTimeout: It could not be sent within `timeout` seconds.
+            ConnectionLost: The connection ended before all bytes were sent.
+            RequestTimeout: The request could not be sent within `timeout` seconds.
         """
         with self._exclusively():
-            command = RemotingCommand.request(code, header, body, oneway=True)
-            command.opaque = self._opaque()
-            exchange = Exchange(self._open(), self._decoder, self.address)
+            pipeline = self._open(timeout)
             try:
-                exchange.expect(code, timeout)
-                exchange.write(b"".join(command.encode()))
+                pipeline.submit_oneway(Request(code, header, body))
             except BaseException:
                 self._drop()
                 raise
@@ -82,20 +73,19 @@ class BlockingConnection:
     def invoke_many(
         self, requests: Iterable[Request], *, depth: int = 64, timeout: float
     ) -> Generator[tuple[int, RemotingCommand]]:
-        """Each answer with its request's number, counted from 0, in the order of arrival.
+        """Yield the responses in the order of arrival, each with its request's number from 0.
 
-        `requests` is taken from as answers come, so it may go on while they are looked at; one that had
-        nothing more is asked again after the next answer. The connection serves nobody else until the
-        iterator is used up or closed.
+        `requests` is read as responses arrive, so it may depend on them. If it has no more requests, it is asked again
+        after the next response. Other threads cannot use the connection until the generator has ended or is closed.
 
         Args:
-            requests: What to send.
+            requests: The requests.
             depth: Most requests under way at once.
-            timeout: Seconds within which the next answer must come.
+            timeout: Seconds within which the next response must come.
 
         Raises:
             ConnectError: The peer cannot be reached.
-            ConnectionLost: The connection ended before all answers came.
+            ConnectionLost: The connection ended before all responses came.
             RequestTimeout: No answer came within `timeout` seconds.
         """
         source = enumerate(requests)
@@ -109,27 +99,26 @@ class BlockingConnection:
 
     @contextmanager
     def pipeline(self, *, timeout: float) -> Iterator[Pipeline]:
-        """Requests out and answers in as the caller likes; the connection serves nobody else meanwhile.
+        """Return a context manager of a pipeline; other threads cannot use the connection meanwhile.
 
-        Who leaves before all answers came, leaves a connection that is made anew at its next use.
+        If the block ends before all responses came, the connection is closed; its next use opens it again.
 
         Args:
-            timeout: Seconds within which the next answer must come.
+            timeout: Seconds within which the next response must come.
 
         Raises:
             ConnectError: The peer cannot be reached.
         """
         with self._exclusively():
-            exchange = Exchange(self._open(), self._decoder, self.address)
-            pipeline = Pipeline(exchange, self._opaque, timeout)
+            pipeline = self._open(timeout)
             try:
                 yield pipeline
             finally:
-                if pipeline.in_flight:  # late answers must not meet the next exchange
+                if pipeline.in_flight:  # late responses must not reach the next exchange
                     self._drop()
 
     def close(self) -> None:
-        """Close; what is under way in another thread fails."""
+        """Close the connection; requests under way in other threads fail."""
         self._is_closed = True
         self._drop()
 
@@ -145,26 +134,26 @@ class BlockingConnection:
 
     def _exclusively(self) -> threading.Lock:
         if self._pid != os.getpid():
-            # A forked child: whoever held the lock does not exist here, and the socket is the parent's.
+            # A forked child: the thread that held the lock does not exist here, and the socket is the parent's.
+            # Closing the child's descriptor leaves the parent's connection open.
             self._lock = threading.Lock()
             self._drop()
             self._pid = os.getpid()
         return self._lock
 
-    def _opaque(self) -> int:
-        opaque = self._next_opaque
-        self._next_opaque = opaque + 1 & _MAX_OPAQUE
-        return opaque
+    def _begin_session(self) -> Session[int]:
+        # No limit: callers limit the requests under way by `depth`.
+        return Session(self.address, FrameDecoder(self._max_frame), max_pending=MAX_OPAQUE)
 
-    def _open(self) -> socket.socket:
+    def _open(self, timeout: float) -> Pipeline:
         if self._is_closed:
             raise ConnectionLost(self.address, "closed on this side")
         if self._socket is not None and wait_for(self._socket, READ, 0):
             self._drop()
         if self._socket is None:
-            self._decoder = FrameDecoder(self._max_frame)
+            self._session = self._begin_session()
             self._socket = _connect(self.address, self._connect_timeout)
-        return self._socket
+        return Pipeline(self._socket, self._session, timeout)
 
     def _drop(self) -> None:
         if self._socket is not None:

@@ -12,7 +12,7 @@ class ConnectionPool:
     """Lends connections; a thread that finds none free gets a new one.
 
     Args:
-        connect_timeout: Seconds within which a connection must stand.
+        connect_timeout: Seconds within which a connection must be open.
     """
 
     def __init__(self, connect_timeout: float) -> None:
@@ -21,9 +21,9 @@ class ConnectionPool:
 
     @contextmanager
     def connection(self, address: str) -> Iterator[BlockingConnection]:
-        """A connection to the address that nobody else uses meanwhile."""
+        """Lend a connection to the address for the ``with`` block; no other thread uses it meanwhile."""
         if self._pid != os.getpid():
-            # A forked child: the sockets are the parent's, and the lock may be held by a thread of its.
+            # This is a forked child: the sockets belong to the parent, and a thread of the parent may hold the lock.
             inherited = self._all
             self._start()
             for connection in inherited:
@@ -38,7 +38,7 @@ class ConnectionPool:
                 idle.append(connection)
 
     def close(self) -> None:
-        """Close all connections; what is under way in other threads fails."""
+        """Close all connections; requests under way in other threads fail."""
         for connection in self._all:
             connection.close()
         self._start()

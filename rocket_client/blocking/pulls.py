@@ -1,26 +1,27 @@
-"""What is asked for and what comes back when messages are pulled."""
+"""Pulls of the blocking client: requests, subscriptions and results."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from itertools import repeat
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from rocket_client.blocking.pipeline import Request
-from rocket_client.core.pull_answer import PULL_STATUS, PullStatus
+from rocket_client.core.pull_answer import PullStatus, pull_status
+from rocket_client.core.pull_request import pull_header
 from rocket_client.core.subscription import ALL, tag_subscription
 from rocket_client.errors import UnreadableBodyError
+from rocket_remoting.wire.bodies import SubscriptionData
 from rocket_remoting.wire.codes import RequestCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.compression import DEFAULT_LIMIT, decompress
-from rocket_remoting.wire.errors import RemoteProtocolError, ResponseError
-from rocket_remoting.wire.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.headers import PullMessageResponseHeader
 from rocket_remoting.wire.message import MessageExt, MessageQueue
 from rocket_remoting.wire.record import decode_records
-from rocket_remoting.wire.sys_flag import COMPRESSED, PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocket_remoting.wire.sys_flag import COMPRESSED
 
 
 class PullRequest(NamedTuple):
-    """Messages of a queue from an offset on."""
+    """A request for messages of a queue from an offset on."""
 
     queue: MessageQueue
     offset: int
@@ -28,16 +29,16 @@ class PullRequest(NamedTuple):
 
 
 class PullResult(NamedTuple):
-    """What a queue gave.
+    """The result of one pull.
 
     Attributes:
-        request: What was asked for.
+        request: The request.
         status: Whether there were messages, and if not, why.
-        next_offset: Where to pull next.
-        min_offset: Where the oldest message is.
-        max_offset: Where the next message will be.
-        records: The messages as the broker stores them, one after the other.
-        tags: The tags asked for; empty for all.
+        next_offset: The offset of the next pull.
+        min_offset: The offset of the queue's oldest message.
+        max_offset: The offset that the queue's next message will get.
+        records: The messages as the broker stores them, one record after the other.
+        tags: The requested tags; empty for all messages.
     """
 
     request: PullRequest
@@ -49,20 +50,21 @@ class PullResult(NamedTuple):
     tags: frozenset[str] = frozenset()
 
     def messages(self, max_body_size: int = DEFAULT_LIMIT) -> Iterator[MessageExt]:
-        """Yield the messages; a compressed body is decompressed when its message is asked for.
+        """Yield the messages; a compressed body is decompressed just before its message is yielded.
 
-        The broker tells tags by their hash codes alone; here they are compared.
+        The broker compares only the hash codes of tags, so the tags themselves are compared here.
 
         Args:
-            max_body_size: Bytes that a compressed body may have when it is decompressed.
+            max_body_size: Most bytes of a decompressed body.
 
         Raises:
-            UnreadableBodyError: A body has more bytes, or is damaged; pull from the offset behind the error's
-                `message` on to pass over it.
+            UnreadableBodyError: A body is damaged or too large. To skip its message, pull from the offset behind that
+                of the error's `message`.
         """
         broker_name = self.request.queue.broker_name
         waiting = deque(decode_records(self.records, decompress=False))
-        while waiting:  # taken out one by one, so that a body is in memory no longer than its message is used
+        # Removed one by one, so that a decompressed body is freed when its message is not used any more.
+        while waiting:
             message = waiting.popleft()
             if self.tags and message.tags not in self.tags:
                 continue
@@ -77,69 +79,48 @@ class PullResult(NamedTuple):
 
 
 class Subscription:
-    """What all pulls of one call have in common.
+    """The group and filter that all pulls of one call share.
 
     Attributes:
-        tags: The tags asked for; empty for all, and with an SQL92 expression.
-        takes_all: Whether no message is left out.
+        tags: The requested tags; empty for all messages, and with an SQL92 expression.
+        takes_all: Whether there is no filter.
     """
 
-    __slots__ = ("_group", "_text", "_type", "_wait_ms", "tags", "takes_all")
+    __slots__ = ("_group", "_subscription", "_wait_ms", "tags", "takes_all")
 
     def __init__(self, group: str, expression: str, wait: float, expression_type: str = "TAG") -> None:
         self._group = group
-        self._type = expression_type
         self._wait_ms = int(wait * 1000)
         if expression_type == "TAG":
-            subscription = tag_subscription("", expression, 0)
-            self._text = subscription.sub_string
-            self.tags = frozenset(subscription.tags_set)
-            self.takes_all = self._text == ALL
+            self._subscription = tag_subscription("", expression, 0)
         else:
-            self._text, self.tags, self.takes_all = expression, frozenset(), False
+            self._subscription = SubscriptionData(topic="", sub_string=expression, expression_type=expression_type)
+        self.tags = frozenset(self._subscription.tags_set)
+        self.takes_all = expression_type == "TAG" and self._subscription.sub_string == ALL
 
     def __repr__(self) -> str:
-        return f"<Subscription of {self._group}: {self._type} {self._text!r}>"
+        wanted = self._subscription
+        return f"<Subscription of {self._group}: {wanted.expression_type} {wanted.sub_string!r}>"
 
     def request(self, asked: PullRequest) -> Request:
-        """The request for one pull."""
-        return Request(
-            RequestCode.PULL_MESSAGE,
-            PullMessageRequestHeader(
-                consumer_group=self._group,
-                topic=asked.queue.topic,
-                queue_id=asked.queue.queue_id,
-                queue_offset=asked.offset,
-                max_msg_nums=asked.max_messages,
-                sys_flag=PULL_SUBSCRIPTION | (PULL_SUSPEND if self._wait_ms else 0),
-                commit_offset=0,
-                suspend_timeout_millis=self._wait_ms,
-                subscription=self._text,
-                sub_version=0,
-                expression_type=self._type,
-            ),
+        """Return the request of one pull."""
+        header = pull_header(
+            self._group,
+            asked.queue,
+            asked.offset,
+            self._subscription,
+            max_messages=asked.max_messages,
+            hold_ms=self._wait_ms,
         )
-
-    def noted(self, pulls: Iterable[PullRequest], asked: dict[int, PullRequest]) -> Iterator[Request]:
-        """The requests for pulls, each noted in `asked` under its number as it is taken."""
-        return map(self._noted, enumerate(pulls), repeat(asked))
-
-    def _noted(self, numbered: tuple[int, PullRequest], asked: dict[int, PullRequest]) -> Request:
-        number, pull = numbered
-        asked[number] = pull
-        return self.request(pull)
+        return Request(RequestCode.PULL_MESSAGE, header)
 
     def result(self, asked: PullRequest, response: RemotingCommand, address: str) -> PullResult:
-        """What the answer to one pull says.
+        """Return the result of one pull.
 
         Raises:
-            ResponseError: The broker refused.
+            ResponseError: The broker refused the pull.
         """
-        status = PULL_STATUS.get(response.code)
-        if status is None:
-            raise ResponseError(
-                response.code, response.remark, address=address, request_code=RequestCode.PULL_MESSAGE
-            )
+        status = pull_status(response, address)
         header = response.header(PullMessageResponseHeader)
         return PullResult(
             asked,

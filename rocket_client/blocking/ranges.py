@@ -1,15 +1,15 @@
-"""Reads ranges of queues to their very end, many pulls under way at once.
+"""The reading of queues' ranges up to their ends, with many pulls under way at once.
 
 ::
 
     range     start ──────────────────────────────────────────► end
     windows   [ asked, answered ][ asked, half answered ][ asked ][ not asked yet …
-    parts     handed out in the queue's order, as soon as everything before has been
+    parts     yielded in the order of the queue, as soon as all earlier parts have been
 
-How much a broker gives at once is learned from its first answer: Apache's give 32 messages from memory and 8
-from the disk whatever is asked for, the bundled one thousands. With a filter nobody knows where the next answer
-begins, so each range has one pull under way. Progress is told by the offsets in the answers alone, never by
-counting messages: filters and deleted messages leave gaps.
+The first answer shows how many messages a broker returns at once: Apache's brokers return at most 32 from memory and 8
+from the disk, whatever is requested; the bundled broker returns thousands. With a filter the offset of the next answer
+is not known, so each range has one pull under way. Progress is measured by the offsets in the answers, not by counting
+messages: filters and deleted messages leave gaps.
 
 This module does no I/O.
 """
@@ -25,7 +25,7 @@ from rocket_remoting.wire.message import MessageQueue
 from rocket_remoting.wire.record import peek_record
 
 BYTES_UNDER_WAY = 16 * 1024 * 1024
-"""Bounds what waits in memory: fewer pulls are under way while answers are large."""
+"""Most bytes of answers that may wait in memory: with large answers, fewer pulls are under way."""
 
 
 class QueueRange(NamedTuple):
@@ -37,17 +37,17 @@ class QueueRange(NamedTuple):
 
 
 class RangePart(NamedTuple):
-    """What there is between two offsets of a queue.
+    """The messages between two offsets of a queue.
 
     Attributes:
         queue: The queue.
-        start: Where the part begins.
-        end: Where it ends, exclusively; the next part of the range begins here.
-        records: The messages as the broker stores them. With a filter some may lie at or behind `end`.
-        status: What the pull came back with.
-        min_offset: Where the queue's oldest message is.
-        max_offset: Where its next message will be.
-        is_lost: Nothing is there, though no filter can be the reason: it was deleted, or never was.
+        start: The first offset of the part.
+        end: The offset behind the part, at which the range's next part begins.
+        records: The messages as the broker stores them. With a filter, some may have offsets from `end` on.
+        status: The status of the pull.
+        min_offset: The offset of the queue's oldest message.
+        max_offset: The offset that the queue's next message will get.
+        is_lost: Whether the messages are missing for another reason than a filter: deleted, or never stored.
     """
 
     queue: MessageQueue
@@ -61,7 +61,7 @@ class RangePart(NamedTuple):
 
 
 class _Window:
-    """A piece of a range whose pulls follow one another."""
+    """A piece of a range, which is pulled by one request after the other."""
 
     __slots__ = ("end", "is_asked_again", "next", "parts", "queue")
 
@@ -74,23 +74,21 @@ class _Window:
 
 
 class RangePulls:
-    """The pulls that read ranges, one after the other, and their answers in order.
+    """The pulls that read ranges, and their answers in order.
 
-    Iterating gives the pulls that may be sent now; after `answered` there may be more.
+    Iterating yields the pulls that may be sent now; after `answered` there may be more.
 
     Args:
-        ranges: What to read, in the order in which it is handed out.
-        max_messages: Most messages asked for in a pull.
+        ranges: The ranges, in the order in which their parts are yielded.
+        max_messages: Most messages of a pull.
         depth: Most pulls under way at once.
-        is_filtered: Whether brokers leave messages out.
+        is_filtered: Whether brokers filter messages.
     """
 
-    # Invariants: _windows holds all that is asked or partly handed out, in order, and nothing else is under way.
-    # _ready holds pulls to be sent; _under_way counts those sent and not answered.
+    # Invariants: _windows has, in order, the windows that are pulled or whose parts are not all yielded; each pull
+    # under way belongs to one of them. _ready has the windows to pull next; _under_way counts pulls without an answer.
 
-    def __init__(
-        self, ranges: Sequence[QueueRange], *, max_messages: int, depth: int, is_filtered: bool
-    ) -> None:
+    def __init__(self, ranges: Sequence[QueueRange], *, max_messages: int, depth: int, is_filtered: bool) -> None:
         self._ranges = deque(asked for asked in ranges if asked.start < asked.end)
         self._max_messages = max_messages
         self._depth = depth
@@ -120,9 +118,11 @@ class RangePulls:
         return PullRequest(window.queue, window.next, self._wanted(window))
 
     def answered(self, number: int, result: PullResult) -> Iterator[RangePart]:
-        """Note the answer to the pull given out as the `number`-th, from 0; yield the parts that are due."""
+        """Note the answer to the pull that was yielded as the `number`-th, from 0; yield the parts that are due."""
         window = self._asked.pop(number)
         self._under_way -= 1
+        # Brokers report a reset once. A second such answer to the same pull is taken as it is: the pull must not be
+        # repeated for ever.
         if _is_reset(window, result) and not window.is_asked_again:
             window.is_asked_again = True
             self._ready.append(window)
@@ -137,7 +137,7 @@ class RangePulls:
         yield from self._due()
 
     def unread(self) -> list[QueueRange]:
-        """What has not been handed out: the ranges to go on with after a failure."""
+        """Return the ranges that have not been yielded, to continue with after a failure."""
         begun = [
             QueueRange(window.queue, window.parts[0].start if window.parts else window.next, window.end)
             for window in self._windows
@@ -160,7 +160,7 @@ class RangePulls:
         return min(self._max_messages, window.end - window.next)
 
     def _learn(self, window: _Window, part: RangePart) -> None:
-        """Take the first answers for a measure of those to come."""
+        """Learn the size of answers: split windows by it, and limit the pulls under way."""
         given = part.end - part.start
         if not self._is_filtered and not self._step and part.status is PullStatus.FOUND:
             self._step = given
@@ -188,8 +188,8 @@ class RangePulls:
                 end = window.end
         elif end <= start:
             raise RemoteProtocolError(
-                f"{window.queue}: a pull at {start} came back with {result.status.name} and sends to"
-                f" {result.next_offset}"
+                f"{window.queue}: a pull at offset {start} was answered with {result.status.name} and the next offset "
+                f"{result.next_offset}"
             )
         elif result.status is PullStatus.NO_MATCHED_MSG:
             is_lost = not self._is_filtered
@@ -211,12 +211,12 @@ class RangePulls:
 
 
 def _is_reset(window: _Window, result: PullResult) -> bool:
-    """Whether it tells, as brokers do once, that somebody has set where the group goes on: there are messages here."""
+    """Return whether the answer only reports a reset of the group's offsets, as brokers do once: the offset exists."""
     return result.status is PullStatus.OFFSET_ILLEGAL and result.min_offset <= window.next < result.max_offset
 
 
 def _before(records: bytes | memoryview, end: int) -> bytes | memoryview:
-    """The records in front of a queue offset."""
+    """Return the records before a queue offset."""
     position = 0
     while position < len(records) and (record := peek_record(records, position)).queue_offset < end:
         position += record.total_size

@@ -1,4 +1,4 @@
-"""How long a broker that is away or busy is waited for."""
+"""The rules of waiting for a broker that is unreachable or busy."""
 
 import time
 
@@ -6,7 +6,7 @@ from rocket_client.errors import BrokerNotFoundError, NameServersUnreachableErro
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.errors import ConnectError, ConnectionLost, RequestTimeout
 
-AWAY = (
+UNREACHABLE_ERRORS = (
     ConnectError,
     ConnectionLost,
     RequestTimeout,
@@ -14,20 +14,20 @@ AWAY = (
     NameServersUnreachableError,
     TopicNotFoundError,
 )
-"""What it looks like when a broker is being started anew; a topic's only broker takes its topics along."""
+"""Errors while a broker restarts. The topics of a cluster's only broker are unknown in the meantime."""
 
 BUSY_CODES = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE})
-"""Refusals that say: not now."""
+"""Response codes of a broker that may accept the request later."""
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 2.0
 
 
 class Patience:
-    """Counts failures in a row, pauses longer from one to the next, and gives up in the end.
+    """Measures how long failures have followed each other, and doubles the pauses between attempts.
 
     Args:
-        limit: Seconds from the first failure of a row to the last that is borne.
+        limit: Seconds after the first failure of a series in which further failures are tolerated.
     """
 
     def __init__(self, limit: float) -> None:
@@ -35,12 +35,12 @@ class Patience:
         self.renew()
 
     def renew(self) -> None:
-        """Something went well: the next failure is the first of a row."""
+        """Note a success: the next failure begins a new series."""
         self._since: float | None = None
         self._pause = FIRST_PAUSE
 
     def failed(self, error: Exception) -> None:
-        """Note a failure; raise it if they have gone on for too long."""
+        """Note a failure; raise `error` if the series has lasted for the limit."""
         now = time.monotonic()
         if self._since is None:
             self._since = now
@@ -48,7 +48,7 @@ class Patience:
             raise error
 
     def pause(self) -> float:
-        """Seconds to wait before the next attempt."""
+        """Return the seconds to wait before the next attempt, and double them for the attempt after that."""
         pause = self._pause
         self._pause = min(pause * 2, LONGEST_PAUSE)
         return pause

@@ -1,39 +1,40 @@
-"""What name servers know, asked for when it is needed and kept for a while."""
+"""The routes of the blocking client, looked up when needed and kept for a while."""
 
 import math
-import random
 import time
+from typing import TypeVar
 
 from rocket_client.blocking.pool import ConnectionPool
-from rocket_client.core.topic_route import MASTER_ID, TopicRoute
+from rocket_client.core import name_server_calls
+from rocket_client.core.call import Call
+from rocket_client.core.name_server_order import NameServerOrder
+from rocket_client.core.routes import Routes
+from rocket_client.core.topic_route import TopicRoute
 from rocket_client.errors import BrokerNotFoundError, NameServersUnreachableError, TopicNotFoundError
 from rocket_client.settings import ProducerSettings
-from rocket_remoting.wire.bodies import ClusterInfo, TopicList, TopicRouteData, decode_body
-from rocket_remoting.wire.codes import RequestCode, ResponseCode
-from rocket_remoting.wire.command import RemotingCommand
-from rocket_remoting.wire.errors import ConnectError, ConnectionLost, RequestTimeout, ResponseError
-from rocket_remoting.wire.ext_fields import Header
-from rocket_remoting.wire.headers import GetRouteInfoRequestHeader
+from rocket_remoting.wire.errors import ConnectError, ConnectionLost, RequestTimeout
+
+T = TypeVar("T")
 
 
 class BlockingRoutes:
-    """The routes of topics in use. A route is asked for anew when it is older than the polling interval.
+    """The routes of topics in use. A route older than the polling interval is looked up again.
 
-    While no name server answers, what is known stays in use.
+    While no name server answers, the known routes stay in use.
     """
 
     def __init__(self, settings: ProducerSettings, pool: ConnectionPool) -> None:
-        self._addresses = list(settings.name_server_addresses)
-        random.shuffle(self._addresses)  # clients begin with different ones, so that the load spreads
+        self._order = NameServerOrder(settings.name_server_addresses)
         self._timeout = settings.request_timeout.total_seconds()
         self._lifetime = settings.poll_name_server_interval.total_seconds()
         self._default_topic = settings.create_topic_key
         self._default_queues = settings.default_topic_queue_nums
         self._pool = pool
-        self._routes: dict[str, tuple[float, TopicRoute]] = {}
+        self._known = Routes()
+        self._asked: dict[str, float] = {}  # when a name server gave the topic's route
 
     def route(self, topic: str) -> TopicRoute:
-        """The topic's route.
+        """Return the topic's route.
 
         Raises:
             TopicNotFoundError: No name server knows the topic.
@@ -41,22 +42,20 @@ class BlockingRoutes:
         """
         route = self._current(topic)
         if route is None or (route.provisional and not route.subscribe_queues):
-            raise TopicNotFoundError(
-                topic, "no name server knows it; create it, or send a message to it first"
-            )
+            raise TopicNotFoundError(topic, "no name server knows it; create it, or send a message to it first")
         return route
 
     def for_publishing(self, topic: str) -> TopicRoute:
-        """A route with queues to write to: the topic's own, or one made from the default topic's.
+        """Return a route with writable queues: the topic's own, or a provisional one made from the default topic's.
 
         Raises:
-            TopicNotFoundError: Neither exists, or the topic is not writable.
+            TopicNotFoundError: Neither route exists, or the topic is not writable.
             NameServersUnreachableError: No name server answered.
         """
         return self._writable(self._current(topic) or self._provisional(topic))
 
     def writable(self, topic: str) -> TopicRoute:
-        """The topic's own route, with queues to write to.
+        """Return the topic's own route, which has writable queues.
 
         Raises:
             TopicNotFoundError: No name server knows the topic, or it is not writable.
@@ -65,58 +64,53 @@ class BlockingRoutes:
         return self._writable(self.route(topic))
 
     def topics(self) -> frozenset[str]:
-        """All topics that a name server knows.
+        """Return all topics that a name server knows.
 
         Raises:
             NameServersUnreachableError: No name server answered.
         """
-        response = self._told(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        return frozenset(decode_body(response.body, TopicList).topic_list)
+        return self._call(name_server_calls.topics())
 
     def brokers(self) -> frozenset[str]:
-        """The names of all brokers that a name server knows.
+        """Return the names of all brokers that a name server knows.
 
         Raises:
             NameServersUnreachableError: No name server answered.
         """
-        response = self._told(RequestCode.GET_BROKER_CLUSTER_INFO)
-        return frozenset(decode_body(response.body, ClusterInfo).broker_addr_table)
+        return frozenset(self._call(name_server_calls.cluster_info()).broker_addr_table)
 
     def created(self, topic: str) -> None:
-        """Note that a message was stored: until a name server knows more, the topic has the queues foreseen."""
-        _, route = self._routes.get(topic, (0.0, None))
+        """Note that a topic's first message was stored: its provisional queues can be read from now on."""
+        route = self._known.get(topic)
         if route is not None and route.provisional:
             route.subscribe_queues = route.publish_queues
 
     def master_address(self, topic: str, broker_name: str) -> str:
-        """Where the broker's master is.
+        """Return the address of the broker's master.
 
         Raises:
-            BrokerNotFoundError: The topic's route names no such address.
+            BrokerNotFoundError: The topic's route has no such address.
         """
+        # The second time with a route that was just looked up: the broker may have a new address.
         for _ in range(2):
-            # Whether anything may be written to it is no matter: what it has can still be read.
-            route = self._current(topic) or self._provisional(topic)
-            for broker in route.data.broker_datas:
-                address = broker.broker_addrs.get(MASTER_ID)
-                if broker.broker_name == broker_name and address is not None:
-                    return address
+            # The topic need not be writable: its messages can still be read.
+            address = (self._current(topic) or self._provisional(topic)).master_address(broker_name)
+            if address is not None:
+                return address
             self.expire(topic)
         raise BrokerNotFoundError(broker_name)
 
     def expire(self, topic: str) -> None:
-        """Ask for the topic's route when it is wanted next; if nobody answers then, what is known stays in use."""
-        known = self._routes.get(topic)
-        if known is not None:
-            self._routes[topic] = -math.inf, known[1]
+        """Expire the topic's route; its next use looks it up, and keeps the known one if no name server answers."""
+        self._asked.pop(topic, None)
 
     def _current(self, topic: str) -> TopicRoute | None:
-        asked, known = self._routes.get(topic, (0.0, None))
-        now = time.monotonic()
-        if known is not None and now - asked < self._lifetime and not known.provisional:
+        known, now = self._known.get(topic), time.monotonic()
+        age = now - self._asked.get(topic, -math.inf)
+        if known is not None and age < self._lifetime and not known.provisional:
             return known
         try:
-            data = self._look_up(topic)
+            data = self._call(name_server_calls.topic_route(topic))
         except NameServersUnreachableError:
             if known is None:
                 raise
@@ -124,62 +118,31 @@ class BlockingRoutes:
         if data is None:
             return known
         route = TopicRoute(topic, data)
-        if known is not None:
-            route.continue_from(known)
-        self._routes[topic] = now, route
+        self._known.put(route)
+        self._asked[topic] = now
         return route
 
     def _provisional(self, topic: str) -> TopicRoute:
-        data = self._look_up(self._default_topic)
-        if data is None:
-            raise TopicNotFoundError(
-                topic,
-                f"it does not exist, and no broker creates topics by itself (no route of {self._default_topic})",
-            )
-        for queue_data in data.queue_datas:
-            count = min(self._default_queues, queue_data.read_queue_nums)
-            queue_data.read_queue_nums = queue_data.write_queue_nums = count
-        route = TopicRoute(topic, data, provisional=True)
-        self._routes[topic] = time.monotonic(), route
+        default = self._call(name_server_calls.topic_route(self._default_topic))
+        route = TopicRoute.from_default(topic, default, self._default_topic, self._default_queues)
+        self._known.put(route)
         return route
 
     def _writable(self, route: TopicRoute) -> TopicRoute:
         if not route.publish_queues:
             self.expire(route.topic)  # that may change at any moment
-            raise TopicNotFoundError(route.topic, "none of its queues can be written to")
-        return route
+        return route.require_writable()
 
-    def _look_up(self, topic: str) -> TopicRouteData | None:
-        header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
-        response, address = self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-        if response.code == ResponseCode.SUCCESS and response.body:
-            return decode_body(response.body, TopicRouteData)
-        if response.code in {ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST}:
-            return None
-        raise ResponseError(
-            response.code,
-            response.remark,
-            address=address,
-            request_code=RequestCode.GET_ROUTEINFO_BY_TOPIC,
-        )
-
-    def _told(self, code: RequestCode) -> RemotingCommand:
-        response, address = self._ask(code, None)
-        if response.code != ResponseCode.SUCCESS:
-            raise ResponseError(response.code, response.remark, address=address, request_code=code)
-        return response
-
-    def _ask(self, code: RequestCode, header: Header | None) -> tuple[RemotingCommand, str]:
-        addresses = self._addresses
+    def _call(self, call: Call[T]) -> T:
+        """Make the call to one name server after the other until one answers; return the result."""
         causes: list[Exception] = []
-        for number, address in enumerate(addresses):
+        for address in self._order.in_turn():
             try:
                 with self._pool.connection(address) as connection:
-                    response = connection.invoke(code, header, timeout=self._timeout)
+                    response = connection.invoke(call.code, call.header, timeout=self._timeout)
             except (ConnectError, ConnectionLost, RequestTimeout) as error:
                 causes.append(error)
-                continue
-            if number:
-                self._addresses = addresses[number:] + addresses[:number]  # the next question begins there
-            return response, address
-        raise NameServersUnreachableError(addresses, causes)
+                self._order.failed(address)
+            else:
+                return call.result(response, address)
+        raise NameServersUnreachableError(self._order.addresses, causes)

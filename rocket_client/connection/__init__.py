@@ -1,1 +1,1 @@
-"""The connections of one client id: name servers, routes, heartbeats, requests of brokers."""
+"""Connections to name servers and brokers: routes, heartbeats, requests in both directions."""

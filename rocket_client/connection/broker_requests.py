@@ -1,13 +1,16 @@
-"""What a consumer asks brokers for: members, locks, offsets, messages.
+"""The requests of consumers to brokers: members, locks, offsets, messages.
 
-Each method is one request and one answer; an answer that is no success is a `ResponseError`.
+Each method sends one request. It raises a `ResponseError` if the broker refuses the request, and another
+`RemotingError` if the broker cannot be reached or does not answer.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
 
 from rocket_client.connection.routes import RouteTable
-from rocket_client.core.pull_answer import PULL_STATUS, PullAnswer
-from rocket_client.core.topic_route import MASTER_ID
+from rocket_client.core import offset_calls
+from rocket_client.core.call import Call, refusal
+from rocket_client.core.pull_answer import PullAnswer
 from rocket_client.errors import BrokerNotFoundError
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import (
@@ -24,35 +27,22 @@ from rocket_remoting.wire.codes import RequestCode, ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.errors import ResponseError
 from rocket_remoting.wire.ext_fields import Header
-from rocket_remoting.wire.headers import (
-    GetConsumerListByGroupRequestHeader,
-    GetMaxOffsetRequestHeader,
-    GetMaxOffsetResponseHeader,
-    GetMinOffsetRequestHeader,
-    GetMinOffsetResponseHeader,
-    PullMessageRequestHeader,
-    PullMessageResponseHeader,
-    QueryConsumerOffsetRequestHeader,
-    QueryConsumerOffsetResponseHeader,
-    SearchOffsetRequestHeader,
-    SearchOffsetResponseHeader,
-    UpdateConsumerOffsetRequestHeader,
-)
+from rocket_remoting.wire.headers import GetConsumerListByGroupRequestHeader, PullMessageRequestHeader
 from rocket_remoting.wire.message import MessageQueue
+
+T = TypeVar("T")
 
 
 class BrokerRequests:
     """Requests to brokers by name or address, over shared connections."""
 
-    def __init__(
-        self, routes: RouteTable, connect: Callable[[str], Awaitable[Connection]], timeout: float
-    ) -> None:
+    def __init__(self, routes: RouteTable, connect: Callable[[str], Awaitable[Connection]], timeout: float) -> None:
         self._routes = routes
         self._connect = connect
         self._timeout = timeout
         self._without_lite_pulls: set[str] = set()
 
-    async def ask(
+    async def invoke(
         self,
         address: str,
         code: RequestCode,
@@ -61,22 +51,33 @@ class BrokerRequests:
         *,
         timeout: float | None = None,
     ) -> RemotingCommand:
-        """The successful answer of the broker at the address.
+        """Send a request to the broker at an address; return its successful response.
 
         Raises:
-            ResponseError: It answered with another code.
+            ResponseError: The broker refused the request.
         """
         connection = await self._connect(address)
         response = await connection.invoke(code, header, body, timeout=timeout or self._timeout)
         if response.code != ResponseCode.SUCCESS:
-            raise ResponseError(response.code, response.remark, address=address, request_code=code)
+            raise refusal(response, address, code)
         return response
 
-    async def master(self, queue: MessageQueue) -> str:
-        """Address of the master that has the queue.
+    async def call(self, queue: MessageQueue, call: Call[T]) -> T:
+        """Make a call to the master that has the queue; return the result.
 
         Raises:
-            BrokerNotFoundError: No route gives one.
+            BrokerNotFoundError: No route has the master's address.
+            ResponseError: The broker refused the request.
+        """
+        address = await self.master(queue)
+        connection = await self._connect(address)
+        return call.result(await connection.invoke(call.code, call.header, timeout=self._timeout), address)
+
+    async def master(self, queue: MessageQueue) -> str:
+        """Return the address of the master that has the queue.
+
+        Raises:
+            BrokerNotFoundError: No route has the master's address.
         """
         address = self._routes.master_address(queue.broker_name)
         if address is None:
@@ -89,84 +90,54 @@ class BrokerRequests:
     # Members and locks
 
     async def consumer_ids(self, address: str, group: str) -> list[str]:
-        """Client ids of the group's members, as that broker knows them."""
+        """Return the client ids of the group's members, as the broker knows them."""
         header = GetConsumerListByGroupRequestHeader(consumer_group=group)
-        response = await self.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+        response = await self.invoke(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
         return decode_body(response.body, GetConsumerListByGroupResponseBody).consumer_id_list
 
-    async def lock(
-        self, address: str, group: str, client_id: str, queues: Iterable[MessageQueue]
-    ) -> set[MessageQueue]:
-        """Those of the queues that this client has locked now."""
+    async def lock(self, address: str, group: str, client_id: str, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        """Lock queues; return the queues that this client has locked now."""
         body = LockBatchRequestBody(consumer_group=group, client_id=client_id, mq_set=set(queues))
-        response = await self.ask(address, RequestCode.LOCK_BATCH_MQ, None, encode_body(body))
+        response = await self.invoke(address, RequestCode.LOCK_BATCH_MQ, None, encode_body(body))
         return decode_body(response.body, LockBatchResponseBody).lock_ok_mq_set
 
     async def unlock(self, address: str, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Let others lock the queues."""
+        """Unlock queues."""
         body = UnlockBatchRequestBody(consumer_group=group, client_id=client_id, mq_set=set(queues))
-        await self.ask(address, RequestCode.UNLOCK_BATCH_MQ, None, encode_body(body))
+        await self.invoke(address, RequestCode.UNLOCK_BATCH_MQ, None, encode_body(body))
 
     async def check_subscription(
         self, address: str, group: str, client_id: str, subscription: SubscriptionData
     ) -> None:
-        """The broker can filter as the subscription asks.
+        """Ask the broker whether it can filter by the subscription.
 
         Raises:
-            ResponseError: It cannot; the remark says why, and where the expression is wrong.
+            ResponseError: The broker cannot; the remark says why, and where the expression is wrong.
         """
         body = CheckClientRequestBody(client_id=client_id, group=group, subscription_data=subscription)
-        await self.ask(address, RequestCode.CHECK_CLIENT_CONFIG, None, encode_body(body))
+        await self.invoke(address, RequestCode.CHECK_CLIENT_CONFIG, None, encode_body(body))
 
     # Offsets
 
     async def committed_offset(self, queue: MessageQueue, group: str) -> int | None:
-        """The offset the group has committed; None when it has none."""
-        header = QueryConsumerOffsetRequestHeader(
-            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
-        )
-        try:
-            response = await self.ask(await self.master(queue), RequestCode.QUERY_CONSUMER_OFFSET, header)
-        except ResponseError as error:
-            if error.code == ResponseCode.QUERY_NOT_FOUND:
-                return None
-            raise
-        return response.header(QueryConsumerOffsetResponseHeader).offset
+        """Return the group's committed offset in the queue; None if the group has committed none."""
+        return await self.call(queue, offset_calls.committed_offset(queue, group))
 
     async def commit_offset(self, queue: MessageQueue, group: str, offset: int) -> None:
-        """The broker keeps the group's offset in the queue."""
-        header = UpdateConsumerOffsetRequestHeader(
-            consumer_group=group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            commit_offset=offset,
-            broker_name=queue.broker_name,
-        )
-        await self.ask(await self.master(queue), RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        """Commit the group's offset in the queue."""
+        await self.call(queue, offset_calls.commit_offset(queue, group, offset))
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Where the next message will be."""
-        header = GetMaxOffsetRequestHeader(
-            topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
-        )
-        response = await self.ask(await self.master(queue), RequestCode.GET_MAX_OFFSET, header)
-        return response.header(GetMaxOffsetResponseHeader).offset
+        """Return the offset that the queue's next message will get."""
+        return await self.call(queue, offset_calls.max_offset(queue))
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Where the oldest message is."""
-        header = GetMinOffsetRequestHeader(
-            topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
-        )
-        response = await self.ask(await self.master(queue), RequestCode.GET_MIN_OFFSET, header)
-        return response.header(GetMinOffsetResponseHeader).offset
+        """Return the offset of the queue's oldest message."""
+        return await self.call(queue, offset_calls.min_offset(queue))
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The message stored at that time: the nearest one on Apache's 4.9, the next one on 5.x."""
-        header = SearchOffsetRequestHeader(
-            topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms, broker_name=queue.broker_name
-        )
-        response = await self.ask(await self.master(queue), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
-        return response.header(SearchOffsetResponseHeader).offset
+        """Return the offset of the message stored at a time: on Apache 4.9 the nearest message, on 5.x the next one."""
+        return await self.call(queue, offset_calls.search_offset(queue, timestamp_ms))
 
     # Messages
 
@@ -177,24 +148,13 @@ class BrokerRequests:
         timeout: float,
         code: RequestCode = RequestCode.PULL_MESSAGE,
     ) -> PullAnswer:
-        """One pull; the broker may hold it for as long as the header says."""
+        """Pull once; the broker may hold the request for as long as the header allows."""
         connection = await self._connect(address)
         response = await connection.invoke(code, header, timeout=timeout)
-        status = PULL_STATUS.get(response.code)
-        if status is None:
-            raise ResponseError(response.code, response.remark, address=address, request_code=code)
-        answer = response.header(PullMessageResponseHeader)
-        return PullAnswer(
-            status,
-            answer.next_begin_offset,
-            answer.min_offset,
-            answer.max_offset,
-            answer.suggest_which_broker_id or MASTER_ID,
-            response.body,
-        )
+        return PullAnswer.of(response, address, code)
 
     async def lite_pull(self, address: str, header: PullMessageRequestHeader, timeout: float) -> PullAnswer:
-        """`pull` by LITE_PULL_MESSAGE; by PULL_MESSAGE from brokers that do not know that request (4.9)."""
+        """Pull by LITE_PULL_MESSAGE; by PULL_MESSAGE from brokers that do not know that request (4.9)."""
         if address not in self._without_lite_pulls:
             try:
                 return await self.pull(address, header, timeout, RequestCode.LITE_PULL_MESSAGE)

@@ -1,26 +1,30 @@
-"""What the producers, consumers and admins of one client id share: connections, routes, heartbeats.
+"""The client that the producers, consumers and admins of one client id share: connections, routes, heartbeats.
 
 ::
 
     every 30 s, first after 10 ms    look up the routes of all topics in use
-    every 30 s, first after  1 s     forget brokers that no route names; heartbeat to all others
-    every  5 s, first after 10 s     consumers commit what they have settled
-    new connection to a broker       heartbeat at once: a restarted broker knows its members before they pull
-    topic not there yet              looked up again after 0.5 s, 1 s, 2 s …, up to the interval of 30 s
+    every 30 s, first after  1 s     forget brokers that no route has; send a heartbeat to all others
+    every  5 s, first after 10 s     commit the settled offsets of consumers
+    new connection to a broker       send a heartbeat first: a restarted broker must know the members before they pull
+    topic without a route            look its route up after 0.5 s, 1 s, 2 s …, up to the interval of 30 s
 
-All of it on the event loop the client was made on, by that loop's time.
+All work runs on one event loop, by its time.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any
 
-from rocket_client.connection.answers import BrokerRequestsToClient, ConsumerAnswers, ProducerAnswers
 from rocket_client.connection.broker_requests import BrokerRequests
 from rocket_client.connection.connections import Connections
 from rocket_client.connection.name_servers import NameServers
+from rocket_client.connection.remoting_processor import (
+    ClientRemotingProcessor,
+    ConsumerMember,
+    ProducerMember,
+)
 from rocket_client.connection.request_reply import Replies
 from rocket_client.connection.routes import RouteTable, vip_address
 from rocket_client.errors import BrokerNotFoundError, GroupInUseError
@@ -28,7 +32,7 @@ from rocket_client.settings import ClientSettings
 from rocket_remoting.clock import Clock
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.transports.transport import Transport
-from rocket_remoting.wire.bodies import ConsumerData, HeartbeatData, ProducerData, encode_body
+from rocket_remoting.wire.bodies import HeartbeatData, ProducerData, encode_body
 from rocket_remoting.wire.codes import RequestCode, ResponseCode
 from rocket_remoting.wire.errors import RemotingError
 from rocket_remoting.wire.headers import UnregisterClientRequestHeader
@@ -40,26 +44,6 @@ FIRST_ROUTE_REFRESH = 0.01
 FIRST_HEARTBEAT = 1.0
 FIRST_PERSIST = 10.0
 FIRST_SEARCH = 0.5
-
-
-class ProducerMember(ProducerAnswers, Protocol):
-    """What the client knows of a producer."""
-
-    def publish_topics(self) -> Collection[str]:
-        """Topics it sends to."""
-
-
-class ConsumerMember(ConsumerAnswers, Protocol):
-    """What the client knows of a consumer."""
-
-    def heartbeat_data(self) -> ConsumerData:
-        """Group, model and subscriptions, as brokers want them."""
-
-    def subscribed_topics(self) -> Collection[str]:
-        """Topics it reads from."""
-
-    async def persist_offsets(self) -> None:
-        """Commit what is settled."""
 
 
 class RocketClient:
@@ -80,13 +64,11 @@ class RocketClient:
         self._persist_interval = settings.persist_consumer_offset_interval.total_seconds()
         connect_timeout = settings.connect_timeout.total_seconds()
         self._name_server_connections = Connections(transport, None, connect_timeout)
-        answers = BrokerRequestsToClient(
+        processor = ClientRemotingProcessor(
             self.producers, self.consumers, self.replies, settings.name_server_addresses, self.spawn
         )
-        self.brokers = Connections(transport, answers.handle, connect_timeout, self._introduce)
-        self.name_servers = NameServers(
-            settings.name_server_addresses, self._name_server_connections, self._timeout
-        )
+        self.brokers = Connections(transport, processor.handle, connect_timeout, self._heartbeat_over)
+        self.name_servers = NameServers(settings.name_server_addresses, self._name_server_connections, self._timeout)
         self.routes = RouteTable(self.name_servers.topic_route)
         self.requests = BrokerRequests(self.routes, self.brokers.to, self._timeout)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -102,7 +84,7 @@ class RocketClient:
 
     @property
     def is_used(self) -> bool:
-        """Whether anybody is registered."""
+        """Whether a producer, a consumer or an admin is registered."""
         return bool(self.producers or self.consumers or self.admins)
 
     def register_producer(self, producer: ProducerMember) -> None:
@@ -128,33 +110,30 @@ class RocketClient:
     async def unregister_producer(self, group: str) -> None:
         """Remove a producer and tell the brokers."""
         if self.producers.pop(group, None) is not None:
-            await self._unregister(
-                UnregisterClientRequestHeader(client_id=self.client_id, producer_group=group)
-            )
+            await self._unregister(UnregisterClientRequestHeader(client_id=self.client_id, producer_group=group))
 
     async def unregister_consumer(self, group: str) -> None:
         """Remove a consumer and tell the brokers, which tell the group's other members."""
         if self.consumers.pop(group, None) is not None:
-            await self._unregister(
-                UnregisterClientRequestHeader(client_id=self.client_id, consumer_group=group)
-            )
+            await self._unregister(UnregisterClientRequestHeader(client_id=self.client_id, consumer_group=group))
 
     async def _unregister(self, header: UnregisterClientRequestHeader) -> None:
-        async def tell(address: str) -> None:
+        async def unregister(address: str) -> None:
             try:
-                await self.requests.ask(address, RequestCode.UNREGISTER_CLIENT, header)
+                await self.requests.invoke(address, RequestCode.UNREGISTER_CLIENT, header)
             except RemotingError as error:
-                logger.info("broker %s was not told that %s leaves: %s", address, self.client_id, error)
+                logger.info("could not unregister from broker %s, client %s: %s", address, self.client_id, error)
 
-        await asyncio.gather(*(tell(address) for address in self.brokers.addresses()))
+        await asyncio.gather(*(unregister(address) for address in self.brokers.addresses()))
 
     # Brokers
 
     async def broker(self, broker_name: str, topic: str, *, vip: bool = False) -> Connection:
-        """A connection to the broker's master, with `vip` to its second port.
+        """Return a connection to the broker's master; with `vip` to its second port.
 
         Raises:
-            BrokerNotFoundError: No route gives its address, not even a fresh one of the topic.
+            BrokerNotFoundError: No route has the broker's address, even after a refresh of the topic's route.
+            ConnectError: The broker cannot be reached.
         """
         address = self.routes.master_address(broker_name)
         if address is None:
@@ -165,9 +144,11 @@ class RocketClient:
         return await self.brokers.to(vip_address(address) if vip else address)
 
     async def heartbeat(self) -> None:
-        """Tell every broker which groups this client belongs to; failures are logged."""
+        """Send every broker a heartbeat with the groups of this client; log failures."""
         if not (self.producers or self.consumers):
             return
+        # Slaves serve pulls, so they must know consumers. Producers only send to masters. Apache's MQClientInstance
+        # does the same.
         addresses = self.routes.broker_addresses(masters_only=not self.consumers)
         await asyncio.gather(*(self._heartbeat_to(address) for address in addresses))
 
@@ -176,11 +157,11 @@ class RocketClient:
         try:
             connection = await self.brokers.to(address)
             if not fresh:  # a new connection begins with a heartbeat
-                await self._introduce(connection)
+                await self._heartbeat_over(connection)
         except RemotingError as error:
-            logger.info("no heartbeat to broker %s: %s", address, error)
+            logger.info("could not send a heartbeat to broker %s: %s", address, error)
 
-    async def _introduce(self, connection: Connection) -> None:
+    async def _heartbeat_over(self, connection: Connection) -> None:
         if not (self.producers or self.consumers):
             return
         body = HeartbeatData(
@@ -188,9 +169,7 @@ class RocketClient:
             producer_data_set=[ProducerData(group_name=group) for group in self.producers],
             consumer_data_set=[consumer.heartbeat_data() for consumer in self.consumers.values()],
         )
-        response = await connection.invoke(
-            RequestCode.HEART_BEAT, None, encode_body(body), timeout=self._timeout
-        )
+        response = await connection.invoke(RequestCode.HEART_BEAT, None, encode_body(body), timeout=self._timeout)
         if response.code != ResponseCode.SUCCESS:
             logger.warning(
                 "broker %s refused the heartbeat with %d: %s",
@@ -202,7 +181,7 @@ class RocketClient:
     # Routes
 
     def topics_in_use(self) -> list[str]:
-        """Topics that a member reads from or sends to."""
+        """Return the topics that members read or send to."""
         topics: dict[str, None] = {}
         for consumer in self.consumers.values():
             topics.update(dict.fromkeys(consumer.subscribed_topics()))
@@ -211,7 +190,7 @@ class RocketClient:
         return list(topics)
 
     def search_routes(self) -> None:
-        """Look for topics in use that have no route of their own yet, soon and then ever more rarely."""
+        """Look up the routes of topics that have none yet, after 0.5 s and then at doubled intervals."""
         if self._search is not None:
             self._search.cancel()
         self._search = self.spawn(self._search_routes(), "search for routes")
@@ -235,7 +214,7 @@ class RocketClient:
 
     async def _maintain_brokers(self) -> None:
         for address in self.routes.drop_offline_brokers():
-            logger.info("broker address %s is in no route any more", address)
+            logger.info("closing the connection to broker %s: no route has its address any more", address)
             await self.brokers.drop(address)
         await self.heartbeat()
 
@@ -246,7 +225,7 @@ class RocketClient:
     # Life
 
     def start(self) -> None:
-        """Begin the scheduled work."""
+        """Start the periodic work."""
         self.every(FIRST_ROUTE_REFRESH, self._poll_interval, self._refresh_routes, "refresh routes")
         self.every(FIRST_HEARTBEAT, self._heartbeat_interval, self._maintain_brokers, "heartbeat")
         self.every(FIRST_PERSIST, self._persist_interval, self._persist, "commit offsets")
@@ -254,7 +233,14 @@ class RocketClient:
     def every(
         self, first: float, interval: float, action: Callable[[], Awaitable[None]], name: str
     ) -> asyncio.Task[None]:
-        """Run the action again and again, until the task returned is cancelled or the client closes."""
+        """Run an action periodically until the returned task is cancelled or the client closes.
+
+        Args:
+            first: Seconds before the first run.
+            interval: Seconds between the end of a run and the begin of the next.
+            action: The action; its errors are logged.
+            name: The action's name for logs.
+        """
 
         async def run() -> None:
             await asyncio.sleep(first)
@@ -270,27 +256,27 @@ class RocketClient:
         return self.spawn(run(), name)
 
     def spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
-        """Run something that ends with the client at the latest."""
+        """Run a coroutine in a task, which is cancelled when the client closes."""
         task = asyncio.create_task(work, name=f"{name} of {self.client_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def close(self) -> None:
-        """End the scheduled work and close all connections."""
+        """End the periodic work and close all connections."""
         await cancel(self._tasks)
         await self.routes.close()
         await self.brokers.close()
         await self._name_server_connections.close()
 
 
-asker: ContextVar[asyncio.Task[Any] | None] = ContextVar("asker", default=None)
-"""Who waits for what is done here, in another task: a listener that shuts its own consumer down, for instance."""
+waiting_task: ContextVar[asyncio.Task[Any] | None] = ContextVar("waiting_task", default=None)
+"""The task that waits for the current task's work, such as a listener that shuts its own consumer down."""
 
 
 async def cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancel tasks and wait until they have ended; not the current one, nor the one that it works for."""
-    spared = asyncio.current_task(), asker.get()
+    """Cancel tasks and wait for their end; spare the current task and the task that waits for it (`waiting_task`)."""
+    spared = asyncio.current_task(), waiting_task.get()
     ending = [task for task in tasks if task not in spared]
     for task in ending:
         task.cancel()

@@ -1,7 +1,7 @@
-"""One connection per address, made when first needed and again after it was lost.
+"""One connection per address, opened when first needed and reopened after a loss.
 
-Callers that need the same address at the same time share one attempt. `introduce` runs on each new
-connection before anybody uses it: brokers must know a group from a heartbeat before they serve its pulls.
+Callers that need the same address at the same time share one attempt. On each new connection `on_connect` runs before
+any other request: brokers must know a group from a heartbeat before they serve its pulls.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ class Connections:
         transport: Transport,
         handler: Handler | None,
         connect_timeout: float,
-        introduce: Callable[[Connection], Awaitable[None]] | None = None,
+        on_connect: Callable[[Connection], Awaitable[None]] | None = None,
     ) -> None:
         self._transport = transport
         self._handler = handler
         self._connect_timeout = connect_timeout
-        self._introduce = introduce
+        self._on_connect = on_connect
         self._open: dict[str, Connection] = {}
         self._opening: dict[str, asyncio.Task[Connection]] = {}
         self._closed = False
@@ -37,20 +37,20 @@ class Connections:
         return f"<Connections open={list(self._open)} opening={list(self._opening)}>"
 
     def get(self, address: str) -> Connection | None:
-        """The open connection to the address, if there is one."""
+        """Return the open connection to the address; None if there is none."""
         connection = self._open.get(address)
         return None if connection is None or connection.is_closed else connection
 
     def addresses(self) -> list[str]:
-        """Addresses with an open connection."""
+        """Return the addresses with an open connection."""
         return [address for address, connection in self._open.items() if not connection.is_closed]
 
     async def to(self, address: str) -> Connection:
-        """A connection to the address, introduced.
+        """Return an open connection to the address, on which `on_connect` has run.
 
         Raises:
-            ConnectError: Nobody listens there, or not within `connect_timeout`.
-            ConnectionLost: These connections are closed already.
+            ConnectError: No connection could be opened within `connect_timeout`.
+            ConnectionLost: The connection was lost at once, or the client is shut down.
         """
         connection = self._open.get(address)
         if connection is not None and not connection.is_closed:
@@ -62,18 +62,18 @@ class Connections:
             opening = asyncio.create_task(self._connect(address), name=f"connect to {address}")
             self._opening[address] = opening
             opening.add_done_callback(lambda task: self._opened(address, task))
-        # Shielded: others wait for the same attempt, and one of them giving up must not end it.
+        # Shielded: other callers may wait for the same attempt, so cancelling one of them must not end it.
         return await asyncio.shield(opening)
 
     async def _connect(self, address: str) -> Connection:
-        connection = await self._transport.connect(
-            address, handler=self._handler, timeout=self._connect_timeout
-        )
+        connection = await self._transport.connect(address, handler=self._handler, timeout=self._connect_timeout)
         try:
-            if self._introduce is not None:
-                await self._introduce(connection)
+            if self._on_connect is not None:
+                await self._on_connect(connection)
         except RemotingError as error:
-            logger.warning("introducing this client to %s failed: %s", address, error)
+            # The connection is used all the same: sends need no heartbeat, and the periodic one introduces the client
+            # later.
+            logger.warning("could not send the first heartbeat to %s: %s", address, error)
         except BaseException:
             connection.abort("given up")
             raise
@@ -86,20 +86,21 @@ class Connections:
     def _opened(self, address: str, task: asyncio.Task[Connection]) -> None:
         self._opening.pop(address, None)
         if not task.cancelled():
-            task.exception()  # taken, also when every waiter has given up
+            task.exception()  # retrieved even if every caller was cancelled, so that asyncio does not log it
 
     def _forget(self, address: str, connection: Connection) -> None:
+        # A newer connection to the address may be open by now.
         if self._open.get(address) is connection:
             del self._open[address]
 
     async def drop(self, address: str) -> None:
-        """Close the connection to an address nobody needs any more."""
+        """Close the connection to an address that is not needed any more."""
         connection = self._open.pop(address, None)
         if connection is not None:
             await connection.close()
 
     async def close(self) -> None:
-        """Close all; no new ones are made."""
+        """Close all connections, and open no new ones."""
         self._closed = True
         for task in list(self._opening.values()):
             task.cancel()

@@ -1,4 +1,4 @@
-"""What every producer and consumer is: a member of a group, with a life, on a client it may share."""
+"""The base of producers and consumers: a member of a group, with a lifecycle and a client that it may share."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from rocket_client.connection import shared_clients
-from rocket_client.connection.client import RocketClient, asker
+from rocket_client.connection.client import RocketClient, waiting_task
 from rocket_client.core.state import Lifecycle, ServiceState
 from rocket_client.namespace import Namespace
 from rocket_client.settings import ClientSettings
@@ -24,9 +24,12 @@ class GroupMember(ABC, Generic[S]):
 
     Args:
         group: The group's name.
-        settings: Name servers, namespace, timeouts, and what the kind of member needs beside.
-        transport: TCP unless given.
-        clock: Where stamps come from; the machine's unless given.
+        settings: Name servers, namespace, timeouts, and the settings of the kind of member.
+        transport: The transport of connections; TCP by default.
+        clock: The clock of timestamps; the system clock by default.
+
+    Raises:
+        ValueError: The group's name or the namespace is illegal, or the group is a default group of Apache's clients.
     """
 
     _KIND: str
@@ -36,7 +39,7 @@ class GroupMember(ABC, Generic[S]):
         self, group: str, settings: S, *, transport: Transport | None = None, clock: Clock | None = None
     ) -> None:
         if group in (DEFAULT_PRODUCER_GROUP, DEFAULT_CONSUMER_GROUP):
-            raise ValueError(f"{group} is nobody's own group: choose another name")
+            raise ValueError(f"{group} is RocketMQ's default group, which every client may use: choose another name")
         self._namespace = Namespace(settings.namespace)
         group = self._namespace.wrap(group)
         validate_group(group)
@@ -53,12 +56,16 @@ class GroupMember(ABC, Generic[S]):
 
     @property
     def state(self) -> ServiceState:
-        """Where in its life it is."""
+        """The state of the lifecycle."""
         return self._life.state
 
     @property
     def client_id(self) -> str:
-        """Under which id brokers know it."""
+        """The id by which brokers know this member's client.
+
+        Raises:
+            ClientStateError: The member is not running.
+        """
         self._life.require_running()
         return self._client.client_id
 
@@ -73,22 +80,20 @@ class GroupMember(ABC, Generic[S]):
 
     @abstractmethod
     async def start(self) -> None:
-        """It runs when this returns."""
+        """Start the member; it is running when this returns."""
 
     @abstractmethod
     async def shutdown(self) -> None:
-        """It has left its group when this returns; who is cancelled here only stops waiting for that."""
+        """Leave the group. Cancelling this call stops the waiting, not the shutdown; a further call waits again."""
 
-    def _begin_to_leave(self, leaving: Coroutine[Any, Any, None]) -> None:
-        """Leave, whatever becomes of the task that asked for it: half of it would be a member that does nothing."""
+    def _start_leaving(self, leaving: Coroutine[Any, Any, None]) -> None:
+        """Leave in a task of its own, so that cancelling the caller cannot leave a half-stopped member."""
         context = copy_context()
-        context.run(asker.set, asyncio.current_task())
-        self._leaving = asyncio.create_task(
-            leaving, name=f"{self._KIND} of {self.group} leaves", context=context
-        )
+        context.run(waiting_task.set, asyncio.current_task())
+        self._leaving = asyncio.create_task(leaving, name=f"{self._KIND} of {self.group} leaves", context=context)
 
-    async def _has_left(self) -> None:
-        """Return when what was begun has ended."""
+    async def _wait_until_left(self) -> None:
+        """Wait until the member has left."""
         if self._leaving is not None:
             await asyncio.shield(self._leaving)
 

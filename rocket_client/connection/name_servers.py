@@ -1,85 +1,73 @@
-"""Requests to name servers: the client keeps to one, and turns to the next when it fails.
+"""Requests to name servers: the client uses one name server until it fails, then the next.
 
-Name servers do not know of each other and each has all routes, so any of them will do. With all of them
-gone the client goes on with the routes it has.
+Name servers are independent of each other, and each has all routes, so any of them can answer. While none answers, the
+client continues with the routes that it has.
 """
 
-import random
+from typing import TypeVar
 
 from rocket_client.connection.connections import Connections
+from rocket_client.core.call import Call, refusal
+from rocket_client.core.name_server_calls import topic_route
+from rocket_client.core.name_server_order import NameServerOrder
 from rocket_client.errors import NameServersUnreachableError
-from rocket_remoting.wire.bodies import TopicRouteData, decode_body
+from rocket_remoting.wire.bodies import TopicRouteData
 from rocket_remoting.wire.codes import RequestCode, ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
-from rocket_remoting.wire.errors import RemotingError, ResponseError
+from rocket_remoting.wire.errors import RemotingError
 from rocket_remoting.wire.ext_fields import Header
-from rocket_remoting.wire.headers import GetRouteInfoRequestHeader
+
+T = TypeVar("T")
 
 
 class NameServers:
-    """The configured name servers, seen as one."""
+    """The configured name servers."""
 
     def __init__(self, addresses: tuple[str, ...], connections: Connections, timeout: float) -> None:
         self.addresses = addresses
+        self._order = NameServerOrder(addresses)
         self._connections = connections
         self._timeout = timeout
-        # Clients begin with different ones, so that the load spreads.
-        self._current = random.randrange(len(addresses))
 
     def __repr__(self) -> str:
-        return f"NameServers({', '.join(self.addresses)}; current {self.current})"
+        return f"NameServers({', '.join(self.addresses)}; current {self._order.current})"
 
-    @property
-    def current(self) -> str:
-        """The one that is asked first."""
-        return self.addresses[self._current]
-
-    async def invoke(
-        self, code: int, header: Header | None = None, body: bytes = b"", *, timeout: float | None = None
-    ) -> RemotingCommand:
-        """The answer of the first name server that gives one, whatever its code.
+    async def call(self, call: Call[T]) -> T:
+        """Make the call to one name server after the other until one answers; return the result.
 
         Raises:
-            NameServersUnreachableError: None did.
+            NameServersUnreachableError: No name server answered.
+            ResponseError: The name server that answered refused the request.
         """
         causes: list[Exception] = []
-        for _ in self.addresses:
+        for address in self._order.in_turn():
             try:
-                connection = await self._connections.to(self.current)
-                return await connection.invoke(code, header, body, timeout=timeout or self._timeout)
+                connection = await self._connections.to(address)
+                response = await connection.invoke(call.code, call.header, timeout=self._timeout)
             except RemotingError as error:
                 causes.append(error)
-                self._current = (self._current + 1) % len(self.addresses)
+                self._order.failed(address)
+            else:
+                return call.result(response, address)
         raise NameServersUnreachableError(self.addresses, causes)
 
-    async def ask(self, address: str, code: RequestCode, header: Header | None = None) -> RemotingCommand:
-        """The successful answer of that one name server.
+    async def invoke(self, address: str, code: RequestCode, header: Header | None = None) -> RemotingCommand:
+        """Send a request to the name server at `address`; return its successful response.
 
         Raises:
-            ResponseError: It answered with another code.
+            ResponseError: The name server refused the request.
         """
         connection = await self._connections.to(address)
         response = await connection.invoke(code, header, timeout=self._timeout)
         if response.code != ResponseCode.SUCCESS:
-            raise ResponseError(response.code, response.remark, address=address, request_code=code)
+            raise refusal(response, address, code)
         return response
 
     async def topic_route(self, topic: str) -> TopicRouteData | None:
-        """Where the topic's queues are; None when no such topic is known.
+        """Return the topic's route; None if the topic does not exist.
 
         Raises:
             NameServersUnreachableError: No name server answered.
-            ResponseError: One answered with an error.
+            ResponseError: The name server that answered refused the request.
         """
-        header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
-        response = await self.invoke(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-        if response.code == ResponseCode.SUCCESS and response.body:
-            return decode_body(response.body, TopicRouteData)
-        if response.code in {ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST}:
-            return None
-        raise ResponseError(
-            response.code,
-            response.remark,
-            address=self.current,
-            request_code=RequestCode.GET_ROUTEINFO_BY_TOPIC,
-        )
+        return await self.call(topic_route(topic))

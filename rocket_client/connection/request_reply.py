@@ -1,4 +1,4 @@
-"""Requests that are answered: a message goes out, and who consumes it sends a message back to this very client.
+"""Request and reply over messages: the consumer of a request message sends a reply to the requesting client.
 
 ::
 
@@ -6,7 +6,7 @@
     reply     SEND_REPLY_MESSAGE to <cluster>_REPLY_TOPIC with the same three; the broker pushes it to the client
               over its connection (PUSH_REPLY_MESSAGE_TO_CLIENT), so it must be sent to a broker that knows the client
 
-A reply that comes when nobody waits any more is dropped.
+A reply that comes after the request's timeout is logged and dropped.
 """
 
 import asyncio
@@ -40,10 +40,14 @@ class Replies:
     def __repr__(self) -> str:
         return f"<Replies: {len(self._waiting)} awaited>"
 
-    def expect(
-        self, request: Message, client_id: str, timeout: float
-    ) -> tuple[str, asyncio.Future[MessageExt]]:
-        """Mark the message as a request; returns its correlation id, and a future of the reply."""
+    def expect(self, request: Message, client_id: str, timeout: float) -> tuple[str, asyncio.Future[MessageExt]]:
+        """Mark a message as a request; return its correlation id and a future of the reply.
+
+        Args:
+            request: The message; it gets the properties of a request.
+            client_id: The id of this client, which gets the reply.
+            timeout: Seconds until the reply, for the property TTL.
+        """
         correlation_id = str(uuid4())
         request.properties |= {
             PROPERTY_CORRELATION_ID: correlation_id,
@@ -55,15 +59,15 @@ class Replies:
         return correlation_id, future
 
     def forget(self, correlation_id: str) -> None:
-        """Expect the reply no more."""
+        """Stop waiting for the reply."""
         self._waiting.pop(correlation_id, None)
 
     def take(self, header: ReplyMessageRequestHeader, body: bytes) -> None:
-        """Hand a reply to whoever waits for it; a compressed body stays compressed."""
+        """Set a reply as the result of its request's future; a compressed body stays compressed."""
         properties = decode_properties(header.properties or "")
         future = self._waiting.pop(properties.get(PROPERTY_CORRELATION_ID, ""), None)
         if future is None or future.done():
-            logger.info("a reply on %s comes too late, or to nobody: %s", header.topic, properties)
+            logger.info("dropped a reply on %s: its request has timed out or is unknown: %s", header.topic, properties)
             return
         future.set_result(
             MessageExt(
@@ -81,10 +85,10 @@ class Replies:
 
 
 def reply_to(request: MessageExt, body: bytes, properties: dict[str, str]) -> Message:
-    """The reply to a message that was received.
+    """Return the reply message for a received request.
 
     Raises:
-        IllegalMessageError: It is no request, or came from no broker.
+        IllegalMessageError: The message does not have the properties of a request that a broker has stored.
     """
     theirs = request.properties
     missing = [
@@ -94,7 +98,7 @@ def reply_to(request: MessageExt, body: bytes, properties: dict[str, str]) -> Me
     ]
     if missing:
         raise IllegalMessageError(
-            request.topic, f"it is no request that can be replied to: it lacks {', '.join(missing)}"
+            request.topic, f"it is not a request message: it has no property {', '.join(missing)}"
         )
     carried = (PROPERTY_CORRELATION_ID, PROPERTY_MESSAGE_REPLY_TO_CLIENT, PROPERTY_MESSAGE_TTL)
     return Message(

@@ -1,9 +1,9 @@
-"""One `RocketClient` for all members that may share a client id on an event loop.
+"""The clients of an event loop, shared by all members that may have the same client id.
 
-Members with the same `instance_name`, name servers and transport share it. Without an instance name they
-share one as well, as long as their connection settings are equal and no group would be there twice; the
-next one gets a client id of its own then. A broadcasting consumer's default name is ``DEFAULT``: its
-offsets file is found by client id again after a restart.
+Members with the same `instance_name`, name servers and transport share a client. Members without an instance name share
+a client if their connection settings are equal and no group would be registered twice; otherwise a new client with a
+client id of its own is made. The default instance name of broadcasting consumers is ``DEFAULT``, because the path of
+their offsets file has the client id and must be the same after a restart.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ def acquire(
     instance_name: str | None,
     is_free: Callable[[RocketClient], bool],
 ) -> RocketClient:
-    """A started client for these settings; register with it, and `release` it in the end.
+    """Return a started client for these settings. The caller must register with it, and `release` it in the end.
 
     Args:
-        settings: Whose client part counts.
-        transport: None for TCP.
-        clock: None for the machine's.
-        instance_name: None when any client that `is_free` will do.
-        is_free: Whether the member could register with a client.
+        settings: Settings, of which the fields of `ClientSettings` matter.
+        transport: The transport; None for TCP.
+        clock: The clock; None for the system clock.
+        instance_name: The instance name; None for any client that `is_free` accepts.
+        is_free: Returns whether the member can register with a client.
     """
     clients = _CLIENTS.setdefault(asyncio.get_running_loop(), {})
     key = _key(settings, transport, clock, instance_name)
@@ -49,16 +49,14 @@ def acquire(
         if instance_name is not None or is_free(client):
             return client
     name = instance_name if instance_name is not None else new_instance_name()
-    client = RocketClient(
-        client_id(settings, name), settings, transport or TcpTransport(), clock or SystemClock()
-    )
+    client = RocketClient(client_id(settings, name), settings, transport or TcpTransport(), clock or SystemClock())
     sharing.append(client)
     client.start()
     return client
 
 
 async def release(client: RocketClient) -> None:
-    """Close the client if nobody is registered with it any more."""
+    """Close the client if no member is registered with it any more."""
     if client.is_used:
         return
     for sharing in _CLIENTS.get(asyncio.get_running_loop(), {}).values():
@@ -67,9 +65,7 @@ async def release(client: RocketClient) -> None:
     await client.close()
 
 
-def _key(
-    settings: ClientSettings, transport: Transport | None, clock: Clock | None, instance_name: str | None
-) -> _Key:
+def _key(settings: ClientSettings, transport: Transport | None, clock: Clock | None, instance_name: str | None) -> _Key:
     ends = (id(transport) if transport is not None else None, id(clock) if clock is not None else None)
     if instance_name is not None:
         return (*ends, settings.name_server_addresses, instance_name, settings.unit_name, settings.client_ip)

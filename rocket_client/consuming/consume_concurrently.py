@@ -1,17 +1,17 @@
 """Concurrent consumption: listener calls in no particular order, at most `concurrency` at once.
 
-Calls are made by workers, each a task that takes one batch after the other from a common queue. One
-worker is enough as long as the listener never waits; so a further one starts only when batches are left
-after every worker has come to wait inside its call. A fast listener thus costs no task per message, a
-slow one gets all the calls it may have, or has room for.
+Workers make the calls: each is a task that takes one batch after the other from a common queue. One worker is enough as
+long as the listener never waits. So further workers start only if batches are left when every worker waits inside its
+call: first one, then two, four and so on, up to `concurrency` and the free `Capacity`. A fast listener thus costs no
+task per message, and a slow one still gets all its calls.
 
 ::
 
-    listener says            clustering                                   broadcasting
+    outcome                  clustering                                   broadcasting
     Success                  settled                                      settled
     RetryLater, exception    sent back, then settled                      logged, settled
     Reject                   sent to the dead letter topic, then settled  logged, settled
-    sending back fails       called again here after 5 s                  -
+    sending back fails       the listener is called again after 5 s       -
     call takes > 15 min      sent back at level 3, then settled           -
     body is unreadable       no call; as for Reject                       as for Reject
 """
@@ -25,40 +25,43 @@ from rocket_client.connection.client import cancel
 from rocket_client.consuming.listener import (
     ENDS_THE_PROCESS,
     SUCCESS,
+    Capacity,
     ConcurrentListener,
     ConcurrentOutcome,
     ConsumeContext,
     Reject,
     RetryLater,
-    Room,
     Success,
 )
+from rocket_client.consuming.listener_consumption import ListenerConsumption
 from rocket_client.consuming.membership import Membership
 from rocket_client.consuming.send_back import DEAD_LETTER, DEFAULT_MAX_RECONSUME_TIMES, SendBack
-from rocket_client.core.process_queue import NOTHING_TO_COMMIT, ProcessQueue
+from rocket_client.core.process_queue import ProcessQueue
 from rocket_client.core.unpacked_bodies import Unpacked, is_compressed
 from rocket_client.errors import UnreadableBodyError
 from rocket_client.settings import PushConsumerSettings
-from rocket_remoting.wire.errors import RemotingError
 from rocket_remoting.wire.message import MessageExt
 
 logger = logging.getLogger(__name__)
 
+# Apache's ConsumeMessageConcurrentlyService and ProcessQueue.cleanExpiredMsg have the same three numbers.
 LOCAL_RETRY_DELAY = 5.0
 EXPIRED_LEVEL = 3
 MAX_EXPIRED_AT_ONCE = 16
 
-# A worker lets the loop do other things after this many calls that never waited.
+# After this many calls that never waited, a worker yields to the event loop.
 _CALLS_IN_A_ROW = 64
-# What a call counts as for which bodies were decompressed.
+# A call whose bodies were decompressed counts as this many calls.
 _UNPACKING = 16
 
 _Batch = tuple[ProcessQueue, list[MessageExt]]
 _Failure = tuple[MessageExt, ConcurrentOutcome]
 
 
-class ConcurrentConsumption:
-    """Hands pulled messages to a listener, and settles them by what it says."""
+class ConcurrentConsumption(ListenerConsumption):
+    """Calls a listener with pulled messages and acts on its outcomes."""
+
+    _ORDERLY = False
 
     def __init__(
         self,
@@ -68,97 +71,85 @@ class ConcurrentConsumption:
         send_back: SendBack | None,
         process_queues: Callable[[], Collection[ProcessQueue]],
         *,
-        room: Room | None = None,
+        capacity: Capacity | None = None,
     ) -> None:
-        """Ready for queues.
+        """Make a consumption without queues.
 
         Args:
-            member: Whose messages.
-            settings: How many at once, how often, how long.
-            listener: What is called.
-            send_back: Where failed messages go; None: nowhere, as in broadcasting.
-            process_queues: All that are assigned now, to look for calls that take too long.
-            room: What the listener has for further calls; None: always some.
+            member: The consumer's shared parts.
+            settings: Batch size, concurrency, attempts, and the timeout of calls.
+            listener: The application's listener.
+            send_back: Sends failed messages back to the brokers; None in broadcasting, where they are dropped.
+            process_queues: Returns the assigned process queues, which are searched for calls that take too long.
+            capacity: The listener's capacity for further calls; None for no limit but the concurrency.
         """
-        self._group = member.group
-        self._namespace = member.namespace
-        self._offsets = member.offsets
-        self._bodies = member.bodies
+        super().__init__(member, settings, send_back)
         self._unpacking = asyncio.Lock()
         self._listener = listener
-        self._send_back = send_back
         self._process_queues = process_queues
-        self._batch_size = settings.consume_message_batch_max_size
         self._limit = settings.concurrency or 1 << 30
         times = settings.max_reconsume_times
         self._max_reconsume_times = DEFAULT_MAX_RECONSUME_TIMES if times == -1 else times
         self._consume_timeout = settings.consume_timeout.total_seconds()
-        self._loop = asyncio.get_running_loop()
         self._contexts: dict[ProcessQueue, ConsumeContext] = {}
         self._work: deque[_Batch] = deque()
         self._workers: set[asyncio.Task[None]] = set()
-        # Workers that run at the loop's next turn: just started, or letting others run.
+        # Workers that will run at the loop's next turn: they were just started, or yielded to the loop.
         self._ready = 0
         self._burst = 1
-        self._look_scheduled = False
-        self._room = room
-        # Batches were left because there was no room.
-        self._held_up = False
-        self._returns: set[asyncio.Task[None]] = set()
+        self._start_scheduled = False
+        self._capacity = capacity
+        # Whether batches were left because there was no capacity, so that _on_capacity is registered with it.
+        self._watches_capacity = False
+        self._send_backs: set[asyncio.Task[None]] = set()
         self._cleaner: asyncio.Task[None] | None = None
-        self._stopped = False
 
     def __repr__(self) -> str:
         return f"<ConcurrentConsumption {self._group}: {len(self._work)} batches wait, {len(self._workers)} workers>"
 
     def start(self) -> None:
-        """Begin to look for calls that take too long."""
+        """Start the search for calls that take longer than `consume_timeout`."""
         if self._send_back is not None:
-            self._cleaner = asyncio.create_task(
-                self._clean_expired(), name=f"expired messages of {self._group}"
-            )
+            self._cleaner = asyncio.create_task(self._clean_expired(), name=f"expired messages of {self._group}")
 
     def attach(self, process_queue: ProcessQueue) -> None:
-        """A queue was assigned."""
-        queue = self._namespace.unwrap_queue(process_queue.message_queue)
-        self._contexts[process_queue] = ConsumeContext(self._group, queue, orderly=False)
+        """Prepare the calls of a queue that was assigned."""
+        self._contexts[process_queue] = self._context(process_queue)
 
     def detach(self, process_queue: ProcessQueue) -> None:
-        """A queue was revoked; its calls under way finish, its other batches are passed over."""
+        """Forget a queue that was revoked. Its calls under way finish; its waiting batches are skipped."""
         self._contexts.pop(process_queue, None)
 
     def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
-        """Let the messages be consumed, in batches."""
+        """Queue pulled messages for the listener, in batches of `consume_message_batch_max_size`."""
         size, work = self._batch_size, self._work
         if size == 1:
             work.extend([(process_queue, [message]) for message in messages])
         else:
-            work.extend(
-                (process_queue, list(messages[at : at + size])) for at in range(0, len(messages), size)
-            )
+            work.extend((process_queue, list(messages[at : at + size])) for at in range(0, len(messages), size))
         if not self._ready:
             self._start_workers(1)
 
     # Workers
 
-    def _has_room(self) -> bool:
-        room = self._room
-        if room is None or room.free > 0:
+    def _has_capacity(self) -> bool:
+        capacity = self._capacity
+        if capacity is None or capacity.free > 0:
             return True
-        if not self._held_up:
-            self._held_up = True
-            room.watch(self._go_on)
+        if not self._watches_capacity:
+            self._watches_capacity = True
+            capacity.watch(self._on_capacity)
         return False
 
-    def _go_on(self) -> None:
-        """There is room again; a worker that made it may take the next batch before a further one starts."""
-        self._forget_room()
-        self._look_soon()
+    def _on_capacity(self) -> None:
+        """Handle free capacity. The worker that freed it can take the next batch before further workers start."""
+        self._unwatch_capacity()
+        self._schedule_start()
 
-    def _forget_room(self) -> None:
-        if self._room is not None and self._held_up:
-            self._held_up = False
-            self._room.unwatch(self._go_on)
+    def _unwatch_capacity(self) -> None:
+        if self._capacity is not None and self._watches_capacity:
+            self._watches_capacity = False
+            self._capacity.unwatch(self._on_capacity)
 
     def _start_workers(self, count: int) -> None:
         for _ in range(min(count, self._limit - len(self._workers))):
@@ -167,25 +158,25 @@ class ConcurrentConsumption:
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
         if self._ready:
-            self._look_soon()
+            self._schedule_start()
 
-    def _look_soon(self) -> None:
-        if not self._look_scheduled:
-            self._look_scheduled = True
-            self._loop.call_soon(self._look)
+    def _schedule_start(self) -> None:
+        if not self._start_scheduled:
+            self._start_scheduled = True
+            self._loop.call_soon(self._start_more_workers)
 
-    def _look(self) -> None:
-        """Start workers if batches wait although every worker does too.
+    def _start_more_workers(self) -> None:
+        """Start further workers if batches wait while every worker waits inside its call.
 
-        Runs after all workers that were ready when it was scheduled have taken their first batch.
+        Scheduled with ``call_soon``, so that it runs after all workers that were ready before have taken a batch.
         """
-        self._look_scheduled = False
+        self._start_scheduled = False
         if self._ready:
             return
         if not self._work:
             self._burst = 1
             return
-        if not self._has_room():
+        if not self._has_capacity():
             return
         self._start_workers(min(self._burst, len(self._work)))
         self._burst *= 2
@@ -193,7 +184,7 @@ class ConcurrentConsumption:
     async def _run_worker(self) -> None:
         self._ready -= 1
         work, calls = self._work, 0
-        while work and not self._stopped and self._has_room():
+        while work and not self._stopped and self._has_capacity():
             process_queue, messages = work.popleft()
             if process_queue.dropped:
                 continue
@@ -208,27 +199,29 @@ class ConcurrentConsumption:
                 self._ready += 1
                 await asyncio.sleep(0)
                 self._ready -= 1
-                self._look_soon()
+                self._schedule_start()
 
     async def _unpack_and_consume(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
-        """Make a call with as many of the messages as can be decompressed now; the others follow."""
+        """Make a call with as many of the messages as fit decompressed into memory; queue the others again."""
         unpacked = self._bodies.unpack_small(messages)
         if not unpacked.is_whole(messages):
-            # One after the other, so that what is decompressed is not put aside for want of room.
+            # One worker at a time: of several, each would hold decompressed bodies while only some find capacity.
             async with self._unpacking:
-                if self._has_room():
+                if self._has_capacity():
                     unpacked = await self._bodies.unpack_large(messages, unpacked)
         process_queue.growth += unpacked.growth
         try:
             if process_queue.dropped or self._stopped:
                 return
-            if not self._has_room():
+            # Other calls may have taken the capacity while the bodies were decompressed. The compressed messages wait
+            # again, at the front, and the decompressed bodies are freed.
+            if not self._has_capacity():
                 self._work.appendleft((process_queue, messages))
                 return
             await self._consume_unpacked(process_queue, messages, unpacked)
         finally:
             process_queue.growth -= unpacked.growth
-            self._bodies.release(unpacked.room)
+            self._bodies.release(unpacked.reserved)
 
     async def _consume_unpacked(
         self, process_queue: ProcessQueue, messages: list[MessageExt], unpacked: Unpacked
@@ -237,66 +230,52 @@ class ConcurrentConsumption:
         called, behind = messages[:count], messages[count:]
         if unpacked.error is not None:
             self._reject(process_queue, behind.pop(0), unpacked.error)
+        # Before the call, which may take long: another worker can take these messages meanwhile.
         if behind:
             self._work.appendleft((process_queue, behind))
         if called:
             await self._consume(process_queue, called, unpacked.messages)
 
     def _reject(self, process_queue: ProcessQueue, message: MessageExt, error: UnreadableBodyError) -> None:
-        """Send a message that nobody can read to the dead letters."""
+        """Send a message whose body cannot be decompressed to the dead letter topic."""
         logger.error("group %s: no listener is called: %s", self._group, error)
         self._resolve(process_queue, [message], [Reject(error)])
 
-    async def _consume(
-        self, process_queue: ProcessQueue, messages: list[MessageExt], given: list[MessageExt]
-    ) -> None:
-        """Call the listener and settle the messages by what it says.
+    async def _consume(self, process_queue: ProcessQueue, messages: list[MessageExt], given: list[MessageExt]) -> None:
+        """Call the listener once and act on its outcomes.
 
         Args:
-            process_queue: The queue that the messages are of.
+            process_queue: The messages' queue.
             messages: The messages as they were stored.
-            given: The messages as the listener gets them.
+            given: The same messages with their bodies decompressed, for the listener.
         """
         process_queue.begin(messages, self._loop.time())
         try:
             try:
                 outcome = await self._listener(given, self._contexts[process_queue])
-                said = None if outcome is None or outcome is SUCCESS else _outcomes(messages, outcome)
+                outcomes = None if outcome is None or outcome is SUCCESS else _outcomes(messages, outcome)
             except asyncio.CancelledError:
+                # `stop` cancels calls that are late: their messages stay unsettled, for the queue's next member. Any
+                # other cancellation comes from inside the listener and must not end the worker.
                 if self._stopped:
                     raise
-                said = self._failed(messages, RuntimeError("the listener call was cancelled from inside"))
+                outcomes = self._failed(messages, RuntimeError("the listener call was cancelled from inside"))
             except ENDS_THE_PROCESS:
                 raise
             except BaseException as error:
-                said = self._failed(messages, error)
-            if said is None:
+                outcomes = self._failed(messages, error)
+            if outcomes is None:
                 self._settle(process_queue, messages)
             else:
-                self._resolve(process_queue, messages, said)
+                self._resolve(process_queue, messages, outcomes)
         finally:
             process_queue.end()
 
     def _failed(self, messages: Sequence[MessageExt], error: BaseException) -> Sequence[ConcurrentOutcome]:
-        first = messages[0]
-        logger.warning(
-            "group %s: the listener failed with %d message(s) of topic %s, first %s of queue %d at offset %d",
-            self._group,
-            len(messages),
-            first.topic,
-            first.msg_id,
-            first.queue_id,
-            first.queue_offset,
-            exc_info=error,
-        )
+        self._log_failed_call(messages, error)
         return [RetryLater(cause=error)] * len(messages)
 
     # Outcomes
-
-    def _settle(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
-        offset = process_queue.settle(messages)
-        if offset != NOTHING_TO_COMMIT and not process_queue.dropped:
-            self._offsets.update(process_queue.message_queue, offset, increase_only=True)
 
     def _resolve(
         self,
@@ -304,118 +283,113 @@ class ConcurrentConsumption:
         messages: list[MessageExt],
         outcomes: Sequence[ConcurrentOutcome],
     ) -> None:
-        # A message that expired meanwhile has been sent back already.
+        # A message that expired during its call was sent back already, and is not in the process queue any more.
         present = [
-            (message, said)
-            for message, said in zip(messages, outcomes, strict=True)
-            if message in process_queue
+            (message, outcome) for message, outcome in zip(messages, outcomes, strict=True) if message in process_queue
         ]
-        failed = [(message, said) for message, said in present if not isinstance(said, Success)]
-        self._settle(process_queue, [message for message, said in present if isinstance(said, Success)])
+        failed = [(message, outcome) for message, outcome in present if not isinstance(outcome, Success)]
+        self._settle(process_queue, [message for message, outcome in present if isinstance(outcome, Success)])
+        # Messages of a revoked queue are not sent back: they are unsettled, so the next member gets them anyway, and
+        # a copy in the retry topic would be a second delivery.
         if failed and not process_queue.dropped:
-            self._begin_return(process_queue, self._return(process_queue, failed))
+            self._start_send_back(process_queue, self._send_back_all(process_queue, failed))
 
-    def _begin_return(
+    def _start_send_back(
         self, process_queue: ProcessQueue, work: Coroutine[object, object, None]
     ) -> asyncio.Task[None]:
-        # Counts as a call: what goes on without waiting for its end would have the message come beside its copy.
+        # Sending back counts as a call, so that a rebalance waits for it before it commits. Otherwise the queue's next
+        # member could get the message again, in addition to the copy in the retry topic.
         process_queue.begin((), self._loop.time())
         task = self._loop.create_task(work, name=f"send back of {self._group}")
-        self._returns.add(task)
-        task.add_done_callback(self._returns.discard)
+        self._send_backs.add(task)
+        task.add_done_callback(self._send_backs.discard)
         task.add_done_callback(lambda _: process_queue.end())
         return task
 
-    async def _return(self, process_queue: ProcessQueue, failed: Sequence[_Failure]) -> None:
+    async def _send_back_all(self, process_queue: ProcessQueue, failed: Sequence[_Failure]) -> None:
         again: list[MessageExt] = []
-        for message, said in failed:
+        for message, outcome in failed:
             if self._send_back is None:
-                logger.warning(
-                    "group %s drops a message that failed in broadcasting: %r: %r", self._group, message, said
-                )
-            elif not await self._sent_back(self._send_back, message, said):
+                self._log_dropped(message, outcome)
+            elif not await self._try_send_back(self._send_back, message, outcome):
+                # The message stays unsettled, so a crash before its next call redelivers it. The failed delivery
+                # counts.
                 message.reconsume_times += 1
                 again.append(message)
                 continue
+            # Settled only when a broker has stored the copy. A crash in between doubles the message; in the other
+            # order it would lose the message.
             self._settle(process_queue, [message])
         if again:
-            self._loop.call_later(LOCAL_RETRY_DELAY, self._try_again, process_queue, again)
+            self._loop.call_later(LOCAL_RETRY_DELAY, self._resubmit, process_queue, again)
 
-    def _try_again(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
+    def _resubmit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
         if not (process_queue.dropped or self._stopped):
             self.submit(process_queue, messages)
 
-    async def _sent_back(self, send_back: SendBack, message: MessageExt, said: ConcurrentOutcome) -> bool:
-        level = said.delay_level if isinstance(said, RetryLater) else DEAD_LETTER
-        cause = None if isinstance(said, Success) else said.cause
-        try:
-            await send_back.retry(message, level, self._max_reconsume_times, cause)
-        except Exception as error:  # whatever it is, the message keeps its place
-            logger.warning(
-                "group %s: message %s of topic %s could not be sent back, it is tried again here: %s",
-                self._group,
-                message.msg_id,
-                message.topic,
-                error,
-                exc_info=not isinstance(error, RemotingError),
-            )
-            return False
-        return True
+    async def _try_send_back(self, send_back: SendBack, message: MessageExt, outcome: ConcurrentOutcome) -> bool:
+        level = outcome.delay_level if isinstance(outcome, RetryLater) else DEAD_LETTER
+        cause = None if isinstance(outcome, Success) else outcome.cause
+        sending = send_back.retry(message, level, self._max_reconsume_times, cause)
+        return await self._is_sent(message, sending, "this member consumes it again")
 
     async def _clean_expired(self) -> None:
         while True:
+            # So a call is found late by up to another timeout, as in Apache's ConsumeMessageConcurrentlyService.
             await asyncio.sleep(self._consume_timeout)
             for process_queue in list(self._process_queues()):
                 await self._clean(process_queue)
 
     async def _clean(self, process_queue: ProcessQueue) -> None:
-        said = RetryLater(EXPIRED_LEVEL, f"the listener call took longer than {self._consume_timeout:g} s")
+        outcome = RetryLater(EXPIRED_LEVEL, f"the listener call took longer than {self._consume_timeout:g} s")
         for _ in range(MAX_EXPIRED_AT_ONCE):
             message = process_queue.expired(self._loop.time() - self._consume_timeout)
             if message is None or process_queue.dropped or self._send_back is None:
                 return
-            # Not ended with this task: the broker may have stored the copy already.
-            await asyncio.wait(
-                (self._begin_return(process_queue, self._expire(process_queue, message, said)),)
-            )
+            # A task of its own, which is not cancelled with this one: the broker may have stored the copy already, and
+            # then the message must be settled.
+            await asyncio.wait((self._start_send_back(process_queue, self._expire(process_queue, message, outcome)),))
+            # No broker took the message. Others of this queue would fail as well; the next round tries again.
             if message in process_queue:
                 return
 
-    async def _expire(self, process_queue: ProcessQueue, message: MessageExt, said: RetryLater) -> None:
-        if self._send_back is not None and await self._sent_back(self._send_back, message, said):
+    async def _expire(self, process_queue: ProcessQueue, message: MessageExt, outcome: RetryLater) -> None:
+        if self._send_back is not None and await self._try_send_back(self._send_back, message, outcome):
             logger.warning(
-                "group %s: message %s of topic %s expired", self._group, message.msg_id, message.topic
+                "group %s: message %s of topic %s was sent back: its listener call takes longer than %g s",
+                self._group,
+                message.msg_id,
+                message.topic,
+                self._consume_timeout,
             )
             self._settle(process_queue, [message])
 
     def close(self) -> None:
-        """Start no more calls. A call that is cancelled from now on leaves its messages unsettled."""
+        """Start no more calls. Calls cancelled from now on leave their messages unsettled."""
         self._stopped = True
         self._work.clear()
 
     async def stop(self, timeout: float) -> None:
-        """Start no more calls, and wait that long for those under way; then they are cancelled."""
+        """Start no more calls; wait up to `timeout` seconds for those under way, then cancel them."""
         self.close()
-        self._forget_room()
+        self._unwatch_capacity()
         deadline = self._loop.time() + timeout
         if self._cleaner is not None:
             await cancel([self._cleaner])
-        for tasks in (self._workers, self._returns):
+        # Workers first, because the outcomes of their calls may begin further returns.
+        for tasks in (self._workers, self._send_backs):
             if tasks:
                 await asyncio.wait(list(tasks), timeout=max(0.0, deadline - self._loop.time()))
-        late = [*self._workers, *self._returns]
-        if late:
-            logger.warning(
-                "group %s: %d listener call(s) did not end within %g s", self._group, len(late), timeout
-            )
+        late = [*self._workers, *self._send_backs]
+        self._log_late_calls(len(late), timeout)
         await cancel(late)
 
 
 def _outcomes(messages: Sequence[MessageExt], outcome: object) -> Sequence[ConcurrentOutcome]:
-    """What the listener said of each message.
+    """Return the outcome for each message.
 
     Raises:
-        TypeError: It said something else.
+        TypeError: `outcome` is not an outcome, or not a list of one for each message.
     """
     if isinstance(outcome, Success):
         done = len(messages) if outcome.ack_index is None else outcome.ack_index + 1
@@ -423,9 +397,9 @@ def _outcomes(messages: Sequence[MessageExt], outcome: object) -> Sequence[Concu
     if isinstance(outcome, RetryLater | Reject):
         return [outcome] * len(messages)
     if isinstance(outcome, Sequence) and len(outcome) == len(messages):
-        said = [one for one in outcome if isinstance(one, ConcurrentOutcome)]
-        if len(said) == len(messages):
-            return said
+        outcomes = [one for one in outcome if isinstance(one, ConcurrentOutcome)]
+        if len(outcomes) == len(messages):
+            return outcomes
     raise TypeError(
         f"a concurrent listener returns Success, RetryLater, Reject, None or one of them for each of its "
         f"{len(messages)} messages, not {outcome!r}"

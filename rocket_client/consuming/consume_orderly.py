@@ -2,17 +2,27 @@
 
 ::
 
-    clustering      a queue is consumed only while the broker's lock on it counts (30 s, renewed every 20 s)
-    Success         settled, the next messages follow
-    Suspend,        the queue waits (1 s), then the same messages come again, `reconsume_times` one higher;
-    exception       nothing behind them is consumed
-    Reject, or      sent to the dead letter topic, settled; if that fails, the queue waits
-    too often       (too often: reconsume times ≥ max; unlimited unless set)
+    clustering      a call begins only while the broker's lock on the queue is valid (30 s, renewed every 20 s)
+    Success         settled; the next messages follow
+    Suspend,        the queue waits (1 s), then the same messages are delivered again, `reconsume_times` one higher;
+    exception       no later message is consumed before
+    Reject, or      sent to the dead letter topic, then settled; if sending fails, the queue waits as for Suspend
+    too often       (too often: reconsume times ≥ max; unlimited by default)
     unreadable body as for Reject, without a call
 
-Each assigned queue has one driver task. All drivers together make at most `concurrency` calls at once, and where a
-listener lets calls wait (`Room`), drivers stand in line for that before they look at their locks for the last time:
-what has begun to wait inside of a call would begin to work under a lock that another member has by then.
+Each assigned queue has one driver task. All drivers together make at most `concurrency` calls at once. A driver's steps
+before a call::
+
+    1  wait for messages
+    2  ask for the broker's lock, if it has expired here; if it is refused, pause and go to 1
+    3  wait for one of the `concurrency` permits
+    4  wait for free `Capacity` of the listener
+    5  check the lock again; if it has expired during 3 or 4, go to 1
+    6  call the listener
+
+Step 5 must follow all waiting. A call that waited inside the listener could begin its work after the lock has expired
+and while another member consumes the queue: the order would be lost. That is why the wait for capacity is here and not
+in the listener.
 """
 
 import asyncio
@@ -23,33 +33,38 @@ from collections.abc import Awaitable, Callable, Sequence
 from rocket_client.connection.client import cancel
 from rocket_client.consuming.listener import (
     ENDS_THE_PROCESS,
+    Capacity,
     ConsumeContext,
     OrderlyListener,
     OrderlyOutcome,
     Reject,
-    Room,
     Success,
     Suspend,
 )
+from rocket_client.consuming.listener_consumption import ListenerConsumption
 from rocket_client.consuming.membership import Membership
 from rocket_client.consuming.send_back import SendBack
-from rocket_client.core.process_queue import NOTHING_TO_COMMIT, ProcessQueue
+from rocket_client.core.process_queue import ProcessQueue
 from rocket_client.errors import UnreadableBodyError
 from rocket_client.settings import PushConsumerSettings
-from rocket_remoting.wire.errors import RemotingError
 from rocket_remoting.wire.message import MessageExt
 
 logger = logging.getLogger(__name__)
 
+# The bounds that Apache's ConsumeMessageOrderlyService puts on a suspension. It asks for a lost lock after 0.1 s and
+# then about every 3 s; here the pauses double from the one to the other.
 MIN_SUSPEND, MAX_SUSPEND = 0.01, 30.0
 FIRST_LOCK_RETRY, MAX_LOCK_RETRY = 0.1, 3.0
 UNLIMITED = (1 << 31) - 1
 
+# After this many calls that never waited, a driver yields to the event loop, so that other queues get their turn.
 _CALLS_IN_A_ROW = 64
 
 
-class OrderlyConsumption:
-    """Hands pulled messages to a listener queue by queue, and settles them by what it says."""
+class OrderlyConsumption(ListenerConsumption):
+    """Calls a listener with pulled messages, queue by queue, and acts on its outcomes."""
+
+    _ORDERLY = True
 
     def __init__(
         self,
@@ -59,48 +74,40 @@ class OrderlyConsumption:
         send_back: SendBack | None,
         lock: Callable[[ProcessQueue], Awaitable[bool]] | None,
         *,
-        room: Room | None = None,
+        capacity: Capacity | None = None,
     ) -> None:
-        """Ready for queues.
+        """Make a consumption without queues.
 
         Args:
-            member: Whose messages.
-            settings: How many at once, how often, how long the pauses.
-            listener: What is called.
-            send_back: Where dead letters go; None: nowhere, as in broadcasting.
-            lock: Asks the broker for a queue's lock; None: no locks, as in broadcasting.
-            room: How many calls can do their work now; None: as many as begin.
+            member: The consumer's shared parts.
+            settings: Batch size, concurrency, attempts, and the pause of Suspend.
+            listener: The application's listener.
+            send_back: Sends dead letters to the brokers; None in broadcasting, where rejected messages are dropped.
+            lock: Asks the broker for a queue's lock; None in broadcasting, which needs no locks.
+            capacity: The listener's capacity for further calls; None for no limit but the concurrency.
         """
-        self._group = member.group
-        self._namespace = member.namespace
-        self._offsets = member.offsets
-        self._bodies = member.bodies
+        super().__init__(member, settings, send_back)
         self._listener = listener
-        self._send_back = send_back
         self._lock = lock
-        self._batch_size = settings.consume_message_batch_max_size
         self._permits = asyncio.Semaphore(settings.concurrency or 1 << 30)
-        self._line = None if room is None else _Line(room)
+        self._capacity_queue = None if capacity is None else _CapacityQueue(capacity)
         self._suspend = settings.suspend_current_queue_time.total_seconds()
         self._lock_lives = settings.lock_max_live_time.total_seconds()
         times = settings.max_reconsume_times
         self._max_reconsume_times = UNLIMITED if times == -1 else times
-        self._loop = asyncio.get_running_loop()
         self._drivers: dict[ProcessQueue, _Driver] = {}
-        # Of queues that were revoked while their call was under way.
+        # Drivers of queues that were revoked while their call was under way.
         self._last_calls: set[asyncio.Task[None]] = set()
-        self._stopped = False
 
     def __repr__(self) -> str:
         return f"<OrderlyConsumption {self._group}: {len(self._drivers)} queues>"
 
     def start(self) -> None:
-        """Nothing: drivers start with their queues."""
+        """Do nothing: drivers start with their queues."""
 
     def attach(self, process_queue: ProcessQueue) -> None:
-        """A queue was assigned: drive it."""
-        queue = self._namespace.unwrap_queue(process_queue.message_queue)
-        context = ConsumeContext(self._group, queue, orderly=True)
+        """Start the driver of a queue that was assigned."""
+        context = self._context(process_queue)
         driver = _Driver()
         driver.task = self._loop.create_task(
             self._drive(process_queue, context, driver), name=f"orderly listener of {self._group}"
@@ -108,10 +115,11 @@ class OrderlyConsumption:
         self._drivers[process_queue] = driver
 
     def detach(self, process_queue: ProcessQueue) -> None:
-        """A queue was revoked: its call under way finishes, no other follows."""
+        """End the driver of a queue that was revoked, after its call under way."""
         driver = self._drivers.pop(process_queue, None)
         if driver is None:
             return
+        # A call under way may still settle its messages: the rebalancer commits them before it unlocks the queue.
         if process_queue.calls:
             self._last_calls.add(driver.task)
             driver.task.add_done_callback(self._last_calls.discard)
@@ -119,7 +127,7 @@ class OrderlyConsumption:
             driver.task.cancel()
 
     def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
-        """Let the messages be consumed after those that wait already."""
+        """Queue pulled messages behind those that wait already, and wake the driver."""
         process_queue.enqueue(messages)
         driver = self._drivers.get(process_queue)
         if driver is not None:
@@ -129,9 +137,11 @@ class OrderlyConsumption:
         calls, lock_retry = 0, FIRST_LOCK_RETRY
         while not self._is_over(process_queue):
             if not process_queue.has_waiting:
+                # No task runs between the check and this line, so no arrival is missed.
                 driver.arrival.clear()
                 await driver.arrival.wait()
                 continue
+            # Asked before a permit is taken: a queue without its lock does not keep the other queues from their calls.
             if not await self._is_locked(process_queue):
                 await asyncio.sleep(lock_retry)
                 lock_retry = min(2 * lock_retry, MAX_LOCK_RETRY)
@@ -141,13 +151,13 @@ class OrderlyConsumption:
                 if process_queue.is_compressed_next(self._batch_size):
                     pause = await self._unpack_and_consume(process_queue, context)
                 else:
-                    if self._line is not None:
-                        await self._line.stand()
+                    if self._capacity_queue is not None:
+                        await self._capacity_queue.wait()
                     if self._is_late(process_queue):
                         continue
                     messages = process_queue.take(self._batch_size)
                     pause = await self._consume(process_queue, messages, messages, context)
-                    del messages  # kept, they would be in memory until the queue's next messages come
+                    del messages  # or the local name would keep them in memory until the queue's next messages come
             calls += 1
             if self._is_over(process_queue):
                 return
@@ -160,30 +170,30 @@ class OrderlyConsumption:
         return process_queue.dropped or self._stopped
 
     def _is_late(self, process_queue: ProcessQueue) -> bool:
-        """Return whether it took too long to get to the next call."""
-        return self._is_over(process_queue) or not self._lock_counts(process_queue)
+        """Return whether the queue was revoked or its lock has expired while the driver waited."""
+        return self._is_over(process_queue) or not self._lock_is_valid(process_queue)
 
-    def _lock_counts(self, process_queue: ProcessQueue) -> bool:
+    def _lock_is_valid(self, process_queue: ProcessQueue) -> bool:
         return self._lock is None or not process_queue.lock_expired(self._loop.time(), self._lock_lives)
 
     async def _is_locked(self, process_queue: ProcessQueue) -> bool:
-        if self._lock is None or self._lock_counts(process_queue):
+        if self._lock is None or self._lock_is_valid(process_queue):
             return True
         return await self._lock(process_queue)
 
     async def _unpack_and_consume(self, process_queue: ProcessQueue, context: ConsumeContext) -> float | None:
-        """Make a call with as many of the next messages as can be decompressed now; the others are the next ones.
+        """Make a call with as many of the next messages as fit decompressed into memory; put the others back.
 
         Returns:
-            Seconds for which the queue has to wait now; None for not at all.
+            Seconds that the queue waits before its next call; None for no wait.
         """
         messages = process_queue.take(self._batch_size)
         unpacked = await self._bodies.unpack(messages)
         count = len(unpacked.messages)
         process_queue.growth += unpacked.growth
         try:
-            if self._line is not None:
-                await self._line.stand()
+            if self._capacity_queue is not None:
+                await self._capacity_queue.wait()
             if self._is_late(process_queue):
                 process_queue.put_back(messages)
                 return None
@@ -194,12 +204,12 @@ class OrderlyConsumption:
             return await self._consume(process_queue, messages[:count], unpacked.messages, context)
         finally:
             process_queue.growth -= unpacked.growth
-            self._bodies.release(unpacked.room)
+            self._bodies.release(unpacked.reserved)
 
     async def _reject(
         self, process_queue: ProcessQueue, messages: list[MessageExt], error: UnreadableBodyError
     ) -> float | None:
-        """Send a message that nobody can read to the dead letters."""
+        """Send a message whose body cannot be decompressed to the dead letter topic."""
         logger.error("group %s: no listener is called: %s", self._group, error)
         process_queue.begin((), self._loop.time())
         try:
@@ -214,16 +224,16 @@ class OrderlyConsumption:
         given: list[MessageExt],
         context: ConsumeContext,
     ) -> float | None:
-        """Make one call.
+        """Call the listener once and act on its outcomes.
 
         Args:
-            process_queue: The queue that the messages are of.
+            process_queue: The messages' queue.
             messages: The messages as they were stored.
-            given: The messages as the listener gets them.
-            context: Where they come from.
+            given: The same messages with their bodies decompressed, for the listener.
+            context: The group and queue, for the listener.
 
         Returns:
-            Seconds for which the queue has to wait now; None for not at all.
+            Seconds that the queue waits before its next call; None for no wait.
         """
         process_queue.begin((), self._loop.time())
         try:
@@ -235,9 +245,9 @@ class OrderlyConsumption:
     async def _call(
         self, process_queue: ProcessQueue, messages: list[MessageExt], context: ConsumeContext
     ) -> Sequence[OrderlyOutcome] | None:
-        """What the listener said of each message; None: all are done.
+        """Return the listener's outcome for each message; None if all succeeded.
 
-        Whatever it does or gives, its queue's driver goes on.
+        Any failure of the listener becomes Suspend, so that the queue's driver continues.
         """
         try:
             return _outcomes(messages, await self._listener(messages, context))
@@ -251,19 +261,7 @@ class OrderlyConsumption:
             return self._failed(messages, error)
 
     def _failed(self, messages: Sequence[MessageExt], error: BaseException) -> Sequence[OrderlyOutcome]:
-        first = messages[0]
-        logger.warning(
-            "group %s: the listener failed with %d message(s) of topic %s,"
-            " first %s of queue %d at offset %d, time %d",
-            self._group,
-            len(messages),
-            first.topic,
-            first.msg_id,
-            first.queue_id,
-            first.queue_offset,
-            first.reconsume_times + 1,
-            exc_info=error,
-        )
+        self._log_failed_call(messages, error)
         return [Suspend(cause=error)] * len(messages)
 
     async def _resolve(
@@ -278,83 +276,64 @@ class OrderlyConsumption:
         kept: list[MessageExt] = []
         done: list[MessageExt] = []
         pause = 0.0
-        for message, said in zip(messages, outcomes, strict=True):
-            if isinstance(said, Success):
+        for message, outcome in zip(messages, outcomes, strict=True):
+            if isinstance(outcome, Success):
                 done.append(message)
                 continue
-            hopeless = isinstance(said, Reject) or message.reconsume_times >= self._max_reconsume_times
-            if hopeless and await self._bury(message, said.cause):
+            is_dead = isinstance(outcome, Reject) or message.reconsume_times >= self._max_reconsume_times
+            if is_dead and await self._send_dead_letter(message, outcome.cause):
                 done.append(message)
                 continue
             message.reconsume_times += 1
             kept.append(message)
-            seconds = said.seconds if isinstance(said, Suspend) else None
+            seconds = outcome.seconds if isinstance(outcome, Suspend) else None
             pause = max(pause, self._suspend if seconds is None else seconds)
+        # Messages behind a kept one may be settled here. The offset to commit stays at the first kept message, so
+        # that a crash redelivers all from there on.
         self._settle(process_queue, done)
         if not kept:
             return None
         process_queue.put_back(kept)
         return pause
 
-    async def _bury(self, message: MessageExt, cause: BaseException | str | None) -> bool:
+    async def _send_dead_letter(self, message: MessageExt, cause: BaseException | str | None) -> bool:
         if self._send_back is None:
-            logger.warning(
-                "group %s drops a message that failed in broadcasting: %r: %r", self._group, message, cause
-            )
+            self._log_dropped(message, cause)
             return True
-        try:
-            await self._send_back.dead_letter(message, cause)
-        except Exception as error:  # whatever it is, the queue's other messages are to be heard one day
-            logger.warning(
-                "group %s: message %s of topic %s is no dead letter yet, its queue waits: %s",
-                self._group,
-                message.msg_id,
-                message.topic,
-                error,
-                exc_info=not isinstance(error, RemotingError),
-            )
-            return False
-        return True
-
-    def _settle(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
-        offset = process_queue.settle(messages)
-        if offset != NOTHING_TO_COMMIT and not process_queue.dropped:
-            self._offsets.update(process_queue.message_queue, offset)
+        sending = self._send_back.dead_letter(message, cause)
+        return await self._is_sent(message, sending, "its queue waits")
 
     def close(self) -> None:
-        """Start no more calls. A call that is cancelled from now on leaves its messages unsettled."""
+        """Start no more calls. Calls cancelled from now on leave their messages unsettled."""
         self._stopped = True
 
     async def stop(self, timeout: float) -> None:
-        """Start no more calls, and wait that long for those under way; then they are cancelled."""
+        """Start no more calls; wait up to `timeout` seconds for those under way, then cancel them."""
         self.close()
         calling = [driver.task for queue, driver in self._drivers.items() if queue.calls]
         calling += self._last_calls
         await cancel([driver.task for queue, driver in self._drivers.items() if not queue.calls])
         if calling:
             _, late = await asyncio.wait(calling, timeout=timeout)
-            if late:
-                logger.warning(
-                    "group %s: %d listener call(s) did not end within %g s", self._group, len(late), timeout
-                )
+            self._log_late_calls(len(late), timeout)
             await cancel(late)
         self._drivers.clear()
 
 
 def _outcomes(messages: Sequence[MessageExt], outcome: object) -> Sequence[OrderlyOutcome] | None:
-    """What the listener said of each message; None: all are done.
+    """Return the outcome for each message; None if all succeeded.
 
     Raises:
-        TypeError: It said something else.
+        TypeError: `outcome` is not an outcome, or not a list of one for each message.
     """
     if outcome is None or isinstance(outcome, Success):
         return None
     if isinstance(outcome, Suspend | Reject):
         return [outcome] * len(messages)
     if isinstance(outcome, Sequence) and len(outcome) == len(messages):
-        said = [one for one in outcome if isinstance(one, OrderlyOutcome)]
-        if len(said) == len(messages):
-            return said
+        outcomes = [one for one in outcome if isinstance(one, OrderlyOutcome)]
+        if len(outcomes) == len(messages):
+            return outcomes
     raise TypeError(
         f"an orderly listener returns Success, Suspend, Reject, None or one of them for each of its "
         f"{len(messages)} messages, not {outcome!r}"
@@ -370,46 +349,49 @@ class _Driver:
         self.arrival = asyncio.Event()
 
 
-class _Line:
-    """Those who wait for room, first come, first served.
+class _CapacityQueue:
+    """The drivers that wait for capacity, first come, first served.
 
-    Who is called has the room only until it awaits something: nobody else runs before, and nobody else is promised it.
-    What it has not taken then is the next one's.
+    The capacity itself is taken inside the listener, after `wait` has returned. Until the first ``await`` of the
+    listener no other task runs, so a driver that `wait` lets go on cannot be overtaken. Capacity that the listener has
+    not taken by then goes to the next driver in line.
     """
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, capacity: Capacity) -> None:
+        self._capacity = capacity
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._called = 0
+        # Drivers that were woken and do not run yet. Each of them is to take one unit of the free capacity.
+        self._woken = 0
 
-    async def stand(self) -> None:
-        """Return when there is room for the caller, to be taken at once."""
-        if not self._waiting and self._room.free > self._called:
+    async def wait(self) -> None:
+        """Wait until the listener has capacity for a call of this driver, which must begin at once."""
+        if not self._waiting and self._capacity.free > self._woken:
             return
         while True:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             if not self._waiting:
-                self._room.watch(self.move)
+                self._capacity.watch(self.wake)
             self._waiting.append(turn)
             try:
                 await turn
             except asyncio.CancelledError:
+                # The driver was woken and cancelled before it ran: the capacity meant for it goes to the next driver.
                 if turn.done() and not turn.cancelled():
-                    self._called -= 1
-                self.move()
+                    self._woken -= 1
+                self.wake()
                 raise
-            self._called -= 1
-            if self._room.free > self._called:
-                asyncio.get_running_loop().call_soon(self.move)
+            self._woken -= 1
+            if self._capacity.free > self._woken:
+                asyncio.get_running_loop().call_soon(self.wake)
                 return
 
-    def move(self) -> None:
-        """Call those in front, as many as there is room for."""
+    def wake(self) -> None:
+        """Wake as many drivers at the front of the line as there is free capacity."""
         waiting = self._waiting
-        while waiting and (waiting[0].done() or self._room.free > self._called):
+        while waiting and (waiting[0].done() or self._capacity.free > self._woken):
             turn = waiting.popleft()
             if not turn.done():
-                self._called += 1
+                self._woken += 1
                 turn.set_result(None)
         if not waiting:
-            self._room.unwatch(self.move)
+            self._capacity.unwatch(self.wake)

@@ -1,12 +1,13 @@
-"""Pulled messages wait here until the application polls for them.
+"""The consumption of lite pull consumers: pulled messages wait here until the application polls.
 
 ::
 
-    poll         the next messages of one queue, the queues in turn; a paused queue is passed over
-    consumed     what a poll returned, as soon as the next poll or commit comes: until then a crash delivers it again
+    poll         returns the next messages of one queue; queues take turns, paused queues are skipped
+    consumed     the messages of a poll count as consumed when the next poll or commit comes; until then a crash causes
+                 their redelivery
     too many     with more than `pull_threshold_for_all` messages waiting, no queue is pulled
     too large    a poll returns as many messages as may be decompressed at once, at least one
-    unreadable   a body that cannot be decompressed is returned by no poll: its message is a dead letter
+    unreadable   no poll returns a message whose body cannot be decompressed; the message becomes a dead letter
 
 This module does no I/O.
 """
@@ -27,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class PolledConsumption:
-    """The messages of all assigned queues that no poll has returned yet."""
+    """The pulled messages of all assigned queues that no poll has returned yet."""
 
     def __init__(
         self,
@@ -37,14 +38,14 @@ class PolledConsumption:
         bodies: UnpackedBodies,
         reject: Callable[[MessageExt, UnreadableBodyError], Awaitable[None]],
     ) -> None:
-        """Ready for queues.
+        """Make a consumption without queues.
 
         Args:
-            settings: How many messages may wait, and how many a poll returns.
-            offsets: Where it is noted how far queues are consumed.
-            gate: Says which queues may be pulled and polled.
-            bodies: The bodies that are decompressed now.
-            reject: What becomes of a message whose body is unreadable.
+            settings: Limits of waiting messages and of a poll's messages.
+            offsets: Gets the consumed offsets.
+            gate: Decides which queues may be pulled and polled.
+            bodies: Decompresses bodies within the consumer's limit of memory.
+            reject: Handles a message whose body cannot be decompressed.
         """
         self._offsets = offsets
         self._gate = gate
@@ -55,41 +56,41 @@ class PolledConsumption:
         self._threshold = settings.pull_threshold_for_all
         self._waiting = 0
         # Invariant: queues with messages waiting, the one that was polled last at the end.
-        self._filled: dict[ProcessQueue, None] = {}
+        self._queues_with_messages: dict[ProcessQueue, None] = {}
         # The messages that the last poll returned, as they were stored and as it returned them.
         self._polled: tuple[ProcessQueue, list[MessageExt], Unpacked] | None = None
         self._arrival = asyncio.Event()
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"<PolledConsumption: {self._waiting} messages wait in {len(self._filled)} queues>"
+        return f"<PolledConsumption: {self._waiting} messages wait in {len(self._queues_with_messages)} queues>"
 
-    # What the pulls see of it
+    # For the rebalancer and the pull loops
 
     def start(self) -> None:
-        """Nothing: it waits for polls."""
+        """Do nothing: polls start the work."""
 
     def attach(self, process_queue: ProcessQueue) -> None:
-        """Nothing: a queue counts when it has messages."""
+        """Do nothing: a queue matters once it has messages."""
 
     def detach(self, process_queue: ProcessQueue) -> None:
-        """A queue was revoked: what is waiting is passed over, what is consumed is noted if `auto_commit`."""
-        self._filled.pop(process_queue, None)
-        # Counted anew: after a reset the queue is empty already.
-        self._count(sum(queue.waiting for queue in self._filled) - self._waiting)
+        """Drop the waiting messages of a revoked queue; with `auto_commit`, note its consumed offset."""
+        self._queues_with_messages.pop(process_queue, None)
+        # Counted over all queues again: a reset of offsets may have cleared the queue before.
+        self._add_waiting(sum(queue.waiting for queue in self._queues_with_messages) - self._waiting)
         if self._auto_commit:
-            self.note([process_queue])
+            self.update_offsets([process_queue])
 
     def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
-        """Let the messages wait for a poll, if there are any."""
-        if not messages:  # all were here already
+        """Queue pulled messages for polls, and wake a poll that waits."""
+        if not messages:  # the queue had all of them already
             return
         process_queue.enqueue(messages)
-        self._filled.setdefault(process_queue)
-        self._count(len(messages))
+        self._queues_with_messages.setdefault(process_queue)
+        self._add_waiting(len(messages))
         self.wake()
 
-    def _count(self, change: int) -> None:
+    def _add_waiting(self, change: int) -> None:
         self._waiting += change
         if self._waiting > self._threshold:
             self._gate.close()
@@ -97,21 +98,21 @@ class PolledConsumption:
             self._gate.open()
 
     def close(self) -> None:
-        """Polls that wait return at once, with nothing."""
+        """End the consumption; waiting polls return an empty list at once."""
         self._closed = True
         self.wake()
 
     async def stop(self, timeout: float) -> None:
-        """Nothing is under way."""
+        """Do nothing: no calls are under way."""
 
-    # What polls see of it
+    # For polls
 
     def wake(self) -> None:
-        """Let polls that wait look again."""
+        """Wake waiting polls, which check the queues again."""
         self._arrival.set()
 
-    async def next(self, seconds: float) -> list[MessageExt]:
-        """The next messages of some queue; none when none came in time, or after `close`."""
+    async def poll(self, seconds: float) -> list[MessageExt]:
+        """Return the next messages of a queue; an empty list if none came within `seconds`, or after `close`."""
         deadline = asyncio.get_running_loop().time() + seconds
         while not self._closed:
             taken = self._take()
@@ -119,12 +120,13 @@ class PolledConsumption:
                 given = await self._unpacked(*taken)
                 if given:
                     return given
-            elif not await self._arrived(deadline):
+            elif not await self._wait_for_arrival(deadline):
                 break
         return []
 
-    async def _arrived(self, deadline: float) -> bool:
-        """Wait for messages; False if none came until then."""
+    async def _wait_for_arrival(self, deadline: float) -> bool:
+        """Wait for messages; return False if none came until the deadline."""
+        # No task runs between `_take` in `poll` and this line, so no arrival is missed.
         self._arrival.clear()
         try:
             async with asyncio.timeout_at(deadline):
@@ -134,22 +136,23 @@ class PolledConsumption:
         return True
 
     def _take(self) -> tuple[ProcessQueue, list[MessageExt]] | None:
-        """Take the next messages of some queue; None if none wait."""
-        for process_queue in list(self._filled):
+        """Take the next messages of the queue whose turn it is; None if no queue that may be polled has any."""
+        for process_queue in list(self._queues_with_messages):
             if self._gate.is_paused(process_queue.message_queue):
                 continue
-            del self._filled[process_queue]
+            # Removed and, if messages are left, added at the end: the other queues have their turns first.
+            del self._queues_with_messages[process_queue]
             messages = process_queue.take(self._batch_size)
             if process_queue.has_waiting:
-                self._filled[process_queue] = None
-            self._count(-len(messages))
+                self._queues_with_messages[process_queue] = None
+            self._add_waiting(-len(messages))
             return process_queue, messages
         return None
 
     async def _unpacked(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> list[MessageExt]:
-        """Return the messages with their bodies decompressed, as many as there is room for; the others are next.
+        """Return as many of the messages as fit decompressed into memory; put the others back to the front.
 
-        A message whose body is unreadable is given back, and passed over.
+        If the first message's body cannot be decompressed, reject the message and return an empty list.
         """
         if not is_compressed(messages):
             self._polled = process_queue, messages, Unpacked(messages)
@@ -160,7 +163,9 @@ class PolledConsumption:
         try:
             unpacked = await self._bodies.unpack(messages)
             if not unpacked.messages and unpacked.error is not None:
-                logger.error("no poll returns a message: %s", unpacked.error)
+                logger.error("a message becomes a dead letter instead of being polled: %s", unpacked.error)
+                # If no broker stores the dead letter, the poll raises, and `finally` puts the message back for the
+                # next poll.
                 await self._reject(messages[0], unpacked.error)
                 process_queue.settle(messages[:1])
                 done = 1
@@ -171,27 +176,28 @@ class PolledConsumption:
                 self._polled = process_queue, messages[:done], unpacked
         finally:
             if not given:
-                self._bodies.release(unpacked.room)
+                self._bodies.release(unpacked.reserved)
+            # Also if the poll was cancelled: the messages that were taken for the poll must come with the next one.
             self._put_back(process_queue, messages[done:])
         return given
 
     def _put_back(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
         if messages and not process_queue.dropped:
             process_queue.put_back(messages)
-            self._filled.setdefault(process_queue)
-            self._count(len(messages))
+            self._queues_with_messages.setdefault(process_queue)
+            self._add_waiting(len(messages))
 
     def settle(self) -> None:
-        """What the last poll returned is consumed."""
+        """Settle the messages of the last poll, and release the memory of their decompressed bodies."""
         if self._polled is not None:
             process_queue, messages, unpacked = self._polled
             process_queue.settle(messages)
             process_queue.growth -= unpacked.growth
-            self._bodies.release(unpacked.room)
+            self._bodies.release(unpacked.reserved)
             self._polled = None
 
-    def note(self, process_queues: Iterable[ProcessQueue]) -> None:
-        """Let the next commit say how far these queues are consumed."""
+    def update_offsets(self, process_queues: Iterable[ProcessQueue]) -> None:
+        """Note the consumed offsets of the queues for the next commit."""
         for process_queue in process_queues:
             offset = process_queue.smallest_unsettled()
             if offset != NOTHING_TO_COMMIT:

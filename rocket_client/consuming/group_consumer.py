@@ -1,4 +1,4 @@
-"""What push and lite pull consumers have in common: subscriptions, a share of the queues, pulls, offsets.
+"""The base of push and lite pull consumers: subscriptions, a share of the queues, pulls, offsets.
 
 ::
 
@@ -50,11 +50,11 @@ logger = logging.getLogger(__name__)
 C = TypeVar("C", bound=ConsumerSettings)
 
 RebalanceListener = Callable[[str, frozenset[MessageQueue], frozenset[MessageQueue]], None]
-"""Called with a topic, all its readable queues, and those this member has now."""
+"""Called with a topic, all its readable queues, and this member's queues among them."""
 
 
 class GroupConsumer(QueueReader[C]):
-    """A consumer that gets its share of the queues of the topics it subscribes to."""
+    """A consumer that shares the queues of the topics it subscribes to with the other members of its group."""
 
     _CONSUME_TYPE: ConsumeType
     _offsets: OffsetStore
@@ -73,13 +73,11 @@ class GroupConsumer(QueueReader[C]):
         self._listeners: list[RebalanceListener] = []
 
     def __repr__(self) -> str:
-        return (
-            f"<{type(self).__name__} {self.group} of {list(self._subscriptions)}, {self._life.state.value}>"
-        )
+        return f"<{type(self).__name__} {self.group} of {list(self._subscriptions)}, {self._life.state.value}>"
 
     @property
     def assigned(self) -> frozenset[MessageQueue]:
-        """The queues this member has now."""
+        """The queues assigned to this member now; empty unless the consumer is running."""
         if not self._life.running:
             return frozenset()
         queues = self._rebalancer.assigned()
@@ -87,92 +85,100 @@ class GroupConsumer(QueueReader[C]):
 
     @property
     def process_queues(self) -> Collection[ProcessQueue]:
-        """What is pulled and not settled, queue by queue; the queues as brokers know them."""
+        """The process queues of the assigned queues, whose names include the namespace."""
         return tuple(self._rebalancer.queues()) if self._life.running else ()
 
     # Subscriptions
 
     def subscribe(self, topic: str, expression: str | None = ALL) -> None:
-        """The consumer gets messages of the topic with one of the tags: ``"TagA || TagB"``, or ``"*"``.
+        """Subscribe to the topic's messages with one of the tags; this replaces a subscription to the same topic.
+
+        Args:
+            topic: The topic.
+            expression: Tags such as ``"TagA || TagB"``; ``"*"`` or None for all messages.
 
         Raises:
             ValueError: The topic's name is illegal, or the expression names no tag.
         """
-        self._take_over(tag_subscription(self._legal(topic), expression, self._next_version()))
+        self._put_subscription(tag_subscription(self._checked_topic(topic), expression, self._next_version()))
         self._subscriptions_changed()
 
     def subscribe_sql(self, topic: str, expression: str) -> None:
-        """The consumer gets messages of the topic whose properties match: ``"price > 10 AND kind = 'tea'"``.
+        """Subscribe to the topic's messages whose properties match an SQL92 expression.
 
-        Brokers filter so only with ``enablePropertyFilter=true``; `start` asks them whether they can.
+        Brokers must have ``enablePropertyFilter=true``; `start` asks a broker to check the expression.
+
+        Args:
+            topic: The topic.
+            expression: An SQL92 expression, such as ``"price > 10 AND kind = 'tea'"``.
 
         Raises:
             ValueError: The topic's name is illegal, or the expression is blank.
         """
-        self._take_over(sql_subscription(self._legal(topic), expression, self._next_version()))
+        self._put_subscription(sql_subscription(self._checked_topic(topic), expression, self._next_version()))
         self._subscriptions_changed()
 
     def unsubscribe(self, topic: str) -> None:
-        """The consumer gets no further messages of the topic."""
+        """End the subscription to the topic; do nothing if there is none."""
         if self._subscriptions.pop(self._namespace.wrap(topic), None) is not None:
             self._subscriptions_changed()
 
     def on_rebalance(self, listener: RebalanceListener) -> None:
-        """The listener is called, on the consumer's loop, after this member's queues of a topic have changed."""
+        """Call the listener, on the consumer's event loop, after this member's queues of a topic have changed."""
         self._listeners.append(listener)
 
     def origin_topic(self, message: MessageExt) -> str:
-        """The topic the message was sent to, also of one that comes again by the group's retry topic."""
+        """Return the topic that the message was sent to, even if it came from the group's retry topic."""
         topic = self._namespace.wrap(message.topic)
         if topic == retry_topic(self.group):
             topic = message.properties.get(PROPERTY_RETRY_TOPIC, topic)
         return self._namespace.unwrap(topic)
 
-    def _legal(self, topic: str) -> str:
-        """The topic as brokers know it, when it is a name they accept."""
+    def _checked_topic(self, topic: str) -> str:
+        """Return the topic as brokers know it.
+
+        Raises:
+            ValueError: The topic's name is illegal.
+        """
         topic = self._namespace.wrap(topic)
         validate_topic(topic)
         return topic
 
     def _next_version(self) -> int:
-        # Brokers take a subscription over only if its version is higher than that of the one they have.
+        # Brokers accept a subscription only if its version is higher than that of the subscription they have.
         self._version = max(self._clock.now_ms(), self._version + 1)
         return self._version
 
-    def _take_over(self, subscription: SubscriptionData) -> None:
+    def _put_subscription(self, subscription: SubscriptionData) -> None:
         self._subscriptions[subscription.topic] = subscription
 
     def _subscriptions_changed(self) -> None:
         if self._life.running:
-            self._client.spawn(self._announce(), "announce subscriptions")
+            self._client.spawn(self._publish_subscriptions(), "announce subscriptions")
 
-    async def _announce(self) -> None:
+    async def _publish_subscriptions(self) -> None:
         await self._client.routes.refresh_all(list(self._subscriptions))
         await self._client.heartbeat()
         self._client.search_routes()
-        self._rebalancer.soon()
+        self._rebalancer.request()
 
     # Life
 
     async def _join(self) -> None:
-        """Take part in the group, with what `_make_consumption` gives."""
+        """Join the group: make the consumer's parts, register at the brokers, and take queues over."""
         self._client = self._acquire_client()
         self._offsets = (
-            BrokerOffsets(self._client.requests, self.group)
-            if self._clustering
-            else LocalOffsets(self._offsets_path())
+            BrokerOffsets(self._client.requests, self.group) if self._clustering else LocalOffsets(self._offsets_path())
         )
         member = self._membership()
         self._consumption = self._make_consumption(member)
-        self._rebalancer = Rebalancer(
-            member, self._shares(member), self._consumption, self._locks(), self._listeners
-        )
+        self._rebalancer = Rebalancer(member, self._shares(member), self._consumption, self._locks(), self._listeners)
         self._client.register_consumer(self)
         try:
             await self._begin()
         except BaseException:
-            self._begin_to_leave(self._leave(patience=0))
-            await self._has_left()
+            self._start_leaving(self._leave(timeout=0))
+            await self._wait_until_left()
             raise
         self._life.succeed()
         logger.info("%r started as %s", self, self._client.client_id)
@@ -185,11 +191,11 @@ class GroupConsumer(QueueReader[C]):
 
     @abstractmethod
     def _membership(self) -> Membership:
-        """What the parts of this consumer share."""
+        """Return the object that this consumer's parts share."""
 
     @abstractmethod
     def _make_consumption(self, member: Membership) -> Consumption:
-        """Where pulled messages go."""
+        """Return the consumption that gets the pulled messages."""
 
     def _shares(self, member: Membership) -> Shares:
         return GroupShares(member) if self._clustering else AllQueues()
@@ -198,11 +204,11 @@ class GroupConsumer(QueueReader[C]):
         return None
 
     def _send_back(self) -> SendBack | None:
-        """Where failed messages go; None: nowhere, as in broadcasting."""
+        """Return the sender of failed messages; None in broadcasting, where they are dropped."""
         if not self._clustering:
             return None
         client = self._client
-        # What came from a broker goes back to it, whatever its size.
+        # A message that a broker has stored may go back to brokers whatever its size.
         sending = ProducerSettings(
             name_servers=self.settings.name_servers,
             namespace=self._namespace.name,
@@ -220,15 +226,20 @@ class GroupConsumer(QueueReader[C]):
                     self.group,
                     topic,
                 )
-        await self._check_selectors()
+        await self._check_expressions()
+        # Before the rebalance: a broker names this member to the allocation strategy only after a heartbeat.
         await self._client.heartbeat()
         self._consumption.start()
         self._client.routes.changed.append(self._route_changed)
         await self._rebalancer.start()
         self._client.search_routes()
 
-    async def _check_selectors(self) -> None:
-        """Have brokers tell what is wrong with SQL92 expressions, which they would otherwise tell with each pull."""
+    async def _check_expressions(self) -> None:
+        """Ask brokers to check the SQL92 expressions, so that `start` fails and not each pull.
+
+        Raises:
+            ResponseError: A broker does not accept an expression.
+        """
         for subscription in self._subscriptions.values():
             address = self._client.routes.any_broker_of(subscription.topic)
             if subscription.expression_type == SQL92 and address is not None:
@@ -242,23 +253,24 @@ class GroupConsumer(QueueReader[C]):
 
     def _route_changed(self, route: TopicRoute) -> None:
         if route.topic in self._subscriptions:
-            self._rebalancer.soon()
+            self._rebalancer.request()
 
-    async def _leave(self, patience: float) -> None:
+    async def _leave(self, timeout: float) -> None:
         self._consumption.close()
         if self._route_changed in self._client.routes.changed:
             self._client.routes.changed.remove(self._route_changed)
         await self._rebalancer.stop_pulling()
-        await self._consumption.stop(patience)
+        await self._consumption.stop(timeout)
         await self._rebalancer.give_all_back()
+        # After the last commits: the broker tells the other members at once, and they fetch the offsets.
         await self._client.unregister_consumer(self.group)
         await shared_clients.release(self._client)
         logger.info("%r", self)
 
-    # What the client and brokers ask of it
+    # Requests of the client and of brokers
 
     def heartbeat_data(self) -> ConsumerData:
-        """Group, model and subscriptions, as brokers want them."""
+        """Return the group's part of a heartbeat: message model and subscriptions."""
         return ConsumerData(
             group_name=self.group,
             consume_type=self._CONSUME_TYPE,
@@ -268,30 +280,28 @@ class GroupConsumer(QueueReader[C]):
         )
 
     def subscribed_topics(self) -> Collection[str]:
-        """Topics it reads from, a push consumer's retry topic among them."""
+        """Return the subscribed topics, including a push consumer's retry topic."""
         return self._subscriptions
 
     def rebalance_soon(self) -> None:
-        """Divide the queues anew now."""
-        self._rebalancer.soon()
+        """Rebalance in the background, without delay."""
+        self._rebalancer.request()
 
     async def persist_offsets(self) -> None:
-        """Commit what is settled."""
+        """Commit the settled offsets of the assigned queues."""
         await self._offsets.persist(self._rebalancer.assigned())
 
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go on in these queues of the topic from these offsets."""
+        """Continue the topic's queues at the given offsets; ignore queues that are not assigned."""
         if self._life.running:
-            await self._rebalancer.restart_at(
-                {queue: at for queue, at in offsets.items() if queue.topic == topic}
-            )
+            await self._rebalancer.restart_at({queue: at for queue, at in offsets.items() if queue.topic == topic})
 
     def known_offsets(self, topic: str) -> dict[MessageQueue, int]:
-        """The offsets as this member knows them."""
+        """Return the topic's offsets as this member knows them."""
         return {queue: offset for queue, offset in self._offsets.snapshot().items() if queue.topic == topic}
 
     def running_info(self, name_servers: Sequence[str]) -> ConsumerRunningInfo:
-        """What this consumer looks like from inside."""
+        """Return settings, subscriptions and process queues of this consumer, for consoles."""
         return running_info(
             self.settings,
             name_servers,
@@ -315,4 +325,4 @@ class GroupConsumer(QueueReader[C]):
 
     @abstractmethod
     async def consume_directly(self, message: MessageExt) -> ConsumeMessageDirectlyResult:
-        """Consume this message now, outside of any queue, and tell what came of it."""
+        """Consume this message now, which belongs to no assigned queue, and return the outcome."""

@@ -1,4 +1,4 @@
-"""A consumer seen from inside, as consoles and mqadmin show it (GET_CONSUMER_RUNNING_INFO)."""
+"""A consumer's settings and state, which consoles and mqadmin show (GET_CONSUMER_RUNNING_INFO)."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -26,7 +26,7 @@ def running_info(
     process_queues: Collection[ProcessQueue],
     offsets: Mapping[MessageQueue, int],
 ) -> ConsumerRunningInfo:
-    """Settings, subscriptions and process queues; speeds are not measured, and so not told."""
+    """Return a consumer's settings, subscriptions and process queues. Rates are not measured and left out."""
     properties = {field.name: str(getattr(settings, field.name)) for field in fields(settings)}
     properties |= {
         "PROP_NAMESERVER_ADDR": ";".join(name_servers) + ";",
@@ -36,7 +36,7 @@ def running_info(
         "PROP_THREADPOOL_CORE_SIZE": str(concurrency),
         "PROP_CONSUMER_START_TIMESTAMP": str(started_at_ms),
     }
-    # Process queues know loop time only; consoles want the wall clock's.
+    # Process queues have times of the event loop; consoles expect milliseconds since the epoch.
     shift = now_ms - round(asyncio.get_running_loop().time() * 1000)
     return ConsumerRunningInfo(
         properties=properties,

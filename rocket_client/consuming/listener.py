@@ -1,18 +1,18 @@
-"""What a listener is given and what it may answer.
+"""Listeners: their arguments and the outcomes they may return.
 
 ::
 
     listen_concurrently   Success(ack_index)  the messages up to that index (None: all) are done, later ones failed
-                          RetryLater(level)   to be delivered again after a delay; level 0 grows each time
-                          Reject(cause)       to the dead letter topic at once
-    listen_orderly        Success()           done
-                          Suspend(seconds)    the queue waits, then the same messages come again
-                          Reject(cause)       to the dead letter topic at once, and the queue goes on
+                          RetryLater(level)   the broker delivers again after a delay; with level 0 the delay grows
+                          Reject(cause)       sent to the dead letter topic at once
+    listen_orderly        Success()           the messages are done
+                          Suspend(seconds)    the queue waits, then the same messages are delivered again
+                          Reject(cause)       sent to the dead letter topic at once; the queue goes on
 
-Returning None is `Success()`. An exception is `RetryLater` or `Suspend` with the exception as its cause,
-and logged; an outcome with a wrong value raises a TypeError where it is made. A listener may return a list with one
-outcome for each message of its batch; of an orderly one those that are suspended come again first, in a batch of their
-own.
+Returning None means `Success()`. An exception is logged and means `RetryLater` or `Suspend` with the exception as its
+cause. The constructor of an outcome raises a TypeError for a value of the wrong type. A listener may return a list
+with one outcome for each message of its batch. The suspended messages of an orderly batch are delivered again first, in
+a batch of their own.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,16 +23,16 @@ from typing import Final, Protocol
 from rocket_remoting.wire.message import MessageExt, MessageQueue
 
 ENDS_THE_PROCESS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit)
-"""What a listener raises that is meant for more than its call; anything else is a failure of the call."""
+"""Exceptions of a listener that are not caught, because they end the process. Any other fails the call."""
 
 _CAUSE: Final = BaseException | str | None
 
 
 def _expect(outcome: object, name: str, kind: type | UnionType, expected: str) -> None:
-    """Refuse an outcome whose field of that name is of another kind.
+    """Check the type of an outcome's field.
 
     Raises:
-        TypeError: It is.
+        TypeError: The field `name` is not of type `kind`.
     """
     value = getattr(outcome, name)
     if not isinstance(value, kind):
@@ -41,7 +41,7 @@ def _expect(outcome: object, name: str, kind: type | UnionType, expected: str) -
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """The messages are done; with `ack_index`, those after it in the batch failed and are retried later."""
+    """The messages are done. With `ack_index`, only those up to that index of the batch are; the others are retried."""
 
     ack_index: int | None = None
 
@@ -51,7 +51,7 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class RetryLater:
-    """Deliver the messages again: after the broker's delay level, 0 meaning 3 + the redeliveries so far."""
+    """Deliver the messages again after a delay level of the broker; level 0 means 3 + the redeliveries so far."""
 
     delay_level: int = 0
     cause: BaseException | str | None = None
@@ -63,7 +63,7 @@ class RetryLater:
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """Let the queue wait, then try the same messages again; None: `suspend_current_queue_time`."""
+    """Deliver the same messages again after `seconds`; the queue waits. None: `suspend_current_queue_time`."""
 
     seconds: float | None = None
     cause: BaseException | str | None = None
@@ -75,7 +75,7 @@ class Suspend:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Never deliver the messages again: they go to the dead letter topic, telling the cause."""
+    """Send the messages to the dead letter topic, with the cause as a property; do not deliver them again."""
 
     cause: BaseException | str | None = None
 
@@ -91,30 +91,30 @@ OrderlyOutcome = Success | Suspend | Reject
 
 @dataclass(frozen=True, slots=True)
 class ConsumeContext:
-    """Where the messages of a call come from; one object for all calls of a queue."""
+    """The group and queue of a call's messages; one object for all calls of a queue."""
 
     group: str
-    """As brokers know it."""
+    """The group's name as brokers know it, with the namespace."""
     message_queue: MessageQueue
     orderly: bool
 
 
-class Room(Protocol):
-    """How many further calls can do their work now, where a listener lets calls wait.
+class Capacity(Protocol):
+    """The number of further calls that a listener can work on now, for a listener whose calls may have to wait.
 
-    Calls begin only while there is room. What waits for room outside of a call is left alone when its queue goes to
-    another member; what waits inside of one is handled by both.
+    Calls begin only while some capacity is free. So messages wait outside of calls, and go to another member together
+    with their queue. If they waited inside of calls instead, both members would handle them.
     """
 
     @property
     def free(self) -> int:
-        """Room for so many."""
+        """The number of further calls that can begin to work now."""
 
     def watch(self, on_free: Callable[[], None]) -> None:
-        """Have ``on_free`` called, on the loop, whenever there is room again that nobody took."""
+        """Call ``on_free`` on the event loop whenever capacity becomes free and is not taken at once."""
 
     def unwatch(self, on_free: Callable[[], None]) -> None:
-        """Have ``on_free`` called no more."""
+        """Stop calling ``on_free``."""
 
 
 ConcurrentListener = Callable[

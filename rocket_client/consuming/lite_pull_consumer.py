@@ -1,12 +1,12 @@
-"""Consumes messages when the application asks for them: `poll`, with the position in its hands.
+"""The lite pull consumer: the application polls for messages, and may seek and commit.
 
 ::
 
     subscribe    the group's members share the topics' queues, as push consumers do
-    assign       exactly these queues, whoever else reads them
-    poll         the next messages of one queue; with `auto_commit` those of the polls before count as consumed
-    commit       now, what the polls so far returned, or offsets of the application's own
-    seek         the next poll of the queue begins there
+    assign       the consumer reads exactly these queues, even if other members read them too
+    poll         returns the next messages of one queue; the messages of earlier polls now count as consumed
+    commit       commits at once, by default the consumed messages; `auto_commit` does so periodically
+    seek         sets the offset of the queue's next poll
 """
 
 import asyncio
@@ -26,8 +26,6 @@ from rocket_client.errors import (
     UnreadableBodyError,
 )
 from rocket_client.settings import LitePullConsumerSettings
-from rocket_remoting.clock import Clock
-from rocket_remoting.transports.transport import Transport
 from rocket_remoting.wire.bodies import (
     ConsumeMessageDirectlyResult,
     ConsumeMessageResult,
@@ -38,88 +36,66 @@ from rocket_remoting.wire.message import MessageExt, MessageQueue
 
 
 class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
-    """A member of a consumer group that polls. Subscribe or assign, start it, and poll from one task.
+    """A member of a consumer group that polls. Subscribe or assign, then start, then poll from one task.
+
+    `subscribe` and `subscribe_sql` raise a `ClientStateError` if queues are assigned.
 
     Args:
-        group: Its name; the members that subscribe share the messages.
+        group: The group's name. The members that subscribe share the messages.
         settings: Name servers, message model, commits, limits.
-        transport: TCP unless given.
-        clock: Where stamps come from; the machine's unless given.
+        transport: The transport of connections; TCP by default.
+        clock: The clock of timestamps; the system clock by default.
     """
 
     _CONSUME_TYPE = ConsumeType.CONSUME_ACTIVELY
     _consumption: PolledConsumption
     _returns: SendBack | None
+    _assigned_queues: AssignedQueues | None = None
+    _committing: asyncio.Task[None] | None = None
 
-    def __init__(
-        self,
-        group: str,
-        settings: LitePullConsumerSettings,
-        *,
-        transport: Transport | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        super().__init__(group, settings, transport=transport, clock=clock)
-        self._given: AssignedQueues | None = None
-        self._committing: asyncio.Task[None] | None = None
+    # Subscriptions and assigned queues
 
-    # What
-
-    def subscribe(self, topic: str, expression: str | None = ALL) -> None:
-        """The consumer gets its share of the topic's messages with one of the tags: ``"TagA || TagB"``, or ``"*"``.
+    def _checked_topic(self, topic: str) -> str:
+        """Return the topic of a new subscription as brokers know it.
 
         Raises:
-            ClientStateError: It has queues assigned.
-            ValueError: The topic's name is illegal, or the expression names no tag.
+            ClientStateError: The consumer has assigned queues.
+            ValueError: The topic's name is illegal.
         """
-        self._require_unassigned()
-        super().subscribe(topic, expression)
-
-    def subscribe_sql(self, topic: str, expression: str) -> None:
-        """The consumer gets its share of the topic's messages whose properties match the SQL92 expression.
-
-        Raises:
-            ClientStateError: It has queues assigned.
-            ValueError: The topic's name is illegal, or the expression is blank.
-        """
-        self._require_unassigned()
-        super().subscribe_sql(topic, expression)
-
-    def _require_unassigned(self) -> None:
-        if self._given is not None:
-            raise ClientStateError(
-                repr(self), "one that queues are assigned to", "do not subscribe it as well"
-            )
+        if self._assigned_queues is not None:
+            raise ClientStateError(repr(self), "limited to assigned queues", "do not subscribe it as well")
+        return super()._checked_topic(topic)
 
     def assign(self, queues: Iterable[MessageQueue], expression: str | None = ALL) -> None:
-        """The consumer reads exactly these queues, from now on and whoever else does.
+        """Read exactly these queues from now on, even if other members read them too.
 
         Args:
-            queues: Instead of those assigned before.
-            expression: The tags wanted of them.
+            queues: The queues; they replace those assigned before.
+            expression: Tags such as ``"TagA || TagB"``; ``"*"`` or None for all messages.
 
         Raises:
-            ClientStateError: It has subscriptions.
+            ClientStateError: The consumer has subscriptions.
+            ValueError: The expression names no tag.
         """
-        if self._given is None and self._subscriptions:
-            raise ClientStateError(repr(self), "one that subscribes", "do not assign queues to it as well")
-        self._given = self._given or AssignedQueues()
-        self._given.queues = frozenset(map(self._namespace.wrap_queue, queues))
+        if self._assigned_queues is None and self._subscriptions:
+            raise ClientStateError(repr(self), "subscribed to topics", "do not assign queues to it as well")
+        self._assigned_queues = self._assigned_queues or AssignedQueues()
+        self._assigned_queues.queues = frozenset(map(self._namespace.wrap_queue, queues))
         self._subscriptions.clear()
-        for topic in {queue.topic for queue in self._given.queues}:
-            self._take_over(tag_subscription(topic, expression, self._next_version()))
+        for topic in {queue.topic for queue in self._assigned_queues.queues}:
+            self._put_subscription(tag_subscription(topic, expression, self._next_version()))
         self._subscriptions_changed()
 
     # Life
 
     async def start(self) -> None:
-        """The consumer has its queues, and pulls them.
+        """Join the group, and return when this member's queues of the existing topics are being pulled.
 
         Raises:
-            ClientStateError: It was started before, or has neither subscription nor queues.
+            ClientStateError: The consumer was started before, or has neither subscriptions nor assigned queues.
             GroupInUseError: Another consumer of the group has the same `instance_name`.
             NameServersUnreachableError: No name server answers.
-            ResponseError: A broker cannot filter by an SQL92 expression that was subscribed to.
+            ResponseError: A broker does not accept an SQL92 expression of the subscriptions.
         """
         if not self._subscriptions:
             raise ClientStateError(repr(self), "without a subscription", "call subscribe or assign first")
@@ -145,12 +121,12 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
         return PolledConsumption(self.settings, self._offsets, self._gate, self._bodies, self._reject)
 
     async def _reject(self, message: MessageExt, error: UnreadableBodyError) -> None:
-        """Send a message that no poll can return to the dead letters; in broadcasting it is dropped."""
+        """Send a message whose body cannot be decompressed to the dead letter topic; drop it in broadcasting."""
         if self._returns is not None:
             await self._returns.dead_letter(message, error)
 
     def _shares(self, member: Membership) -> Shares:
-        return self._given or super()._shares(member)
+        return self._assigned_queues or super()._shares(member)
 
     async def _begin(self) -> None:
         await super()._begin()
@@ -159,11 +135,11 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
             self._committing = self._client.every(interval, interval, self._commit_consumed, "commit")
 
     async def _commit_consumed(self) -> None:
-        self._consumption.note(self._rebalancer.queues())
+        self._consumption.update_offsets(self._rebalancer.queues())
         await self.persist_offsets()
 
     async def shutdown(self) -> None:
-        """The group's others take over; with `auto_commit` all that was polled is committed."""
+        """Leave the group; with `auto_commit`, commit the messages of all polls, the last one included."""
         if self._life.running:
             self._consumption.settle()
         await self._stop()
@@ -171,44 +147,54 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
     async def _stop(self) -> None:
         if self._life.end():
             if self.settings.auto_commit:
-                self._consumption.note(self._rebalancer.queues())
-            self._begin_to_leave(self._leave(patience=0))
-        await self._has_left()
+                self._consumption.update_offsets(self._rebalancer.queues())
+            self._start_leaving(self._leave(timeout=0))
+        await self._wait_until_left()
 
-    async def _leave(self, patience: float) -> None:
+    async def _leave(self, timeout: float) -> None:
         if self._committing is not None:
             self._committing.cancel()
-        await super()._leave(patience)
+        await super()._leave(timeout)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
             await self.shutdown()
-        else:  # what the last poll returned may not be consumed
+        else:  # the messages of the last poll may not be consumed: do not commit them
             await self._stop()
 
     # Polling
 
     async def poll(self, timeout: float | None = None) -> list[MessageExt]:
-        """The next messages of one queue, at most `pull_batch_size`; none when none came in time.
+        """Return the next messages of one queue; the messages of the poll before now count as consumed.
 
         Args:
-            timeout: Seconds; `poll_timeout` unless given, 0 for what is here already.
+            timeout: Seconds to wait for messages; `poll_timeout` by default. 0 returns only messages pulled already.
+
+        Returns:
+            At most `pull_batch_size` messages; an empty list if none came in time.
+
+        Raises:
+            ClientStateError: The consumer is not running.
         """
         self._life.require_running()
         self._consumption.settle()
         seconds = self.settings.poll_timeout.total_seconds() if timeout is None else timeout
-        return await self._consumption.next(seconds)
+        return await self._consumption.poll(seconds)
 
-    async def commit(
-        self, queues: Collection[MessageQueue] | Mapping[MessageQueue, int] | None = None
-    ) -> None:
-        """What the polls so far returned is committed; a broker that does not take it is logged and asked again.
+    async def commit(self, queues: Collection[MessageQueue] | Mapping[MessageQueue, int] | None = None) -> None:
+        """Commit the messages of the polls so far, or given offsets.
+
+        A failure is logged, not raised; the next commit includes the offset again. Queues that are not assigned to this
+        member are ignored.
 
         Args:
-            queues: Only these queues; a mapping gives the offsets to commit, each one behind the last message
-                consumed. None: all that are assigned.
+            queues: The queues to commit; None for all assigned queues. A mapping gives the offsets to commit: each is
+                the offset behind the last consumed message.
+
+        Raises:
+            ClientStateError: The consumer is not running.
         """
         self._life.require_running()
         assigned = self._rebalancer.assigned()
@@ -220,57 +206,62 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
         else:
             self._consumption.settle()
             wanted = assigned if queues is None else frozenset(map(self._namespace.wrap_queue, queues))
-            self._consumption.note(
-                process_queue
-                for process_queue in self._rebalancer.queues()
-                if process_queue.message_queue in wanted
+            self._consumption.update_offsets(
+                process_queue for process_queue in self._rebalancer.queues() if process_queue.message_queue in wanted
             )
         await self._offsets.persist(wanted)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """The offset the group has committed in the queue; None when it has none."""
-        return await self._offsets.fetch(self._known(queue))
+        """Return the group's committed offset in the queue; None if the group has committed none.
+
+        Raises:
+            ClientStateError: The consumer is not running.
+            RemotingError: No broker was found, or it did not answer, or it refused.
+        """
+        return await self._offsets.fetch(self._broker_queue(queue))
 
     # Position
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """The next poll of the queue begins at that offset; what was pulled from it already is forgotten.
+        """Continue the queue at `offset`; its messages that were pulled and not polled yet are dropped.
 
         Raises:
-            QueueNotAssignedError: It is not among this member's queues.
-            IllegalOffsetError: The queue has no such offset.
+            ClientStateError: The consumer is not running.
+            QueueNotAssignedError: The queue is not assigned to this member.
+            IllegalOffsetError: The offset is below the queue's minimum or above its maximum.
+            RemotingError: No broker was found, or it did not answer, or it refused.
         """
         least, most = await self.min_offset(queue), await self.max_offset(queue)
         if not least <= offset <= most:
             raise IllegalOffsetError(queue, offset, least, most)
         self._consumption.settle()
-        if not await self._rebalancer.seek(self._known(queue), offset):
+        if not await self._rebalancer.seek(self._broker_queue(queue), offset):
             raise QueueNotAssignedError(queue, self.group)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """The next poll of the queue begins with its oldest message."""
+        """Continue the queue at its oldest message; raise as `seek` does."""
         await self.seek(queue, await self.min_offset(queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """The next poll of the queue begins with the first message that is not stored yet."""
+        """Continue the queue behind its newest message; raise as `seek` does."""
         await self.seek(queue, await self.max_offset(queue))
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """The queues are not pulled, and polls pass over them."""
+        """Stop pulling the queues; polls skip them."""
         self._gate.pause(map(self._namespace.wrap_queue, queues))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """The queues are pulled and polled again."""
+        """Pull and poll the queues again after `pause`."""
         self._gate.resume(map(self._namespace.wrap_queue, queues))
         if self._life.running:
             self._consumption.wake()
 
     @property
     def paused(self) -> frozenset[MessageQueue]:
-        """The queues for which `pause` holds."""
+        """The paused queues."""
         return frozenset(map(self._namespace.unwrap_queue, self._gate.paused))
 
-    # What failed
+    # Failed messages
 
     async def send_back(
         self,
@@ -280,34 +271,34 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
         max_reconsume_times: int = DEFAULT_MAX_RECONSUME_TIMES,
         cause: BaseException | str | None = None,
     ) -> None:
-        """The message will come again, from topic ``%RETRY%<group>``; too often already, it is a dead letter.
+        """Send a failed message to ``%RETRY%<group>`` for a later delivery, or to the dead letter topic.
 
         Args:
-            message: What was polled.
+            message: A polled message.
             delay_level: The broker's delay level; 0 for 3 + the redeliveries so far, -1 for a dead letter at once.
-            max_reconsume_times: Redeliveries before it is a dead letter.
-            cause: Why; the message tells it from then on.
+            max_reconsume_times: Redeliveries before the message becomes a dead letter.
+            cause: Why the message failed; the message gets it as properties.
 
         Raises:
-            ClientStateError: In broadcasting nothing goes back.
-            SendError: No broker took it.
+            ClientStateError: The consumer is not running, or is broadcasting and has no retry topic.
+            SendError: No broker stored the message.
         """
         self._life.require_running()
         if self._returns is None:
-            raise ClientStateError(repr(self), "broadcasting", "handle what failed yourself")
+            raise ClientStateError(repr(self), "broadcasting", "there is no retry topic: handle the message yourself")
         await self._returns.retry(message, delay_level, max_reconsume_times, cause)
 
-    # What brokers ask of it
+    # Requests of brokers
 
     def heartbeat_data(self) -> ConsumerData:
-        """Group, model and subscriptions; of assigned queues others need not know."""
+        """Return the group's part of a heartbeat; without subscriptions if queues are assigned."""
         data = super().heartbeat_data()
-        if self._given is not None:
+        if self._assigned_queues is not None:
             data.subscription_data_set = []
         return data
 
     async def consume_directly(self, message: MessageExt) -> ConsumeMessageDirectlyResult:
-        """Nothing: there is no listener to give it to."""
+        """Return CR_RETURN_NULL: this consumer has no listener."""
         return ConsumeMessageDirectlyResult(
             consume_result=ConsumeMessageResult.CR_RETURN_NULL, remark=f"consumer {self.client_id} polls"
         )

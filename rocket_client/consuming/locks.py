@@ -1,7 +1,15 @@
-"""Locks on queues: in orderly mode a queue is consumed only by the member that has its lock at the broker.
+"""Locks on queues: in orderly mode only the member that has a queue's lock at the broker consumes the queue.
 
-The broker lets a lock expire after 60 s; it is renewed every 20 s, and counts here for 30 s after a
-renewal, so that this member stops before another one may begin.
+::
+
+    renewal   0 s        20 s       30 s                       60 s
+              |          |          |                          |
+              |          next renewal                          the broker lets the lock expire;
+              |                     this member begins         another member may get it
+              |                     no more calls
+
+A lock's time begins when the request was sent, not when the answer came: the broker's time cannot begin earlier. So
+this member stops at least 30 s before another one can begin.
 """
 
 import asyncio
@@ -17,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class QueueLocks:
-    """The locks of one member of one group."""
+    """The queue locks of one member of a group."""
 
     def __init__(self, requests: BrokerRequests, group: str, client_id: str) -> None:
         self._requests = requests
@@ -25,22 +33,23 @@ class QueueLocks:
         self._client_id = client_id
         self._loop = asyncio.get_running_loop()
         self._held: set[MessageQueue] = set()
-        # Requests for locks that are not answered yet, and the queues they name.
+        # Lock requests that are not answered yet, with their queues.
         self._asking: dict[asyncio.Task[list[ProcessQueue]], set[MessageQueue]] = {}
 
     def __repr__(self) -> str:
         return f"<QueueLocks {self._group} of {self._client_id}: {sorted(self._held)}>"
 
     async def lock(self, process_queues: Collection[ProcessQueue]) -> list[ProcessQueue]:
-        """Lock, or renew; returns those that another member has.
+        """Lock queues or renew their locks; return the queues that another member has locked.
 
         Raises:
-            RemotingError: A broker did not answer; what its locks are is not known.
+            RemotingError: A broker did not answer; whether its queues are locked is not known.
         """
         by_broker: dict[str, list[ProcessQueue]] = {}
         for process_queue in process_queues:
             by_broker.setdefault(process_queue.message_queue.broker_name, []).append(process_queue)
-        # Not cancelled with its caller: what is unlocked before the broker has answered, it might lock after that.
+        # Not cancelled with its caller, so that `unlock` can wait for it: the broker might otherwise handle the lock
+        # request after the unlock request.
         asking = asyncio.gather(*map(self._begin, by_broker.values()))
         asking.add_done_callback(_take_exception)
         refused = await asyncio.shield(asking)
@@ -54,9 +63,10 @@ class QueueLocks:
 
     async def _lock_at_broker(self, process_queues: Collection[ProcessQueue]) -> list[ProcessQueue]:
         queues = [process_queue.message_queue for process_queue in process_queues]
+        # Apache's RebalanceImpl notes the time of the answer, which may be later than the begin of the broker's time.
         asked_at = self._loop.time()
         address = await self._requests.master(queues[0])
-        # Before the answer: without one, we may have been given the locks all the same.
+        # Noted before the answer: if none comes, the broker may have locked the queues all the same.
         self._held.update(queues)
         locked = await self._requests.lock(address, self._group, self._client_id, queues)
         refused: list[ProcessQueue] = []
@@ -70,7 +80,8 @@ class QueueLocks:
         return refused
 
     async def unlock(self, queues: Collection[MessageQueue]) -> None:
-        """Let others lock the queues; a broker that cannot be told is logged, its locks expire."""
+        """Unlock queues. A failure is logged, not raised: the lock then expires at the broker after 60 s."""
+        # A loop, because further lock requests for the same queues may begin while these are awaited.
         while asking := [task for task, named in self._asking.items() if not named.isdisjoint(queues)]:
             await asyncio.wait(asking)
         by_broker: dict[str, list[MessageQueue]] = {}
@@ -82,18 +93,18 @@ class QueueLocks:
                 await self._requests.unlock(address, self._group, self._client_id, theirs)
             except RemotingError as error:
                 logger.warning(
-                    "group %s: %s not unlocked at broker %s: %s", self._group, theirs, broker_name, error
+                    "group %s: could not unlock %s at broker %s: %s", self._group, theirs, broker_name, error
                 )
             self._held.difference_update(theirs)
 
     async def unlock_all(self) -> None:
-        """Let others lock everything this member may have locked."""
+        """Unlock all queues that this member may have locked."""
         if self._asking:
             await asyncio.wait(self._asking)
         await self.unlock(list(self._held))
 
 
 def _take_exception(asking: "asyncio.Future[list[list[ProcessQueue]]]") -> None:
-    """Whoever asked may be gone: asyncio would log the failure as one that nobody heard of."""
+    """Mark the exception as retrieved: if the caller was cancelled, asyncio would log it as never retrieved."""
     if not asking.cancelled():
         asking.exception()

@@ -1,4 +1,4 @@
-"""What the parts of one running consumer share."""
+"""The objects that the parts of one running consumer share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,24 +21,24 @@ class Membership:
     client: RocketClient
     group: str
     namespace: Namespace
-    """Of the group and its topics. All names and queues below have it already."""
+    """The namespace of the group and its topics. All names and queues below include it."""
     settings: ConsumerSettings
     offsets: OffsetStore
     subscriptions: Mapping[str, SubscriptionData]
-    """By topic, as they are now."""
+    """The current subscriptions by topic; a live view."""
     gate: PullGate
-    """Which queues may be pulled now."""
+    """Decides which queues may be pulled now."""
     max_span: int = UNLIMITED_SPAN
-    """How far apart the first and the last unsettled message of a queue may lie; only what is consumed out of order
-    can leave a wide gap behind."""
+    """Most offsets between the first and the last unsettled message of a queue; beyond, the queue is not pulled. Only
+    concurrent consumption, which settles out of order, needs the limit."""
     polls: bool = False
-    """Whether the application polls, and says what is committed; then nothing is committed by pulls, either."""
+    """Whether the application polls and decides what is committed; then pulls carry no commit."""
     posts_subscription: bool = False
-    """Whether each pull carries the subscription, instead of relying on the heartbeat's."""
+    """Whether each pull carries the subscription; otherwise brokers use the one of the last heartbeat."""
     bodies: UnpackedBodies
-    """The bodies that are decompressed now."""
+    """Decompresses bodies within the consumer's limit of memory."""
     unreachable: dict[str, set[str]] = field(default_factory=dict)
-    """Why pulls do not reach brokers, by their names: told once, not by each of their queues."""
+    """Errors of unreachable brokers by broker name, so that each is logged once and not for each queue."""
 
     @property
     def clustering(self) -> bool:

@@ -1,19 +1,19 @@
-"""How far a group has come in each queue.
+"""Stores of a group's consumed offsets.
 
 ::
 
-    clustering     the broker keeps the group's offsets; committed every 5 s where they moved, with each pull
-                   that begins where everything before it is settled, when a queue is revoked, and at shutdown
+    clustering     the broker keeps the group's offsets. They are committed every 5 s if they moved, with each pull
+                   while nothing is unsettled, when a queue is revoked, and at shutdown
     broadcasting   each member keeps its own in <directory>/<client id>/<group>/offsets.json,
                    {"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:42}}
-                   as Apache's client writes it (keys that are objects, so it is not JSON by the letter)
+                   in the format of Apache's client, which is not valid JSON: its keys are objects
 """
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from pathlib import Path
-from typing import Protocol
 
 from rocket_client.connection.broker_requests import BrokerRequests
 from rocket_remoting.wire.bodies import ResetOffsetBody, decode_body, encode_body
@@ -22,70 +22,72 @@ from rocket_remoting.wire.message import MessageQueue
 
 logger = logging.getLogger(__name__)
 
-_Place = tuple[str, str]
+_OffsetTableKey = tuple[str, str]
 
 
-class OffsetStore(Protocol):
-    """Where a consumer's offsets are kept."""
+class OffsetStore(ABC):
+    """Stores a consumer's offsets."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[MessageQueue, int] = {}
 
     def get(self, queue: MessageQueue) -> int | None:
-        """The offset as this member knows it."""
+        """Return the queue's offset as this member knows it; None if unknown."""
+        return self._offsets.get(queue)
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
-        """Take note of an offset, to be kept by the next `persist`."""
+        """Note an offset for the next `persist`; with `increase_only`, ignore one that is not higher."""
+        if not increase_only or offset > self._offsets.get(queue, -1):
+            self._offsets[queue] = offset
 
+    def snapshot(self) -> dict[MessageQueue, int]:
+        """Return all offsets that this member knows."""
+        return dict(self._offsets)
+
+    @abstractmethod
     async def fetch(self, queue: MessageQueue) -> int | None:
-        """The offset as it was last kept; None when there is none."""
+        """Return the offset that was last stored; None if there is none."""
 
+    @abstractmethod
     async def persist(self, queues: Collection[MessageQueue]) -> None:
-        """Keep the offsets of these queues; they are kept when this returns, or a failure was logged."""
+        """Store the noted offsets of the queues; log failures."""
 
+    @abstractmethod
     def remove(self, queue: MessageQueue) -> None:
         """Forget a queue that is not assigned any more."""
 
-    def snapshot(self) -> dict[MessageQueue, int]:
-        """All offsets this member knows."""
 
-
-class BrokerOffsets:
-    """Offsets of a clustering group, kept by the brokers."""
+class BrokerOffsets(OffsetStore):
+    """Offsets of a clustering group, stored by the brokers."""
 
     def __init__(self, requests: BrokerRequests, group: str) -> None:
+        super().__init__()
         self._requests = requests
         self._group = group
-        self._offsets: dict[MessageQueue, int] = {}
         self._committed: dict[MessageQueue, int] = {}
-        self._in_trouble: set[MessageQueue] = set()
-        # Topics, at their brokers, for which a commit was taken.
-        self._known_at: set[_Place] = set()
-        # A broker handles requests on many threads: of two commits under way the older may come last.
+        self._failing: set[MessageQueue] = set()
+        # Topics and brokers that have accepted a commit of this group.
+        self._accepted_by: set[_OffsetTableKey] = set()
+        # One `persist` at a time. Brokers handle requests on many threads: of two commits of a queue under way, the
+        # older could be stored last.
         self._persisting = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"BrokerOffsets({self._group!r}, {len(self._offsets)} queues)"
 
-    def get(self, queue: MessageQueue) -> int | None:
-        """The offset as this member knows it."""
-        return self._offsets.get(queue)
-
-    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
-        """Take note of an offset, to be committed by the next `persist`."""
-        if not increase_only or offset > self._offsets.get(queue, -1):
-            self._offsets[queue] = offset
-
     async def fetch(self, queue: MessageQueue) -> int | None:
-        """The offset the broker has."""
+        """Ask the broker for the group's offset; None if it has none."""
         offset = await self._requests.committed_offset(queue, self._group)
         if offset is not None:
-            # Not known as committed: a broker says 0 for a young queue without keeping it, but tools that reset
-            # or compare offsets want one for every queue.
+            # Not noted in _committed, so that the next `persist` sends it: a broker answers 0 for a young queue without
+            # storing it, but tools that reset or compare offsets need a stored offset for every queue.
             self._offsets[queue] = offset
         return offset
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
-        """Commit the offsets that moved; a failure is logged, the next call tries again.
+        """Commit the offsets that moved. Failures are logged; the next call tries again.
 
-        Commits under way end before those of the next call begin, also when this call is cancelled.
+        The commits of a call end before those of the next call begin, even if the call is cancelled.
         """
         await asyncio.shield(asyncio.create_task(self._persist(queues), name=f"commit of {self._group}"))
 
@@ -96,61 +98,56 @@ class BrokerOffsets:
                 for queue, offset in ((queue, self._offsets.get(queue)) for queue in queues)
                 if offset is not None and offset != self._committed.get(queue)
             }
-            # Apache's brokers lose one of two commits that come at once and both are a topic's first of the group.
-            fresh: dict[_Place, list[MessageQueue]] = {}
+            # The group's first commit of a topic at a broker is sent alone: Apache's brokers lose one of two such
+            # commits that come at once.
+            fresh: dict[_OffsetTableKey, list[MessageQueue]] = {}
             for queue in moved:
-                if _place(queue) not in self._known_at:
-                    fresh.setdefault(_place(queue), []).append(queue)
+                if _table_key(queue) not in self._accepted_by:
+                    fresh.setdefault(_table_key(queue), []).append(queue)
             await asyncio.gather(*(self._commit_first(theirs, moved) for theirs in fresh.values()))
-            rest = {queue: offset for queue, offset in moved.items() if _place(queue) in self._known_at}
+            rest = {queue: offset for queue, offset in moved.items() if _table_key(queue) in self._accepted_by}
             await asyncio.gather(*(self._commit(queue, offset) for queue, offset in rest.items()))
 
     async def _commit_first(self, queues: Collection[MessageQueue], moved: dict[MessageQueue, int]) -> None:
-        """Take one queue after the other out of `moved`, until its broker has taken an offset or does not answer."""
+        """Take one queue after the other out of `moved` and commit it, until the broker accepts one or is silent."""
         for queue in queues:
-            if not await self._commit(queue, moved.pop(queue)) or _place(queue) in self._known_at:
+            if not await self._commit(queue, moved.pop(queue)) or _table_key(queue) in self._accepted_by:
                 return
 
     async def _commit(self, queue: MessageQueue, offset: int) -> bool:
-        """Commit one offset; False when the broker may be at it still."""
+        """Commit one offset; return False if the broker did not answer and may still be handling the commit."""
         try:
             await self._requests.commit_offset(queue, self._group, offset)
         except RemotingError as error:
-            level = logging.DEBUG if queue in self._in_trouble else logging.WARNING
-            self._in_trouble.add(queue)
-            logger.log(
-                level, "group %s: offset %d of %s not committed: %s", self._group, offset, queue, error
-            )
+            level = logging.DEBUG if queue in self._failing else logging.WARNING
+            self._failing.add(queue)
+            logger.log(level, "group %s: could not commit offset %d of %s: %s", self._group, offset, queue, error)
             return isinstance(error, ResponseError)
-        self._in_trouble.discard(queue)
+        self._failing.discard(queue)
         self._committed[queue] = offset
-        self._known_at.add(_place(queue))
+        self._accepted_by.add(_table_key(queue))
         return True
 
     def remove(self, queue: MessageQueue) -> None:
         """Forget a queue that is not assigned any more."""
         self._offsets.pop(queue, None)
         self._committed.pop(queue, None)
-        self._in_trouble.discard(queue)
-
-    def snapshot(self) -> dict[MessageQueue, int]:
-        """All offsets this member knows."""
-        return dict(self._offsets)
+        self._failing.discard(queue)
 
 
-def _place(queue: MessageQueue) -> _Place:
-    """Where a broker keeps the offset: with those of the topic's other queues there."""
+def _table_key(queue: MessageQueue) -> _OffsetTableKey:
+    """Return the key of the table that a broker stores the offset in: one for each topic of the group."""
     return queue.topic, queue.broker_name
 
 
-class LocalOffsets:
-    """Offsets of one broadcasting member, kept in a file that is replaced as a whole."""
+class LocalOffsets(OffsetStore):
+    """Offsets of one broadcasting member, stored in a file that is replaced as a whole."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self._path = path
-        self._offsets: dict[MessageQueue, int] = {}
         self._written: dict[MessageQueue, int] = {}
-        self._in_trouble = False
+        self._failing = False
         for candidate in (path, path.with_name(path.name + ".bak")):
             if candidate.is_file() and self._read(candidate):
                 break
@@ -162,49 +159,38 @@ class LocalOffsets:
         try:
             self._offsets = decode_body(path.read_bytes(), ResetOffsetBody).offset_table
         except RemoteProtocolError as error:
-            logger.warning("%s holds no offsets: %s", path, error)
+            logger.warning("could not read offsets from %s: %s", path, error)
             return False
         self._written = dict(self._offsets)
         return True
 
-    def get(self, queue: MessageQueue) -> int | None:
-        """The offset as this member knows it."""
-        return self._offsets.get(queue)
-
-    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
-        """Take note of an offset, to be written by the next `persist`."""
-        if not increase_only or offset > self._offsets.get(queue, -1):
-            self._offsets[queue] = offset
-
     async def fetch(self, queue: MessageQueue) -> int | None:
-        """The offset the file has."""
+        """Return the queue's offset in the file; None if there is none."""
         return self._written.get(queue)
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
-        """Write the file if an offset moved; a failure is logged, the next call tries again."""
+        """Write the file if an offset moved. Failures are logged; the next call tries again."""
         if self._offsets == self._written:
             return
         try:
             self._write()
         except OSError as error:
-            level = logging.DEBUG if self._in_trouble else logging.WARNING
-            self._in_trouble = True
-            logger.log(level, "%s could not be written, what is consumed comes again: %s", self._path, error)
+            level = logging.DEBUG if self._failing else logging.WARNING
+            self._failing = True
+            logger.log(level, "could not write %s; consumed messages will be delivered again: %s", self._path, error)
         else:
-            self._in_trouble = False
+            self._failing = False
             self._written = dict(self._offsets)
 
     def _write(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self._path.with_name(self._path.name + ".tmp")
         fresh.write_bytes(encode_body(ResetOffsetBody(offset_table=self._offsets)))
+        # A kill between the two renames leaves the former offsets in the .bak, which the constructor then reads. The
+        # files are not synced: after a power failure the new file may be damaged, and the .bak is read instead.
         if self._path.exists():
             self._path.replace(self._path.with_name(self._path.name + ".bak"))
         fresh.replace(self._path)
 
     def remove(self, queue: MessageQueue) -> None:
-        """Nothing: what this member has seen stays seen, also while a queue is away."""
-
-    def snapshot(self) -> dict[MessageQueue, int]:
-        """All offsets this member knows."""
-        return dict(self._offsets)
+        """Do nothing: this member's offset stays valid while a queue is missing from the route."""

@@ -1,4 +1,4 @@
-"""Pulls messages one request at a time; where to begin, and what is consumed, is the application's to keep.
+"""The pull consumer: one pull per call; the application keeps the offsets.
 
 ::
 
@@ -38,26 +38,26 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class PullResult(NamedTuple):
-    """What a queue gave."""
+    """The result of one pull."""
 
     status: PullStatus
     next_begin_offset: int
-    """Where to pull next."""
+    """The offset of the next pull."""
     min_offset: int
-    """Where the queue's oldest message is."""
+    """The offset of the queue's oldest message."""
     max_offset: int
-    """Where its next message will be."""
+    """The offset that the queue's next message will get."""
     messages: list[MessageExt]
 
 
 class PullConsumer(QueueReader[PullConsumerSettings]):
-    """A member of a consumer group that pulls queue by queue.
+    """A member of a consumer group that pulls queue by queue, on request of the application.
 
     Args:
-        group: Its name.
+        group: The group's name.
         settings: Name servers and timeouts.
-        transport: TCP unless given.
-        clock: Where stamps come from; the machine's unless given.
+        transport: The transport of connections; TCP by default.
+        clock: The clock of timestamps; the system clock by default.
     """
 
     def __init__(
@@ -74,24 +74,22 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
         self._hold_ms = settings.broker_suspend_max_time // _MILLISECOND
 
     async def start(self) -> None:
-        """The consumer can pull.
+        """Start the consumer. Connections are opened by the first request that needs them.
 
         Raises:
-            ClientStateError: It was started before.
+            ClientStateError: The consumer was started before.
             GroupInUseError: Another consumer of the group has the same `instance_name`.
         """
         self._life.begin()
-        self._client = self._acquire(
-            self.settings.instance_name, lambda client: self.group not in client.consumers
-        )
+        self._client = self._acquire(self.settings.instance_name, lambda client: self.group not in client.consumers)
         self._client.register_consumer(self)
         self._life.succeed()
 
     async def shutdown(self) -> None:
-        """Brokers know that the consumer left."""
+        """Unregister from the brokers and release the connections."""
         if self._life.end():
-            self._begin_to_leave(self._leave())
-        await self._has_left()
+            self._start_leaving(self._leave())
+        await self._wait_until_left()
 
     async def _leave(self) -> None:
         await self._client.unregister_consumer(self.group)
@@ -100,27 +98,34 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
     # Queues and offsets
 
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
-        """The topic's queues that can be read, in order.
+        """Return the topic's readable queues, sorted, and keep the topic's route up to date from now on.
 
         Raises:
-            TopicNotFoundError: There is no such topic.
+            ClientStateError: The consumer is not running.
+            TopicNotFoundError: The topic does not exist.
         """
         queues = await super().fetch_message_queues(topic)
         self._topics[self._namespace.wrap(topic)] = None
         return queues
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """The offset the broker keeps for the group; None when it has none."""
-        return await self._client.requests.committed_offset(self._known(queue), self.group)
-
-    async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """The brokers keep these offsets for the group.
+        """Return the group's committed offset in the queue; None if the group has committed none.
 
         Raises:
-            RemotingError: A broker did not take one.
+            ClientStateError: The consumer is not running.
+            RemotingError: No broker was found, or it did not answer, or it refused.
+        """
+        return await self._client.requests.committed_offset(self._broker_queue(queue), self.group)
+
+    async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Commit offsets of the group at their brokers, one after the other.
+
+        Raises:
+            ClientStateError: The consumer is not running.
+            RemotingError: A broker was not found, did not answer or refused; later offsets are not committed.
         """
         for queue, offset in offsets.items():
-            await self._client.requests.commit_offset(self._known(queue), self.group, offset)
+            await self._client.requests.commit_offset(self._broker_queue(queue), self.group, offset)
 
     # Pulls
 
@@ -133,24 +138,26 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
         sql: str | None = None,
         max_messages: int = 32,
     ) -> PullResult:
-        """What the queue has from that offset on, at once.
+        """Pull messages from an offset on; the broker answers at once, also if there are none.
+
+        Compressed bodies are decompressed, together up to `max_decompressed_body_size` bytes. If not all fit, fewer
+        messages are returned, and `next_begin_offset` is the offset of the first message left out.
 
         Args:
-            queue: Of a topic that exists.
-            offset: Where to begin.
-            expression: The tags wanted: ``"TagA || TagB"``, or ``"*"``.
-            sql: Instead, an SQL92 expression over properties, for brokers with ``enablePropertyFilter=true``.
-            max_messages: At most so many.
-
-        Compressed bodies are decompressed, up to `max_decompressed_body_size` bytes for one pull: of larger messages
-        fewer come at once, and the result's `next_begin_offset` is that of the next one.
+            queue: A queue of an existing topic.
+            offset: The first offset.
+            expression: Tags such as ``"TagA || TagB"``; ``"*"`` for all messages.
+            sql: An SQL92 expression over properties instead of tags, for brokers with ``enablePropertyFilter=true``.
+            max_messages: Most messages to return.
 
         Raises:
-            UnreadableBodyError: The body of the first message is damaged or too large; pull from the offset behind
-                its `message` on to pass over it.
-            RemotingError: No broker was found, it did not answer, or it refused.
+            ClientStateError: The consumer is not running.
+            ValueError: The expression is blank or names no tag.
+            UnreadableBodyError: The body of the first message is damaged or too large. To skip the message, pull from
+                the offset behind the one of the error's `message`.
+            RemotingError: No broker was found, or it did not answer, or it refused.
         """
-        queue = self._known(queue)
+        queue = self._broker_queue(queue)
         return await self._pull(queue, offset, _subscription(queue.topic, expression, sql), max_messages, 0)
 
     async def pull_block_if_not_found(
@@ -162,8 +169,11 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
         sql: str | None = None,
         max_messages: int = 32,
     ) -> PullResult:
-        """`pull`, but the broker holds it until there is a message, or `broker_suspend_max_time` is over."""
-        queue = self._known(queue)
+        """Pull as `pull` does, but let the broker hold the request until a message comes.
+
+        The broker answers without messages after `broker_suspend_max_time`. Arguments and errors are those of `pull`.
+        """
+        queue = self._broker_queue(queue)
         subscription = _subscription(queue.topic, expression, sql)
         return await self._pull(queue, offset, subscription, max_messages, self._hold_ms)
 
@@ -185,7 +195,7 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
         messages = pulls.messages(answer, subscription)
         next_offset = answer.next_begin_offset
         if is_compressed(messages):
-            # Of this pull alone: what becomes of the messages is the application's to say.
+            # The limit is for this pull alone: when the application is done with the messages is not known.
             unpacked = await UnpackedBodies(settings).unpack(messages)
             if unpacked.error is not None and not unpacked.messages:
                 raise unpacked.error
@@ -194,10 +204,10 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
             messages = unpacked.messages
         return PullResult(answer.status, next_offset, answer.min_offset, answer.max_offset, messages)
 
-    # What the client and brokers ask of it
+    # Requests of the client and of brokers
 
     def heartbeat_data(self) -> ConsumerData:
-        """The group; what it reads is decided with each pull."""
+        """Return the group's part of a heartbeat, without subscriptions: each pull carries its own."""
         return ConsumerData(
             group_name=self.group,
             consume_type=ConsumeType.CONSUME_ACTIVELY,
@@ -207,24 +217,24 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
         )
 
     def subscribed_topics(self) -> Collection[str]:
-        """Topics whose queues were asked for."""
+        """Return the topics that `fetch_message_queues` was called for."""
         return self._topics
 
     def rebalance_soon(self) -> None:
-        """Nothing: queues are not shared."""
+        """Do nothing: queues are not divided among members."""
 
     async def persist_offsets(self) -> None:
-        """Nothing: `commit` does it at once."""
+        """Do nothing: `commit` sends offsets at once."""
 
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Nothing: where to pull is the application's to say."""
+        """Do nothing: the application decides the offset of each pull."""
 
     def known_offsets(self, topic: str) -> dict[MessageQueue, int]:
-        """None: the application keeps them."""
+        """Return an empty dict: the application keeps the offsets."""
         return {}
 
     def running_info(self, name_servers: Sequence[str]) -> ConsumerRunningInfo:
-        """What this consumer looks like from inside."""
+        """Return settings and state of this consumer, for consoles."""
         return running_info(
             self.settings,
             name_servers,
@@ -239,7 +249,7 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
         )
 
     async def consume_directly(self, message: MessageExt) -> ConsumeMessageDirectlyResult:
-        """Nothing: there is no listener to give it to."""
+        """Return CR_RETURN_NULL: this consumer has no listener."""
         return ConsumeMessageDirectlyResult(
             consume_result=ConsumeMessageResult.CR_RETURN_NULL, remark=f"consumer {self.client_id} pulls"
         )

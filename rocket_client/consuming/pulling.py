@@ -1,17 +1,18 @@
-"""Pulls one assigned queue for as long as it is assigned.
+"""The pull loop of one assigned queue.
 
 ::
 
-    answer              what follows
-    FOUND               decode, keep what the tags match, hand on, pull again at once; bodies stay compressed
-                        until they are consumed
-    NO_NEW_MSG          (the broker held the pull for 15 s) pull again
-    NO_MATCHED_MSG      pull again from the offset given; with nothing unsettled, that offset is committed too
-    OFFSET_ILLEGAL      the queue has other messages than we think: wait for calls under way, commit the
-                        offset given, give the queue back and let the next rebalance start it anew
+    answer              next step
+    FOUND               decode, drop messages whose tags do not match, submit the others to the consumption, pull
+                        again at once; bodies stay compressed until they are consumed
+    NO_NEW_MSG          pull again (the broker has held the pull for 15 s)
+    NO_MATCHED_MSG      pull again from the answer's offset; with nothing unsettled, that offset is also committed
+    OFFSET_ILLEGAL      the queue does not have the offset: wait for calls under way, commit the answer's offset, give
+                        the queue back; the next rebalance takes it over again there
     an error            pull again after `pull_time_delay_when_exception`
 
-A queue is not pulled while too many of its messages are unsettled, or while it or the consumer is paused.
+Back-pressure: a queue is not pulled while too many of its messages, or too many bytes, are unsettled, and not while the
+queue or the consumer is paused.
 """
 
 import asyncio
@@ -33,16 +34,18 @@ from rocket_remoting.wire.topics import is_retry_topic
 
 logger = logging.getLogger(__name__)
 
+# The pauses of Apache's DefaultMQPushConsumerImpl: 50 ms, 20 ms, and 10 s after OFFSET_ILLEGAL (4.9). Version 5.3
+# does not wait for calls then, and ignores the offsets that they settle.
 FLOW_CONTROL_DELAY = 0.05
 BROKER_FLOW_CONTROL_DELAY = 0.02
-ILLEGAL_OFFSET_PATIENCE = 10.0
+ILLEGAL_OFFSET_TIMEOUT = 10.0
 _SUBSCRIPTION_UNKNOWN = {ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST}
 _MILLISECOND = timedelta(milliseconds=1)
 MIB = 1024 * 1024
 
 
 class Consumption(Protocol):
-    """Where pulled messages go."""
+    """Gets the pulled messages of all assigned queues."""
 
     def start(self) -> None: ...
 
@@ -58,7 +61,7 @@ class Consumption(Protocol):
 
 
 class PullLimits:
-    """Most messages and bytes a queue may have unsettled; a topic's limits are divided among its queues."""
+    """The most unsettled messages and bytes of a queue; limits of a topic are divided among its assigned queues."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self._settings = settings
@@ -66,7 +69,7 @@ class PullLimits:
         self.size = settings.pull_threshold_size_for_queue * MIB
 
     def divide(self, queue_count: int) -> None:
-        """That many queues are assigned now."""
+        """Divide the topic's limits among the number of its queues that are assigned now."""
         settings, count = self._settings, max(1, queue_count)
         if settings.pull_threshold_for_topic != -1:
             self.messages = max(1, settings.pull_threshold_for_topic // count)
@@ -104,17 +107,17 @@ class PullLoop:
         self._pause = settings.pull_interval.total_seconds()
         self._error_pause = settings.pull_time_delay_when_exception.total_seconds()
         self._max_span = member.max_span
-        self._trouble = ""
+        self._last_error = ""
         self._loop = asyncio.get_running_loop()
 
     def __repr__(self) -> str:
         return f"<PullLoop {self._group} {self._process_queue!r}>"
 
     async def run(self, offset: int) -> int | None:
-        """Pull from that offset on until the queue is dropped.
+        """Pull from an offset on until the queue is dropped.
 
         Returns:
-            The offset the broker wants instead, when it called ours illegal; otherwise None.
+            The broker's offset if it answered OFFSET_ILLEGAL; otherwise None.
         """
         queue = self._process_queue
         while not self._is_over():
@@ -130,9 +133,10 @@ class PullLoop:
             except RemotingError as error:
                 await self._recover(error, offset)
                 continue
-            self._trouble = ""
+            self._last_error = ""
             if self._member.unreachable:
-                self._reached()
+                self._note_reachable()
+            # The queue may have been dropped during the pull: its messages are for its next member.
             if self._is_over():
                 return None
             if answer.status is PullStatus.OFFSET_ILLEGAL:
@@ -146,8 +150,10 @@ class PullLoop:
             if messages:
                 self._consumption.submit(queue, list(queue.put(messages)))
                 if self._pause or is_compressed(messages):
-                    # Calls that begin at once decompress their bodies, which count before the next pull.
+                    # Let calls begin and decompress their bodies, so that the next check of the limits counts them.
                     await asyncio.sleep(self._pause)
+            # No message matched, and nothing is unsettled. Without this commit the group would seem to lag behind,
+            # and the next member would search the same offsets again.
             elif queue.skip_to(offset) and not self._member.polls:
                 self._offsets.update(self._queue, offset, increase_only=True)
         return None
@@ -156,13 +162,15 @@ class PullLoop:
         return self._process_queue.dropped
 
     async def _may_pull(self) -> bool:
-        """True when nothing speaks against a pull; otherwise False after a while."""
+        """Return True if the queue may be pulled; otherwise wait a while and return False."""
         queue, limits = self._process_queue, self._limits
         if not self._gate.admits(self._queue):
-            await self._gate.admitted(self._queue)
+            await self._gate.wait_admitted(self._queue)
             return False
         if len(queue) > limits.messages:
-            await queue.room(limits.messages // 2, FLOW_CONTROL_DELAY)
+            # Woken early only at half of the limit: at the limit itself, each settled message would wake this loop
+            # for one more pull.
+            await queue.wait_for_capacity(limits.messages // 2, FLOW_CONTROL_DELAY)
             return False
         if queue.size > limits.size or queue.max_span > self._max_span:
             await asyncio.sleep(FLOW_CONTROL_DELAY)
@@ -170,8 +178,9 @@ class PullLoop:
         return True
 
     async def _pull(self, subscription: SubscriptionData, offset: int) -> PullAnswer:
-        # With messages unsettled the offset will move, and a broker handles a pull and a commit on different threads:
-        # the pull's older offset could come after the last commit. Without, nothing newer comes before its answer.
+        # A pull carries a commit only if nothing is unsettled. Otherwise the offset could move while the pull is under
+        # way, and the broker, which handles pulls and commits on different threads, could store the pull's older offset
+        # after a newer commit.
         commit = 0
         if self._commits and not len(self._process_queue):
             commit = self._offsets.get(self._queue) or 0
@@ -182,29 +191,29 @@ class PullLoop:
         level = logging.WARNING
         if isinstance(error, ResponseError):
             if error.code in _SUBSCRIPTION_UNKNOWN:
-                # The broker lost, or did not get, what the heartbeat told it.
+                # The broker does not have the subscription of the last heartbeat, for instance after a restart.
                 await self._client.heartbeat()
                 pause, level = min(pause, 1.0), logging.INFO
             elif error.code == ResponseCode.FLOW_CONTROL:
                 pause, level = BROKER_FLOW_CONTROL_DELAY, logging.DEBUG
-        if self._was_told(error) or is_retry_topic(self._queue.topic):
-            level = logging.DEBUG  # or of a topic that comes into being with its first message
-        logger.log(level, "group %s: pull of %s at %d failed: %s", self._group, self._queue, offset, error)
+        if self._was_logged(error) or is_retry_topic(self._queue.topic):
+            level = logging.DEBUG  # a retry topic does not exist before its first message
+        logger.log(level, "group %s: pull of %s at offset %d failed: %s", self._group, self._queue, offset, error)
         await asyncio.sleep(pause)
 
-    def _was_told(self, error: RemotingError) -> bool:
-        """Whether this was told already: of this queue, or of its broker where that is not reached at all."""
-        trouble = str(error)
+    def _was_logged(self, error: RemotingError) -> bool:
+        """Return whether the error was logged already: a response for this queue, any other error for its broker."""
+        text = str(error)
         if isinstance(error, ResponseError):
-            known, self._trouble = self._trouble, trouble
-            return trouble == known
-        told = self._member.unreachable.setdefault(self._queue.broker_name, set())
-        was_told = trouble in told
-        told.add(trouble)
-        return was_told
+            known, self._last_error = self._last_error, text
+            return text == known
+        logged = self._member.unreachable.setdefault(self._queue.broker_name, set())
+        was_logged = text in logged
+        logged.add(text)
+        return was_logged
 
-    def _reached(self) -> None:
+    def _note_reachable(self) -> None:
         broker = self._queue.broker_name
         if self._member.unreachable.pop(broker, None) is not None:
-            # A warning, since who saw those before waits for it.
-            logger.warning("group %s: pulls reach %s again", self._group, broker)
+            # A warning, as the errors before were: logs that show only warnings need the end of the failures too.
+            logger.warning("group %s: broker %s can be reached again", self._group, broker)

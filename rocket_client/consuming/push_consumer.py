@@ -1,4 +1,4 @@
-"""Consumes messages: they are pulled and pushed into a listener, for as long as the consumer runs.
+"""The push consumer: it pulls the messages of its queues and calls a listener with them.
 
 ::
 
@@ -15,12 +15,12 @@ from rocket_client.consuming.consume_concurrently import ConcurrentConsumption
 from rocket_client.consuming.consume_orderly import OrderlyConsumption
 from rocket_client.consuming.group_consumer import GroupConsumer
 from rocket_client.consuming.listener import (
+    Capacity,
     ConcurrentListener,
     ConsumeContext,
     OrderlyListener,
     Reject,
     RetryLater,
-    Room,
     Success,
     Suspend,
 )
@@ -31,8 +31,6 @@ from rocket_client.core.process_queue import ProcessQueue
 from rocket_client.core.subscription import ALL, tag_subscription
 from rocket_client.errors import ClientStateError
 from rocket_client.settings import PushConsumerSettings
-from rocket_remoting.clock import Clock
-from rocket_remoting.transports.transport import Transport
 from rocket_remoting.wire.bodies import ConsumeMessageDirectlyResult, ConsumeMessageResult, ConsumeType
 from rocket_remoting.wire.message import MessageExt
 from rocket_remoting.wire.topics import retry_topic
@@ -43,66 +41,69 @@ _FIRST_LOCK_RENEWAL = 1.0
 
 
 class PushConsumer(GroupConsumer[PushConsumerSettings]):
-    """A member of a consumer group. Subscribe, give it a listener, start it.
+    """A member of a consumer group that calls a listener. Subscribe, set the listener, then start.
 
     Args:
-        group: Its name; in clustering the members share the messages, and must subscribe to the same.
+        group: The group's name. In clustering mode the members share the messages, and must have equal subscriptions.
         settings: Name servers, message model, concurrency, limits.
-        transport: TCP unless given.
-        clock: Where stamps come from; the machine's unless given.
+        transport: The transport of connections; TCP by default.
+        clock: The clock of timestamps; the system clock by default.
     """
 
     _CONSUME_TYPE = ConsumeType.CONSUME_PASSIVELY
+    _concurrent: ConcurrentListener | None = None
+    _orderly: OrderlyListener | None = None
+    _capacity: Capacity | None = None
+    _lock_renewal: asyncio.Task[None] | None = None
 
-    def __init__(
-        self,
-        group: str,
-        settings: PushConsumerSettings,
-        *,
-        transport: Transport | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        super().__init__(group, settings, transport=transport, clock=clock)
-        self._concurrent: ConcurrentListener | None = None
-        self._orderly: OrderlyListener | None = None
-        self._room: Room | None = None
-        self._lock_renewal: asyncio.Task[None] | None = None
+    # Listeners
 
-    # What and how
+    def listen_concurrently(self, listener: ConcurrentListener, capacity: Capacity | None = None) -> None:
+        """Set the listener, and call it for several batches at once, in no particular order.
 
-    def listen_concurrently(self, listener: ConcurrentListener, room: Room | None = None) -> None:
-        """Messages go to this listener, several calls at once; only while there is room, where some is given."""
-        self._life.require_not_started("give it a listener")
-        self._concurrent, self._orderly, self._room = listener, None, room
+        Args:
+            listener: The listener; `rocket_client.consuming.listener` lists its outcomes.
+            capacity: The listener's capacity for further calls; calls begin only while some is free. None: no limit
+                but `concurrency`.
 
-    def listen_orderly(self, listener: OrderlyListener, room: Room | None = None) -> None:
-        """Messages go to this listener, one call at a time in each queue, in its order.
-
-        Calls begin only while there is room, where some is given, and then only under a lock that still counts.
+        Raises:
+            ClientStateError: The consumer was started before.
         """
         self._life.require_not_started("give it a listener")
-        self._concurrent, self._orderly, self._room = None, listener, room
+        self._concurrent, self._orderly, self._capacity = listener, None, capacity
+
+    def listen_orderly(self, listener: OrderlyListener, capacity: Capacity | None = None) -> None:
+        """Set the listener, and call it for one batch at a time in each queue, in the order of the queue.
+
+        Args:
+            listener: The listener; `rocket_client.consuming.listener` lists its outcomes.
+            capacity: The listener's capacity for further calls; calls begin only while some is free, and only if the
+                queue's lock is then still valid. None: no limit but `concurrency`.
+
+        Raises:
+            ClientStateError: The consumer was started before.
+        """
+        self._life.require_not_started("give it a listener")
+        self._concurrent, self._orderly, self._capacity = None, listener, capacity
 
     # Life
 
     async def start(self) -> None:
-        """The consumer has its share of the queues of all topics that exist, and pulls them.
+        """Join the group, and return when this member's queues of the existing topics are being pulled.
 
         Raises:
-            ClientStateError: It was started before, or has no listener or no subscription.
+            ClientStateError: The consumer was started before, or has no listener or no subscription.
             GroupInUseError: Another consumer of the group has the same `instance_name`.
             NameServersUnreachableError: No name server answers.
-            ResponseError: A broker cannot filter by an SQL92 expression that was subscribed to.
+            ResponseError: A broker does not accept an SQL92 expression of the subscriptions.
         """
         if self._concurrent is None and self._orderly is None:
-            raise ClientStateError(
-                repr(self), "without a listener", "call listen_concurrently or listen_orderly first"
-            )
+            raise ClientStateError(repr(self), "without a listener", "call listen_concurrently or listen_orderly first")
         if not self._subscriptions:
             raise ClientStateError(repr(self), "without a subscription", "call subscribe first")
         self._life.begin()
         if self._clustering:
-            self._take_over(tag_subscription(retry_topic(self.group), ALL, self._version))
+            self._put_subscription(tag_subscription(retry_topic(self.group), ALL, self._version))
         await self._join()
 
     async def _begin(self) -> None:
@@ -131,11 +132,16 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
     def _make_consumption(self, member: Membership) -> Consumption:
         send_back = self._send_back()
         if self._orderly is not None:
-            lock = self._lock_again if self._clustering else None
-            return OrderlyConsumption(member, self.settings, self._orderly, send_back, lock, room=self._room)
+            lock = self._renew_lock if self._clustering else None
+            return OrderlyConsumption(member, self.settings, self._orderly, send_back, lock, capacity=self._capacity)
         assert self._concurrent is not None
         return ConcurrentConsumption(
-            member, self.settings, self._concurrent, send_back, self._assigned_process_queues, room=self._room
+            member,
+            self.settings,
+            self._concurrent,
+            send_back,
+            self._assigned_process_queues,
+            capacity=self._capacity,
         )
 
     def _locks(self) -> QueueLocks | None:
@@ -146,44 +152,43 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
     def _assigned_process_queues(self) -> Collection[ProcessQueue]:
         return self._rebalancer.queues()
 
-    async def _lock_again(self, process_queue: ProcessQueue) -> bool:
-        return await self._rebalancer.lock_again(process_queue)
+    async def _renew_lock(self, process_queue: ProcessQueue) -> bool:
+        return await self._rebalancer.renew_lock(process_queue)
 
     async def shutdown(self, timeout: float | None = None) -> None:
-        """Listener calls under way have ended, what they settled is committed, the group's others take over.
+        """Wait for the listener calls under way, commit the settled offsets, and leave the group.
 
-        Who is cancelled here only stops waiting for that; a further call waits again.
+        Cancelling this call stops the waiting, not the shutdown; a further call waits again.
 
         Args:
-            timeout: Seconds to wait for calls under way, which are cancelled then; by default
-                `await_termination`.
+            timeout: Seconds to wait for calls under way before they are cancelled; `await_termination` by default.
         """
         if self._life.end():
-            patience = self.settings.await_termination.total_seconds() if timeout is None else timeout
-            self._begin_to_leave(self._leave(patience))
-        await self._has_left()
+            wait = self.settings.await_termination.total_seconds() if timeout is None else timeout
+            self._start_leaving(self._leave(wait))
+        await self._wait_until_left()
 
-    async def _leave(self, patience: float) -> None:
+    async def _leave(self, timeout: float) -> None:
         if self._lock_renewal is not None:
             self._lock_renewal.cancel()
-        await super()._leave(patience)
+        await super()._leave(timeout)
 
     def suspend(self) -> None:
-        """No further messages are pulled; those here already are still consumed."""
+        """Stop pulling messages. Messages that were pulled already are still consumed."""
         self._gate.close()
 
     def resume(self) -> None:
-        """Messages are pulled again."""
+        """Pull messages again after `suspend`."""
         self._gate.open()
         if self._life.running:
-            self._rebalancer.soon()
+            self._rebalancer.request()
 
     @property
     def is_suspended(self) -> bool:
-        """Whether `suspend` holds."""
+        """Whether pulling is suspended."""
         return not self._gate.is_open
 
-    # What brokers ask of it
+    # Requests of brokers
 
     @property
     def _concurrency(self) -> int:
@@ -194,7 +199,10 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
         return self._orderly is not None
 
     async def consume_directly(self, message: MessageExt) -> ConsumeMessageDirectlyResult:
-        """Call the listener with this message, outside of any queue, and tell what it said."""
+        """Call the listener with this message, which belongs to no assigned queue, and return the outcome.
+
+        A broker passes on such a request (CONSUME_MESSAGE_DIRECTLY) from mqadmin. The outcome settles nothing.
+        """
         message.topic = self.origin_topic(message)
         orderly = self._is_orderly
         context = ConsumeContext(self.group, message.queue, orderly=orderly)
@@ -204,27 +212,25 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
         try:
             if unpacked.error is not None:
                 raise unpacked.error
-            said: object = None
+            outcome: object = None
             if self._orderly is not None:
-                said = await self._orderly(unpacked.messages, context)
+                outcome = await self._orderly(unpacked.messages, context)
             elif self._concurrent is not None:
-                said = await self._concurrent(unpacked.messages, context)
+                outcome = await self._concurrent(unpacked.messages, context)
         except Exception as error:
             logger.warning(
-                "group %s: the listener failed with %r given to it directly",
+                "group %s: the listener failed with %r, which an administrator sent directly",
                 self.group,
                 message,
                 exc_info=error,
             )
             result.consume_result, result.remark = ConsumeMessageResult.CR_THROW_EXCEPTION, repr(error)
         else:
-            later = isinstance(said, RetryLater | Suspend | Reject) or (
-                isinstance(said, Success) and said.ack_index == -1
+            later = isinstance(outcome, RetryLater | Suspend | Reject) or (
+                isinstance(outcome, Success) and outcome.ack_index == -1
             )
-            result.consume_result = (
-                ConsumeMessageResult.CR_LATER if later else ConsumeMessageResult.CR_SUCCESS
-            )
+            result.consume_result = ConsumeMessageResult.CR_LATER if later else ConsumeMessageResult.CR_SUCCESS
         finally:
-            self._bodies.release(unpacked.room)
+            self._bodies.release(unpacked.reserved)
         result.spent_time_mills = self._clock.now_ms() - begun
         return result

@@ -2,21 +2,22 @@
 
 ::
 
-    suggested broker    each answer says whom to ask next: a slave while a master's backlog is not in its memory
-    tags                the broker compares hash codes, the tags themselves are compared here
-    topic               without the namespace; of a redelivered message, as a listener wants it: that it failed in
-    body                as the broker stores it: a compressed one is decompressed when it is consumed
+    suggested broker    each answer names the broker for the next pull: a slave while the messages are not in the
+                        master's memory any more
+    tags                the broker compares hash codes; the client compares the tags themselves
+    topic               without the namespace; of a redelivered message, for a listener, the topic it failed in
+    body                as the broker stores it; a compressed body is decompressed when it is consumed
 """
 
 from typing import NamedTuple
 
 from rocket_client.connection.client import RocketClient
 from rocket_client.core.pull_answer import PullAnswer, PullStatus
+from rocket_client.core.pull_request import pull_header
 from rocket_client.core.topic_route import MASTER_ID
 from rocket_client.errors import BrokerNotFoundError
 from rocket_client.namespace import Namespace
 from rocket_remoting.wire.bodies import SubscriptionData
-from rocket_remoting.wire.headers import PullMessageRequestHeader
 from rocket_remoting.wire.message import MessageExt, MessageQueue
 from rocket_remoting.wire.properties import (
     PROPERTY_MAX_OFFSET,
@@ -25,39 +26,33 @@ from rocket_remoting.wire.properties import (
     PROPERTY_TAGS,
 )
 from rocket_remoting.wire.record import decode_records
-from rocket_remoting.wire.sys_flag import (
-    PULL_COMMIT_OFFSET,
-    PULL_LITE,
-    PULL_SUBSCRIPTION,
-    PULL_SUSPEND,
-)
 from rocket_remoting.wire.topics import retry_topic
 
 
 class PullTerms(NamedTuple):
-    """How a queue is pulled, again and again."""
+    """The parameters that all pulls of a queue share."""
 
     batch_size: int
     hold_ms: int
-    """How long the broker may hold a pull that finds nothing; 0: not at all."""
+    """Milliseconds for which the broker may hold a pull that finds nothing; 0 for an answer at once."""
     timeout: float
     """Seconds for a whole pull."""
     posts_subscription: bool
     """Whether each pull carries the subscription."""
     lite: bool = False
-    """Whether for an application that polls; brokers that can serve such pulls apart from push consumers'."""
+    """Whether the application polls; then pulls are sent as LITE_PULL_MESSAGE, which brokers can serve apart."""
 
 
 class QueuePulls:
     """The pulls of one queue for one group.
 
     Args:
-        client: What asks.
-        group: In whose name.
+        client: Sends the requests.
+        group: The consumer group.
         queue: The queue, as brokers know it.
-        namespace: What messages' topics are freed of.
-        hides_retries: Whether messages of the group's retry topic show the topic they failed in instead. Who polls must
-            know from which queue a message is.
+        namespace: The namespace that is removed from the messages' topics.
+        hides_retries: Whether messages of the group's retry topic get the topic that they failed in. False for polls:
+            the application needs the queue that a message came from, to commit and seek.
     """
 
     def __init__(
@@ -77,7 +72,7 @@ class QueuePulls:
         self._topic = namespace.unwrap(queue.topic)
         self._renames = self._hides_retries or self._topic != queue.topic
         self.broker_id = MASTER_ID
-        """Which member of the broker is asked next."""
+        """The id of the broker to pull from next: the master or one of its slaves."""
 
     def __repr__(self) -> str:
         return f"<QueuePulls of {self._queue} by {self._group}>"
@@ -85,42 +80,30 @@ class QueuePulls:
     async def pull(
         self, subscription: SubscriptionData, offset: int, terms: PullTerms, *, commit: int = 0
     ) -> PullAnswer:
-        """One answer of the broker.
+        """Send one pull and return the answer.
 
         Args:
-            subscription: What is wanted.
-            offset: From where on.
-            terms: How many, and how long it may take.
-            commit: The group's offset, for the master to keep; 0 for none.
+            subscription: The filter.
+            offset: The first offset.
+            terms: Number of messages and times.
+            commit: The group's offset to commit with the pull; 0 for none. Only sent to a master.
 
         Raises:
-            RemotingError: No broker was found, it did not answer, or it refused.
+            RemotingError: No broker was found, or it did not answer, or it refused.
         """
         address, broker_id = await self._address()
-        flag = PULL_SUSPEND if terms.hold_ms else 0
-        if commit > 0 and broker_id == MASTER_ID:
-            flag |= PULL_COMMIT_OFFSET
-        else:
-            commit = 0
-        expression = subscription.sub_string if terms.posts_subscription else None
-        if expression is not None:
-            flag |= PULL_SUBSCRIPTION
-        if terms.lite:
-            flag |= PULL_LITE
-        queue = self._queue
-        header = PullMessageRequestHeader(
-            consumer_group=self._group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=offset,
-            max_msg_nums=terms.batch_size,
-            sys_flag=flag,
-            commit_offset=commit,
-            suspend_timeout_millis=terms.hold_ms,
-            subscription=expression,
-            sub_version=subscription.sub_version,
-            expression_type=subscription.expression_type,
-            broker_name=queue.broker_name,
+        header = pull_header(
+            self._group,
+            self._queue,
+            offset,
+            subscription,
+            max_messages=terms.batch_size,
+            hold_ms=terms.hold_ms,
+            # The master has the group's offsets. Apache's client sends no commit to a slave either (PullAPIWrapper):
+            # a slave of 4.9 ignores it, a slave of 5.3 stores it.
+            commit=commit if broker_id == MASTER_ID else 0,
+            posts_subscription=terms.posts_subscription,
+            lite=terms.lite,
         )
         requests = self._client.requests
         ask = requests.lite_pull if terms.lite else requests.pull
@@ -139,7 +122,7 @@ class QueuePulls:
         return found
 
     def messages(self, answer: PullAnswer, subscription: SubscriptionData) -> list[MessageExt]:
-        """Return the messages of the answer as the application gets them, but for compressed bodies."""
+        """Return the messages of the answer that match the tags, as the application gets them; bodies as stored."""
         if answer.status is not PullStatus.FOUND:
             return []
         messages = decode_records(answer.records, decompress=False)

@@ -1,4 +1,4 @@
-"""What consumers of every kind can find out about queues."""
+"""Queries about queues and offsets that all consumers have."""
 
 from typing import TypeVar
 
@@ -11,15 +11,16 @@ S = TypeVar("S", bound=ClientSettings)
 
 
 class QueueReader(GroupMember[S]):
-    """A consumer, as far as it asks for queues and offsets."""
+    """Base of the consumers: their queries about queues and offsets."""
 
     _KIND = "consumer"
 
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
-        """The topic's queues that can be read, in order.
+        """Return the topic's readable queues, sorted.
 
         Raises:
-            TopicNotFoundError: There is no such topic.
+            ClientStateError: The consumer is not running.
+            TopicNotFoundError: The topic does not exist.
         """
         self._life.require_running()
         topic = self._namespace.wrap(topic)
@@ -29,18 +30,41 @@ class QueueReader(GroupMember[S]):
         return list(map(self._namespace.unwrap_queue, route.subscribe_queues))
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Where the oldest message is."""
-        return await self._client.requests.min_offset(self._known(queue))
+        """Return the offset of the queue's oldest message.
+
+        Raises:
+            ClientStateError: The consumer is not running.
+            RemotingError: No broker was found, or it did not answer, or it refused.
+        """
+        return await self._client.requests.min_offset(self._broker_queue(queue))
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Where the next message will be."""
-        return await self._client.requests.max_offset(self._known(queue))
+        """Return the offset that the queue's next message will get.
+
+        Raises:
+            ClientStateError: The consumer is not running.
+            RemotingError: No broker was found, or it did not answer, or it refused.
+        """
+        return await self._client.requests.max_offset(self._broker_queue(queue))
 
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The message stored at that time: the nearest one on Apache's 4.9, the next one on 5.x."""
-        return await self._client.requests.search_offset(self._known(queue), timestamp_ms)
+        """Return the offset of the message stored at a time: on Apache 4.9 the nearest message, on 5.x the next one.
 
-    def _known(self, queue: MessageQueue) -> MessageQueue:
-        """The queue as brokers know it, while this consumer runs."""
+        Args:
+            queue: The queue.
+            timestamp_ms: The time in milliseconds since the epoch.
+
+        Raises:
+            ClientStateError: The consumer is not running.
+            RemotingError: No broker was found, or it did not answer, or it refused.
+        """
+        return await self._client.requests.search_offset(self._broker_queue(queue), timestamp_ms)
+
+    def _broker_queue(self, queue: MessageQueue) -> MessageQueue:
+        """Return the queue as brokers know it, with the namespace.
+
+        Raises:
+            ClientStateError: The consumer is not running.
+        """
         self._life.require_running()
         return self._namespace.wrap_queue(queue)

@@ -1,14 +1,23 @@
-"""Which queues this member consumes: divides each topic's queues among the group's members, and acts on it.
+"""Rebalancing: divides each topic's queues among the group's members, takes queues over and gives queues back.
 
 ::
 
-    when        at start, when a broker says that members changed, when a route changed, every 20 s;
-                again soon (0.1 s, 0.2 s … 20 s) while a queue could not be taken over
-    how         as `shares` says
-    revoked     dropped, its pull ended, its offset committed, once calls under way ended or after 0.15 s;
-                in orderly mode committed again, if nobody can have its lock yet, and unlocked once its call ended
-    assigned    in orderly mode locked first, else where there are other members 0.3 s later: one of them may have
-                it still; begins at the committed offset, or by `consume_from_where`
+    when        at start, when a broker reports a change of the members, when a route changed, every 20 s;
+                again soon (after 0.1 s, 0.2 s … 20 s) while a queue could not be taken over
+    division    every member computes the same division by itself, see `shares`
+    revoked     the queue is dropped and its pull cancelled; its offset is committed
+    assigned    pulling begins at the committed offset; without one, `consume_from_where` decides
+
+All members hear of a change at about the same time. Without locks (concurrent mode and polls), time separates the two
+members of a queue that moves::
+
+                0                      0.15 s            0.3 s
+    old member  |drop, wait for calls  |commit           |
+    new member  |wait                                    |fetch the offset, pull
+
+In orderly mode the broker's lock separates them. The new member is refused until the old one unlocks, and tries again
+as above. The old member unlocks when its call has ended, and commits once more before that. It omits this commit when
+its last renewal is 50 s old: the broker's lock lasts 60 s, so a new member may have committed later offsets by then.
 """
 
 import asyncio
@@ -18,7 +27,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from rocket_client.connection.client import cancel
 from rocket_client.consuming.locks import QueueLocks
 from rocket_client.consuming.membership import Membership
-from rocket_client.consuming.pulling import ILLEGAL_OFFSET_PATIENCE, Consumption, PullLimits, PullLoop
+from rocket_client.consuming.pulling import ILLEGAL_OFFSET_TIMEOUT, Consumption, PullLimits, PullLoop
 from rocket_client.consuming.shares import Shares
 from rocket_client.core.process_queue import NOTHING_TO_COMMIT, ProcessQueue
 from rocket_client.settings import ConsumeFromWhere
@@ -29,18 +38,22 @@ from rocket_remoting.wire.topics import is_retry_topic
 logger = logging.getLogger(__name__)
 
 FIRST_RETRY = 0.1
-UNLOCK_PATIENCE = 24 * 3600.0
-UNDISPUTED = 50.0
-"""Seconds from a lock's renewal in which surely no other member has it: brokers keep it for 60."""
-GIVE_BACK_PATIENCE = 0.15
+UNLOCK_TIMEOUT = 24 * 3600.0
+"""Seconds to wait at most for the last listener call of a revoked queue before the queue is unlocked. Its lock is not
+renewed meanwhile: the broker gives it to another member 60 s after the last renewal, whether the call has ended or not.
+Apache's RebalancePushImpl (5.3) unlocks 20 s after the last renewal, even if a call is under way."""
+LOCK_SURELY_HELD = 50.0
+"""Seconds after a lock's renewal in which no other member can have the lock: brokers keep a lock for 60."""
+GIVE_BACK_TIMEOUT = 0.15
+"""Seconds to wait for the calls of a revoked queue before its offset is committed; without locks only."""
 TAKE_OVER_PAUSE = 0.3
-"""Members hear of a change at the same time. Who takes a queue over waits until who had it has committed, longer than
-that one waits for its calls; else all that was consumed since the last commit, in up to 5 s, would come again."""
+"""Seconds to wait before a queue is taken over without locks. This must exceed `GIVE_BACK_TIMEOUT`, so that the former
+member has committed; otherwise all messages consumed since its last commit, up to 5 s ago, are delivered again."""
 _HALF_AN_HOUR_MS = 30 * 60 * 1000
 
 
 class Rebalancer:
-    """The queues assigned to one consumer, and how they come and go."""
+    """The queues assigned to one consumer; takes queues over and gives queues back."""
 
     def __init__(
         self,
@@ -62,35 +75,36 @@ class Rebalancer:
         self._limits: dict[str, PullLimits] = {}
         self._queues: dict[MessageQueue, ProcessQueue] = {}
         self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
-        # Being given back, their offset not committed or their lock not released yet: not to be taken again now.
+        # Queues being given back: their offset is not committed, or their lock not released yet. Until then this member
+        # must not take them over again, or it would begin at an old offset.
         self._leaving: dict[MessageQueue, ProcessQueue] = {}
-        self._in_trouble: set[str] = set()
+        self._failing_topics: set[str] = set()
         self._background: set[asyncio.Task[None]] = set()
-        self._wanted = asyncio.Event()
+        self._requested = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
 
     def __repr__(self) -> str:
         return f"<Rebalancer {self._group}: {sorted(self._queues)}>"
 
-    # What is assigned
+    # Assigned queues
 
     def queues(self) -> Collection[ProcessQueue]:
-        """Process queues of all queues assigned."""
+        """Return the process queues of all assigned queues."""
         return self._queues.values()
 
     def assigned(self) -> frozenset[MessageQueue]:
-        """The queues assigned."""
+        """Return the assigned queues."""
         return frozenset(self._queues)
 
-    # When
+    # Causes
 
-    def soon(self) -> None:
-        """Divide anew as soon as the loop comes to it."""
-        self._wanted.set()
+    def request(self) -> None:
+        """Rebalance in the background, without delay."""
+        self._requested.set()
 
     async def start(self) -> None:
-        """Divide now, and go on when there is cause, and every `rebalance_interval`."""
+        """Rebalance now; from then on after each `request`, and every `rebalance_interval`."""
         complete = await self.rebalance()
         self._running = asyncio.create_task(self._run(complete), name=f"rebalance of {self._group}")
 
@@ -101,10 +115,11 @@ class Rebalancer:
             pause = interval if complete else retry
             try:
                 async with asyncio.timeout(pause):
-                    await self._wanted.wait()
+                    await self._requested.wait()
             except TimeoutError:
                 pass
-            self._wanted.clear()
+            # Cleared before the rebalance: a change that is reported while the rebalance runs causes another one.
+            self._requested.clear()
             try:
                 complete = await self.rebalance()
             except Exception:
@@ -112,14 +127,17 @@ class Rebalancer:
                 complete = False
             retry = FIRST_RETRY if complete else min(2 * retry, interval)
 
-    # How
+    # One rebalance
 
     async def rebalance(self) -> bool:
-        """Divide the queues of all topics now; False when a topic or a queue has to be tried again soon."""
+        """Rebalance all topics; return False if a topic or a queue has to be tried again soon.
+
+        Queues are given back topic by topic; then all new queues are taken over together, after one pause.
+        """
         complete, before = True, self.assigned()
         topics = list(self._member.subscriptions)
         await self._revoke([queue for queue in self._queues if queue.topic not in topics])
-        coming: list[MessageQueue] = []
+        new: list[MessageQueue] = []
         failure: Exception | None = None
         for topic in topics:
             try:
@@ -127,45 +145,49 @@ class Rebalancer:
                 if mine is None:
                     complete = False
                     continue
-                coming += [queue for queue in mine if queue not in self._queues]
-                self._in_trouble.discard(topic)
+                new += [queue for queue in mine if queue not in self._queues]
+                self._failing_topics.discard(topic)
             except RemotingError as error:
-                level = (
-                    logging.DEBUG if topic in self._in_trouble or is_retry_topic(topic) else logging.WARNING
-                )
+                level = logging.DEBUG if topic in self._failing_topics or is_retry_topic(topic) else logging.WARNING
                 logger.log(level, "group %s: rebalancing topic %s failed: %s", self._group, topic, error)
-                self._in_trouble.add(topic)
+                self._failing_topics.add(topic)
                 complete = False
-            except Exception as error:  # of the strategy: other topics have gone on
+            except Exception as error:  # of the allocation strategy; the other topics are rebalanced
                 failure = error
-        if coming and self._locks is None and self._shares.has_others:
+        # A member that is alone needs no pause: a member that has left committed its offsets before it unregistered.
+        # Apache's RebalanceImpl never pauses before it fetches the offset.
+        if new and self._locks is None and self._shares.has_others:
             await asyncio.sleep(TAKE_OVER_PAUSE)
-        complete &= all(await asyncio.gather(*map(self._assign, coming)))
+        complete &= all(await asyncio.gather(*map(self._assign, new)))
         if before != self.assigned():
             self._divide_limits()
-            self._tell(before ^ self.assigned())
+            self._notify_listeners(before ^ self.assigned())
         if failure is not None:
             raise failure
         return complete
 
-    def _tell(self, changed: Collection[MessageQueue]) -> None:
+    def _notify_listeners(self, changed: Collection[MessageQueue]) -> None:
         namespace = self._member.namespace
         for topic in sorted({queue.topic for queue in changed}):
             route = self._client.routes.get(topic)
             everything = map(namespace.unwrap_queue, route.subscribe_queues if route is not None else ())
             mine = (namespace.unwrap_queue(queue) for queue in self._queues if queue.topic == topic)
-            told = namespace.unwrap(topic), frozenset(everything), frozenset(mine)
+            arguments = namespace.unwrap(topic), frozenset(everything), frozenset(mine)
             for listener in self._listeners:
                 try:
-                    listener(*told)
+                    listener(*arguments)
                 except Exception:
                     logger.exception("group %s: the rebalance listener %r failed", self._group, listener)
 
     async def _share(self, topic: str) -> Collection[MessageQueue] | None:
-        """This member's queues of the topic, others given back; None when it cannot be known now."""
+        """Give back the topic's queues that are another member's now; return this member's.
+
+        Returns:
+            This member's queues of the topic; None if the members cannot be known now.
+        """
         route = self._client.routes.get(topic)
         if route is None or not route.subscribe_queues:
-            return ()  # its route is looked for elsewhere, and a change of it leads here again
+            return ()  # `RocketClient` looks for the route; its change causes a rebalance
         share = await self._shares.of(topic, route.subscribe_queues)
         if share is None:
             return None
@@ -174,70 +196,81 @@ class Rebalancer:
         return mine
 
     async def _revoke(self, queues: Iterable[MessageQueue]) -> None:
-        """Let the queues go: calls under way finish, what is settled is committed."""
-        going = {queue: self._queues.pop(queue) for queue in list(queues)}
-        if not going:
+        """Give queues back: stop pulling, let calls under way finish, commit the settled offsets.
+
+        With locks, only the commit and the end of the pulls are awaited. The lock is released in the background, when
+        the queue's last call has ended.
+        """
+        # Removed before the first await: from here on no seek, reset or other revocation finds these queues.
+        revoked = {queue: self._queues.pop(queue) for queue in list(queues)}
+        if not revoked:
             return
-        self._leaving.update(going)
-        for process_queue in going.values():
+        self._leaving.update(revoked)
+        # Before anything is awaited: the answer of a pull that arrives now is discarded, and no call of the queue
+        # begins.
+        for process_queue in revoked.values():
             process_queue.dropped = True
             self._consumption.detach(process_queue)
-        await cancel([self._pulls.pop(queue) for queue in going if queue in self._pulls])
+        await cancel([self._pulls.pop(queue) for queue in revoked if queue in self._pulls])
         if self._locks is None:
-            await asyncio.gather(*(queue.idle(GIVE_BACK_PATIENCE) for queue in going.values()))
-        await self._commit(list(filter(self._is_undisputed, going.values())))
-        for queue, process_queue in going.items():
+            await asyncio.gather(*(queue.wait_idle(GIVE_BACK_TIMEOUT) for queue in revoked.values()))
+        await self._commit(list(filter(self._surely_locked, revoked.values())))
+        for queue, process_queue in revoked.items():
             if self._locks is not None:
-                self._spawn(self._release(self._locks, process_queue), "unlock")
+                self._spawn(self._unlock(self._locks, process_queue), "unlock")
             else:
                 self._offsets.remove(queue)
-                self._leaving.pop(queue, None)  # a shutdown meanwhile has ended all of them
-        logger.info("group %s: %s gave back %s", self._group, self._client.client_id, sorted(going))
+                self._leaving.pop(queue, None)  # gone already if `stop_pulling` cleared it meanwhile
+        logger.info("group %s: %s gave back %s", self._group, self._client.client_id, sorted(revoked))
 
     async def _commit(self, process_queues: Collection[ProcessQueue]) -> None:
-        """Commit what is settled of queues that are no longer this member's, or will not be."""
-        if not self._member.polls:  # what was polled is settled, and noted, by whoever polls
+        """Commit the settled offsets of queues that this member gives back."""
+        # A lite pull consumer notes its offsets in `detach`, and only with `auto_commit`.
+        if not self._member.polls:
+            # Calls that ended after their queue was dropped have settled their messages, but have not noted the offset.
             for process_queue in process_queues:
                 offset = process_queue.smallest_unsettled()
                 if offset != NOTHING_TO_COMMIT:
                     self._offsets.update(process_queue.message_queue, offset, increase_only=True)
         await self._offsets.persist([process_queue.message_queue for process_queue in process_queues])
 
-    def _is_undisputed(self, process_queue: ProcessQueue) -> bool:
-        """Whether a queue that is given back can have no other member yet, as far as that is known."""
-        return self._locks is None or not process_queue.lock_expired(self._loop.time(), UNDISPUTED)
+    def _surely_locked(self, process_queue: ProcessQueue) -> bool:
+        """Return whether no other member can have the queue's lock yet; True without locks."""
+        return self._locks is None or not process_queue.lock_expired(self._loop.time(), LOCK_SURELY_HELD)
 
-    async def _release(self, locks: QueueLocks, process_queue: ProcessQueue) -> None:
+    async def _unlock(self, locks: QueueLocks, process_queue: ProcessQueue) -> None:
         queue = process_queue.message_queue
         try:
-            await process_queue.idle(UNLOCK_PATIENCE)
-            if self._is_undisputed(process_queue):
+            await process_queue.wait_idle(UNLOCK_TIMEOUT)
+            if self._surely_locked(process_queue):
                 await self._commit([process_queue])
             await locks.unlock([queue])
         finally:
             self._offsets.remove(queue)
             del self._leaving[queue]
-            self.soon()
+            self.request()
 
     async def _assign(self, queue: MessageQueue) -> bool:
-        """Take the queue over and pull it; False when that is not possible now."""
+        """Take the queue over and begin to pull it; return False if that is not possible now."""
         if queue in self._leaving:
             return False
         process_queue = ProcessQueue(queue)
         try:
+            # The lock before the offset, as in Apache's RebalanceImpl: the former member commits once more before it
+            # unlocks, so an offset that is fetched without the lock may be too old.
             if self._locks is not None and await self._locks.lock([process_queue]):
-                logger.info("group %s: %s is locked by another member still", self._group, queue)
+                logger.info("group %s: %s is still locked by another member", self._group, queue)
                 return False
             offset = await self._first_offset(queue)
         except RemotingError as error:
             logger.warning("group %s: %s cannot be taken over now: %s", self._group, queue, error)
+            # The broker may have granted the lock although no answer came. The lock would then keep the queue from
+            # the other members until it expires.
             if self._locks is not None:
                 await self._locks.unlock([queue])
             return False
         self._begin(process_queue, offset)
-        logger.info(
-            "group %s: %s took over %s from offset %d", self._group, self._client.client_id, queue, offset
-        )
+        logger.info("group %s: %s took over %s from offset %d", self._group, self._client.client_id, queue, offset)
         return True
 
     def _begin(self, process_queue: ProcessQueue, offset: int) -> None:
@@ -252,7 +285,7 @@ class Rebalancer:
         )
 
     async def seek(self, queue: MessageQueue, offset: int) -> bool:
-        """Go on in the queue at that offset, without what was pulled already; False when it is not assigned."""
+        """Continue the queue at an offset, and drop the messages pulled already; return False if it is not assigned."""
         former = self._queues.get(queue)
         if former is None or former.dropped:
             return False
@@ -260,9 +293,10 @@ class Rebalancer:
         self._consumption.detach(former)
         await cancel([self._pulls.pop(queue)] if queue in self._pulls else [])
         if self._queues.get(queue) is not former:
-            return False  # revoked meanwhile
+            return False  # the queue was revoked, or another seek came first
         process_queue = ProcessQueue(queue)
         process_queue.locked_at = former.locked_at
+        # Makes this the offset to commit, even if no message is pulled from there.
         process_queue.skip_to(offset)
         self._begin(process_queue, offset)
         return True
@@ -274,6 +308,9 @@ class Rebalancer:
             except Exception:
                 logger.exception("group %s: pulling %s failed", self._group, process_queue.message_queue)
                 await asyncio.sleep(self._settings.pull_time_delay_when_exception.total_seconds())
+                # The offset that the loop had reached is lost. All messages from the smallest unsettled one on are
+                # pulled again: `ProcessQueue.put` drops those still unsettled, and those settled behind it are
+                # delivered a second time.
                 offset = max(offset, process_queue.smallest_unsettled())
             else:
                 break
@@ -281,41 +318,42 @@ class Rebalancer:
             await self.restart_at({process_queue.message_queue: wanted})
 
     async def restart_at(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Give assigned queues back with these offsets committed, once their calls ended or after 10 s."""
-        going = {queue: self._queues[queue] for queue in offsets if queue in self._queues}
-        for process_queue in going.values():
+        """Give assigned queues back with these offsets committed, and rebalance, which takes them over again there.
+
+        Waits up to 10 s for the listener calls under way. Called when an operator resets offsets, and when a broker
+        answers that the offset of a pull is out of range.
+        """
+        revoked = {queue: self._queues[queue] for queue in offsets if queue in self._queues}
+        for process_queue in revoked.values():
             process_queue.dropped = True
-        await asyncio.gather(
-            *(process_queue.idle(ILLEGAL_OFFSET_PATIENCE) for process_queue in going.values())
-        )
-        for queue, process_queue in going.items():
+        await asyncio.gather(*(process_queue.wait_idle(ILLEGAL_OFFSET_TIMEOUT) for process_queue in revoked.values()))
+        for queue, process_queue in revoked.items():
+            # An empty process queue has no offset to commit, so `_revoke` commits the offset that is noted here.
             process_queue.clear()
             self._offsets.update(queue, offsets[queue])
-        await self._revoke([queue for queue in going if queue in self._queues])
-        # They come back, so that no difference is seen then; but nobody may go by what it knew of them.
-        self._tell(going)
-        self.soon()
+        await self._revoke([queue for queue in revoked if queue in self._queues])
+        # The rebalance assigns the same queues again and sees no difference. But the positions have moved, so that the
+        # rebalance listeners are called now.
+        self._notify_listeners(revoked)
+        self.request()
 
     async def _first_offset(self, queue: MessageQueue) -> int:
         committed = await self._offsets.fetch(queue)
         if committed is not None and committed >= 0:
             return committed
         where = self._settings.consume_from_where
+        # If the queue's first messages are deleted, the first pull is answered with OFFSET_ILLEGAL and the smallest
+        # offset.
         if where is ConsumeFromWhere.FIRST_OFFSET:
             return 0
         if is_retry_topic(queue.topic):
-            # Redeliveries of this group: none may be missed, unless a point in time was asked for.
-            return (
-                0 if where is ConsumeFromWhere.LAST_OFFSET else await self._client.requests.max_offset(queue)
-            )
+            # The retry topic has redeliveries of this group. None of them may be missed, unless `consume_from_where`
+            # asks for a point in time.
+            return 0 if where is ConsumeFromWhere.LAST_OFFSET else await self._client.requests.max_offset(queue)
         if where is ConsumeFromWhere.LAST_OFFSET:
             return await self._client.requests.max_offset(queue)
         stamp = self._settings.consume_timestamp
-        moment = (
-            int(stamp.timestamp() * 1000)
-            if stamp is not None
-            else self._client.started_at_ms - _HALF_AN_HOUR_MS
-        )
+        moment = int(stamp.timestamp() * 1000) if stamp is not None else self._client.started_at_ms - _HALF_AN_HOUR_MS
         return await self._client.requests.search_offset(queue, moment)
 
     def _divide_limits(self) -> None:
@@ -324,8 +362,12 @@ class Rebalancer:
 
     # Locks
 
-    async def lock_again(self, process_queue: ProcessQueue) -> bool:
-        """Renew one queue's lock that has expired here; gives the queue back when another member has it."""
+    async def renew_lock(self, process_queue: ProcessQueue) -> bool:
+        """Renew the expired lock of one queue; give the queue back if another member has the lock.
+
+        Returns:
+            Whether this member has the lock.
+        """
         return await self._renew([process_queue])
 
     async def renew_locks(self) -> None:
@@ -338,15 +380,21 @@ class Rebalancer:
         try:
             refused = await self._locks.lock(process_queues)
         except RemotingError as error:
-            logger.warning("group %s: locks not renewed: %s", self._group, error)
+            logger.warning("group %s: could not renew locks: %s", self._group, error)
             return False
         if refused:
-            lost = [queue.message_queue for queue in refused]
-            logger.warning("group %s: lost the locks of %s", self._group, sorted(lost))
-            # Not awaited: a queue's own driver may have asked, and it ends with the queue.
-            self._spawn(self._revoke([queue for queue in lost if queue in self._queues]), "give back")
-            self.soon()
+            lost = sorted(queue.message_queue for queue in refused)
+            logger.warning("group %s: another member has the locks of %s now", self._group, lost)
+            # Not awaited: the caller may be the queue's driver, which is cancelled when the queue is revoked.
+            self._spawn(self._give_back(refused), "give back")
+            self.request()
         return not refused
+
+    async def _give_back(self, process_queues: Collection[ProcessQueue]) -> None:
+        """Revoke those of the queues that are still assigned: another renewal, or a rebalance, may have come first."""
+        await self._revoke(
+            [each.message_queue for each in process_queues if self._queues.get(each.message_queue) is each]
+        )
 
     def _spawn(self, work: Coroutine[object, object, None], name: str) -> None:
         task = asyncio.create_task(work, name=f"{name} of {self._group}")
@@ -356,29 +404,32 @@ class Rebalancer:
     # Shutdown
 
     async def stop_pulling(self) -> None:
-        """Take no more queues, and pull none."""
+        """Stop rebalancing and pulling; without locks, also end the give-backs under way."""
         if self._running is not None:
             await cancel([self._running])
         pulls, self._pulls = list(self._pulls.values()), {}
         await cancel(pulls)
+        # With locks this can wait until the last calls have ended: no other member commits before this one unlocks,
+        # or before the lock expires, and `give_all_back` omits queues whose lock may have expired.
         if self._locks is None:
-            await self._end_handovers()
+            await self._commit_leaving()
 
-    async def _end_handovers(self) -> None:
-        """Commit now what was being given back: in a moment it is another member's, which knows better."""
+    async def _commit_leaving(self) -> None:
+        """Commit the queues being given back now: later, their new members may have committed higher offsets."""
         leaving = list(self._leaving.values())
-        await asyncio.gather(*(process_queue.idle(GIVE_BACK_PATIENCE) for process_queue in leaving))
+        await asyncio.gather(*(process_queue.wait_idle(GIVE_BACK_TIMEOUT) for process_queue in leaving))
         await self._commit(leaving)
         self._leaving.clear()
 
     async def give_all_back(self) -> None:
-        """Commit everything settled and unlock everything; for the end, with no call under way."""
+        """Commit all settled offsets and release all locks, at shutdown, when no call is under way."""
         for process_queue in self._queues.values():
             process_queue.dropped = True
-        leaving = list(filter(self._is_undisputed, self._leaving.values()))
+        leaving = list(filter(self._surely_locked, self._leaving.values()))
         await cancel(self._background)
-        # Queues on their way out may not be committed yet: the end may have come between.
+        # Give-backs were just cancelled, perhaps before their commit.
         await self._commit([*self._queues.values(), *leaving])
+        # After the commits: a new member fetches the offset as soon as it has the lock.
         if self._locks is not None:
             await self._locks.unlock_all()
         self._queues.clear()

@@ -1,20 +1,21 @@
-"""What becomes of a message whose listener failed.
+"""Sending failed messages back to the brokers, for a later delivery or as dead letters.
 
 ::
 
-    try again      SEND_MESSAGE to %RETRY%<group> with one more in its reconsume times, delayed by
-                   DELAY = the level asked for, or 3 + reconsume times
-    dead letter    the same request with reconsume times above max reconsume times and without a DELAY:
-                   the broker puts such a message into %DLQ%<group> instead
+    retry          SEND_MESSAGE to %RETRY%<group>, reconsume times increased by one, with the property
+                   DELAY = the requested level, or 3 + reconsume times
+    dead letter    the same request without DELAY, its reconsume times above its max reconsume times:
+                   the broker stores such a message in %DLQ%<group> instead
 
-    first to the broker the message came from, then to the group's other brokers, at last as request 36
-    (CONSUMER_SEND_MSG_BACK), with which the broker copies its own record; at once if this client may not
-    send such a message
+    to 1  the broker that the message came from
+       2  the group's other brokers, one after the other
+       3  the first broker again, as request 36 (CONSUMER_SEND_MSG_BACK), with which the broker copies its own record.
+          This comes first for a message that this client may not send, such as one without a body
 
-The message keeps its properties and its unique id; RETRY_TOPIC tells its topic, ORIGIN_MESSAGE_ID its
-first record. `FAILURE_TYPE`, `FAILURE_MESSAGE` and `FAILURE_PLACE` tell why it failed, so that a dead
-letter speaks for itself. Both numbers are chosen so that 4.9 brokers, which compare ``>=``, and 5.x
-brokers, which compare ``>``, agree.
+The message keeps its properties and its unique id. RETRY_TOPIC has its topic, ORIGIN_MESSAGE_ID the id of its first
+record. `FAILURE_TYPE`, `FAILURE_MESSAGE` and `FAILURE_PLACE` have the cause of the failure, so that a dead letter
+explains itself. Brokers of 4.9 compare reconsume times with the maximum by ``>=``, those of 5.x by ``>``; the two
+numbers are chosen so that both comparisons agree.
 """
 
 import traceback
@@ -53,13 +54,13 @@ DEFAULT_MAX_RECONSUME_TIMES = 16
 FIRST_RETRY_LEVEL = 3
 DEAD_LETTER = -1
 
-# Longest texts of the three: they ride along with every redelivery, inside the 32 KiB all properties share.
+# Most characters of the three texts. They are sent with every redelivery, and all properties together have 32 KiB.
 _MAX_TYPE, _MAX_MESSAGE, _MAX_PLACE = 120, 800, 200
 _SEND_TIMEOUT = 5.0
 _JAVA_MAX_INT = (1 << 31) - 1
 
-# What the last broker and the last consumer wrote for this delivery only.
-_OF_ONE_DELIVERY = (
+# Properties that the last broker and the last consumer wrote for one delivery only.
+_DELIVERY_PROPERTIES = (
     PROPERTY_TRANSACTION_PREPARED,
     PROPERTY_CONSUME_START_TIMESTAMP,
     PROPERTY_MIN_OFFSET,
@@ -72,11 +73,9 @@ _OF_ONE_DELIVERY = (
 
 
 class SendBack:
-    """Returns a group's failed messages to the brokers."""
+    """Sends a group's failed messages back to the brokers."""
 
-    def __init__(
-        self, group: str, requests: BrokerRequests, routes: RouteTable, outgoing: OutgoingMessages
-    ) -> None:
+    def __init__(self, group: str, requests: BrokerRequests, routes: RouteTable, outgoing: OutgoingMessages) -> None:
         self._group = group
         self._namespace = outgoing.namespace
         self._topic = retry_topic(group)
@@ -94,10 +93,16 @@ class SendBack:
         max_reconsume_times: int,
         cause: BaseException | str | None,
     ) -> None:
-        """The message will be delivered again; or, with level < 0 or too often already, is a dead letter.
+        """Send a message back for a later delivery, or to the dead letter topic.
+
+        Args:
+            message: The message.
+            delay_level: The broker's delay level; 0 for 3 + the redeliveries so far, below 0 for a dead letter.
+            max_reconsume_times: Redeliveries after which the message is a dead letter.
+            cause: Why the message failed.
 
         Raises:
-            SendError: No broker took it.
+            SendError: No broker stored the message.
         """
         if delay_level < 0 or message.reconsume_times >= max_reconsume_times:
             await self.dead_letter(message, cause)
@@ -105,15 +110,20 @@ class SendBack:
         level = delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
         copy = self._copy(message, cause)
         copy.delay_level = level
+        # r = message.reconsume_times; a broker makes a dead letter if the comparison of its version is true:
+        #
+        #                   times   limit                     times >= limit (4.9)   times > limit (5.x)
+        #     retry         r + 1   max + 1, and r < max      no                     no
+        #     dead letter   r + 1   r                         yes                    yes
         times = message.reconsume_times + 1
         limit = min(max_reconsume_times + 1, _JAVA_MAX_INT)
         await self._send(message, copy, times, limit, level)
 
     async def dead_letter(self, message: MessageExt, cause: BaseException | str | None) -> None:
-        """The message is in the group's dead letter topic, and will not be delivered again.
+        """Send a message to the group's dead letter topic; it is not delivered again.
 
         Raises:
-            SendError: No broker took it.
+            SendError: No broker stored the message.
         """
         times = message.reconsume_times + 1
         await self._send(message, self._copy(message, cause), times, message.reconsume_times, DEAD_LETTER)
@@ -122,35 +132,42 @@ class SendBack:
         properties = {
             name: value
             for name, value in message.properties.items()
-            if name not in _OF_ONE_DELIVERY and not name.startswith("TIMER_")
+            if name not in _DELIVERY_PROPERTIES and not name.startswith("TIMER_")
         }
         properties[PROPERTY_RETRY_TOPIC] = self._origin(message)
         properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)
+        # As Apache's brokers do when they copy a record for a retry.
         properties[PROPERTY_WAIT_STORE_MSG_OK] = "false"
         for name in (PROPERTY_FAILURE_TYPE, PROPERTY_FAILURE_MESSAGE, PROPERTY_FAILURE_PLACE):
             properties.pop(name, None)
-        told = properties | failure_properties(cause)
-        if _size(told) < MAX_PROPERTIES_LENGTH - 1024:
-            properties = told
+        described = properties | failure_properties(cause)
+        # The rest is for properties that are added later: DELAY by this client, REAL_TOPIC and REAL_QID by the
+        # broker. If the properties are too long, the message goes back without its cause: a cause is no reason to
+        # lose the message.
+        if _size(described) < MAX_PROPERTIES_LENGTH - 1024:
+            properties = described
         return Message(self._topic, message.body, properties=properties, flag=message.flag)
 
     def _origin(self, message: MessageExt) -> str:
-        """The topic it was sent to, as brokers know it."""
+        """Return the topic that the message was first sent to, as brokers know it."""
         topic = self._namespace.wrap(message.topic)
         return message.properties.get(PROPERTY_RETRY_TOPIC, topic) if topic == self._topic else topic
 
     async def _send(self, message: MessageExt, copy: Message, times: int, limit: int, level: int) -> None:
+        # Apache's DefaultMQPushConsumerImpl has the opposite order: first the broker's own copy, then an ordinary
+        # send. But a broker copies its record as it is, without the properties of the failure.
         brokers: list[str] = []
         causes: list[Exception] = []
         try:
-            # A body that is compressed goes back as it came.
+            # A compressed body is sent back as it was stored.
             outgoing = self._outgoing.message(copy, compression=compression_flags(message.sys_flag))
-        except IllegalMessageError as error:  # other clients send what this one would not: without a body
+        except IllegalMessageError as error:
+            # Other clients can send messages that this one refuses: those without a body.
             brokers.append(message.broker_name)
             causes.append(error)
         else:
             outgoing = outgoing._replace(reconsume_times=times, max_reconsume_times=limit)
-            if await self._sent(outgoing, message.broker_name, brokers, causes):
+            if await self._try_brokers(outgoing, message.broker_name, brokers, causes):
                 return
         brokers.append(message.broker_name)
         try:
@@ -159,12 +176,15 @@ class SendBack:
             causes.append(error)
             raise SendError(self._topic, brokers, causes) from error
 
-    async def _sent(
-        self, outgoing: Outgoing, first: str, brokers: list[str], causes: list[Exception]
-    ) -> bool:
-        """Whether one of the group's brokers took it; notes those that did not, and why."""
+    async def _try_brokers(self, outgoing: Outgoing, first: str, brokers: list[str], causes: list[Exception]) -> bool:
+        """Send the message to the group's brokers until one stores it; return whether one did.
+
+        The tried brokers and their errors are added to `brokers` and `causes`.
+        """
         for broker_name in self._brokers(first):
             brokers.append(broker_name)
+            # A broker that did not answer may have stored the message. The next broker stores it again: a message may
+            # be doubled by this, but not lost.
             try:
                 await self._send_to(broker_name, outgoing)
             except RemotingError as error:
@@ -188,9 +208,7 @@ class SendBack:
         count = max(1, route.write_queue_count(broker_name)) if route is not None else 1
         queue_id = route.next_index() % count if route is not None else 0
         header = self._outgoing.header(outgoing, broker_name, queue_id)
-        await self._requests.ask(
-            address, RequestCode.SEND_MESSAGE_V2, header, outgoing.body, timeout=_SEND_TIMEOUT
-        )
+        await self._requests.invoke(address, RequestCode.SEND_MESSAGE_V2, header, outgoing.body, timeout=_SEND_TIMEOUT)
 
     async def _copy_at_broker(self, message: MessageExt, level: int, limit: int) -> None:
         header = ConsumerSendMsgBackRequestHeader(
@@ -204,11 +222,11 @@ class SendBack:
             broker_name=message.broker_name,
         )
         address = await self._requests.master(self._namespace.wrap_queue(message.queue))
-        await self._requests.ask(address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout=_SEND_TIMEOUT)
+        await self._requests.invoke(address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout=_SEND_TIMEOUT)
 
 
 def failure_properties(cause: BaseException | str | None) -> dict[str, str]:
-    """Why a message failed, as properties of bounded length."""
+    """Return properties of bounded length that describe why a message failed."""
     if cause is None:
         return {}
     if isinstance(cause, str):
@@ -238,10 +256,10 @@ def _bounded(texts: dict[str, tuple[str, int]]) -> dict[str, str]:
 
 
 def _clean(text: str) -> str:
-    """The text as a property's value: without separators, and without what UTF-8 cannot hold."""
+    """Return the text as a property's value: separators and characters that UTF-8 cannot encode are replaced."""
     return text.replace("\x01", " ").replace("\x02", " ").encode(errors="replace").decode()
 
 
 def _size(properties: Mapping[str, str]) -> int:
-    """Bytes that the properties have in a record."""
+    """Return the bytes of the properties in a record."""
     return sum(len(name.encode()) + len(value.encode()) + 2 for name, value in properties.items())

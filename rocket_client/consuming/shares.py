@@ -1,10 +1,10 @@
-"""Which of a topic's queues are this member's.
+"""This member's share of a topic's queues.
 
 ::
 
     clustering      by the allocation strategy, from the group's members as a broker of the topic knows them
-    broadcasting    all of them
-    assigned        those the application named
+    broadcasting    all queues
+    assigned        the queues that the application has assigned
 """
 
 from collections.abc import Collection, Sequence
@@ -17,21 +17,22 @@ from rocket_remoting.wire.message import MessageQueue
 
 
 class Shares(Protocol):
-    """One way to find out.
+    """Determines this member's share.
 
     Attributes:
-        has_others: Whether other members share the queues, so that one of them may have had what is this one's now.
+        has_others: Whether other members share the queues; then one of them may still have a queue that is this
+            member's now.
     """
 
     @property
     def has_others(self) -> bool: ...
 
     async def of(self, topic: str, queues: Sequence[MessageQueue]) -> Collection[MessageQueue] | None:
-        """This member's of the topic's readable queues; None when that cannot be known now."""
+        """Return this member's share of the topic's readable queues; None if it cannot be known now."""
 
 
 class GroupShares:
-    """Every member computes the whole division by itself and takes its own part."""
+    """The share by the allocation strategy. Every member computes the same division and takes its own part."""
 
     def __init__(self, member: Membership) -> None:
         self._client = member.client
@@ -44,7 +45,7 @@ class GroupShares:
         return f"GroupShares({self._group!r}, {self._allocate!r})"
 
     async def of(self, topic: str, queues: Sequence[MessageQueue]) -> Collection[MessageQueue] | None:
-        """What the strategy gives this member; None when the broker does not count it as a member yet."""
+        """Return this member's share; None if the broker does not know this member yet."""
         members = await self._members(topic)
         if members is None:
             return None
@@ -52,7 +53,7 @@ class GroupShares:
         return list(map(self._wrap, share))
 
     async def _members(self, topic: str) -> list[str] | None:
-        """The group's members, sorted; None when they cannot be known now."""
+        """Return the client ids of the group's members, sorted; None if they cannot be known now."""
         for attempt in range(2):
             address = self._client.routes.any_broker_of(topic)
             if address is None:
@@ -62,18 +63,18 @@ class GroupShares:
             except ResponseError as error:
                 if error.code != ResponseCode.SYSTEM_ERROR:
                     raise
-                members = []  # Apache's answer for a group it has no member of
+                members = []  # Apache's brokers answer SYSTEM_ERROR for a group without members
             if self._client.client_id in members:
                 self.has_others = len(members) > 1
                 return sorted(members)
-            # The broker lost us: it was restarted, or our heartbeats did not reach it.
+            # The broker does not know this member: it was restarted, or heartbeats did not reach it.
             if attempt == 0:
                 await self._client.heartbeat()
         return None
 
 
 class AllQueues:
-    """Every queue: nobody is asked."""
+    """The share of a broadcasting member: every queue."""
 
     has_others = False
 
@@ -81,15 +82,15 @@ class AllQueues:
         return "AllQueues()"
 
     async def of(self, topic: str, queues: Sequence[MessageQueue]) -> Collection[MessageQueue]:
-        """All of them."""
+        """Return all queues."""
         return queues
 
 
 class AssignedQueues:
-    """The queues the application named, whoever else reads them.
+    """The queues that the application has assigned, even if other members read them too.
 
     Attributes:
-        queues: Those it named last, as brokers know them.
+        queues: The assigned queues, as brokers know them.
     """
 
     has_others = False
@@ -101,5 +102,5 @@ class AssignedQueues:
         return f"AssignedQueues({sorted(self.queues)})"
 
     async def of(self, topic: str, queues: Sequence[MessageQueue]) -> Collection[MessageQueue]:
-        """Those of the named queues that exist."""
+        """Return the assigned queues that exist."""
         return [queue for queue in queues if queue in self.queues]

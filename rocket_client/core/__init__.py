@@ -1,1 +1,1 @@
-"""Routes, attempts, outgoing and pulled messages: what the asyncio and the blocking client share. Does no I/O."""
+"""The parts without I/O that the asyncio and the blocking client share: routes, attempts, sent and pulled messages."""

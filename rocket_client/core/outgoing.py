@@ -1,21 +1,24 @@
-"""Makes requests of messages: checks them, gives them ids, compresses them.
+"""The conversion of messages into send requests: checks, unique ids, compression; and of responses into results.
 
-What is wrong with a message is found here, before anything is written to a connection.
+Errors of a message are found here, before anything is written to a connection.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from rocket_client.core.call import refusal
+from rocket_client.core.send_result import STATUS_OF_RESPONSE, SendResult
 from rocket_client.errors import IllegalMessageError, MessageTooLargeError
 from rocket_client.namespace import Namespace
 from rocket_client.settings import ProducerSettings
 from rocket_remoting.clock import Clock
 from rocket_remoting.wire.batch import encode_batch
 from rocket_remoting.wire.codes import RequestCode
+from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.compression import CompressionType, compress
 from rocket_remoting.wire.errors import LocalProtocolError
-from rocket_remoting.wire.headers import SendMessageRequestHeaderV2
-from rocket_remoting.wire.message import Message
+from rocket_remoting.wire.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from rocket_remoting.wire.message import Message, MessageQueue
 from rocket_remoting.wire.message_id import UniqueIdGenerator
 from rocket_remoting.wire.properties import (
     MAX_PROPERTIES_LENGTH,
@@ -34,11 +37,11 @@ _ZLIB = COMPRESSED | CompressionType.ZLIB.sys_flag
 
 
 class Outgoing(NamedTuple):
-    """A message, or a batch, ready to be sent to any queue of its topic."""
+    """A message or a batch, ready to be sent to any queue of its topic."""
 
     code: int
     topic: str
-    """As brokers know it."""
+    """The topic as brokers know it, with the namespace."""
     body: bytes
     properties: str
     flag: int
@@ -50,11 +53,9 @@ class Outgoing(NamedTuple):
 
 
 class OutgoingMessages:
-    """Prepares messages under one producer's settings."""
+    """Prepares the messages of one producer, under its settings."""
 
-    def __init__(
-        self, group: str, settings: ProducerSettings, clock: Clock, unique_ids: UniqueIdGenerator
-    ) -> None:
+    def __init__(self, group: str, settings: ProducerSettings, clock: Clock, unique_ids: UniqueIdGenerator) -> None:
         self._group = group
         self._clock = clock
         self._create_id = unique_ids.create
@@ -64,23 +65,23 @@ class OutgoingMessages:
         self._default_topic = settings.create_topic_key
         self._default_queues = settings.default_topic_queue_nums
         self.namespace = Namespace(settings.namespace)
-        """What topics are put into."""
+        """The namespace that is put before topics."""
         self._instance_id = self.namespace.name
-        # Names of legal topics as brokers know them, so that a topic is checked once and not with each message.
+        # Legal topics, with their names as brokers know them: a topic is checked once and not with each message.
         self._topics: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"OutgoingMessages({self._group!r})"
 
     def message(self, message: Message, *, compression: int = 0) -> Outgoing:
-        """Make a request of one message; it has a unique id afterwards.
+        """Prepare one message, and set its unique id unless it has one.
 
         Args:
             message: The message.
-            compression: The bits of the system flag that say how its body is compressed already; 0 if it is not.
+            compression: The system flag's bits for a body that is compressed already; 0 if it is not.
 
         Raises:
-            IllegalMessageError: It cannot be sent as it is.
+            IllegalMessageError: The message is malformed or too large.
         """
         body, properties = message.body, message.properties
         topic = self._check(message.topic, body)
@@ -104,10 +105,10 @@ class OutgoingMessages:
         )
 
     def batch(self, messages: Sequence[Message]) -> Outgoing:
-        """Several messages of one topic as one request; each has a unique id afterwards.
+        """Prepare several messages of one topic as one request, and set their unique ids unless they have them.
 
         Raises:
-            IllegalMessageError: They do not go together, or one of them cannot be sent.
+            IllegalMessageError: The messages cannot be sent together, or one of them is malformed or too large.
         """
         if not messages:
             raise IllegalMessageError("", "a batch needs at least one message")
@@ -138,7 +139,7 @@ class OutgoingMessages:
         )
 
     def header(self, outgoing: Outgoing, broker_name: str, queue_id: int) -> SendMessageRequestHeaderV2:
-        """The request header for one attempt."""
+        """Return the request header of one attempt."""
         return SendMessageRequestHeaderV2(
             producer_group=self._group,
             topic=outgoing.topic,
@@ -156,8 +157,33 @@ class OutgoingMessages:
             broker_name=broker_name,
         )
 
+    def result(self, outgoing: Outgoing, target: MessageQueue, response: RemotingCommand, address: str) -> SendResult:
+        """Return the result of one attempt.
+
+        Raises:
+            ResponseError: The broker at `address` refused the message.
+        """
+        status = STATUS_OF_RESPONSE.get(response.code)
+        if status is None:
+            raise refusal(response, address, outgoing.code)
+        header = response.header(SendMessageResponseHeader)
+        if header.queue_id != target.queue_id:
+            target = MessageQueue(outgoing.topic, target.broker_name, header.queue_id)
+        return SendResult(
+            status,
+            outgoing.msg_id,
+            header.msg_id,
+            self.namespace.unwrap_queue(target),
+            header.queue_offset,
+            header.transaction_id,
+        )
+
     def _check(self, topic: str, body: bytes) -> str:
-        """The topic as brokers know it, when it and the body are legal."""
+        """Return the topic as brokers know it.
+
+        Raises:
+            IllegalMessageError: The topic is illegal, or the body is empty or too large.
+        """
         known = self._topics.get(topic)
         if known is None:
             known = self.namespace.wrap(topic)
@@ -179,23 +205,20 @@ def _check_topic(topic: str) -> None:
     except ValueError as error:
         raise IllegalMessageError(topic, str(error)) from error
     if topic in TOPICS_CLOSED_TO_CLIENTS:
-        raise IllegalMessageError(topic, "nobody but the broker may send to this topic")
+        raise IllegalMessageError(topic, "only the broker may send to this topic")
 
 
 def _check_batch_member(message: Message, first: Message) -> None:
     if message.topic != first.topic:
-        raise IllegalMessageError(message.topic, f"a batch has one topic, this one began with {first.topic}")
+        raise IllegalMessageError(message.topic, f"a batch has one topic; its first message has {first.topic}")
     if is_retry_topic(message.topic):
-        raise IllegalMessageError(message.topic, "a retry topic takes no batches")
+        raise IllegalMessageError(message.topic, "batches cannot be sent to a retry topic")
     if message.delay_level > 0:
         raise IllegalMessageError(message.topic, "a batch cannot be delayed; send the message by itself")
-    if (
-        not TIMER_PROPERTIES.isdisjoint(message.properties)
-        and PROPERTY_TIMER_OUT_MS not in message.properties
-    ):
+    if not TIMER_PROPERTIES.isdisjoint(message.properties) and PROPERTY_TIMER_OUT_MS not in message.properties:
         raise IllegalMessageError(message.topic, "a batch cannot be timed; send the message by itself")
     if message.wait_store_ok != first.wait_store_ok:
-        raise IllegalMessageError(message.topic, "the messages of a batch must agree in wait_store_ok")
+        raise IllegalMessageError(message.topic, "all messages of a batch must have the same wait_store_ok")
 
 
 def _properties_text(message: Message) -> str:
@@ -203,7 +226,7 @@ def _properties_text(message: Message) -> str:
         text = encode_properties_text(message.properties)
     except LocalProtocolError as error:
         raise IllegalMessageError(message.topic, str(error)) from error
-    # The limit is in bytes; a text without other than ASCII characters needs no second look.
+    # The limit is in bytes: a character has at most four of them, so most texts need not be encoded here.
     if len(text) * 4 > MAX_PROPERTIES_LENGTH:
         size = len(text.encode())
         if size > MAX_PROPERTIES_LENGTH:

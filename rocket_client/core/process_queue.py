@@ -5,12 +5,12 @@
     offsets   1001  1002  1003  1004  1005 | 1006 …
               done        done  done  done | not pulled yet
                     └ smallest unsettled: the offset to commit is 1002, even though all later ones are done;
-                      with nothing left unsettled it would be 1006
+                      with nothing left unsettled the offset to commit is 1006
 
-So after a crash every message from 1002 on is delivered again: at least once, never not at all.
+After a crash every message from 1002 on is delivered again: delivery is at least once.
 
-A process queue lives from the moment a queue is assigned to the moment it is revoked. Revoked, it is
-`dropped`: calls under way finish, but nothing of it is committed any more.
+A process queue exists from the assignment of its queue until the queue is revoked. Then the process queue is `dropped`:
+calls under way finish, but do not commit. The rebalancer commits the settled offset itself.
 
 This module does no I/O; times are seconds of the event loop.
 """
@@ -27,15 +27,15 @@ NOTHING_TO_COMMIT = -1
 
 
 class ProcessQueue:
-    """Unsettled messages of one queue by offset, and the queue's state here."""
+    """The unsettled messages of one queue by offset, and the queue's state in this member."""
 
     __slots__ = (
+        "_capacity_free",
+        "_capacity_limit",
         "_idle",
         "_messages",
         "_next_offset",
         "_order",
-        "_room",
-        "_room_below",
         "_started",
         "_waiting",
         "calls",
@@ -52,24 +52,25 @@ class ProcessQueue:
         self.message_queue = message_queue
         self.dropped = False
         self.stored_size = 0
-        """Bytes of the bodies in it, as brokers store them."""
+        """Bytes of the unsettled messages' bodies, as brokers store them."""
         self.growth = 0
-        """Bytes by which those of its bodies have grown that are decompressed for calls or polls under way."""
+        """Bytes that decompression has added to the bodies of calls and polls under way."""
         self.calls = 0
-        """Listener calls with messages of it that are under way, or whose outcome is on its way to a broker."""
+        """Listener calls under way, and outcomes that are being sent to a broker."""
         self.locked_at: float | None = None
-        """When the broker's lock was last confirmed; None: not locked."""
+        """When this member last asked for the broker's lock and got it, in loop time; None if it is not locked."""
         self.last_pull_at = 0.0
         self.last_consume_at = 0.0
         self._messages: dict[int, MessageExt] = {}
-        # Invariant: all keys of _messages are in _order, ascending, beside offsets settled already.
+        # Invariant: _order is ascending and has every key of _messages; it may also have offsets settled already.
         self._order: deque[int] = deque()
         self._next_offset = NOTHING_TO_COMMIT
-        # Invariant: those of _messages that no listener call or poll has, ascending; empty in concurrent mode.
+        # Invariant: the messages of _messages that no listener call or poll has taken, ascending by offset. Empty in
+        # concurrent mode, where batches wait in ConcurrentConsumption.
         self._waiting: deque[MessageExt] = deque()
         self._started: dict[int, float] = {}
-        self._room: asyncio.Future[None] | None = None
-        self._room_below = 0
+        self._capacity_free: asyncio.Future[None] | None = None
+        self._capacity_limit = 0
         self._idle: asyncio.Future[None] | None = None
 
     def __repr__(self) -> str:
@@ -80,10 +81,11 @@ class ProcessQueue:
         return len(self._messages)
 
     def __contains__(self, message: MessageExt) -> bool:
+        # By identity: after a reset or an expiry the same offset may have been pulled again, as another object.
         return self._messages.get(message.queue_offset) is message
 
     def put(self, messages: Sequence[MessageExt]) -> Sequence[MessageExt]:
-        """Add what was pulled; returns those that were not here already."""
+        """Add pulled messages; return those that were not here already."""
         known = self._messages
         fresh = [message for message in messages if message.queue_offset not in known]
         if not fresh:
@@ -95,6 +97,7 @@ class ProcessQueue:
         self.stored_size += size
         offsets = [message.queue_offset for message in fresh]
         if self._order and offsets[0] <= self._order[-1]:
+            # The offsets went back, for instance because the pull loop failed and began again at an earlier offset.
             self._order = deque(sorted(known))
         else:
             self._order.extend(offsets)
@@ -102,7 +105,7 @@ class ProcessQueue:
         return fresh
 
     def settle(self, messages: Iterable[MessageExt]) -> int:
-        """Remove messages that are done; returns the offset to commit, or `NOTHING_TO_COMMIT`."""
+        """Remove messages that are done; return the offset to commit, or `NOTHING_TO_COMMIT`."""
         known = self._messages
         if not known:
             return NOTHING_TO_COMMIT
@@ -112,14 +115,19 @@ class ProcessQueue:
             if known.pop(offset, None) is not None:
                 self.stored_size -= len(message.body)
                 started.pop(offset, None)
-        room = self._room
-        if room is not None and len(known) <= self._room_below and not room.done():
-            room.set_result(None)
+        freed = self._capacity_free
+        if freed is not None and len(known) <= self._capacity_limit and not freed.done():
+            freed.set_result(None)
         return self.smallest_unsettled()
 
     def smallest_unsettled(self) -> int:
-        """The offset to commit: everything before it is settled."""
+        """Return the offset to commit: all messages before that offset are settled.
+
+        `NOTHING_TO_COMMIT` if nothing has been pulled or skipped yet.
+        """
         known, order = self._messages, self._order
+        # Settled offsets leave `_order` only when they come to one of its ends, here or in `max_span`. So each is
+        # removed once, and a settled message in the middle costs nothing.
         while order:
             if order[0] in known:
                 return order[0]
@@ -127,7 +135,11 @@ class ProcessQueue:
         return self._next_offset
 
     def skip_to(self, offset: int) -> bool:
-        """With nothing unsettled, go on at that offset: what lies before it is not wanted. Whether that was so."""
+        """If nothing is unsettled, make `offset` the offset to commit, because no message before it matches.
+
+        Returns:
+            Whether nothing was unsettled.
+        """
         if self._messages:
             return False
         self._next_offset = offset
@@ -135,12 +147,12 @@ class ProcessQueue:
 
     @property
     def size(self) -> int:
-        """Bytes of the bodies in it: compressed while they wait, decompressed while they are consumed."""
+        """Bytes of the bodies in memory: as stored while they wait, decompressed while they are consumed."""
         return self.stored_size + self.growth
 
     @property
     def max_span(self) -> int:
-        """Distance between the first and the last unsettled offset."""
+        """The distance between the first and the last unsettled offset."""
         known, order = self._messages, self._order
         if not known:
             return 0
@@ -149,26 +161,32 @@ class ProcessQueue:
         return order[-1] - self.smallest_unsettled()
 
     def clear(self) -> None:
-        """Forget all messages, and where the queue stands."""
+        """Remove all messages and the offset to commit."""
         self._messages.clear()
         self._order.clear()
         self._waiting.clear()
         self._started.clear()
+        # Not kept: the offset behind the pulled messages may be the one that the broker has called illegal.
         self._next_offset = NOTHING_TO_COMMIT
         self.stored_size = 0
 
-    async def room(self, below: int, seconds: float) -> None:
-        """Return when at most `below` messages are unsettled, or after that many seconds."""
-        self._room, self._room_below = asyncio.get_running_loop().create_future(), below
+    async def wait_for_capacity(self, limit: int, timeout: float) -> None:
+        """Wait until at most `limit` messages are unsettled, but no longer than `timeout` seconds."""
+        self._capacity_free, self._capacity_limit = asyncio.get_running_loop().create_future(), limit
         try:
-            await asyncio.wait((self._room,), timeout=seconds)
+            await asyncio.wait((self._capacity_free,), timeout=timeout)
         finally:
-            self._room = None
+            self._capacity_free = None
 
-    # Calls under way. Concurrent calls also note when they began, for messages that take too long.
+    # Calls under way. Concurrent calls also note when they began, so that `expired` finds calls that take too long.
 
     def begin(self, messages: Iterable[MessageExt], now: float) -> None:
-        """Note that a listener call with these messages begins, or that something else does which is waited for."""
+        """Note the begin of a listener call, or of sending an outcome to a broker; `wait_idle` waits for the end.
+
+        Args:
+            messages: The messages of a call that may expire; empty for all other work.
+            now: The loop's time in seconds.
+        """
         self.calls += 1
         self.last_consume_at = now
         started = self._started
@@ -176,30 +194,35 @@ class ProcessQueue:
             started[message.queue_offset] = now
 
     def end(self) -> None:
-        """Note that what began is over."""
+        """Note the end of the call or of the sending."""
         self.calls -= 1
         if self._idle is not None and not self.calls and not self._idle.done():
             self._idle.set_result(None)
 
     def expired(self, before: float) -> MessageExt | None:
-        """The first unsettled message, if its listener call began before that time."""
+        """Return the first unsettled message if its listener call began before a time, otherwise None.
+
+        Only the first matters: it alone holds back the offset to commit.
+        """
         message = self._messages.get(self.smallest_unsettled())
+        # A message whose call has not begun is not in `_started`, and the default `before` lets it count as not
+        # expired.
         if message is None or self._started.get(message.queue_offset, before) >= before:
             return None
         return message
 
-    async def idle(self, seconds: float) -> bool:
-        """Wait until nothing is under way; False if that did not happen in time."""
+    async def wait_idle(self, timeout: float) -> bool:
+        """Wait until nothing is under way; return False if that did not happen within `timeout` seconds."""
         if self.calls:
             if self._idle is None or self._idle.done():
                 self._idle = asyncio.get_running_loop().create_future()
-            await asyncio.wait((self._idle,), timeout=seconds)
+            await asyncio.wait((self._idle,), timeout=timeout)
         return not self.calls
 
-    # Orderly consumption and polls take from the front; what failed is put back to the front.
+    # Orderly consumption and polls take from the front; failed messages are put back to the front.
 
     def enqueue(self, messages: Iterable[MessageExt]) -> None:
-        """Let messages just put wait for the orderly listener, or for a poll."""
+        """Append messages that were just `put` to those that wait for the orderly listener, or for a poll."""
         self._waiting.extend(messages)
 
     @property
@@ -209,36 +232,41 @@ class ProcessQueue:
 
     @property
     def waiting(self) -> int:
-        """How many messages wait for the orderly listener, or for a poll."""
+        """The number of messages that wait for the orderly listener, or for a poll."""
         return len(self._waiting)
 
     def is_compressed_next(self, count: int) -> bool:
-        """Return whether a body of the next messages is compressed."""
+        """Return whether the body of any of the next `count` messages is compressed."""
         for message in islice(self._waiting, count):  # noqa: SIM110  # as in `unpacked_bodies`
             if message.sys_flag & COMPRESSED:
                 return True
         return False
 
     def take(self, count: int) -> list[MessageExt]:
-        """The next messages in order, all of them new or all put back before; they stay unsettled."""
+        """Take up to `count` waiting messages in order; they stay unsettled.
+
+        Messages that failed before and new messages never come in one batch.
+        """
         waiting = self._waiting
         taken: list[MessageExt] = []
         while waiting and len(taken) < count:
+            # A listener that counts attempts can do that for a whole batch. Apache's ProcessQueue.takeMessages (5.3)
+            # mixes them.
             if taken and (waiting[0].reconsume_times > 0) is not (taken[0].reconsume_times > 0):
                 break
             taken.append(waiting.popleft())
         return taken
 
     def put_back(self, messages: Sequence[MessageExt]) -> None:
-        """Let messages taken be the next ones again."""
+        """Put taken messages back to the front, in their order."""
         self._waiting.extendleft(reversed(messages))
 
     def lock_expired(self, now: float, max_live: float) -> bool:
-        """Whether the lock is missing or was not renewed for too long."""
+        """Return whether the lock is missing, or was last renewed more than `max_live` seconds ago."""
         return self.locked_at is None or now - self.locked_at > max_live
 
     def cached_offsets(self) -> tuple[int, int]:
-        """First and last unsettled offset; (0, 0) when there is none."""
+        """Return the first and the last unsettled offset; (0, 0) if nothing is unsettled."""
         if not self._messages:
             return 0, 0
         first = self.smallest_unsettled()

@@ -1,13 +1,17 @@
-"""What a pull comes back with; the asyncio client and the blocking one share it."""
+"""The answer to a pull; the asyncio client and the blocking client share it."""
 
 from enum import Enum
 from typing import NamedTuple
 
-from rocket_remoting.wire.codes import ResponseCode
+from rocket_client.core.call import refusal
+from rocket_client.core.topic_route import MASTER_ID
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import PullMessageResponseHeader
 
 
 class PullStatus(Enum):
-    """What a pull came back with."""
+    """The status of a pull, with the names of Java's ``PullStatus``."""
 
     FOUND = "FOUND"
     NO_NEW_MSG = "NO_NEW_MSG"
@@ -15,7 +19,7 @@ class PullStatus(Enum):
     OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
 
 
-PULL_STATUS = {
+_STATUS = {
     int(ResponseCode.SUCCESS): PullStatus.FOUND,
     int(ResponseCode.PULL_NOT_FOUND): PullStatus.NO_NEW_MSG,
     int(ResponseCode.PULL_RETRY_IMMEDIATELY): PullStatus.NO_MATCHED_MSG,
@@ -23,8 +27,20 @@ PULL_STATUS = {
 }
 
 
+def pull_status(response: RemotingCommand, address: str, request_code: int = RequestCode.PULL_MESSAGE) -> PullStatus:
+    """Return the status of a pull's response.
+
+    Raises:
+        ResponseError: The broker at `address` refused the pull.
+    """
+    status = _STATUS.get(response.code)
+    if status is None:
+        raise refusal(response, address, request_code)
+    return status
+
+
 class PullAnswer(NamedTuple):
-    """A pull's answer, its records not decoded yet."""
+    """The answer to a pull, with records that are not decoded yet."""
 
     status: PullStatus
     next_begin_offset: int
@@ -32,3 +48,21 @@ class PullAnswer(NamedTuple):
     max_offset: int
     suggest_which_broker_id: int
     records: bytes | memoryview
+
+    @classmethod
+    def of(cls, response: RemotingCommand, address: str, request_code: int = RequestCode.PULL_MESSAGE) -> "PullAnswer":
+        """Return the answer in a response of the broker at `address`.
+
+        Raises:
+            ResponseError: The broker refused the pull.
+        """
+        status = pull_status(response, address, request_code)
+        header = response.header(PullMessageResponseHeader)
+        return cls(
+            status,
+            header.next_begin_offset,
+            header.min_offset,
+            header.max_offset,
+            header.suggest_which_broker_id or MASTER_ID,
+            response.body,
+        )

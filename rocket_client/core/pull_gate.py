@@ -1,4 +1,4 @@
-"""Which queues may be pulled now: pausing and resuming, of all of them or of some.
+"""The gate that pauses and resumes the pulls of all queues, or of some.
 
 This module does no I/O.
 """
@@ -10,7 +10,7 @@ from rocket_remoting.wire.message import MessageQueue
 
 
 class PullGate:
-    """Open unless closed; closed for a queue that is paused, and for every queue while it is closed as a whole."""
+    """Admits the pulls of queues. A queue is admitted if the gate is open and the queue is not paused."""
 
     def __init__(self) -> None:
         self._opened = asyncio.Event()
@@ -26,40 +26,41 @@ class PullGate:
         return self._opened.is_set()
 
     def open(self) -> None:
-        """Let all queues be pulled that are not paused."""
+        """Admit all queues that are not paused."""
         self._opened.set()
 
     def close(self) -> None:
-        """Let no queue be pulled."""
+        """Admit no queue."""
         self._opened.clear()
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Let these queues not be pulled."""
+        """Pause the queues."""
         for queue in queues:
             self._paused.setdefault(queue, asyncio.Event())
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Let these queues be pulled again."""
+        """End the pause of the queues."""
         for queue in queues:
             event = self._paused.pop(queue, None)
             if event is not None:
                 event.set()
 
     def is_paused(self, queue: MessageQueue) -> bool:
-        """Whether `pause` holds for the queue."""
+        """Return whether the queue is paused."""
         return queue in self._paused
 
     @property
     def paused(self) -> frozenset[MessageQueue]:
-        """All queues for which `pause` holds."""
+        """The paused queues."""
         return frozenset(self._paused)
 
     def admits(self, queue: MessageQueue) -> bool:
-        """Whether the queue may be pulled now."""
+        """Return whether the queue may be pulled now."""
         return self._opened.is_set() and queue not in self._paused
 
-    async def admitted(self, queue: MessageQueue) -> None:
-        """Return when the queue may be pulled."""
+    async def wait_admitted(self, queue: MessageQueue) -> None:
+        """Wait until the queue may be pulled."""
+        # A loop, because the other condition may have begun meanwhile: the queue is resumed while the gate is closed.
         while not self.admits(queue):
             paused = self._paused.get(queue)
             await (paused.wait() if paused is not None else self._opened.wait())

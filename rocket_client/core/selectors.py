@@ -1,7 +1,7 @@
-"""Which queue a message goes to, chosen by the application: the way to keep messages in order.
+"""Selectors, by which an application chooses the queues of messages, for instance to keep related messages in order.
 
-A selector gets the topic's writable queues, the message and the argument given to `send`. It must depend
-on nothing else: the same argument has to give the same queue as long as the topic has the same queues.
+A selector gets the topic's writable queues, the message and the argument of `send`. To keep order it must depend on
+nothing else: the same argument must give the same queue as long as the topic has the same queues.
 """
 
 import random
@@ -14,20 +14,24 @@ MessageQueueSelector = Callable[[Sequence[MessageQueue], Message, object], Messa
 
 
 def select_by_hash(queues: Sequence[MessageQueue], message: Message, argument: object) -> MessageQueue:
-    """The queue that Java's ``SelectMessageQueueByHash`` takes for an equal argument: |hashCode| mod size."""
+    """Return the queue that Java's ``SelectMessageQueueByHash`` chooses for an equal argument: |hashCode| mod size.
+
+    Raises:
+        TypeError: The argument is not a str, bool or int.
+    """
     return queues[abs(java_hash_code(argument)) % len(queues)]
 
 
 def select_by_random(queues: Sequence[MessageQueue], message: Message, argument: object) -> MessageQueue:
-    """Any queue."""
+    """Return a random queue."""
     return random.choice(queues)
 
 
 def java_hash_code(value: object) -> int:
-    """What Java's ``hashCode`` gives for an equal String, Boolean, Integer or, beyond 32 bits, Long.
+    """Return Java's ``hashCode`` of an equal String, Boolean, Integer or, beyond 32 bits, Long.
 
     Raises:
-        TypeError: Another type, which has no hash code that processes share.
+        TypeError: The value is not a str, bool or int; other hash codes differ between processes.
     """
     if isinstance(value, str):
         return java_hash(value)
@@ -38,4 +42,4 @@ def java_hash_code(value: object) -> int:
             return value
         folded = (value ^ (value >> 32)) & 0xFFFFFFFF
         return folded - (1 << 32) if folded >> 31 else folded
-    raise TypeError(f"no hash code that all processes share for {type(value).__name__}; give a str or an int")
+    raise TypeError(f"{type(value).__name__} has no hash code that is the same in all processes; use a str or an int")

@@ -1,4 +1,4 @@
-"""What comes back from a send."""
+"""The result of a send."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from rocket_remoting.wire.message import MessageQueue
 
 
 class SendStatus(Enum):
-    """How safely the message is stored; in each of these cases it is."""
+    """How safely the message was stored. The master has stored it in each of these cases."""
 
     SEND_OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -28,14 +28,14 @@ STATUS_OF_RESPONSE = {
 
 
 class SendResult(NamedTuple):
-    """Where the message is now."""
+    """The status of the sent message, its ids, and its place in a queue."""
 
     status: SendStatus
     msg_id: str
-    """The id this client gave it; of a batch the ids, separated by commas."""
+    """The unique id that this client gave the message; of a batch the ids, separated by commas."""
     offset_msg_id: str
-    """The id that tells where the record lies; of a batch likewise."""
+    """The broker's id, made of its address and the record's commit log offset; of a batch separated by commas."""
     message_queue: MessageQueue
     queue_offset: int
-    """Its place in the queue; of a batch the first one's."""
+    """The message's offset in the queue; of a batch that of the first message."""
     transaction_id: str | None = None

@@ -1,10 +1,10 @@
-"""The life of a producer, a consumer or an admin.
+"""The lifecycle of a producer, a consumer or an admin.
 
 ::
 
     CREATE_JUST ──start()──> START_FAILED ──all went well──> RUNNING ──shutdown()──> SHUTDOWN_ALREADY
 
-It happens once: a second `start`, also after a failure or a shutdown, is an error.
+Each can be started once: a second `start`, also after a failure or a shutdown, raises a `ClientStateError`.
 """
 
 from enum import Enum
@@ -13,7 +13,7 @@ from rocket_client.errors import ClientStateError
 
 
 class ServiceState(Enum):
-    """Where in its life it is; Java's names."""
+    """The state of a producer, consumer or admin, with the names of Java's ``ServiceState``."""
 
     CREATE_JUST = "not started"
     START_FAILED = "starting, or failed to start"
@@ -22,7 +22,7 @@ class ServiceState(Enum):
 
 
 class Lifecycle:
-    """The state of one service, with errors that say what to do."""
+    """The state of one producer, consumer or admin; its errors say what to do."""
 
     __slots__ = ("_what", "running", "state")
 
@@ -30,13 +30,13 @@ class Lifecycle:
         self._what = what
         self.state = ServiceState.CREATE_JUST
         self.running = False
-        """`state` is RUNNING; read on every send."""
+        """Whether `state` is RUNNING; an attribute of its own because every send reads it."""
 
     def begin(self) -> None:
-        """Enter START_FAILED, the state while starting.
+        """Enter START_FAILED, the state during the start.
 
         Raises:
-            ClientStateError: It was started before.
+            ClientStateError: The object was started before.
         """
         if self.state is not ServiceState.CREATE_JUST:
             raise ClientStateError(self._what, self.state.value, "it can be started once; make a new one")
@@ -47,17 +47,17 @@ class Lifecycle:
         self.state, self.running = ServiceState.RUNNING, True
 
     def end(self) -> bool:
-        """Enter SHUTDOWN_ALREADY; False when it was not running, so that there is nothing to stop."""
+        """Enter SHUTDOWN_ALREADY; return whether the object was running and must be stopped."""
         was_running = self.running
         if self.state is not ServiceState.CREATE_JUST:
             self.state, self.running = ServiceState.SHUTDOWN_ALREADY, False
         return was_running
 
     def require_running(self) -> None:
-        """Return when it runs.
+        """Check that the object is running.
 
         Raises:
-            ClientStateError: It does not.
+            ClientStateError: The object is not running.
         """
         if not self.running:
             advice = (
@@ -68,10 +68,10 @@ class Lifecycle:
             raise ClientStateError(self._what, self.state.value, advice)
 
     def require_not_started(self, action: str) -> None:
-        """Return when it was not started yet.
+        """Check that the object was not started yet.
 
         Raises:
-            ClientStateError: It was.
+            ClientStateError: The object was started before.
         """
         if self.state is not ServiceState.CREATE_JUST:
             raise ClientStateError(self._what, self.state.value, f"{action} before start()")

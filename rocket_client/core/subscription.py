@@ -1,13 +1,13 @@
-"""Expressions: what a consumer wants of a topic.
+"""Subscriptions: the expressions by which a topic's messages are filtered.
 
 ::
 
     ""  "*"  None                     every message
-    "TagA || TagB"                    messages whose tag is one of these
-    "price > 10 AND kind = 'tea'"     messages whose properties match this SQL92 expression; the broker knows how
+    "TagA || TagB"                    messages with one of these tags
+    "price > 10 AND kind = 'tea'"     messages whose properties match this SQL92 expression, which the broker evaluates
 
-The broker filters by the tags' hash codes, so messages with another tag of the same hash can arrive: the
-client compares the tags themselves.
+The broker filters tags by their hash codes, so that messages with another tag of the same hash code can arrive. The
+client therefore compares the tags themselves.
 """
 
 from rocket_remoting.wire.bodies import SubscriptionData
@@ -18,7 +18,12 @@ SQL92 = "SQL92"
 
 
 def tag_subscription(topic: str, expression: str | None, version: int) -> SubscriptionData:
-    """The subscription as the heartbeat carries it; `version` is when it was made, in ms.
+    """Return a subscription by tags, in the form of heartbeats.
+
+    Args:
+        topic: The topic.
+        expression: The tags.
+        version: The time of the subscription, in milliseconds since the epoch; brokers ignore older ones.
 
     Raises:
         ValueError: The expression names no tag.
@@ -40,13 +45,16 @@ def tag_subscription(topic: str, expression: str | None, version: int) -> Subscr
 
 
 def sql_subscription(topic: str, expression: str, version: int) -> SubscriptionData:
-    """The subscription as the heartbeat carries it; `version` is when it was made, in ms.
+    """Return a subscription by an SQL92 expression, in the form of heartbeats.
+
+    Args:
+        topic: The topic.
+        expression: The SQL92 expression; the broker checks it.
+        version: The time of the subscription, in milliseconds since the epoch; brokers ignore older ones.
 
     Raises:
         ValueError: The expression is blank.
     """
     if not expression.strip():
-        raise ValueError(
-            f"the SQL92 expression of topic {topic} is blank; write what properties must be like"
-        )
+        raise ValueError(f'the SQL92 expression of topic {topic} is blank; write a condition such as "price > 10"')
     return SubscriptionData(topic=topic, sub_string=expression, sub_version=version, expression_type=SQL92)

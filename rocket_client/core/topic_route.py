@@ -1,9 +1,9 @@
-"""One topic's route: which queues a client writes to and reads from.
+"""One topic's route: the queues that a client writes to and reads from.
 
 ::
 
     publish queues     writable queues of brokers with a master, sorted by broker; with an `orderTopicConf`
-                       ("broker-a:4;broker-b:4") exactly those it lists, in its order, whoever is alive (D8)
+                       ("broker-a:4;broker-b:4") exactly those it lists, in its order, whichever brokers are alive
     subscribe queues   readable queues, sorted
 
 This module does no I/O; the asyncio client and the blocking one share it.
@@ -12,6 +12,7 @@ This module does no I/O; the asyncio client and the blocking one share it.
 import logging
 import random
 
+from rocket_client.errors import TopicNotFoundError
 from rocket_remoting.wire.bodies import QueueData, TopicRouteData
 from rocket_remoting.wire.message import MessageQueue
 from rocket_remoting.wire.sys_flag import PERM_READ, PERM_WRITE
@@ -30,7 +31,7 @@ class TopicRoute:
         self.topic = topic
         self.data = data
         self.provisional = provisional
-        """Taken from the default topic: the topic itself will be created by the first message."""
+        """Whether this is the default topic's route, because the topic's first message is to create the topic."""
         self.order_topic = bool(data.order_topic_conf)
         if data.order_topic_conf:
             self.publish_queues = _configured_queues(topic, data.order_topic_conf)
@@ -46,8 +47,50 @@ class TopicRoute:
             f"{len(self.subscribe_queues)} to read>"
         )
 
+    @classmethod
+    def from_default(
+        cls, topic: str, default: TopicRouteData | None, default_topic: str, default_queues: int
+    ) -> "TopicRoute":
+        """Return the provisional route of a topic that its first message is to create.
+
+        Args:
+            topic: The topic.
+            default: Where the default topic's queues are; None if no name server knows the default topic.
+            default_topic: The topic whose brokers create topics.
+            default_queues: Most queues that the new topic gets on each broker.
+
+        Raises:
+            TopicNotFoundError: No broker creates topics.
+        """
+        if default is None:
+            raise TopicNotFoundError(
+                topic,
+                f"it does not exist, and no broker creates topics by itself (no route of {default_topic})",
+            )
+        for queue_data in default.queue_datas:
+            count = min(default_queues, queue_data.read_queue_nums)
+            queue_data.read_queue_nums = queue_data.write_queue_nums = count
+        return cls(topic, default, provisional=True)
+
+    def require_writable(self) -> "TopicRoute":
+        """Return this route.
+
+        Raises:
+            TopicNotFoundError: None of its queues can be written to.
+        """
+        if not self.publish_queues:
+            raise TopicNotFoundError(self.topic, "none of its queues can be written to")
+        return self
+
+    def master_address(self, broker_name: str) -> str | None:
+        """Return the address of the broker's master; None if the route has none."""
+        for broker in self.data.broker_datas:
+            if broker.broker_name == broker_name and MASTER_ID in broker.broker_addrs:
+                return broker.broker_addrs[MASTER_ID]
+        return None
+
     def same_as(self, other: "TopicRoute") -> bool:
-        """Whether nothing a client acts on has changed."""
+        """Return whether the two routes have the same queues and are both provisional or not."""
         return (
             self.publish_queues == other.publish_queues
             and self.subscribe_queues == other.subscribe_queues
@@ -55,16 +98,16 @@ class TopicRoute:
         )
 
     def next_index(self) -> int:
-        """The round-robin counter, one further."""
+        """Increase the round-robin counter and return it."""
         self._next += 1
         return self._next
 
     def continue_from(self, other: "TopicRoute") -> None:
-        """Go on where the round robin of a former route stands."""
+        """Continue the round robin of the topic's former route."""
         self._next = other._next
 
     def next_queue(self, last_broker: str | None = None) -> MessageQueue:
-        """The next queue to write to; if possible not one of the broker that just failed."""
+        """Return the next queue to write to, if possible not of `last_broker`, at which the last attempt failed."""
         queues = self.publish_queues
         if last_broker is not None:
             for _ in queues:
@@ -74,7 +117,7 @@ class TopicRoute:
         return queues[self.next_index() % len(queues)]
 
     def write_queue_count(self, broker_name: str) -> int:
-        """How many queues of the broker can be written to; 0 for an unknown broker."""
+        """Return the number of the broker's writable queues; 0 for an unknown broker."""
         for queue_data in self.data.queue_datas:
             if queue_data.broker_name == broker_name:
                 return queue_data.write_queue_nums
@@ -82,7 +125,7 @@ class TopicRoute:
 
 
 _MOST_DIGITS = 5
-"""Of a number of queues: what somebody mistyped must not fill the memory of every client."""
+"""Most digits of a number of queues: a mistyped number must not fill the memory of every client."""
 
 
 def _configured_queues(topic: str, order_topic_conf: str) -> tuple[MessageQueue, ...]:

@@ -1,14 +1,14 @@
-"""Decompresses the bodies of messages when their turn comes, so that few of them are in memory at once.
+"""Decompression of message bodies just before their consumption, within a limit of memory.
 
 ::
 
-    pulled          the body stays compressed: a queue's size counts the bytes that are here
-    its turn        up to 256 KiB decompressed: at once, on the loop
-                    more: when there is room for it among the others, in a thread
-    consumed        the room is free again; what goes back to a broker is the body as it was stored
+    pulled          the body stays compressed; a queue's size counts the compressed bytes
+    before a call   up to 256 KiB: decompressed at once, on the event loop
+                    more: decompressed in a thread, when enough of `max_decompressed_size` is free
+    consumed        that memory is free again; if the message is sent back, its body goes as it was stored
 
-A consumer is given a message of its own with the body decompressed. A body that is damaged or exceeds the limit is
-given to nobody: whoever asked gets an error instead, and says what becomes of the message.
+The application gets a copy of the message with the body decompressed. For a body that is damaged or too large, the
+caller gets an `UnreadableBodyError` and decides about the message.
 """
 
 import asyncio
@@ -25,76 +25,76 @@ from rocket_remoting.wire.message import MessageExt
 from rocket_remoting.wire.sys_flag import COMPRESSED
 
 SMALL_SIZE = 256 * 1024
-"""Bytes that are decompressed on the loop for one call, which takes it less than a millisecond; they take no room."""
+"""Bytes that are decompressed on the event loop for one call, in less than a millisecond; they do not count."""
 
 
 @dataclass(slots=True)
 class Unpacked:
-    """The messages of a call, as far as their bodies have been decompressed.
+    """The first messages of a call, with decompressed bodies.
 
     Attributes:
-        messages: The first messages of the call, as an application gets them.
-        room: The bytes that they take of the room for large bodies.
-        growth: The bytes by which their bodies have grown.
-        error: Why the message behind them cannot be decompressed; None if it can, or there is none.
+        messages: The first messages of the call, as the application gets them.
+        reserved: Bytes of these messages that count against `max_decompressed_size`, until `UnpackedBodies.release`.
+        growth: Bytes that decompression has added.
+        error: Why the body of the next message cannot be decompressed; None if that was not tried or there is none.
     """
 
     messages: list[MessageExt]
-    room: int = 0
+    reserved: int = 0
     growth: int = 0
     error: UnreadableBodyError | None = None
 
     def is_whole(self, messages: Sequence[MessageExt]) -> bool:
-        """Return whether nothing is left to be decompressed of the messages of the call."""
+        """Return whether no message of the call is left to be decompressed, or an error has stopped it."""
         return self.error is not None or len(self.messages) == len(messages)
 
 
 def is_compressed(messages: Sequence[MessageExt]) -> bool:
-    """Return whether a body among the messages is compressed."""
-    for message in messages:  # noqa: SIM110  # asked of every call: a generator would take five times as long
+    """Return whether the body of any of the messages is compressed."""
+    for message in messages:  # noqa: SIM110  # runs for every call: a generator would take five times as long
         if message.sys_flag & COMPRESSED:
             return True
     return False
 
 
 class UnpackedBodies:
-    """The decompressed bodies of one member that are in memory now."""
+    """The memory of one member's decompressed bodies; tasks wait in line while too little is free."""
 
     def __init__(self, settings: ClientSettings) -> None:
-        """Make it empty.
+        """Make an object without bodies.
 
         Args:
-            settings: How large one body, and all of them, may be.
+            settings: The limits of one body and of all bodies.
         """
         self._limit = settings.max_decompressed_body_size
-        self._room = settings.max_decompressed_size
-        self._taken = 0
+        self._capacity = settings.max_decompressed_size
+        self._reserved = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def __repr__(self) -> str:
-        return f"<UnpackedBodies: {self._taken} bytes of {self._room}, {len(self._waiting)} wait>"
+        return f"<UnpackedBodies: {self._reserved} bytes of {self._capacity}, {len(self._waiting)} wait>"
 
     def unpack_small(self, messages: Sequence[MessageExt]) -> Unpacked:
-        """Decompress the bodies of the first messages, as many as are small; they take no room."""
+        """Decompress the first messages, as many as fit into `SMALL_SIZE` bytes together."""
         unpacked = Unpacked([])
         _unpack(messages, unpacked, self._limit, SMALL_SIZE)
-        unpacked.room = 0
+        unpacked.reserved = 0
         return unpacked
 
     async def unpack(self, messages: Sequence[MessageExt]) -> Unpacked:
-        """Decompress the bodies of the first messages, as many as are small or as there is room for now.
+        """Decompress the first messages, at least one, as many as fit into the free memory.
 
-        If the first body is large, wait for room. The room is taken until `release` gets the result's room.
+        If the first body is large, wait for memory. The caller must give the result's `reserved` to `release`.
         """
         unpacked = self.unpack_small(messages)
         return unpacked if unpacked.is_whole(messages) else await self.unpack_large(messages, unpacked)
 
     async def unpack_large(self, messages: Sequence[MessageExt], unpacked: Unpacked) -> Unpacked:
-        """Do the same where `unpack_small` has left messages."""
+        """Decompress the messages that `unpack_small` has left, as `unpack` does."""
         rest = messages[len(unpacked.messages) :]
-        if unpacked.messages and not self._has_room:
+        if unpacked.messages and not self._has_capacity:
             return unpacked
-        await self._take_room()
+        await self._reserve()
         more = Unpacked([])
         try:
             loop = asyncio.get_running_loop()
@@ -102,28 +102,28 @@ class UnpackedBodies:
         except BaseException:
             self.release(self._limit)
             raise
-        self.release(self._limit - more.room)
+        self.release(self._limit - more.reserved)
         growth = unpacked.growth + more.growth
-        return Unpacked(unpacked.messages + more.messages, more.room, growth, more.error)
+        return Unpacked(unpacked.messages + more.messages, more.reserved, growth, more.error)
 
     def release(self, size: int) -> None:
-        """Give room back."""
-        self._taken -= size
-        while self._waiting and self._has_room:
+        """Free `size` bytes, and wake the first tasks in line for which enough is free."""
+        self._reserved -= size
+        while self._waiting and self._has_capacity:
             turn = self._waiting.popleft()
             if not turn.done():
-                self._taken += self._limit
+                self._reserved += self._limit
                 turn.set_result(None)
 
     @property
-    def _has_room(self) -> bool:
-        """Whether there is room for a body of any size that is allowed."""
-        return self._taken + self._limit <= self._room
+    def _has_capacity(self) -> bool:
+        """Whether enough is free for a body of the largest allowed size."""
+        return self._reserved + self._limit <= self._capacity
 
-    async def _take_room(self) -> None:
-        """Return when room for a body of any size has been taken for the caller; first come, first served."""
-        if not self._waiting and self._has_room:
-            self._taken += self._limit
+    async def _reserve(self) -> None:
+        """Wait until enough is free for a body of the largest allowed size, and take it; first come, first served."""
+        if not self._waiting and self._has_capacity:
+            self._reserved += self._limit
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
@@ -135,33 +135,33 @@ class UnpackedBodies:
             raise
 
 
-def _unpack(messages: Sequence[MessageExt], unpacked: Unpacked, limit: int, room: int) -> None:
-    """Decompress the bodies of the first messages, as many as fit into so many bytes.
+def _unpack(messages: Sequence[MessageExt], unpacked: Unpacked, limit: int, total_limit: int) -> None:
+    """Decompress the first messages, as many as fit into `total_limit` bytes.
 
     Args:
         messages: The messages of a call.
-        unpacked: What takes them.
-        limit: Bytes that a body may have.
-        room: Bytes that all of them may have.
+        unpacked: Gets the messages.
+        limit: Most bytes of one decompressed body.
+        total_limit: Most bytes of all decompressed bodies.
     """
     for message in messages:
         if not message.sys_flag & COMPRESSED:
             unpacked.messages.append(message)
             continue
-        left = min(limit, room - unpacked.room)
+        left = min(limit, total_limit - unpacked.reserved)
         try:
             body = decompress(message.body, message.sys_flag, left)
         except RemoteProtocolError as error:
             if left == limit or not isinstance(error, BodyTooLargeError):
                 unpacked.error = UnreadableBodyError(message, error)
             return
-        unpacked.room += len(body)
+        unpacked.reserved += len(body)
         unpacked.growth += len(body) - len(message.body)
         unpacked.messages.append(_with_body(message, body))
 
 
 def _with_body(message: MessageExt, body: bytes) -> MessageExt:
-    """Return a message of the same contents whose body is decompressed."""
+    """Return a copy of the message with the decompressed body."""
     found = copy.copy(message)
     found.body = body
     found.sys_flag &= ~COMPRESSED

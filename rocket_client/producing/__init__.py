@@ -1,1 +1,1 @@
-"""Producers: one send with its attempts, and transactions."""
+"""Producers of normal and of transactional messages."""

@@ -1,14 +1,14 @@
-"""Sends messages.
+"""The producer of normal messages.
 
 ::
 
     send          awaits the broker's answer; 1 + `retry_times_when_send_failed` attempts (3)
-    send_async    a future; 1 + `retry_times_when_send_async_failed` attempts (3), if connections fail
-    send_oneway   written to the connection; nobody learns what became of it
-    send_batch    several messages of a topic in one request
-    request       awaits the message that a consumer sends back; `reply` is how
+    send_async    returns a future; 1 + `retry_times_when_send_async_failed` attempts (3), none after a refusal
+    send_oneway   writes to the connection; the broker sends no answer
+    send_batch    sends several messages of one topic in one request
+    request       awaits the reply of a consumer, which calls `reply`
 
-Which failures are tried again, and where, stands in `sending`.
+`rocket_client.core.send_attempts` has the rules: which failures are tried again, and at which broker.
 """
 
 import asyncio
@@ -41,10 +41,10 @@ class Producer(GroupMember[ProducerSettings]):
     """A member of a producer group.
 
     Args:
-        group: Its name; the group's members answer for each other's transactions.
+        group: The group's name. A broker may ask any member of the group about any transaction of the group.
         settings: Name servers, timeouts, retries, sizes.
-        transport: TCP unless given.
-        clock: Where birth stamps come from; the machine's unless given.
+        transport: The transport of connections; TCP by default.
+        clock: The clock of birth timestamps; the system clock by default.
     """
 
     _KIND = "producer"
@@ -61,56 +61,52 @@ class Producer(GroupMember[ProducerSettings]):
     ) -> None:
         super().__init__(group, settings, transport=transport, clock=clock)
         self._timeout = settings.send_timeout.total_seconds()
-        self._asyncs: set[asyncio.Task[SendResult]] = set()
+        self._async_sends: set[asyncio.Task[SendResult]] = set()
         self._bodies = UnpackedBodies(settings)
 
     # Life
 
     async def start(self) -> None:
-        """The producer can send. Connections are made when they are needed.
+        """Start the producer. Connections are opened by the first request that needs them.
 
         Raises:
-            ClientStateError: It was started before.
+            ClientStateError: The producer was started before.
             GroupInUseError: Another producer of the group has the same `instance_name`.
         """
         self._life.begin()
-        self._client = self._acquire(
-            self.settings.instance_name, lambda client: self.group not in client.producers
-        )
-        self._outgoing = OutgoingMessages(
-            self.group, self.settings, self._client.clock, self._client.unique_ids
-        )
+        self._client = self._acquire(self.settings.instance_name, lambda client: self.group not in client.producers)
+        self._outgoing = OutgoingMessages(self.group, self.settings, self._client.clock, self._client.unique_ids)
         self._sender = Sender(self._client, self.settings, self._outgoing)
         self._client.register_producer(self)
         self._client.spawn(self._client.heartbeat(), "announce producer")
         self._life.succeed()
 
     async def shutdown(self) -> None:
-        """Sends under way have ended, brokers know that the producer left."""
+        """Wait for the sends under way, unregister from the brokers and release the connections."""
         if self._life.end():
-            self._begin_to_leave(self._leave())
-        await self._has_left()
+            self._start_leaving(self._leave())
+        await self._wait_until_left()
 
     async def _leave(self) -> None:
-        await asyncio.gather(*self._asyncs, return_exceptions=True)
-        await self._sender.idle()
+        await asyncio.gather(*self._async_sends, return_exceptions=True)
+        await self._sender.wait_idle()
         await self._client.unregister_producer(self.group)
         await shared_clients.release(self._client)
 
     def publish_topics(self) -> Collection[str]:
-        """Topics it sends to."""
+        """Return the topics that messages were sent to; their routes are kept up to date."""
         return self._sender.topics
 
     def check_transaction(
         self, connection: Connection, header: CheckTransactionStateRequestHeader, message: MessageExt
     ) -> None:
-        """A broker asks for a transaction; this producer knows of none, another one of the group may."""
+        """Log a broker's check of a transaction. This producer has no checker; another member of its group may."""
         logger.warning(
-            "%s asks producer group %s for the transaction of message %s, but this member has no checker: "
-            "a group of transactions is used for nothing else",
+            "%s checks the transaction of message %s of producer group %s, but this member has no checker: "
+            "use a group for transactions only",
             connection.remote_address,
-            self.group,
             message.msg_id,
+            self.group,
         )
 
     # Sending
@@ -122,38 +118,62 @@ class Producer(GroupMember[ProducerSettings]):
         queue: MessageQueue | None = None,
         selector: MessageQueueSelector | None = None,
         argument: object = None,
+        first: MessageQueue | None = None,
         timeout: float | None = None,
     ) -> SendResult:
-        """The message is stored by a broker.
+        """Send a message and wait until a broker has stored it.
 
         Args:
-            message: What to send; it has a `unique_key` afterwards.
-            queue: Where to, instead of round robin.
-            selector: Chooses the queue.
-            argument: The selector's third argument.
-            timeout: Seconds for the whole send; `send_timeout` unless given.
+            message: The message; the send sets its `unique_key`.
+            queue: The queue to send to; by default the topic's queues are used in turn.
+            selector: Function that chooses the queue among those of the topic's route.
+            argument: Third argument of the selector.
+            first: The queue of the first attempt, as `next_queue` returned it; further attempts use the next in turn.
+            timeout: Seconds for all attempts together; `send_timeout` by default.
+
+        Returns:
+            The broker's status, the message's ids, and its queue and offset there.
 
         Raises:
-            IllegalMessageError: The message cannot be sent as it is.
-            TopicNotFoundError: There is no such topic, and none is created.
-            SendError: No broker took it; `SendTimeoutError` and `SendRejectedError` say more.
+            ClientStateError: The producer is not running.
+            IllegalMessageError: The message is malformed or too large, or `queue` is of another topic.
+            TopicNotFoundError: The topic does not exist, and brokers do not create it.
+            SendError: No broker stored the message. `SendTimeoutError` means that the time was over,
+                `SendRejectedError` that a broker refused the message.
         """
         outgoing, choose = self._prepare(message, queue, selector, argument)
-        return await self._sender.send(outgoing, choose, self._limit(timeout), waits=True)
+        return await self._sender.send(outgoing, choose, self._limit(timeout), sync=True, first=first)
 
     async def send_batch(
-        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout: float | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        selector: MessageQueueSelector | None = None,
+        argument: object = None,
+        first: MessageQueue | None = None,
+        timeout: float | None = None,
     ) -> SendResult:
-        """All the messages, of one topic, are stored one after the other in one queue.
+        """Send messages of one topic in one request; the broker stores them one after the other in one queue.
+
+        Args:
+            messages: The messages.
+            queue: The queue to send to; by default the topic's queues are used in turn.
+            selector: Function that chooses the queue for the first message, and so for all.
+            argument: Third argument of the selector.
+            first: The queue of the first attempt, as `next_queue` returned it; further attempts use the next in turn.
+            timeout: Seconds for all attempts together; `send_timeout` by default.
 
         Raises:
-            IllegalMessageError: They do not go together, are too many bytes, or one is delayed.
-            SendError: No broker took them.
+            ClientStateError: The producer is not running.
+            IllegalMessageError: The messages are of several topics, too large together, or one is delayed.
+            TopicNotFoundError: The topic does not exist, and brokers do not create it.
+            SendError: No broker stored the messages.
         """
         self._life.require_running()
         outgoing = self._outgoing.batch(messages)
-        choose = None if queue is None else self._fixed(outgoing.topic, queue)
-        return await self._sender.send(outgoing, choose, self._limit(timeout), waits=True)
+        choose = self._chooser(outgoing.topic, messages[0], queue, selector, argument)
+        return await self._sender.send(outgoing, choose, self._limit(timeout), sync=True, first=first)
 
     def send_async(
         self,
@@ -164,12 +184,20 @@ class Producer(GroupMember[ProducerSettings]):
         argument: object = None,
         timeout: float | None = None,
     ) -> asyncio.Future[SendResult]:
-        """A future of what `send` returns or raises; what is wrong with the message is raised at once."""
+        """Send a message in the background; return a future with the result or the exception of the send.
+
+        A lost connection or a missing answer is tried again, up to `retry_times_when_send_async_failed` times; an
+        answer that refuses the message is not. `shutdown` waits for the future. The arguments are those of `send`.
+
+        Raises:
+            ClientStateError: The producer is not running.
+            IllegalMessageError: The message is malformed or too large, or `queue` is of another topic.
+        """
         outgoing, choose = self._prepare(message, queue, selector, argument)
-        sending = self._sender.send(outgoing, choose, self._limit(timeout), waits=False)
+        sending = self._sender.send(outgoing, choose, self._limit(timeout), sync=False)
         task = asyncio.create_task(sending, name="send")
-        self._asyncs.add(task)
-        task.add_done_callback(self._asyncs.discard)
+        self._async_sends.add(task)
+        task.add_done_callback(self._async_sends.discard)
         return task
 
     async def send_oneway(
@@ -180,10 +208,15 @@ class Producer(GroupMember[ProducerSettings]):
         selector: MessageQueueSelector | None = None,
         argument: object = None,
     ) -> None:
-        """The message is on its way; it may get lost without anybody noticing.
+        """Write a message to the broker's connection. The broker sends no answer, so a loss goes unnoticed.
+
+        The arguments are those of `send`.
 
         Raises:
-            SendError: There is no connection to the broker.
+            ClientStateError: The producer is not running.
+            IllegalMessageError: The message is malformed or too large, or `queue` is of another topic.
+            TopicNotFoundError: The topic does not exist, and brokers do not create it.
+            SendError: There is no connection to the broker, or the broker does not read.
         """
         outgoing, choose = self._prepare(message, queue, selector, argument)
         await self._sender.send_oneway(outgoing, choose, self._timeout)
@@ -197,25 +230,31 @@ class Producer(GroupMember[ProducerSettings]):
         argument: object = None,
         timeout: float | None = None,
     ) -> MessageExt:
-        """The reply of whoever consumed the message.
+        """Send a request message and wait for the reply of its consumer.
 
         Args:
-            message: What to ask.
-            queue: Where to, instead of round robin.
-            selector: Chooses the queue.
-            argument: The selector's third argument.
-            timeout: Seconds until the reply; `send_timeout` unless given.
+            message: The request. A copy is sent; `message` itself is not changed.
+            queue: The queue to send to; by default the topic's queues are used in turn.
+            selector: Function that chooses the queue among those of the topic's route.
+            argument: Third argument of the selector.
+            timeout: Seconds until the reply; `send_timeout` by default.
+
+        Returns:
+            The reply, with its body decompressed.
 
         Raises:
-            IllegalMessageError: The message cannot be sent as it is.
-            ReplyTimeoutError: It was sent, and no reply came in time.
-            SendError: No broker took it.
+            ClientStateError: The producer is not running.
+            IllegalMessageError: The message is malformed or too large, or `queue` is of another topic.
+            ReplyTimeoutError: No reply came in time.
+            TopicNotFoundError: The topic does not exist, and brokers do not create it.
+            SendError: No broker stored the request.
             UnreadableBodyError: The body of the reply is damaged or too large.
         """
         self._life.require_running()
         limit = self._limit(timeout)
         deadline = asyncio.get_running_loop().time() + limit
         asked = Message(message.topic, message.body, properties=dict(message.properties), flag=message.flag)
+        # Before the send: the reply may come before the broker's answer to the send.
         correlation_id, reply = self._client.replies.expect(asked, self._client.client_id, limit)
         try:
             await self.send(asked, queue=queue, selector=selector, argument=argument, timeout=limit)
@@ -226,69 +265,79 @@ class Producer(GroupMember[ProducerSettings]):
         finally:
             self._client.replies.forget(correlation_id)
         unpacked = await self._bodies.unpack([replied])
-        self._bodies.release(unpacked.room)
+        self._bodies.release(unpacked.reserved)
         if unpacked.error is not None:
             raise unpacked.error
         return unpacked.messages[0]
 
-    async def reply(
-        self, request: MessageExt, body: bytes, *, properties: dict[str, str] | None = None
-    ) -> SendResult:
-        """The broker gave the reply to the client that sent the request.
+    async def reply(self, request: MessageExt, body: bytes, *, properties: dict[str, str] | None = None) -> SendResult:
+        """Reply to a request message; the broker passes the reply on to the client that sent the request.
 
         Args:
-            request: The message that was consumed.
-            body: The answer; not empty.
+            request: The consumed request.
+            body: Body of the reply; not empty.
             properties: Further properties of the reply.
 
         Raises:
-            IllegalMessageError: The message is no request.
-            SendError: The client that asked is gone, or no broker could be reached.
+            ClientStateError: The producer is not running.
+            IllegalMessageError: The message is not a request, or the reply is malformed or too large.
+            SendError: The requesting client is not connected any more, or no broker could be reached.
         """
         self._life.require_running()
         answer = reply_to(request, body, properties or {})
-        # To the cluster's own topic for replies, which is in no namespace.
-        outgoing = self._outgoing.message(answer)._replace(
-            code=RequestCode.SEND_REPLY_MESSAGE_V2, topic=answer.topic
-        )
-        return await self._sender.send(outgoing, None, self._timeout, waits=True)
+        # The reply topic belongs to the cluster: it is not in the producer's namespace.
+        outgoing = self._outgoing.message(answer)._replace(code=RequestCode.SEND_REPLY_MESSAGE_V2, topic=answer.topic)
+        return await self._sender.send(outgoing, None, self._timeout, sync=True)
 
     async def cancel_delivery(self, message: Message, sent: SendResult) -> SendResult:
-        """The broker was told not to deliver a message whose `deliver_at_ms` is still to come.
+        """Cancel the delivery of a message whose `deliver_at_ms` is still to come.
 
-        Brokers with a timer wheel (5.x, the bundled one) do so when that time comes; it is theirs to forget it.
+        The cancellation is a message to the same queue. Brokers with a timer wheel (Apache 5.x and the bundled
+        broker) drop the timed message when its time comes. A success means that the broker stored the cancellation.
 
         Args:
-            message: As it was sent.
-            sent: What sending it returned: cancelling is said to the same broker.
+            message: The message as it was sent.
+            sent: The result of that send; it names the broker that has the timer.
 
         Raises:
-            IllegalMessageError: It was not sent with a delivery time.
-            SendError: The broker refused, because the time is past, or could not be reached.
+            ClientStateError: The producer is not running.
+            IllegalMessageError: The message was not sent with `deliver_at_ms`.
+            SendError: The broker refused because the time is past, or could not be reached.
         """
         self._life.require_running()
         if message.deliver_at_ms is None:
-            raise IllegalMessageError(
-                message.topic, "only a message sent with deliver_at_ms can be cancelled"
-            )
+            raise IllegalMessageError(message.topic, "only a message sent with deliver_at_ms can be cancelled")
         properties = {
             PROPERTY_TIMER_DELIVER_MS: str(message.deliver_at_ms),
             PROPERTY_TIMER_DEL_UNIQKEY: f"{self._namespace.wrap(message.topic)}+{sent.msg_id}",
         }
-        return await self.send(
-            Message(message.topic, b"cancel", properties=properties), queue=sent.message_queue
-        )
+        return await self.send(Message(message.topic, b"cancel", properties=properties), queue=sent.message_queue)
 
     async def publish_queues(self, topic: str) -> list[MessageQueue]:
-        """The topic's queues that can be written to.
+        """Return the topic's writable queues.
 
         Raises:
-            TopicNotFoundError: There is no such topic, and none is created.
+            ClientStateError: The producer is not running.
+            TopicNotFoundError: The topic does not exist, and brokers do not create it.
         """
         self._life.require_running()
         return list(self._visible(await self._sender.route(self._namespace.wrap(topic))))
 
-    # What all ways to send begin with
+    def next_queue(self, topic: str) -> MessageQueue | None:
+        """Return the queue that is next in turn, for the argument `first` of a send.
+
+        A caller that sends several messages in one request for each queue so spreads them as single sends would.
+
+        Returns:
+            The queue, as brokers know it; None if nothing was sent to the topic so far, or no queue can be written to.
+
+        Raises:
+            ClientStateError: The producer is not running.
+        """
+        self._life.require_running()
+        return self._sender.next_queue(self._namespace.wrap(topic))
+
+    # Preparation that all kinds of send share
 
     def _prepare(
         self,
@@ -297,22 +346,32 @@ class Producer(GroupMember[ProducerSettings]):
         selector: MessageQueueSelector | None,
         argument: object,
     ) -> tuple[Outgoing, ChooseQueue | None]:
-        """The message ready to be sent, and how its queue is fixed, if it is."""
+        """Return the encoded message, and the function that chooses its queue; None for all queues in turn."""
         self._life.require_running()
         outgoing = self._outgoing.message(message)
+        return outgoing, self._chooser(outgoing.topic, message, queue, selector, argument)
+
+    def _chooser(
+        self,
+        topic: str,
+        message: Message,
+        queue: MessageQueue | None,
+        selector: MessageQueueSelector | None,
+        argument: object,
+    ) -> ChooseQueue | None:
         if queue is not None:
-            return outgoing, self._fixed(outgoing.topic, queue)
+            return self._fixed(topic, queue)
         if selector is not None:
-            return outgoing, lambda route: selector(self._visible(route), message, argument)
-        return outgoing, None
+            return lambda route: selector(self._visible(route), message, argument)
+        return None
 
     def _fixed(self, topic: str, queue: MessageQueue) -> ChooseQueue:
         if self._namespace.wrap(queue.topic) != topic:
-            raise IllegalMessageError(topic, f"the queue given is one of topic {queue.topic}")
+            raise IllegalMessageError(topic, f"the queue belongs to topic {queue.topic}")
         return lambda route: queue
 
     def _visible(self, route: TopicRoute) -> Sequence[MessageQueue]:
-        """The queues to write to, as the application says them."""
+        """Return the route's writable queues, their topics without the namespace."""
         queues = route.publish_queues
         return tuple(map(self._namespace.unwrap_queue, queues)) if self._namespace else queues
 

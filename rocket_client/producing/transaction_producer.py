@@ -1,16 +1,16 @@
-"""Sends messages that count only if a local transaction does.
+"""The producer of transactional messages: consumers get a message only if its local transaction commits.
 
 ::
 
-    begin                  the half message is stored, nobody sees it
+    begin                  the broker stores the half message; no consumer sees it
     … local transaction …
     commit                 consumers get the message
-    rollback               nobody ever will
-    unknown, a crash,      the broker asks a live producer of the group, any of them, again and again:
-    a lost connection      its checker says commit, rollback, or unknown still
+    rollback               the broker discards the half message
+    unknown, a crash,      the broker repeatedly asks a connected producer of the group, any one of them;
+    a lost connection      the producer's checker returns commit, rollback, or again unknown
 
-How a transaction ends is told one way: if that gets lost, the broker asks. So a checker must be able to tell
-the fate of every transaction of its group, also of those that another process began.
+END_TRANSACTION is a oneway request: if it is lost, the broker asks later. So a checker must know the outcome of every
+transaction of its group, also of those that another process began.
 """
 
 import asyncio
@@ -53,15 +53,15 @@ class LocalTransactionState(Enum):
     """How a local transaction ended."""
 
     COMMIT = "commit"
-    """It counts, and so does its message."""
+    """The local transaction has committed: deliver the message."""
     ROLLBACK = "rollback"
-    """It never happened, and its message never will."""
+    """The local transaction was rolled back: discard the message."""
     UNKNOWN = "unknown"
-    """Nobody can tell yet: the broker asks later."""
+    """The outcome is not known yet: the broker asks again later."""
 
     @property
     def sys_flag(self) -> int:
-        """The state as END_TRANSACTION tells it."""
+        """The state's bits in the field ``commitOrRollback`` of END_TRANSACTION."""
         return _SYS_FLAGS[self]
 
 
@@ -72,27 +72,27 @@ _SYS_FLAGS = {
 }
 
 TransactionChecker = Callable[[MessageExt], Awaitable[LocalTransactionState]]
-"""Tells how the local transaction of a half message ended."""
+"""Returns the state of the local transaction that belongs to a half message."""
 
 
 class TransactionSendResult(NamedTuple):
-    """Where the half message is, and how its local transaction ended."""
+    """The result of sending the half message, and the state of its local transaction."""
 
     send_result: SendResult
     state: LocalTransactionState
 
 
 class Transaction:
-    """A half message, and the transaction it belongs to. It ends once; what is told later is an error."""
+    """A half message and its local transaction. It ends once; ending it again raises a RuntimeError."""
 
     def __init__(self, producer: "TransactionProducer", message: Message, result: SendResult) -> None:
         self._producer = producer
         self.message = message
-        """As it was sent, with its unique id."""
+        """The half message as it was sent, with its `unique_key`."""
         self.send_result = result
-        """Where the half message is."""
+        """The result of sending the half message."""
         self.state: LocalTransactionState | None = None
-        """How it ended; None before."""
+        """The state that the transaction ended with; None while it is open."""
 
     def __repr__(self) -> str:
         state = self.state.value if self.state is not None else "open"
@@ -100,43 +100,61 @@ class Transaction:
 
     @property
     def transaction_id(self) -> str:
-        """The half message's unique id, which checks carry too."""
+        """The half message's unique id; the broker's checks carry it too."""
         return self.send_result.transaction_id or self.send_result.msg_id
 
     async def commit(self) -> None:
-        """The broker was told to deliver the message. If that gets lost, it asks the checker."""
+        """Commit the transaction: the broker delivers the message. If the request is lost, it asks the checker.
+
+        Raises:
+            RuntimeError: The transaction has ended already.
+        """
         await self.end(LocalTransactionState.COMMIT)
 
     async def rollback(self) -> None:
-        """The broker was told to forget the message. If that gets lost, it asks the checker."""
+        """Roll the transaction back: the broker discards the message. If the request is lost, it asks the checker.
+
+        Raises:
+            RuntimeError: The transaction has ended already.
+        """
         await self.end(LocalTransactionState.ROLLBACK)
 
     async def unknown(self) -> None:
-        """The broker will ask the checker."""
+        """Leave the transaction open, for its outcome is not known; the broker asks the checker later.
+
+        Raises:
+            RuntimeError: The transaction has ended already.
+        """
         await self.end(LocalTransactionState.UNKNOWN)
 
     async def end(self, state: LocalTransactionState, cause: BaseException | None = None) -> None:
-        """Tell the broker how the local transaction ended, and why it failed if it did.
+        """End the transaction and tell the broker.
+
+        Args:
+            state: The outcome of the local transaction.
+            cause: The exception that made the local transaction fail; it is logged.
 
         Raises:
-            RuntimeError: It has ended.
+            RuntimeError: The transaction has ended already.
         """
         if self.state is not None:
-            raise RuntimeError(f"{self!r} has ended already: it cannot be told to {state.value}")
+            raise RuntimeError(f"{self!r} has already ended: {state.value} is not possible")
+        # Before the first await, so that a second end is refused while this one is under way.
         self.state = state
         await self._producer.end_transaction(self, state, cause)
 
 
 class TransactionProducer(Producer):
-    """A member of a producer group that sends half messages and answers for them.
+    """A member of a producer group that sends half messages and answers the broker's checks of transactions.
 
     Args:
-        group: Its name; used for nothing but transactions, all members with the same checker.
-        settings: Name servers, timeouts, and how many checks at once.
-        checker: Tells how a local transaction ended. An exception of it is UNKNOWN, and logged.
-        topics: Topics whose brokers may ask this producer before it has sent anything: those it sent to before a crash.
-        transport: TCP unless given.
-        clock: Where birth stamps come from; the machine's unless given.
+        group: The group's name. Use the group for transactions only, with the same checker in all members.
+        settings: Name servers, timeouts, and the number of concurrent checks.
+        checker: Returns the state of a local transaction. Its exceptions are logged and count as UNKNOWN.
+        topics: Topics whose brokers may ask this producer before it has sent anything, such as the topics that it sent
+            to before a crash.
+        transport: The transport of connections; TCP by default.
+        clock: The clock of birth timestamps; the system clock by default.
     """
 
     settings: TransactionProducerSettings
@@ -160,10 +178,10 @@ class TransactionProducer(Producer):
     # Life
 
     async def start(self) -> None:
-        """The producer can send, and brokers can ask it.
+        """Start the producer, and register it at the brokers of `topics`, which may ask it from now on.
 
         Raises:
-            ClientStateError: It was started before.
+            ClientStateError: The producer was started before.
             GroupInUseError: Another producer of the group has the same `instance_name`.
         """
         await super().start()
@@ -171,13 +189,13 @@ class TransactionProducer(Producer):
         await self._client.heartbeat()
 
     async def _leave(self) -> None:
-        """Leave the transactions that are open to the group's others."""
+        """Stop checking: brokers ask other members of the group about the open transactions."""
         self._waiting.clear()
         await cancel(self._checking)
         await super()._leave()
 
     def publish_topics(self) -> Collection[str]:
-        """Topics it sends to, or sent to in a former life."""
+        """Return the topics that messages were sent to, and those given to the constructor."""
         return self._topics | self._sender.topics
 
     # Sending
@@ -191,18 +209,15 @@ class TransactionProducer(Producer):
         argument: object = None,
         timeout: float | None = None,
     ) -> Transaction:
-        """The half message is stored; it will be delivered when the transaction commits.
+        """Send the half message and wait until a broker has stored it. Consumers get it when the transaction commits.
 
-        Args:
-            message: What to send; it has a `unique_key` afterwards.
-            queue: Where to, instead of round robin.
-            selector: Chooses the queue.
-            argument: The selector's third argument.
-            timeout: Seconds for the send; `send_timeout` unless given.
+        The arguments are those of `send`.
 
         Raises:
-            IllegalMessageError: The message cannot be sent as it is, or is delayed.
-            SendError: No broker took it, or not safely: then nobody will see it.
+            ClientStateError: The producer is not running.
+            IllegalMessageError: The message is malformed, too large or delayed, or `queue` is of another topic.
+            TopicNotFoundError: The topic does not exist, and brokers do not create it.
+            SendError: No broker stored the half message; or its status is not SEND_OK, and it has been rolled back.
         """
         if message.delay_level or not TIMER_PROPERTIES.isdisjoint(message.properties):
             raise IllegalMessageError(message.topic, "a message of a transaction cannot be delayed")
@@ -215,13 +230,13 @@ class TransactionProducer(Producer):
         outgoing, choose = self._prepare(half, queue, selector, argument)
         message.unique_key = half.unique_key
         outgoing = outgoing._replace(sys_flag=outgoing.sys_flag | TRANSACTION_PREPARED)
-        result = await self._sender.send(outgoing, choose, self._limit(timeout), waits=True)
+        result = await self._sender.send(outgoing, choose, self._limit(timeout), sync=True)
         transaction = Transaction(self, half, result)
+        # If the broker loses the half message, no check ever asks for the outcome: a local transaction that committed
+        # would have no message. Apache's client rolls such half messages back as well.
         if result.status is not SendStatus.SEND_OK:
             await transaction.rollback()
-            cause = RemotingError(
-                f"the half message was stored with {result.status.value} and is rolled back"
-            )
+            cause = RemotingError(f"the half message was stored with {result.status.value} and is rolled back")
             raise SendError(message.topic, [result.message_queue.broker_name], [cause]) from cause
         return transaction
 
@@ -232,17 +247,19 @@ class TransactionProducer(Producer):
         *,
         timeout: float | None = None,
     ) -> TransactionSendResult:
-        """The half message is stored, the local transaction was executed, and the broker told how it ended.
+        """Send the half message, execute the local transaction, and tell the broker its outcome.
 
         Args:
-            message: What to send.
-            execute: The local transaction; it gets the half message. An exception of it is raised here after the
-                broker was told UNKNOWN; cancelled, it tells the broker nothing, which is the same.
-            timeout: Seconds for the send; `send_timeout` unless given.
+            message: The message; the send sets its `unique_key`.
+            execute: The local transaction, called with the half message. If it raises, the broker is told UNKNOWN and
+                the exception is raised here. If it is cancelled, the broker is told nothing and asks later.
+            timeout: Seconds for all attempts to send; `send_timeout` by default.
 
         Raises:
-            IllegalMessageError: The message cannot be sent as it is, or is delayed.
-            SendError: No broker took it, or not safely; `execute` was not called.
+            ClientStateError: The producer is not running.
+            IllegalMessageError: The message is malformed, too large or delayed.
+            TopicNotFoundError: The topic does not exist, and brokers do not create it.
+            SendError: No broker stored the half message safely; `execute` was not called.
         """
         transaction = await self.begin(message, timeout=timeout)
         try:
@@ -256,8 +273,10 @@ class TransactionProducer(Producer):
     async def end_transaction(
         self, transaction: Transaction, state: LocalTransactionState, cause: BaseException | None = None
     ) -> None:
-        """Tell the broker how a transaction ended; if it cannot be told, that is logged, and it will ask."""
+        """Send END_TRANSACTION to the broker; if that fails, log a warning: the broker asks later."""
         result, topic = transaction.send_result, self._namespace.wrap(transaction.message.topic)
+        # The broker finds the half message by its offset in the commit log, which only the offset id has, and
+        # compares the group and the queue offset with it (EndTransactionProcessor.checkPrepareMessage).
         _, _, offset = parse_offset_id(result.offset_msg_id)
         header = EndTransactionRequestHeader(
             topic=topic,
@@ -277,28 +296,41 @@ class TransactionProducer(Producer):
             )
             connection.invoke_oneway(RequestCode.END_TRANSACTION, header)
         except RemotingError as error:
-            logger.warning("%r: the broker was not told, and will ask: %s", transaction, error)
+            logger.warning(
+                "%r: could not send the outcome; the broker will check the transaction: %s",
+                transaction,
+                error,
+            )
 
     # Checks
 
     def check_transaction(
         self, connection: Connection, header: CheckTransactionStateRequestHeader, message: MessageExt
     ) -> None:
-        """A broker asks how the transaction of this half message ended: the checker is called, and it is told."""
+        """Handle a broker's check of a half message: call the checker and send its answer to the broker.
+
+        At most `check_concurrency` checkers run at once. Beyond `check_request_hold_max` waiting checks, a check is
+        logged and dropped; the broker asks again later.
+        """
         if len(self._waiting) >= self.settings.check_request_hold_max:
-            logger.warning("%r: too many checks wait; that of %s is asked again later", self, message.msg_id)
+            logger.warning(
+                "%r: too many checks wait; dropped that of %s, which the broker repeats",
+                self,
+                message.msg_id,
+            )
             return
         self._waiting.append((connection, header, message))
         if len(self._checking) < self.settings.check_concurrency:
-            task = self._client.spawn(self._check_waiting(), "check transactions")
+            task = self._client.spawn(self._run_checks(), "check transactions")
             self._checking.add(task)
             task.add_done_callback(self._checking.discard)
 
-    async def _check_waiting(self) -> None:
+    async def _run_checks(self) -> None:
         while self._waiting:
             connection, header, message = self._waiting.popleft()
+            # The checker gets the topic without the namespace; the answer names it as the broker did.
             topic, message.topic = message.topic, self._namespace.unwrap(message.topic)
-            state = await self._checked(message)
+            state = await self._state_of(message)
             answer = EndTransactionRequestHeader(
                 topic=topic,
                 producer_group=self.group,
@@ -313,18 +345,21 @@ class TransactionProducer(Producer):
             try:
                 connection.invoke_oneway(RequestCode.END_TRANSACTION, answer)
             except RemotingError as error:
-                logger.info("%r: the broker will ask for %s again: %s", self, message.msg_id, error)
+                logger.info(
+                    "%r: could not answer the check of %s; the broker repeats it: %s",
+                    self,
+                    message.msg_id,
+                    error,
+                )
 
-    async def _checked(self, message: MessageExt) -> LocalTransactionState:
+    async def _state_of(self, message: MessageExt) -> LocalTransactionState:
         unpacked = await self._bodies.unpack([message])
         try:
             if unpacked.error is not None:
                 raise unpacked.error
             return await self._checker(unpacked.messages[0])
         except Exception:
-            logger.exception(
-                "%r: the checker failed with message %s of topic %s", self, message.msg_id, message.topic
-            )
+            logger.exception("%r: the checker failed with message %s of topic %s", self, message.msg_id, message.topic)
             return LocalTransactionState.UNKNOWN
         finally:
-            self._bodies.release(unpacked.room)
+            self._bodies.release(unpacked.reserved)

@@ -1,1 +1,1 @@
-"""One connection, seen from either end: requests and their answers, limits, turns."""
+"""Connections: requests and responses, limits, fairness among clients."""

@@ -5,14 +5,14 @@ import socket
 from rocket_remoting.wire.errors import ConnectError
 
 _IPV4 = bytes(10) + b"\xff\xff"
-"""What an IPv4 address begins with when it is written as an IPv6 address."""
+"""The first bytes of an IPv4-mapped IPv6 address."""
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Host and port of ``host:port`` or ``[host]:port``.
+    """Return host and port of ``host:port`` or ``[host]:port``.
 
     Raises:
-        ConnectError: The text is no address.
+        ConnectError: The text does not have this form.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
@@ -21,7 +21,7 @@ def parse_address(address: str) -> tuple[str, int]:
 
 
 def format_address(address: object) -> str:
-    """The text of a socket address; of anything else, what it prints as."""
+    """Return the text of a socket address; of any other object, its `str`."""
     if isinstance(address, tuple) and len(address) >= 2:
         host, port = address[:2]
         return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
@@ -29,17 +29,17 @@ def format_address(address: object) -> str:
 
 
 def host_of(address: str) -> str:
-    """The host of a text that is an address."""
+    """Return the host of an address, without brackets."""
     return address.rpartition(":")[0].removeprefix("[").removesuffix("]")
 
 
 def log_peer(address: str) -> dict[str, str]:
-    """What log records about a peer carry as their ``extra``: ``peer``, what its address counts as."""
-    return {"peer": crowd_of(host_of(address))}
+    """Return the ``extra`` of log records about a peer: ``peer`` is the address that the peer is counted as."""
+    return {"peer": counted_address(host_of(address))}
 
 
-def crowd_of(host: str) -> str:
-    """What counts as one address: an IPv4 address, or the 64 bits of an IPv6 address that its subscriber was given."""
+def counted_address(host: str) -> str:
+    """Return the address that a host is counted as: an IPv4 address, or the /64 network of an IPv6 address."""
     if ":" not in host:
         return host
     try:

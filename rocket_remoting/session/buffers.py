@@ -1,8 +1,8 @@
-"""How much the connections of a process may buffer together, and which of them goes when it is too much.
+"""The limit of bytes that all connections of a process buffer together.
 
-A connection's buffers are large only while its peer is slow: it does not read what is written for it, or it does
-not send the rest of a frame. Each is bounded by its own limits; ten thousand at once are not. The one that holds
-the most for the longest is closed first, so that peers who come and go quickly are not disturbed by those who don't.
+A connection buffers much only while its peer is slow: the peer does not read its responses, or does not send the rest
+of a frame. `Limits` bounds each connection, but not ten thousand of them together. When they exceed the budget, the
+connection with the largest product of bytes and time is closed first, so that fast peers do not suffer from slow ones.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ logger = logging.getLogger("rocket_remoting")
 _SECONDS_BETWEEN_WARNINGS = 1.0
 
 
-class _Holder(Protocol):
-    """A connection."""
+class _BufferingConnection(Protocol):
+    """A connection, as `BufferBudget` uses it."""
 
     remote_address: str
 
     def abort(self, reason: str) -> None:
-        """Close it now; it holds nothing then, and tells so."""
+        """Close the connection now; it then calls `BufferBudget.update` with size 0."""
 
 
-class _Holding:
+class _Buffered:
     __slots__ = ("since", "size")
 
     def __init__(self, since: float) -> None:
@@ -36,60 +36,62 @@ class _Holding:
 
 
 class BufferBudget:
-    """What is buffered for all connections that share it.
+    """The bytes that the connections with this budget buffer.
 
     Attributes:
-        limit: Most bytes.
-        used: Bytes now.
-        closed: Connections that were closed because of it.
+        limit: Most bytes of all connections together.
+        used: Bytes that they buffer now.
+        closed: Number of connections closed because the limit was exceeded.
     """
 
-    __slots__ = ("_holders", "_silent_until", "closed", "limit", "used")
+    __slots__ = ("_connections", "_next_warning_at", "closed", "limit", "used")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
         self.closed = 0
-        self._holders: dict[_Holder, _Holding] = {}
-        self._silent_until = 0.0
+        self._connections: dict[_BufferingConnection, _Buffered] = {}
+        self._next_warning_at = 0.0
 
     @property
-    def is_short(self) -> bool:
-        """Whether more than half is used: who adds to it may be refused."""
+    def is_scarce(self) -> bool:
+        """Whether more than half of the limit is used, so that requests with large responses may be refused."""
         return self.used > self.limit // 2
 
-    def hold(self, holder: _Holder, size: int) -> None:
-        """Note how many bytes a connection holds from now on; close connections until all hold no more than may be."""
+    def update(self, connection: _BufferingConnection, size: int) -> None:
+        """Note the bytes that a connection buffers from now on; close connections while the limit is exceeded."""
         now = asyncio.get_running_loop().time()
-        holding = self._holders.get(holder)
-        if holding is None:
-            holding = self._holders[holder] = _Holding(now)
-        self.used += size - holding.size
-        holding.size = size
+        buffered = self._connections.get(connection)
+        if buffered is None:
+            buffered = self._connections[connection] = _Buffered(now)
+        self.used += size - buffered.size
+        buffered.size = size
         if not size:
-            del self._holders[holder]
+            del self._connections[connection]
         while self.used > self.limit:
-            self._close_worst(now)
+            self._close_largest(now)
 
-    def _close_worst(self, now: float) -> None:
-        worst = max(self._holders, key=lambda holder: self._weight(self._holders[holder], now))
-        holding = self._holders.pop(worst)
+    def _close_largest(self, now: float) -> None:
+        largest = max(self._connections, key=lambda connection: self._weight(self._connections[connection], now))
+        # Removed before `abort`, which calls `update` with size 0: the bytes are then not subtracted twice.
+        buffered = self._connections.pop(largest)
         before = self.used
-        self.used -= holding.size
+        self.used -= buffered.size
         self.closed += 1
-        if now >= self._silent_until:
-            self._silent_until = now + _SECONDS_BETWEEN_WARNINGS
+        if now >= self._next_warning_at:
+            self._next_warning_at = now + _SECONDS_BETWEEN_WARNINGS
             logger.warning(
                 "closing the connection to %s: it has buffered %d bytes for %.1f s, all connections together %d; "
                 "%d connections closed for this reason so far",
-                worst.remote_address, holding.size, now - holding.since, before, self.closed,
-                extra=log_peer(worst.remote_address),
+                largest.remote_address, buffered.size, now - buffered.since, before, self.closed,
+                extra=log_peer(largest.remote_address),
             )  # fmt: skip
-        worst.abort("too much is buffered for all connections together")
+        largest.abort("too much is buffered for all connections together")
 
     @staticmethod
-    def _weight(holding: _Holding, now: float) -> float:
-        return holding.size * (1.0 + now - holding.since)
+    def _weight(buffered: _Buffered, now: float) -> float:
+        # The second that is added makes the size count for connections that began to buffer only now.
+        return buffered.size * (1.0 + now - buffered.since)
 
     def __repr__(self) -> str:
-        return f"BufferBudget({self.used} of {self.limit} bytes for {len(self._holders)} connections)"
+        return f"BufferBudget({self.used} of {self.limit} bytes for {len(self._connections)} connections)"

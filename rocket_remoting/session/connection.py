@@ -1,59 +1,88 @@
-"""One connection, seen from either end: frames in, frames out, requests matched with their answers.
+"""One connection, for either end: an asyncio protocol that drives a `Session`.
 
-Requests flow both ways: clients ask, brokers push. A `Connection` is an asyncio protocol; what it stands on,
-a socket or a pipe in memory, is an asyncio transport. All time is the loop's.
+Requests flow both ways: clients send requests, and brokers push some. The session matches our requests with the
+peer's responses. A `Connection` gives the session bytes and the loop's time, serves the peer's requests, writes frames
+together and applies back-pressure. Below is an asyncio transport: a socket, or a pipe in memory.
+
+Reading, on a server::
+
+    bytes ──> FrameDecoder ──> Arrivals ──> handler ──> responses of one read ──> one write
+                  │              └── handles the first frames of several connections together
+                  └── frames wait here, and the socket is not read, while one of these holds:
+                      _stalled     more than max_pending_bytes are unwritten: the peer does not read
+                      _is_paused   a request of this peer is handled in steps
+                      _is_waiting  the peer has used up its time in this round, see `Turns`
+
+So a peer that sends requests faster than it reads the responses is stopped by its own TCP window. Bytes that this
+connection buffers count against `Limits.buffers`, which all connections share.
 """
 
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Hashable, Mapping
-from heapq import heappop, heappush
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import cast
 
-from rocket_remoting.session.address import crowd_of, format_address, host_of, log_peer
+from rocket_remoting.session.address import counted_address, format_address, host_of, log_peer
+from rocket_remoting.session.arrivals import Arrivals
 from rocket_remoting.session.limits import Limits
+from rocket_remoting.session.session import Session
 from rocket_remoting.session.turns import Turns
-from rocket_remoting.wire.codes import ResponseCode, request_name
-from rocket_remoting.wire.command import Buffer, RemotingCommand
-from rocket_remoting.wire.errors import (
-    ConnectionLost,
-    RemoteProtocolError,
-    RemotingError,
-    RequestTimeout,
-    TooManyRequests,
-)
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RESPONSE_FLAG, Buffer, RemotingCommand
+from rocket_remoting.wire.errors import RemoteProtocolError, RemotingError
 from rocket_remoting.wire.ext_fields import Header
 from rocket_remoting.wire.frame_decoder import FrameDecoder
+from rocket_remoting.wire.receive_buffer import ReceiveBuffer
 
 logger = logging.getLogger("rocket_remoting")
 
-_MAX_OPAQUE = 0x7FFFFFFF
-_COUNTED_FROM = 64 * 1024
-"""Bytes that wait to be written: more of them count against what all connections may buffer."""
+_NOTHING = memoryview(b"")
+_REPORTED_FROM = 64 * 1024
+"""Bytes that wait to be written; a connection with more of them counts against `Limits.buffers`. Requests with large
+answers are refused on a connection that buffers more than this."""
 
 Handler = Callable[["Connection", RemotingCommand], RemotingCommand | None]
-"""Answers a request, in the loop; None: the answer comes later by `Connection.respond`, or never."""
+"""Handles a request on the event loop. Returns the response; None if `Connection.respond` sends it later, or never."""
+
+TakeFrames = Callable[[Sequence[tuple["Connection", memoryview]]], Sequence[tuple[int, bytes]] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class FramesHandler:
+    """Handles the first frames that connections have received, without decoding them into commands.
+
+    Attributes:
+        take: Called with what each connection has received, which begins with a whole frame. It returns for each the
+            number of bytes that it has handled, and the frames of the answers; or None if it has handled none.
+        begin_turn: Called when the first requests of a turn of the loop have arrived.
+        end_turn: Called when all requests of the turn have been handled.
+    """
+
+    take: TakeFrames
+    begin_turn: Callable[[], None]
+    end_turn: Callable[[], None]
 
 
 class Connection(asyncio.BufferedProtocol):
     """An open connection to one peer.
 
     Attributes:
-        remote_address: ``host:port`` of the peer; for a connection we made, as it was asked for.
+        remote_address: ``host:port`` of the peer; for a connection that this end opened, as it was given to `connect`.
         local_address: ``host:port`` of this end.
-        counted_as: The address that this peer's quotas are counted under: its IPv4 address, or 64 bits of its IPv6
-            address. Empty for a peer at this end's own address, which has no quotas.
-        is_closed: Whether nothing more can be sent.
-        waiting_since: When the requests were read that are being handled now, in seconds of the loop's time.
+        counted_as: The address that the peer's quotas are counted under: its IPv4 address, or the first 64 bits of its
+            IPv6 address. Empty for a peer at this end's own address, which has no quotas.
+        is_closed: Whether nothing can be sent, because the connection is not open yet, is closing or has ended.
+        waiting_since: When the requests that are being handled now were read, in seconds of the loop's time.
     """
 
     __slots__ = (
-        "__weakref__", "_accepted", "_behind", "_close_callbacks", "_closed", "_deadlines", "_decoder", "_drained",
-        "_flushing", "_handler", "_held", "_idle_timer", "_is_paused", "_is_waiting", "_last_activity", "_limits",
-        "_loop", "_made", "_next_opaque", "_outgoing", "_outgoing_size", "_pending", "_reading", "_reason",
-        "_size_in_steps", "_stalled", "_sweep_timer", "_transport", "_turns", "counted_as", "is_closed",
+        "__weakref__", "_above_high_water", "_accepted", "_admit", "_arrivals", "_close_callbacks", "_closed",
+        "_decoder", "_drained", "_flushing", "_handler", "_has_arrived", "_idle_timer", "_is_paused", "_is_waiting",
+        "_last_activity", "_limits", "_loop", "_outgoing", "_outgoing_size", "_reading", "_reported_size", "_session",
+        "_size_in_steps", "_stalled", "_timeout_timer", "_transport", "_turns", "counted_as", "is_closed",
         "local_address", "remote_address", "waiting_since",
     )  # fmt: skip
 
@@ -64,14 +93,22 @@ class Connection(asyncio.BufferedProtocol):
         *,
         remote_address: str = "",
         accepted: bool = False,
-        room: memoryview | None = None,
-        made: Callable[["Connection"], bool] | None = None,
+        receive_buffer: ReceiveBuffer | None = None,
+        admit: Callable[["Connection"], bool] | None = None,
         turns: Turns | None = None,
+        arrivals: Arrivals["Connection"] | None = None,
     ) -> None:
-        """Transports make connections; `made` is called when it stands and says whether to keep it.
+        """Make a connection that is not open yet; only transports do.
 
-        Connections of one loop may share the room into which bytes are read: see `FrameDecoder`. Those of a server
-        share its turns.
+        Args:
+            handler: Handles the peer's requests; None refuses them all.
+            limits: Limits of sizes, time and buffers.
+            remote_address: The peer's address, if this end connects.
+            accepted: Whether this end is a server. Only servers stop reading from peers that do not read.
+            receive_buffer: The memory that the connections of a server share.
+            admit: Called when the connection is open; returns whether to keep it.
+            turns: Shared by the connections of a server; None for clients, which have no turns.
+            arrivals: Handles requests of the connections of a server together; None if each handles its own.
         """
         self.remote_address = remote_address
         self.local_address = ""
@@ -81,34 +118,32 @@ class Connection(asyncio.BufferedProtocol):
         self._handler = handler
         self._limits = limits
         self._accepted = accepted
-        self._made = made
+        self._admit = admit
         self._turns = turns
+        self._arrivals = arrivals
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._decoder = FrameDecoder(limits.max_frame, room, max_header=limits.max_header)
+        self._decoder = FrameDecoder(limits.max_frame, receive_buffer, max_header=limits.max_header)
+        # Our requests without an answer, each with the future that gets it. One timer serves all their timeouts.
+        self._session: Session[asyncio.Future[RemotingCommand]] = Session(
+            remote_address, self._decoder, max_pending=limits.max_pending_requests
+        )
+        self._timeout_timer: asyncio.TimerHandle | None = None
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._close_callbacks: list[Callable[[Connection], None]] = []
-        self._reason = "connection closed"
-        # Requests of ours: answers by number, and when they are due. A number whose answer has come stays in
-        # _deadlines until it would have been due; so one timer serves all of them.
-        self._pending: dict[int, asyncio.Future[RemotingCommand]] = {}
-        self._deadlines: list[tuple[float, int, float, int]] = []  # due, number, timeout, request code
-        self._sweep_timer: asyncio.TimerHandle | None = None
-        self._next_opaque = 0
-        # Frames of one loop turn leave in one write: at the end of the read that caused them, or in _flush.
+        # Frames of one turn of the loop leave in one write: at the end of the read that caused them, or in _flush.
         self._outgoing: list[Buffer] = []
         self._outgoing_size = 0
         self._flushing = False
         self._reading = False
-        # Requests that were read wait in the decoder, and nothing more is read, while one of three things is true: the
-        # peer does not read what we write (_behind at first, _stalled when it is too much), a request of the peer is
-        # handled in steps (_is_paused), or the peer waits for its turn (_is_waiting).
-        self._behind = False
+        # See the module docstring. _above_high_water comes before _stalled: so says asyncio's `pause_writing`.
+        self._above_high_water = False
         self._stalled = False
         self._is_paused = False
         self._is_waiting = False
-        self._held = 0  # of limits.buffers
-        self._size_in_steps = 0  # bytes of the request that is handled in steps
+        self._has_arrived = False  # whether _arrivals is going to handle what was read
+        self._reported_size = 0  # bytes that this connection has reported to limits.buffers
+        self._size_in_steps = 0  # bytes of the request that is being handled in steps
         self._drained: asyncio.Future[None] | None = None
         self._last_activity = 0.0
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -124,12 +159,20 @@ class Connection(asyncio.BufferedProtocol):
         timeout: float,
         ext_fields: Mapping[str, str] | None = None,
     ) -> RemotingCommand:
-        """The answer to a request, whatever its code.
+        """Send a request and return its response, whatever the response's code.
+
+        Args:
+            code: The request code.
+            header: The typed header.
+            body: The body.
+            timeout: Seconds to wait for the response.
+            ext_fields: Header fields in addition to those of `header`.
 
         Raises:
-            RequestTimeout: None came within `timeout` seconds.
-            ConnectionLost: The connection is closed, or was before an answer came.
-            TooManyRequests: `Limits.max_pending_requests` are under way.
+            RequestTimeout: No response came within `timeout` seconds.
+            ConnectionLost: The connection is closed, or was closed before the response came.
+            TooManyRequests: `Limits.max_pending_requests` requests have no response yet.
+            LocalProtocolError: The request cannot be encoded.
         """
         return await self.invoke_async(code, header, body, timeout=timeout, ext_fields=ext_fields)
 
@@ -142,29 +185,27 @@ class Connection(asyncio.BufferedProtocol):
         timeout: float,
         ext_fields: Mapping[str, str] | None = None,
     ) -> asyncio.Future[RemotingCommand]:
-        """Send a request now; the future has its answer, or fails as `invoke` does.
+        """Send a request now; return a future of its response, which fails as `invoke` does.
+
+        Args:
+            code: The request code.
+            header: The typed header.
+            body: The body.
+            timeout: Seconds to wait for the response.
+            ext_fields: Header fields in addition to those of `header`.
 
         Raises:
             ConnectionLost: The connection is closed.
-            TooManyRequests: `Limits.max_pending_requests` are under way.
+            TooManyRequests: `Limits.max_pending_requests` requests have no response yet.
+            LocalProtocolError: The request cannot be encoded.
         """
-        if self.is_closed:
-            raise ConnectionLost(self.remote_address, self._reason)
-        if len(self._pending) >= self._limits.max_pending_requests:
-            raise TooManyRequests(
-                f"{len(self._pending)} requests to {self.remote_address} have no answer yet:"
-                f" {request_name(code)} is not sent"
-            )
-        command = RemotingCommand.request(code, header, body, ext_fields=ext_fields)
-        opaque = command.opaque = self._next_opaque
-        self._next_opaque = opaque + 1 & _MAX_OPAQUE
-        self._send(command.encode())
         future: asyncio.Future[RemotingCommand] = self._loop.create_future()
-        self._pending[opaque] = future
-        due = self._loop.time() + timeout
-        heappush(self._deadlines, (due, opaque, timeout, code))
-        if self._sweep_timer is None or due < self._sweep_timer.when():
-            self._arm_sweep(due)
+        now = self._loop.time()
+        self._send(self._session.request(future, code, header, body, now, timeout, ext_fields))
+        # The timer belongs to the earliest due time. A later one needs no timer of its own: `_expire_requests` arms
+        # the next.
+        if self._timeout_timer is None or now + timeout < self._timeout_timer.when():
+            self._set_timeout_timer(now + timeout)
         return future
 
     def invoke_oneway(
@@ -175,75 +216,90 @@ class Connection(asyncio.BufferedProtocol):
         *,
         ext_fields: Mapping[str, str] | None = None,
     ) -> None:
-        """Send a request that gets no answer.
+        """Send a request that gets no response.
+
+        Args:
+            code: The request code.
+            header: The typed header.
+            body: The body.
+            ext_fields: Header fields in addition to those of `header`.
 
         Raises:
             ConnectionLost: The connection is closed.
+            LocalProtocolError: The request cannot be encoded.
         """
-        if self.is_closed:
-            raise ConnectionLost(self.remote_address, self._reason)
-        command = RemotingCommand.request(code, header, body, oneway=True, ext_fields=ext_fields)
-        command.opaque = self._next_opaque
-        self._next_opaque = command.opaque + 1 & _MAX_OPAQUE
-        self._send(command.encode())
+        self._send(self._session.oneway(code, header, body, ext_fields))
 
     def respond(self, response: RemotingCommand) -> None:
-        """Send an answer; nothing happens when the connection is closed."""
+        """Send a response; do nothing if the connection is closed.
+
+        Raises:
+            LocalProtocolError: The response cannot be encoded.
+        """
         if not self.is_closed:
             self._send(response.encode())
 
+    def respond_encoded(self, responses: bytes) -> None:
+        """Send responses that are encoded already; do nothing if the connection is closed."""
+        if not self.is_closed:
+            self._send([responses])
+
     def pause_requests(self, size: int) -> None:
-        """Leave the peer's further requests unread until `resume_requests`: one of them is handled in steps.
+        """Leave the peer's further requests unread until `resume_requests`, while a request is handled in steps.
 
         Args:
-            size: Bytes of that request, which count among the connection's buffers until then.
+            size: Bytes of the request handled in steps; until then they count as buffered by this connection.
         """
         self._is_paused = True
         self._size_in_steps = size
         if self._transport is not None and not self.is_closed:
             self._transport.pause_reading()
-        self._weigh()
+        self._apply_limits()
 
     def resume_requests(self) -> None:
-        """Go on with the peer's requests after `pause_requests`."""
+        """Continue with the peer's requests after `pause_requests`, in a later turn of the loop."""
         self._is_paused = False
         self._size_in_steps = 0
-        self._loop.call_soon(self._go_on)
+        # Not at once: the caller may be inside the step that ended the request, and the peer's next
+        # requests would be handled within that step.
+        self._loop.call_soon(self._continue_handling)
 
     def take_turn(self, seconds: float) -> None:
-        """Go on with the peer's requests for so long; `Turns.wait` was called before."""
+        """Handle waiting requests for up to ``seconds``; `Turns` calls this after `Turns.wait`."""
         self._is_waiting = False
-        self._go_on(seconds)
+        self._continue_handling(seconds)
 
     def answer_failure(self, request: RemotingCommand, error: Exception) -> None:
-        """Log that a request could not be handled, and answer SYSTEM_ERROR if an answer is wanted.
+        """Log that handling a request failed, and respond SYSTEM_ERROR unless the request is oneway.
 
-        An error that is none of the protocol's is a fault of ours: the log has its traceback.
+        A `RemotingError` is logged as a warning. Any other error is a defect of the handler and logged with its
+        traceback.
         """
         if isinstance(error, RemotingError):
             remark = str(error)
             logger.warning("%s from %s: %s", request.name, self.remote_address, error, extra=self.log_peer)
         else:
             remark = f"{type(error).__name__}: {error}"
-            logger.error(
-                "%s from %s: failed", request.name, self.remote_address, exc_info=error, extra=self.log_peer
-            )
+            logger.error("%s from %s: failed", request.name, self.remote_address, exc_info=error, extra=self.log_peer)
         if not request.is_oneway:
             self.respond(RemotingCommand.response(request, ResponseCode.SYSTEM_ERROR, remark=remark))
 
     @property
     def is_stalled(self) -> bool:
-        """Whether so much waits to be written that `drain` would wait."""
+        """Whether more than `Limits.max_pending_bytes` wait to be written, so that `drain` waits."""
         return self._stalled
 
     @property
-    def is_crowding(self) -> bool:
-        """Whether buffers of this connection are among those that leave too little to others."""
+    def exhausts_buffers(self) -> bool:
+        """Whether all connections together use over half of `Limits.buffers`, and this one has a large part in it.
+
+        A small request that waits for its turn is no large part.
+        """
         budget = self._limits.buffers
-        return self._held > 0 and budget is not None and budget.is_short
+        return self._reported_size > _REPORTED_FROM and budget is not None and budget.is_scarce
 
     async def drain(self) -> None:
-        """Return when less than `Limits.max_pending_bytes` wait to be written, or the connection ended."""
+        """Wait until the peer has read again after `is_stalled`, or the connection has ended."""
         if self._stalled and not self.is_closed:
             if self._drained is None:
                 self._drained = self._loop.create_future()
@@ -251,133 +307,142 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def file_number(self) -> int | None:
-        """The number the socket has among this process's files; None where there is no socket."""
+        """The socket's file descriptor; None for a transport without a socket."""
         own = None if self._transport is None else self._transport.get_extra_info("socket")
         return None if own is None else own.fileno()
 
     @property
     def log_peer(self) -> dict[str, str]:
-        """What log records about this peer carry as their ``extra``."""
+        """The ``extra`` of log records about this peer."""
         return log_peer(self.remote_address)
 
     # ---- end -----------------------------------------------------------------------------------------
 
     def add_close_callback(self, callback: Callable[["Connection"], None]) -> None:
-        """Call `callback` when the connection has ended; at once when it has already."""
+        """Call `callback` when the connection has ended; at once if it has ended already."""
         if self._closed.done():
             callback(self)
         else:
             self._close_callbacks.append(callback)
 
     async def close(self) -> None:
-        """Return when all that was sent has been written and the connection is closed."""
+        """Write everything that was sent, close the connection, and wait until it is closed."""
         self.start_close("closed on this side")
         if self._transport is not None:
             await asyncio.shield(self._closed)
 
     def start_close(self, reason: str) -> None:
-        """Close once all that was sent has been written; unanswered requests fail with `reason`."""
+        """Start to close: write everything that was sent, then close. Our pending requests fail with `reason`."""
         if self._transport is not None and not self.is_closed:
-            self._reason = reason
+            # The flush must come before `_mark_closed`, because `_flush` drops all frames of a closed connection.
             self._flush()
-            self.is_closed = True
+            self._mark_closed(reason)
             self._transport.close()
 
     def abort(self, reason: str) -> None:
-        """Close the connection now, dropping what has not been written."""
+        """Close the connection now; unwritten bytes are lost, and our pending requests fail with `reason`."""
         if self._transport is not None and not self._closed.done():
-            if not self.is_closed:
-                self._reason = reason
-            self.is_closed = True
+            self._mark_closed(reason)
             self._outgoing.clear()
-            self._hold(0)
+            self._report_buffered(0)
             self._transport.abort()
 
-    # ---- asyncio's side ------------------------------------------------------------------------------
+    def _mark_closed(self, reason: str) -> None:
+        """Refuse to send from now on. The reason is kept unless an earlier one is known."""
+        self.is_closed = True
+        self._session.close(reason)
+
+    # ---- callbacks of asyncio --------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin: asyncio calls this once."""
+        """Open the connection, or refuse it; asyncio calls this once."""
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
         self.is_closed = False
         self.local_address = format_address(transport.get_extra_info("sockname"))
         if not self.remote_address:
             self.remote_address = format_address(transport.get_extra_info("peername"))
+            self._session.address = self.remote_address
         host = host_of(self.remote_address)
-        self.counted_as = "" if host == host_of(self.local_address) else crowd_of(host)
+        self.counted_as = "" if host == host_of(self.local_address) else counted_address(host)
         high = self._limits.max_pending_bytes
         transport.set_write_buffer_limits(
-            high=high if self._limits.buffers is None else min(high, _COUNTED_FROM)
+            # asyncio reports only the moment when the buffer rises above this mark. With a budget the
+            # report must come early, so that bytes count before they reach max_pending_bytes.
+            high=high if self._limits.buffers is None else min(high, _REPORTED_FROM)
         )
         self._last_activity = self._loop.time()
-        if self._made is not None and not self._made(self):
+        if self._admit is not None and not self._admit(self):
             self.abort("refused")
         elif self._limits.idle_timeout is not None:
             due = self._last_activity + self._limits.idle_timeout
             self._idle_timer = self._loop.call_at(due, self._check_idle)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes are to be put."""
+        """Return the buffer for the next bytes; its size does not depend on `sizehint`."""
+        if self._has_arrived:
+            self._handle_arrivals()
         return self._decoder.writable()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Decode and handle what has been put there."""
+        """Decode and handle the bytes that asyncio has put into the buffer of `get_buffer`."""
         self._last_activity = self._loop.time()
         self._decoder.put(nbytes)
-        if self._stalled or self._is_paused or self._is_waiting:  # what was read before comes first
+        if self._must_wait():  # frames that were read before must come first
             self._decoder.settle()
         else:
             self.waiting_since = self._last_activity
+            arrivals = self._arrivals
+            if arrivals is not None and not arrivals.comes_alone():
+                self._has_arrived = True
+                arrivals.add(self)
+                return
             self._handle_all()
-        if self._held or self._decoder.excess:
-            self._weigh()
+        self._apply_limits_after_read()
 
     def eof_received(self) -> bool:
-        """The peer closed its side: close ours."""
-        if not self.is_closed:
-            self._reason = "closed by the peer"
-            if self._decoder.pending:
-                logger.warning(
-                    "%s closed the connection inside a frame, %d bytes into it",
-                    self.remote_address, self._decoder.pending, extra=self.log_peer,
-                )  # fmt: skip
+        """Close this side too, when the peer has closed its side."""
+        self._handle_arrivals()
+        if not self.is_closed and self._decoder.pending:
+            logger.warning(
+                "%s closed the connection inside a frame, %d bytes into it",
+                self.remote_address, self._decoder.pending, extra=self.log_peer,
+            )  # fmt: skip
         return False
 
     def pause_writing(self) -> None:
-        """The peer is behind: what it asks waits when too much is to be written for it."""
-        self._behind = True
-        self._weigh()
+        """Note that the write buffer is above its high-water mark; stop reading if it exceeds the limit."""
+        self._above_high_water = True
+        self._apply_limits()
 
     def resume_writing(self) -> None:
-        """The peer has read."""
+        """Continue with the peer's requests: it has read, and the write buffer is below its low-water mark."""
         was_stalled = self._stalled
-        self._behind = self._stalled = False
-        self._weigh()
+        self._above_high_water = self._stalled = False
+        self._apply_limits()
         if was_stalled:
-            self._go_on()
+            self._continue_handling()
             if not self._stalled:
                 self._wake_drained()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End: fail what waits for answers, tell who asked to be told."""
-        if exc is not None and not self.is_closed:
-            self._reason = getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
-        elif not self.is_closed and self._reason == "connection closed":
-            self._reason = "closed by the peer"
-        self.is_closed = True
-        for timer in (self._idle_timer, self._sweep_timer):
+        """Fail our pending requests, wake tasks in `drain`, and call the close callbacks."""
+        self._handle_arrivals()
+        # Before the callbacks, so that one that sends something gets ConnectionLost. If this end closed the
+        # connection, its own reason is known already and is kept.
+        self._mark_closed("closed by the peer" if exc is None else _reason_of(exc))
+        for timer in (self._idle_timer, self._timeout_timer):
             if timer is not None:
                 timer.cancel()
-        self._deadlines.clear()
         self._outgoing.clear()
         self._size_in_steps = 0
-        self._hold(0)
-        pending, self._pending = self._pending, {}
-        for future in pending.values():
+        self._report_buffered(0)
+        for future, error in self._session.fail_all():
             if not future.done():
-                future.set_exception(ConnectionLost(self.remote_address, self._reason))
+                future.set_exception(error)
         self._wake_drained()
         if self._turns is not None and not self.counted_as:
             self._turns.forget(self)
+        # `_closed` is set before the callbacks run: a callback that is added by one of them is then called at once.
         callbacks, self._close_callbacks = self._close_callbacks, []
         if not self._closed.done():
             self._closed.set_result(None)
@@ -386,8 +451,45 @@ class Connection(asyncio.BufferedProtocol):
 
     # ---- reading -------------------------------------------------------------------------------------
 
+    def first_frames(self) -> memoryview:
+        """As `Arrivals` asks."""
+        turns = self._turns
+        if self.is_closed or self._must_wait() or (turns is not None and turns.left(self.counted_as or self) <= 0):
+            return _NOTHING
+        return self._decoder.readable()
+
+    def frames_taken(self, count: int, answers: bytes, seconds: float) -> None:
+        """As `Arrivals` asks."""
+        self._decoder.skip(count)
+        if self._turns is not None:
+            self._turns.use(self.counted_as or self, seconds)
+        if answers:
+            self._outgoing.append(answers)
+            self._outgoing_size += len(answers)
+
+    def handle_arrived(self) -> None:
+        """As `Arrivals` asks."""
+        self._has_arrived = False
+        if self._decoder.pending and not self.is_closed and not self._must_wait():
+            self._handle_all()
+        else:
+            self._decoder.settle()
+        if self._outgoing:
+            self._flush()
+        self._apply_limits_after_read()
+
+    def _handle_arrivals(self) -> None:
+        """Handle now what was read, if that waits for the end of the turn of the loop."""
+        if self._has_arrived and self._arrivals is not None:
+            self._arrivals.handle()
+
     def _handle_all(self, seconds: float | None = None) -> None:
-        """Handle what has been read, for so long if it is a client's: by default what is left of its turn."""
+        """Handle the frames that have been read.
+
+        Args:
+            seconds: On a server, the time to spend on the peer's requests; by default the rest of its time in this
+                round. The frames left then wait for a later round.
+        """
         decoder, turns, party = self._decoder, self._turns, self.counted_as or self
         if turns is None:
             self._handle_until(math.inf)
@@ -400,23 +502,39 @@ class Connection(asyncio.BufferedProtocol):
                 end = perf_counter()
                 if seconds is None:
                     turns.use(party, end - begin)
+            # Before another connection is read: the receive buffer is shared, and the frames that wait must leave it.
             decoder.settle()
-            if end >= until and decoder.pending and not self._is_held_up():
-                self._wait(turns, party)
-        if decoder.failure is not None and not self._is_held_up():
-            self._refuse_nonsense(decoder.failure)
+            # An incomplete frame also counts as pending; then the connection waits for a round in which
+            # there is nothing to do.
+            if end >= until and decoder.pending and not self._must_wait():
+                self._wait_for_turn(turns, party)
+        if decoder.failure is not None and not self._must_wait():
+            self._close_after_invalid_frame(decoder.failure)
 
     def _handle_until(self, until: float) -> None:
         limit = self._limits.max_pending_bytes
+        decoder = self._decoder
+        take = None if self._arrivals is None else self._arrivals.take
         self._reading = True
         try:
-            while (command := self._decoder.next()) is not None:
-                if command.flag & 1:
-                    self._complete(command)
+            while True:
+                if take is not None and self._take(take):
+                    if not decoder.pending:
+                        break
                 else:
-                    self._handle(command)
+                    take = None  # the frames behind one that is not taken are decoded
+                    command = decoder.next()
+                    if command is None:
+                        break
+                    if command.flag & RESPONSE_FLAG:
+                        self._answered(command)
+                    else:
+                        self._handle(command)
+                # Flush now, so that asyncio's buffer and with it `_stalled` are up to date for the check
+                # below. Otherwise one read with many pulls could pile up any number of responses.
                 if self._outgoing_size > limit:
                     self._flush()
+                # The check comes after a command was handled, so each turn makes progress, however short it is.
                 if self._accepted and (self._stalled or self._is_paused or perf_counter() >= until):
                     break
         finally:
@@ -424,40 +542,45 @@ class Connection(asyncio.BufferedProtocol):
         if self._outgoing:
             self._flush()
 
-    def _wait(self, turns: Turns, party: Hashable) -> None:
-        """Let the loop serve others before what has been read is gone on with."""
+    def _take(self, take: TakeFrames) -> bool:
+        """Have the first frames handled without decoding them, if that is possible; return whether it was."""
+        readable = self._decoder.readable()
+        taken = take([(self, readable)]) if readable else None
+        if taken is None:
+            return False
+        ((count, answers),) = taken
+        self._decoder.skip(count)
+        if answers:
+            self._send([answers])
+        return True
+
+    def _answered(self, response: RemotingCommand) -> None:
+        future = self._session.answered(response)
+        if future is None:
+            logger.debug("%s: dropped a response to an unknown or timed out request: %r", self.remote_address, response)
+        elif not future.done():
+            future.set_result(response)
+
+    def _wait_for_turn(self, turns: Turns, party: Hashable) -> None:
+        """Stop reading, and handle the remaining frames in a later round of the turns."""
         if self._transport is not None and not self.is_closed:
             self._is_waiting = True
             self._transport.pause_reading()
-            self._weigh()
+            self._apply_limits()
             turns.wait(party, self)
 
-    def _is_held_up(self) -> bool:
+    def _must_wait(self) -> bool:
         return self._stalled or self._is_paused or self._is_waiting
 
-    def _go_on(self, seconds: float | None = None) -> None:
-        """Handle what has been read, then read on, as far as nothing holds the peer's requests up."""
-        if self._transport is None or self.is_closed or self._is_held_up():
+    def _continue_handling(self, seconds: float | None = None) -> None:
+        """Handle the frames that have been read, then read from the peer again, unless its requests must wait."""
+        if self._transport is None or self.is_closed or self._must_wait():
             return
         self._handle_all(seconds)
-        self._read_on()
-
-    def _read_on(self) -> None:
-        if self._accepted and self._transport is not None and not self.is_closed:
-            self._weigh()
-            if not self._is_held_up():
+        if self._accepted:
+            self._apply_limits()
+            if not self._must_wait():
                 self._transport.resume_reading()
-
-    def _complete(self, response: RemotingCommand) -> None:
-        future = self._pending.pop(response.opaque, None)
-        if future is None:
-            logger.debug(
-                "%s: an answer to no request of ours, or too late: %r", self.remote_address, response
-            )
-        elif not future.done():
-            future.set_result(response)
-        if not self._pending:
-            self._deadlines.clear()
 
     def _handle(self, request: RemotingCommand) -> None:
         try:
@@ -467,12 +590,10 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:
             self.answer_failure(request, error)
 
-    def _refuse_nonsense(self, error: RemoteProtocolError) -> None:
-        """Close the connection: the peer sent what is no frame, and all frames before it have been handled."""
+    def _close_after_invalid_frame(self, error: RemoteProtocolError) -> None:
+        """Close the connection because the peer sent an invalid frame. All frames before it have been handled."""
         if not self.is_closed:
-            logger.warning(
-                "closing the connection to %s: %s", self.remote_address, error, extra=self.log_peer
-            )
+            logger.warning("closing the connection to %s: %s", self.remote_address, error, extra=self.log_peer)
             self.start_close(f"protocol error: {error}")
 
     # ---- writing -------------------------------------------------------------------------------------
@@ -483,7 +604,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._reading:
             return
         if self._outgoing_size > self._limits.max_pending_bytes:
-            self._flush()  # now, so that whoever would send more in this turn sees that the peer is behind
+            self._flush()  # now, so that `is_stalled` is up to date for a caller that sends more in this turn
         elif not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
@@ -492,22 +613,32 @@ class Connection(asyncio.BufferedProtocol):
         self._flushing = False
         if not self._outgoing:
             return
+        # Taken first: the write may call `pause_writing`, which may abort the connection.
         pieces, self._outgoing = self._outgoing, []
         self._outgoing_size = 0
         if self.is_closed or self._transport is None:
             return
         self._last_activity = self._loop.time()
-        # Not writelines: on Python 3.12.1 and 3.13.0, for two, it never calls pause_writing, and it would hold
-        # views of a broker's mapped files for as long as the peer does not read.
+        # Not writelines: some Python versions, such as 3.12.1 and 3.13.0, do not call pause_writing there. And it would
+        # keep views of a broker's mapped files for as long as the peer does not read.
         self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-        if self._behind:
-            self._weigh()
+        if self._above_high_water:
+            self._apply_limits()
 
-    def _weigh(self) -> None:
-        """See how much is buffered, and act on it: read no more from the peer, or close the connection."""
+    def _apply_limits(self) -> None:
+        """Measure the buffered bytes and apply the limits.
+
+        ::
+
+            unwritten > max_pending_bytes   stalled: a server stops reading from the peer
+            unwritten > max_unread_bytes    a server closes the connection
+            otherwise                       report to limits.buffers: unwritten + received but not handled + in steps
+        """
         if self._transport is None or self.is_closed:
             return
-        unread = self._transport.get_write_buffer_size() if self._behind else 0
+        unread = self._transport.get_write_buffer_size() if self._above_high_water else 0
+        # On a client, `_stalled` only makes `drain` wait. Two ends that both stopped reading would wait for
+        # each other forever.
         if unread > self._limits.max_pending_bytes and not self._stalled:
             self._stalled = True
             if self._accepted:
@@ -519,14 +650,21 @@ class Connection(asyncio.BufferedProtocol):
             )  # fmt: skip
             self.abort(f"{unread} bytes were left unread")
         else:
-            waiting = self._decoder.pending if self._is_held_up() else 0
-            self._hold(unread + max(self._decoder.excess, waiting) + self._size_in_steps)
+            # Frames that wait to be handled count in full; a frame that is still arriving counts only with
+            # what its buffer has beyond the usual size.
+            waiting = self._decoder.pending if self._must_wait() else 0
+            self._report_buffered(unread + max(self._decoder.excess, waiting) + self._size_in_steps)
 
-    def _hold(self, size: int) -> None:
+    def _apply_limits_after_read(self) -> None:
+        if self._reported_size or self._decoder.excess:
+            self._apply_limits()
+
+    def _report_buffered(self, size: int) -> None:
         budget = self._limits.buffers
-        if budget is not None and size != self._held:
-            self._held = size
-            budget.hold(self, size)
+        if budget is not None and size != self._reported_size:
+            self._reported_size = size
+            # May abort this connection, or another one, and so call `_report_buffered(0)` from within.
+            budget.update(self, size)
 
     def _wake_drained(self) -> None:
         if self._drained is not None:
@@ -536,31 +674,26 @@ class Connection(asyncio.BufferedProtocol):
 
     # ---- time ----------------------------------------------------------------------------------------
 
-    def _arm_sweep(self, due: float) -> None:
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
-        self._sweep_timer = self._loop.call_at(due, self._sweep)
+    def _set_timeout_timer(self, due: float) -> None:
+        if self._timeout_timer is not None:
+            self._timeout_timer.cancel()
+        self._timeout_timer = self._loop.call_at(due, self._expire_requests)
 
-    def _sweep(self) -> None:
-        """Fail requests that are due; wait for the first one that is not answered and not due."""
-        self._sweep_timer = None
-        now = self._loop.time()
-        deadlines = self._deadlines
-        while deadlines:
-            due, opaque, timeout, code = deadlines[0]
-            future = self._pending.get(opaque)
-            if future is not None:
-                if due > now:
-                    self._arm_sweep(due)
-                    return
-                del self._pending[opaque]
-                if not future.done():
-                    future.set_exception(RequestTimeout(self.remote_address, code, timeout))
-            heappop(deadlines)
+    def _expire_requests(self) -> None:
+        """Fail the requests whose timeout is over, and set the timer for the next timeout."""
+        self._timeout_timer = None
+        for future, error in self._session.expire(self._loop.time()):
+            if not future.done():
+                future.set_exception(error)
+        due = self._session.next_due
+        if due is not None:
+            self._set_timeout_timer(due)
 
     def _check_idle(self) -> None:
         assert self._limits.idle_timeout is not None
         due = self._last_activity + self._limits.idle_timeout
+        # Reads and writes only note their time, which costs less than moving a timer. So the timer may come
+        # too early, and is armed again for the rest.
         if due > self._loop.time():
             self._idle_timer = self._loop.call_at(due, self._check_idle)
             self._decoder.shrink()
@@ -573,8 +706,12 @@ class Connection(asyncio.BufferedProtocol):
         self.abort(f"idle for {self._limits.idle_timeout:g} s")
 
     def __repr__(self) -> str:
-        state = "closed" if self.is_closed else f"{len(self._pending)} requests under way"
+        state = "closed" if self.is_closed else f"{self._session.in_flight} requests under way"
         return f"<Connection {self.local_address} → {self.remote_address}: {state}>"
+
+
+def _reason_of(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def _not_supported(request: RemotingCommand) -> RemotingCommand:

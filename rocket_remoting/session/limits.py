@@ -1,4 +1,4 @@
-"""What one end of a connection allows the other."""
+"""The limits that one end of a connection sets for the other end."""
 
 from dataclasses import dataclass
 
@@ -11,22 +11,22 @@ __all__ = ["Limits"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one end allows the other.
+    """The limits of a connection, or of all connections of a server.
 
     Attributes:
-        max_frame: Most bytes of a frame that is read.
+        max_frame: Most bytes of a received frame.
         max_header: Most bytes of a frame's header.
         max_connections: Most connections a server keeps; further ones are closed at once.
-        max_address_percent: Percent of the connections possible that one address may have, an IPv4 address or 64 bits
-            of an IPv6 address. Who has the server's own address may have all.
-        max_pending_bytes: Bytes that may wait to be written to a peer. Above, `Connection.drain` waits, and a
-            server reads nothing more from that peer.
-        max_unread_bytes: Bytes that may wait to be written to a client of a server that does not read: pushes and
-            answers to held requests. Above, the connection is closed.
-        max_pending_requests: Most requests of ours without an answer on one connection.
-        idle_timeout: Seconds without a byte either way after which a connection is closed; None for never.
-        spare_files: How many of the files a process may have open a server leaves for other uses than connections.
-        buffers: What all connections with these limits may buffer together; None for no bound.
+        max_address_percent: Percent of the possible connections that one address may have: an IPv4 address, or the
+            first 64 bits of an IPv6 address. Peers at the server's own address have no such limit.
+        max_pending_bytes: Bytes that may wait to be written to a peer. Above this, `Connection.drain` waits, and a
+            server stops reading from the peer.
+        max_unread_bytes: Bytes that may wait to be written to a server's client that does not read, such as pushes and
+            responses to held requests. Above this, the connection is closed.
+        max_pending_requests: Most requests of this end without a response on one connection.
+        idle_timeout: Seconds without a byte in either direction after which a connection is closed; None for never.
+        spare_files: Open files that a server leaves for other uses than connections, out of the process's limit.
+        buffers: The bytes that all connections with these limits may buffer together; None for no limit.
     """
 
     max_frame: int = DEFAULT_MAX_FRAME

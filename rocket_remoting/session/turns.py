@@ -1,14 +1,14 @@
-"""How the clients of a server share the turns of its loop.
+"""Fair sharing of a server's event loop among its clients.
 
 ::
 
-    round        those who wait, by turns           TURN_SECONDS together
-                 what comes in from each address    until it has had TURN_SECONDS of this round
+    round        waiting connections, one party after the other    TURN_SECONDS for all together
+                 requests that arrive, by address                  TURN_SECONDS for each address
     next round   …
 
-What an address asks beyond that waits for a later round, and nothing more is read from its connections until then. A
-round begins in the turn of the loop after one in which somebody had to wait: so a request of an address that asks
-little waits for one turn, however much the others ask.
+When an address has used up its time in a round, its further requests wait for a later round, and its connections are
+not read until then. A new round begins in the turn of the loop after a connection had to wait. So a client with few
+requests waits for one turn of the loop at most, however many requests the others send.
 """
 
 import asyncio
@@ -20,70 +20,75 @@ from typing import Protocol
 __all__ = ["TURN_SECONDS", "Turns"]
 
 TURN_SECONDS = 0.003
-"""How long the requests of one address are handled before others have their turn: some 20 to 60 sends. One read may
-bring hundreds of small requests, and one address may have thousands of connections."""
+"""Seconds for which requests of one address are handled in a round: enough for some 20 to 60 sends. The limit is needed
+because one read may bring hundreds of small requests, and one address may have thousands of connections."""
 _MOST_PARTIES = 1_000
-"""Who has had little of a round is forgotten when there are more: rounds may be long where nobody waits."""
+"""Most parties whose time a round remembers; a round lasts until a connection has to wait, and may see any number."""
 
 
 class _Waiting(Protocol):
-    """A connection."""
+    """A connection, as `Turns` uses it."""
 
     def take_turn(self, seconds: float) -> None:
-        """Handle requests for so long."""
+        """Handle requests for up to ``seconds``."""
 
 
 class Turns:
-    """Who has had how much of this round, and who waits for the next.
+    """The time that each party has used in this round, and the connections that wait for the next round.
 
-    A party is what shares its time: an address, or one connection of a client that has no quotas.
+    A party is an address, whose connections share its time, or a single connection of a client without quotas.
     """
 
-    __slots__ = ("_is_begun_soon", "_loop", "_used", "_waiting")
+    __slots__ = ("_is_scheduled", "_loop", "_used", "_waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._used: dict[Hashable, float] = {}
-        self._waiting: dict[Hashable, deque[_Waiting]] = {}  # the party whose turn it is comes first
-        self._is_begun_soon = False
+        self._waiting: dict[Hashable, deque[_Waiting]] = {}  # in the order of the parties' turns
+        self._is_scheduled = False
 
     def left(self, party: Hashable) -> float:
-        """Return how many seconds of this round the party has left; not more than 0: it has to wait."""
+        """Return the seconds that the party has left in this round; with 0 or less it must wait."""
+        # While connections of the party wait, its others must not go first.
         return 0.0 if party in self._waiting else TURN_SECONDS - self._used.get(party, 0.0)
 
     def use(self, party: Hashable, seconds: float) -> None:
-        """Count what the party has used of this round."""
+        """Add seconds to the time that the party has used in this round."""
         self._used[party] = self._used.get(party, 0.0) + seconds
         if len(self._used) > _MOST_PARTIES:
+            # Forgetting gives each party a fresh share within the round; the table must not grow with
+            # invented addresses.
             self._used.clear()
 
     def forget(self, party: Hashable) -> None:
-        """Forget a party that is gone."""
+        """Forget a party whose connection has ended."""
         self._used.pop(party, None)
 
     def wait(self, party: Hashable, connection: _Waiting) -> None:
-        """Have the connection go on in a later round, behind others of its party."""
+        """Queue a connection behind others of its party, to be handled in a later round."""
         self._waiting.setdefault(party, deque()).append(connection)
-        self._begin_soon()
+        self._schedule()
 
-    def _begin_soon(self) -> None:
-        if not self._is_begun_soon:
-            self._is_begun_soon = True
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
             self._loop.call_soon(self._begin)
 
     def _begin(self) -> None:
-        self._is_begun_soon = False
+        self._is_scheduled = False
         self._used.clear()
         until = perf_counter() + TURN_SECONDS
         while self._waiting and (left := until - perf_counter()) > 0:
             party = next(iter(self._waiting))
+            # The party goes to the end of the dict, if more of its connections wait: each party has one
+            # turn before any has the second one.
             line = self._waiting.pop(party)
             connection = line.popleft()
             if line:
                 self._waiting[party] = line
             connection.take_turn(left)
         if self._waiting:
-            self._begin_soon()
+            self._schedule()
 
     def __repr__(self) -> str:
         waiting = sum(map(len, self._waiting.values()))

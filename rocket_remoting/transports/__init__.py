@@ -1,1 +1,1 @@
-"""What connections stand on: TCP, or memory for tests under virtual time."""
+"""Transports of connections: TCP, and memory for tests under virtual time."""

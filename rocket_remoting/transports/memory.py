@@ -1,7 +1,7 @@
-"""The transport in memory: no sockets, the running loop alone, so that virtual time can drive both ends.
+"""The transport in memory: without sockets, so that tests can drive both ends by virtual time.
 
-Frames are encoded and decoded as on a socket, and the same `Connection` stands at both ends. Bytes arrive one
-loop turn after they were written.
+Frames are encoded and decoded as on a socket, and both ends are ordinary `Connection` objects. Bytes arrive one turn of
+the loop after they were written.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from rocket_remoting.session.address import parse_address
-from rocket_remoting.session.connection import Connection, Handler
+from rocket_remoting.session.connection import Connection, FramesHandler, Handler
 from rocket_remoting.session.limits import Limits
 from rocket_remoting.transports.transport import ConnectionCallback, Server
 from rocket_remoting.wire.errors import ConnectError
@@ -19,9 +19,9 @@ _FIRST_FREE_PORT = 20_000
 
 
 class MemoryTransport:
-    """A network of its own: ends that were given the same object reach each other, and nobody else.
+    """A network of its own: clients reach exactly the servers that use the same object.
 
-    Connections come from 127.0.0.1; those of `at` come from another address.
+    Connections come from 127.0.0.1; those made with `at` come from another address.
     """
 
     __slots__ = ("_host", "_ports", "_servers")
@@ -32,7 +32,7 @@ class MemoryTransport:
         self._host = "127.0.0.1"
 
     def at(self, host: str) -> "MemoryTransport":
-        """Return the same network as a machine at the address `host` has it."""
+        """Return a transport of the same network whose connections come from the address `host`."""
         there = MemoryTransport()
         there._servers, there._ports, there._host = self._servers, self._ports, host
         return there
@@ -45,12 +45,12 @@ class MemoryTransport:
         timeout: float = 3.0,
         limits: Limits | None = None,
     ) -> Connection:
-        """An open connection to ``host:port``; see `Transport.connect`."""
+        """Open a connection to ``host:port``; see `Transport.connect`."""
         parse_address(address)
         await asyncio.sleep(0)
         server = self._servers.get(address)
         if server is None:
-            raise ConnectError(address, "nobody serves it in this memory transport")
+            raise ConnectError(address, "no server has this address in this memory transport")
         local = (self._host, next(self._ports))
         near = Connection(handler, limits or Limits(), remote_address=address)
         far = server.accept()
@@ -69,10 +69,11 @@ class MemoryTransport:
         on_connect: ConnectionCallback | None = None,
         on_close: ConnectionCallback | None = None,
         limits: Limits | None = None,
+        frames_handler: FramesHandler | None = None,
     ) -> Server:
-        """A server that listens when this returns; see `Transport.serve`."""
+        """Start a server; see `Transport.serve`."""
         port = port or next(self._ports)
-        server = _MemoryServer(handler, on_connect, on_close, limits or Limits(), self._servers)
+        server = _MemoryServer(handler, on_connect, on_close, limits or Limits(), frames_handler, servers=self._servers)
         server.host, server.port = host, port
         if server.address in self._servers:
             raise OSError(f"{server.address} is served already in this memory transport")
@@ -80,7 +81,7 @@ class MemoryTransport:
         return server
 
     def __repr__(self) -> str:
-        return f"<MemoryTransport: {', '.join(self._servers) or 'nobody serves'}>"
+        return f"<MemoryTransport: {', '.join(self._servers) or 'no servers'}>"
 
 
 class _MemoryServer(Server):
@@ -90,9 +91,11 @@ class _MemoryServer(Server):
         on_connect: ConnectionCallback | None,
         on_close: ConnectionCallback | None,
         limits: Limits,
+        frames_handler: FramesHandler | None,
+        *,
         servers: dict[str, "_MemoryServer"],
     ) -> None:
-        super().__init__(handler, on_connect, on_close, limits)
+        super().__init__(handler, on_connect, on_close, limits, frames_handler)
         self._servers = servers
 
     @property
@@ -104,7 +107,7 @@ class _MemoryServer(Server):
 
 
 class _Pipe(asyncio.Transport):
-    """One end: what is written here arrives at `peer`'s protocol."""
+    """One end of a pipe; bytes written here arrive at the protocol of `peer`."""
 
     peer: "_Pipe"
 
@@ -112,7 +115,7 @@ class _Pipe(asyncio.Transport):
         super().__init__({"sockname": local, "peername": remote})
         self._protocol = protocol
         self._loop = asyncio.get_running_loop()
-        self._chunks: deque[bytes] = deque()  # written here, not yet at the peer
+        self._chunks: deque[memoryview] = deque()  # written here, not yet delivered to the peer
         self._size = 0
         self._high = 64 * 1024
         self._low = 16 * 1024
@@ -133,7 +136,7 @@ class _Pipe(asyncio.Transport):
 
     def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
         if not self._closing and data:
-            self._chunks.append(bytes(data))
+            self._chunks.append(memoryview(bytes(data)))
             self._size += len(data)
             self._schedule()
             if self._size > self._high and not self._writing_paused:
@@ -149,7 +152,7 @@ class _Pipe(asyncio.Transport):
         self._scheduled = False
         receiver = self.peer
         while self._chunks and not receiver._reading_paused:
-            chunk = memoryview(self._chunks.popleft())
+            chunk = self._chunks.popleft()
             self._size -= len(chunk)
             while chunk and not (receiver._closing or receiver._reading_paused):
                 room = receiver._protocol.get_buffer(-1)
@@ -157,8 +160,9 @@ class _Pipe(asyncio.Transport):
                 room[:count] = chunk[:count]
                 chunk = chunk[count:]
                 receiver._protocol.buffer_updated(count)
-            if chunk and not receiver._closing:  # an end that closes reads nothing more
-                self._chunks.appendleft(bytes(chunk))
+            # The receiver has paused in the middle of a chunk, as a socket leaves bytes in the kernel's buffer.
+            if chunk and not receiver._closing:  # a closing end reads nothing more
+                self._chunks.appendleft(chunk)
                 self._size += len(chunk)
         if self._writing_paused and self._size <= self._low and not self._lost:
             self._writing_paused = False

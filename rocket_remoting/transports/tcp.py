@@ -7,15 +7,15 @@ import socket
 import sys
 
 from rocket_remoting.session.address import parse_address
-from rocket_remoting.session.connection import Connection, Handler
+from rocket_remoting.session.connection import Connection, FramesHandler, Handler
 from rocket_remoting.session.limits import Limits
 from rocket_remoting.transports.transport import ConnectionCallback, Server
 from rocket_remoting.wire.errors import ConnectError
 
-ACCEPTED_A_TURN = 16
-"""asyncio accepts so many connections before it returns to those there are: what it calls the backlog."""
-WAITING_CONNECTIONS = 1024
-"""The operating system answers so many clients that are not accepted yet."""
+ACCEPTS_PER_TURN = 16
+"""Connections that asyncio accepts in one turn of the loop, before it serves open ones: asyncio's ``backlog``."""
+LISTEN_BACKLOG = 1024
+"""Connections that the operating system keeps until they are accepted: the backlog of ``listen(2)``."""
 
 
 class TcpTransport:
@@ -31,7 +31,7 @@ class TcpTransport:
         timeout: float = 3.0,
         limits: Limits | None = None,
     ) -> Connection:
-        """An open connection to ``host:port``; see `Transport.connect`."""
+        """Open a connection to ``host:port``; see `Transport.connect`."""
         host, port = parse_address(address)
         limits = limits or Limits()
         loop = asyncio.get_running_loop()
@@ -55,9 +55,10 @@ class TcpTransport:
         on_connect: ConnectionCallback | None = None,
         on_close: ConnectionCallback | None = None,
         limits: Limits | None = None,
+        frames_handler: FramesHandler | None = None,
     ) -> Server:
-        """A server that listens when this returns; see `Transport.serve`."""
-        server = _TcpServer(handler, on_connect, on_close, limits or Limits())
+        """Start a server; see `Transport.serve`."""
+        server = _TcpServer(handler, on_connect, on_close, limits or Limits(), frames_handler)
         await server.listen(host, port)
         return server
 
@@ -66,7 +67,7 @@ class TcpTransport:
 
 
 def _reason(error: OSError) -> str:
-    """Why there is no connection, in the system's words: asyncio's own repeat the address."""
+    """Return the system's text for an error; asyncio's text would repeat the address."""
     if error.errno is None or isinstance(error, socket.gaierror):  # which has numbers of its own
         return error.strerror or str(error)
     return os.strerror(error.errno)
@@ -75,28 +76,30 @@ def _reason(error: OSError) -> str:
 class _TcpServer(Server):
     async def listen(self, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self.accept, host, port, backlog=ACCEPTED_A_TURN)
+        # asyncio uses its backlog for two things: for listen(2), and as the number of connections that it accepts in
+        # one turn. So the first is set again below, on a copy of the socket's descriptor, with a number of its own.
+        self._listener = await loop.create_server(self.accept, host, port, backlog=ACCEPTS_PER_TURN)
         for listening in self._listener.sockets:
             with socket.fromfd(listening.fileno(), listening.family, listening.type) as same:
-                same.listen(WAITING_CONNECTIONS)
+                same.listen(LISTEN_BACKLOG)
         self.host, self.port = self._listener.sockets[0].getsockname()[:2]
 
     def _stop_listening(self) -> None:
         self._listener.close()
 
-    def _most_files(self) -> float:
-        most = _files_allowed()
+    def _file_limit(self) -> float:
+        most = _process_file_limit()
         return max(most - self._limits.spare_files, most // 2)
 
 
 if sys.platform == "win32":
 
-    def _files_allowed() -> float:
+    def _process_file_limit() -> float:
         return math.inf
 else:
     import resource
 
-    def _files_allowed() -> float:
-        """How many files this process may have open."""
+    def _process_file_limit() -> float:
+        """Return the number of files that this process may have open."""
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return math.inf if most == resource.RLIM_INFINITY else most

@@ -1,4 +1,4 @@
-"""What a transport does, and the server half that all of them share."""
+"""The interface of transports, and the server that all transports share."""
 
 import asyncio
 import logging
@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rocket_remoting.session.address import format_address
-from rocket_remoting.session.connection import Connection, Handler
+from rocket_remoting.session.arrivals import Arrivals
+from rocket_remoting.session.connection import Connection, FramesHandler, Handler
 from rocket_remoting.session.limits import Limits
 from rocket_remoting.session.turns import Turns
-from rocket_remoting.wire.frame_decoder import FrameDecoder
+from rocket_remoting.wire.receive_buffer import ReceiveBuffer
 
 logger = logging.getLogger("rocket_remoting")
 
@@ -21,7 +22,7 @@ ConnectionCallback = Callable[[Connection], None]
 
 
 class Transport(Protocol):
-    """A way to reach peers, and to be reached."""
+    """Opens connections to peers and accepts connections from them."""
 
     async def connect(
         self,
@@ -31,16 +32,16 @@ class Transport(Protocol):
         timeout: float = 3.0,
         limits: Limits | None = None,
     ) -> Connection:
-        """An open connection to ``host:port``.
+        """Open a connection.
 
         Args:
-            address: Whom to connect to.
-            handler: Answers the peer's requests; without one they are refused.
-            timeout: Seconds within which the connection must stand.
-            limits: What the peer may do; `Limits()` by default.
+            address: The peer's address, ``host:port``.
+            handler: Handles the peer's requests; None refuses them all.
+            timeout: Seconds within which the connection must be open.
+            limits: Limits for the connection; `Limits()` by default.
 
         Raises:
-            ConnectError: There is no connection within `timeout` seconds.
+            ConnectError: The address is malformed, or no connection could be opened within `timeout` seconds.
         """
 
     async def serve(
@@ -52,32 +53,34 @@ class Transport(Protocol):
         on_connect: ConnectionCallback | None = None,
         on_close: ConnectionCallback | None = None,
         limits: Limits | None = None,
+        frames_handler: FramesHandler | None = None,
     ) -> "Server":
-        """A server that listens when this returns.
+        """Start a server; it listens when this returns.
 
         Args:
-            host: The address to listen on.
-            port: The port; 0 takes a free one.
-            handler: Answers requests.
-            on_connect: Called for each new connection.
-            on_close: Called for each connection that ended.
-            limits: What peers may do; `Limits()` by default.
+            host: The host to listen on.
+            port: The port; 0 for a free one.
+            handler: Handles requests.
+            on_connect: Called with each new connection.
+            on_close: Called with each connection that has ended.
+            limits: Limits for all connections; `Limits()` by default.
+            frames_handler: Asked for the first frames of each read before they are decoded.
 
         Raises:
-            OSError: The address cannot be listened on.
+            OSError: The server cannot listen on the address.
         """
 
 
 class Server:
-    """A listening end and its connections.
+    """A server and its connections.
 
     Attributes:
-        host: Where it listens.
+        host: The host that the server listens on.
         port: The port, never 0.
-        lacks_files: Whether the last connection was refused because this process may hardly open more files.
+        lacks_files: Whether the last connection was refused because this process is near its limit of open files.
     """
 
-    CLOSE_PATIENCE = 1.0  # seconds that peers have at the end to read what was written for them
+    CLOSE_TIMEOUT = 1.0  # seconds that `close` waits for peers to read the bytes written for them
 
     def __init__(
         self,
@@ -85,8 +88,9 @@ class Server:
         on_connect: ConnectionCallback | None,
         on_close: ConnectionCallback | None,
         limits: Limits,
+        frames_handler: FramesHandler | None = None,
     ) -> None:
-        """Transports make servers."""
+        """Make a server that does not listen yet; only transports do."""
         self.host = ""
         self.port = 0
         self.lacks_files = False
@@ -96,15 +100,21 @@ class Server:
         self._limits = limits
         self._connections: set[Connection] = set()
         self._turns = Turns(asyncio.get_running_loop())
-        self._room = memoryview(bytearray(FrameDecoder.BUFFER_SIZE))
+        self._receive_buffer = ReceiveBuffer()
+        self._arrivals: Arrivals[Connection] | None = None
+        if frames_handler is not None:
+            begin_turn, end_turn = frames_handler.begin_turn, frames_handler.end_turn
+            self._arrivals = Arrivals(self._receive_buffer, frames_handler.take, begin_turn, end_turn)
         self._closing = False
-        self._crowds: Counter[str] = Counter()  # connections of each address but the server's own
-        self._refused = False  # whether the last connection was, and it was told
-        self._silent_until = 0.0
+        # Number of connections of each address except the server's own.
+        self._connections_of: Counter[str] = Counter()
+        # Whether the last connection was refused, and a refusal of this series was logged.
+        self._refused = False
+        self._next_warning_at = 0.0
 
     @property
     def address(self) -> str:
-        """``host:port``, to be connected to."""
+        """The address to connect to, ``host:port``."""
         return format_address((self.host, self.port))
 
     @property
@@ -113,7 +123,7 @@ class Server:
         return frozenset(self._connections)
 
     async def close(self) -> None:
-        """Return when nothing is listened on and all connections have ended."""
+        """Stop listening, close all connections and wait until they have ended."""
         self._closing = True
         self._stop_listening()
         connections = list(self._connections)
@@ -122,79 +132,87 @@ class Server:
         if connections:
             closed = asyncio.gather(*(connection.close() for connection in connections))
             try:
-                async with asyncio.timeout(self.CLOSE_PATIENCE):
+                async with asyncio.timeout(self.CLOSE_TIMEOUT):
                     await closed
-            except TimeoutError:  # a peer that does not read: what is unwritten is dropped
+            except TimeoutError:  # a peer does not read: drop the unwritten bytes
                 for connection in connections:
                     connection.abort("the server closes")
                 await asyncio.gather(*(connection.close() for connection in connections))
 
     def accept(self) -> Connection:
-        """A connection of this server, which stands when its transport says so."""
+        """Return a connection of this server, to be opened by its transport."""
         return Connection(
-            self._handler, self._limits, accepted=True, room=self._room, made=self._made, turns=self._turns
+            self._handler,
+            self._limits,
+            accepted=True,
+            receive_buffer=self._receive_buffer,
+            admit=self._admit,
+            turns=self._turns,
+            arrivals=self._arrivals,
         )
 
     def _stop_listening(self) -> None:
         raise NotImplementedError
 
-    def _made(self, connection: Connection) -> bool:
+    def _admit(self, connection: Connection) -> bool:
         if self._closing:
             return False
-        crowd = connection.counted_as
-        refusal = self._refusal(connection, crowd)
+        address = connection.counted_as
+        refusal = self._refusal(connection, address)
         if refusal:
-            self._tell_refusal(connection, refusal)
+            self._log_refusal(connection, refusal)
             return False
         self._refused = False
         self._connections.add(connection)
-        if crowd:
-            self._crowds[crowd] += 1
-        connection.add_close_callback(self._lost)
+        if address:
+            self._connections_of[address] += 1
+        # A refused connection never gets this callback, so `_remove` does not subtract what was not counted.
+        connection.add_close_callback(self._remove)
         if self._on_connect is not None:
             self._on_connect(connection)
         return True
 
-    def _refusal(self, connection: Connection, crowd: str) -> str:
-        """Say why the connection is not kept; nothing when it is."""
-        limits, files, all_open = self._limits, self._most_files(), len(self._connections)
+    def _refusal(self, connection: Connection, address: str) -> str:
+        """Return why the connection is refused; an empty text if it is kept."""
+        limits, files, all_open = self._limits, self._file_limit(), len(self._connections)
         self.lacks_files = False
         if all_open >= limits.max_connections:
             return f"{all_open} are open, which is the limit"
-        # Numbers are given out from the lowest that is free: this one tells how many are in use.
+        # The system gives out the lowest free file descriptor, so this one shows how many are in use.
         number = connection.file_number
         if number is not None and number >= files:
             self.lacks_files = True
             return f"{all_open} are open, and this process may not have many more files open (ulimit -n)"
-        of_address = self._crowds[crowd] if crowd else 0
+        of_address = self._connections_of[address] if address else 0
         if of_address * 100 >= min(limits.max_connections, files) * limits.max_address_percent:
-            return f"{of_address} of {crowd} are open, which is the limit of one address"
+            return f"{of_address} of {address} are open, which is the limit of one address"
         return ""
 
-    def _most_files(self) -> float:
-        """How many files may be open while there are connections to come."""
+    def _file_limit(self) -> float:
+        """Return the number of open files from which on connections are refused."""
         return math.inf
 
-    def _tell_refusal(self, connection: Connection, reason: str) -> None:
-        """Log the first refusal of a row: who floods a server with connections must not flood its log.
+    def _log_refusal(self, connection: Connection, reason: str) -> None:
+        """Log the first refusal of a series, so that a flood of connections does not flood the log.
 
-        Rows may be short, where one address is refused and others are not: of those of one second the first is told.
+        A series ends with the next accepted connection. As series may be short when only one address is refused, at
+        most one refusal is logged in a second.
         """
         now = asyncio.get_running_loop().time()
-        if not self._refused and now >= self._silent_until:
-            self._refused, self._silent_until = True, now + _SECONDS_BETWEEN_WARNINGS
+        if not self._refused and now >= self._next_warning_at:
+            self._refused, self._next_warning_at = True, now + _SECONDS_BETWEEN_WARNINGS
             logger.warning(
                 "refusing the connection of %s and further ones: %s",
                 connection.remote_address, reason, extra=connection.log_peer,
             )  # fmt: skip
 
-    def _lost(self, connection: Connection) -> None:
+    def _remove(self, connection: Connection) -> None:
         self._connections.discard(connection)
-        crowd = connection.counted_as
-        if crowd:
-            self._crowds[crowd] -= 1
-            if not self._crowds[crowd]:
-                del self._crowds[crowd]
+        address = connection.counted_as
+        if address:
+            self._connections_of[address] -= 1
+            if not self._connections_of[address]:
+                del self._connections_of[address]
         if self._on_close is not None:
             self._on_close(connection)
 

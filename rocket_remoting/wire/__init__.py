@@ -1,1 +1,1 @@
-"""The protocol's bytes: frames, headers, bodies, records, properties. Nothing here does I/O."""
+"""The codec: frames, headers, bodies, records, properties. It does no I/O."""

@@ -5,7 +5,7 @@
     for each message     total size 4 | magic 4 (0) | CRC 4 (0) | flag 4 | body length 4 | body
                          | properties length 2 | properties
 
-All numbers are signed and big-endian. The broker makes one record of each. This module does no I/O.
+All numbers are signed and big-endian. The broker stores one record for each message. This module does no I/O.
 """
 
 import struct
@@ -21,7 +21,7 @@ _SHORT = struct.Struct(">h")
 
 
 class BatchEntry(NamedTuple):
-    """One message of a batch, its properties still in wire form."""
+    """One message of a batch, with encoded properties."""
 
     flag: int
     body: bytes
@@ -29,10 +29,10 @@ class BatchEntry(NamedTuple):
 
 
 def encode_batch(messages: Iterable[Message]) -> bytes:
-    """The body of a batch request.
+    """Return the body of a batch request.
 
     Raises:
-        LocalProtocolError: A message's properties are too long, or hold a separator or what UTF-8 cannot hold.
+        LocalProtocolError: A message's properties are too long, or contain a separator or characters outside UTF-8.
     """
     parts: list[bytes] = []
     for message in messages:
@@ -53,10 +53,10 @@ def encode_batch(messages: Iterable[Message]) -> bytes:
 
 
 def decode_batch(data: bytes | memoryview) -> list[BatchEntry]:
-    """The messages of a batch request's body, in order.
+    """Return the messages of a batch request's body, in order.
 
     Raises:
-        RemoteProtocolError: The lengths in it do not agree.
+        RemoteProtocolError: The lengths of an entry do not agree.
     """
     entries: list[BatchEntry] = []
     offset, end = 0, len(data)
@@ -67,17 +67,16 @@ def decode_batch(data: bytes | memoryview) -> list[BatchEntry]:
             body_end = body_start + body_length
             (properties_length,) = _SHORT.unpack_from(data, body_end)
         except struct.error:
-            raise RemoteProtocolError(f"batch entry {len(entries)} at {offset}: cut off at {end}") from None
+            raise RemoteProtocolError(f"batch entry {len(entries)} at {offset} is cut off at {end}") from None
         entry_end = body_end + _SHORT.size + properties_length
+        # Negative lengths could lead backwards and make this loop endless, so they are refused even if the sizes agree.
         if body_length < 0 or properties_length < 0 or entry_end > end or entry_end - offset != size:
             raise RemoteProtocolError(
                 f"batch entry {len(entries)} at {offset}: size {size} of {end - offset} bytes does not agree"
                 f" with body {body_length}, properties {properties_length}"
             )
         entries.append(
-            BatchEntry(
-                flag, bytes(data[body_start:body_end]), bytes(data[body_end + _SHORT.size : entry_end])
-            )
+            BatchEntry(flag, bytes(data[body_start:body_end]), bytes(data[body_end + _SHORT.size : entry_end]))
         )
         offset = entry_end
     return entries

@@ -1,14 +1,14 @@
 """The numbers of RocketMQ's remoting protocol, under Apache's names.
 
-This module does no I/O. The lists are the union of Apache RocketMQ 4.9.7 and 5.3.3; a number that neither
-knows stays a plain ``int`` everywhere in this package.
+This module does no I/O. The lists are the union of those of Apache RocketMQ 4.9.7 and 5.3.3. A number that is
+not listed stays a plain ``int`` in this package.
 """
 
 from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """What a request asks for: ``code`` of a command whose response bit is not set."""
+    """The codes of requests: ``code`` of a command whose response bit is not set."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -176,7 +176,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request went: ``code`` of a command whose response bit is set."""
+    """The codes of responses: ``code`` of a command whose response bit is set."""
 
     RPC_TIME_OUT = -1006
     RPC_SEND_TO_CHANNEL_FAILED = -1004
@@ -252,7 +252,7 @@ class ResponseCode(IntEnum):
 
 
 class LanguageCode(IntEnum):
-    """What a peer is written in: a name in JSON headers, a byte in binary ones."""
+    """The programming language of a peer: a name in JSON headers, a byte in binary headers."""
 
     JAVA = 0
     CPP = 1
@@ -271,7 +271,7 @@ class LanguageCode(IntEnum):
 
 
 class Version(IntEnum):
-    """Versions that peers compare with: positions in Apache's list of releases, sent in every command."""
+    """Versions of Apache RocketMQ, as positions in its list of releases; every command has its sender's."""
 
     V3_4_9 = 121  # from here on a consumer's maxReconsumeTimes in a send-back counts
     V4_1_0 = 233  # from here on a broker's heartbeat answer lets clients use SQL filters
@@ -284,7 +284,7 @@ CURRENT_VERSION = Version.V4_9_7
 
 
 def request_name(code: int) -> str:
-    """The request's name for people: ``SEND_MESSAGE_V2 (310)``, or the bare number when it is unknown."""
+    """Return a request's name and code, such as ``SEND_MESSAGE_V2 (310)``; ``request 99`` without a name."""
     try:
         return f"{RequestCode(code).name} ({code})"
     except ValueError:
@@ -292,7 +292,7 @@ def request_name(code: int) -> str:
 
 
 def response_name(code: int) -> str:
-    """The code's name for people: ``TOPIC_NOT_EXIST (17)``, or the bare number when it is unknown."""
+    """Return a response's name and code, such as ``TOPIC_NOT_EXIST (17)``; ``response code 99`` without a name."""
     try:
         return f"{ResponseCode(code).name} ({code})"
     except ValueError:

@@ -11,8 +11,8 @@
     ROCKETMQ   | code 2 | language 1 | version 2 | opaque 4 | flag 4
                | remark length 4 | remark | extFields length 4 | extFields (see ext_fields) |
 
-    flag       bit 0: response, bit 1: one way (no answer is wanted)
-    opaque     the sender's number of a request; its response has the same
+    flag       bit 0: response, bit 1: oneway (the sender expects no response)
+    opaque     the number of a request; its response has the same
 
 All numbers are signed and big-endian. A response takes its request's encoding. This module does no I/O: a
 `frame_decoder.FrameDecoder` turns bytes into commands, `RemotingCommand.encode` commands into bytes.
@@ -59,25 +59,25 @@ _quote = msgspec.json.Encoder().encode
 
 
 class HeaderEncoding(IntEnum):
-    """How the header is written: the top byte of the header length."""
+    """The encoding of the header: the top byte of the header length."""
 
     JSON = 0
     ROCKETMQ = 1
 
 
 class RemotingCommand:
-    """A request or a response, as sent or as received.
+    """A request or a response, sent or received.
 
     Attributes:
         code: A `RequestCode`, or a `ResponseCode` when `is_response`.
-        opaque: The request's number on its connection; a connection sets it when it sends a request.
-        flag: The response and one-way bits.
-        language: What the sender is written in, by the names of `LanguageCode`.
+        opaque: The number of the request on its connection; the session sets it when it sends a request.
+        flag: The response and oneway bits.
+        language: The sender's programming language, a name of `LanguageCode`.
         version: The sender's version, see `codes.Version`.
-        remark: A response's text for people.
-        body: What follows the header.
-        parts: What follows `body` in a command to be sent, so that a broker need not join what it read.
-        encoding: How the header is written.
+        remark: A response's text, such as the reason of a refusal.
+        body: The bytes behind the header.
+        parts: Further parts of the body of a command to be sent, so that a broker need not join records.
+        encoding: The encoding of the header.
     """
 
     __slots__ = (
@@ -119,7 +119,7 @@ class RemotingCommand:
         self.language = language
         self.version = version
         self._header = header
-        self._raw = raw  # a received command's extFields in their encoding, read when asked for
+        self._raw = raw  # a received command's extFields in their encoding, decoded when needed
         self._extra = extra
         self.parts = parts
 
@@ -134,7 +134,7 @@ class RemotingCommand:
         encoding: HeaderEncoding = HeaderEncoding.JSON,
         ext_fields: Mapping[str, str] | None = None,
     ) -> "RemotingCommand":
-        """A request to be sent; `ext_fields` go beside the header's own fields."""
+        """Return a request to be sent; `ext_fields` are header fields in addition to those of `header`."""
         flag = ONEWAY_FLAG if oneway else 0
         return cls(code, 0, flag, body, None, encoding, header=header, extra=ext_fields)
 
@@ -150,7 +150,7 @@ class RemotingCommand:
         ext_fields: Mapping[str, str] | None = None,
         parts: Sequence[Buffer] = (),
     ) -> "RemotingCommand":
-        """The answer to a request: with its number and in its encoding."""
+        """Return the response to a request, with the request's number and encoding."""
         return cls(
             code,
             to.opaque,
@@ -165,20 +165,20 @@ class RemotingCommand:
 
     @property
     def is_response(self) -> bool:
-        """Whether this answers a request."""
+        """Whether this is a response."""
         return bool(self.flag & RESPONSE_FLAG)
 
     @property
     def is_oneway(self) -> bool:
-        """Whether the sender wants no answer."""
+        """Whether the sender expects no response."""
         return bool(self.flag & ONEWAY_FLAG)
 
     def header(self, type_: type[H]) -> H:
-        """The header fields as `type_`.
+        """Return the header fields as an object of `type_`.
 
         Raises:
-            RemoteProtocolError: A required field is missing, or a value is not of its type; the text names
-                the field and the request.
+            RemoteProtocolError: A required field is missing, or a value is not of its type. The text names the field
+                and the request.
         """
         if type(self._header) is type_:
             return self._header
@@ -193,16 +193,14 @@ class RemotingCommand:
 
     @property
     def ext_fields(self) -> dict[str, str]:
-        """The header fields as a map of texts.
+        """The header fields as a dict of texts.
 
         Raises:
-            RemoteProtocolError: What was received is no such map.
+            RemoteProtocolError: The received fields cannot be decoded.
         """
         fields: dict[str, str] = {}
         if self._raw is not None:
-            fields = (
-                json_fields(self._raw) if self.encoding is HeaderEncoding.JSON else binary_fields(self._raw)
-            )
+            fields = json_fields(self._raw) if self.encoding is HeaderEncoding.JSON else binary_fields(self._raw)
         if self._header is not None:
             fields.update(to_fields(self._header))
         if self._extra:
@@ -211,21 +209,24 @@ class RemotingCommand:
 
     @property
     def name(self) -> str:
-        """The code with its name, for people."""
+        """The code with its name, for logs and errors."""
         return response_name(self.code) if self.is_response else request_name(self.code)
 
     def encode(self) -> list[Buffer]:
-        """The frame, in pieces to be sent one after the other: prefix and header, body, parts.
+        """Return the frame in pieces to be sent one after the other: prefix and header, body, parts.
 
         Raises:
             LocalProtocolError: A number does not fit its field, or the header is longer than 16 MiB.
         """
         header = self._json_header() if self.encoding is HeaderEncoding.JSON else self._binary_header()
         header_length = len(header)
+        # A longer header would run into the top byte, and the peer would read a part of its length as the encoding.
         if header_length > MAX_HEADER:
             raise LocalProtocolError(
                 f"{self.name}: a header of {header_length} bytes, at most {MAX_HEADER} can be sent"
             )
+        #  31      24 23                                0
+        # | encoding |           header length           |
         word = self.encoding << 24 | header_length
         if not self.body and not self.parts:
             return [PREFIX.pack(4 + header_length, word) + header]
@@ -235,6 +236,8 @@ class RemotingCommand:
 
     def _json_header(self) -> bytes:
         fields: bytes
+        # A received command that is sent on unchanged keeps its fields as they came: unquoted numbers and
+        # nulls, which `ext_fields` would turn into texts or leave out, stay.
         if self._raw is not None and self._header is None and not self._extra:
             fields = self._raw if self.encoding is HeaderEncoding.JSON else _quote(self.ext_fields)
         elif self._header is not None and not self._extra:
@@ -252,17 +255,15 @@ class RemotingCommand:
         )
 
     def _binary_header(self) -> bytes:
+        # The binary form cannot tell an empty remark from none: both have length 0, as in Apache's
+        # RocketMQSerializable.
         remark = self.remark.encode() if self.remark else b""
         fields = write_binary(self.ext_fields)
-        language = (
-            LanguageCode[self.language] if self.language in LanguageCode.__members__ else LanguageCode.OTHER
-        )
+        language = LanguageCode[self.language] if self.language in LanguageCode.__members__ else LanguageCode.OTHER
         try:
             head = _BINARY_HEAD.pack(self.code, language, self.version, self.opaque, self.flag, len(remark))
         except struct.error as error:
-            raise LocalProtocolError(
-                f"{self.name}: a number does not fit the binary header: {error}"
-            ) from None
+            raise LocalProtocolError(f"{self.name}: a number does not fit the binary header: {error}") from None
         return b"".join((head, remark, _INT.pack(len(fields)), fields))
 
     def __repr__(self) -> str:
@@ -290,10 +291,10 @@ _json_head = msgspec.json.Decoder(_JsonHead).decode
 
 
 def decode_json_header(data: bytes) -> RemotingCommand:
-    """The command, without its body, whose JSON header this is.
+    """Return the command of a JSON header, without a body.
 
     Raises:
-        RemoteProtocolError: It cannot be read; the text shows how it begins.
+        RemoteProtocolError: The header cannot be decoded; the text shows its begin.
     """
     try:
         head = _json_head(data)
@@ -303,6 +304,7 @@ def decode_json_header(data: bytes) -> RemotingCommand:
         ) from None
     language = head.language
     if not isinstance(language, str):
+        # Apache's RemotingCommand starts with JAVA, so a header without the field means JAVA there too.
         language = "JAVA" if language is None else _LANGUAGES.get(language, "OTHER")
     return RemotingCommand(
         head.code,
@@ -318,27 +320,27 @@ def decode_json_header(data: bytes) -> RemotingCommand:
 
 
 def decode_binary_header(data: bytes) -> RemotingCommand:
-    """The command, without its body, whose ROCKETMQ header this is.
+    """Return the command of a ROCKETMQ header, without a body.
 
     Raises:
-        RemoteProtocolError: It cannot be read; the text shows its lengths.
+        RemoteProtocolError: The header cannot be decoded; the text shows its lengths.
     """
     try:
         code, language, version, opaque, flag, remark_length = _BINARY_HEAD.unpack_from(data)
         remark_end = _BINARY_HEAD.size + remark_length
+        # A negative remark length makes this read from a wrong place, or raise struct.error. Either is refused below.
         (fields_length,) = _INT.unpack_from(data, remark_end)
+        # Python's slices would silently shorten a text whose length leads beyond the header, so all lengths
+        # are checked.
         if remark_length < 0 or fields_length < 0 or remark_end + 4 + fields_length > len(data):
             raise RemoteProtocolError(
-                f"a binary header of {len(data)} bytes has a remark of {remark_length},"
-                f" fields of {fields_length} bytes"
+                f"a binary header of {len(data)} bytes has a remark of {remark_length}, fields of {fields_length} bytes"
             )
         remark = str(data[_BINARY_HEAD.size : remark_end], "utf-8") if remark_length else None
     except struct.error:
         raise RemoteProtocolError(f"a binary header of {len(data)} bytes is cut off: {data[:80]!r}") from None
     except UnicodeDecodeError:
-        raise RemoteProtocolError(
-            f"a binary header of {len(data)} bytes has a remark that is not UTF-8"
-        ) from None
+        raise RemoteProtocolError(f"a binary header of {len(data)} bytes has a remark that is not UTF-8") from None
     return RemotingCommand(
         code,
         opaque,

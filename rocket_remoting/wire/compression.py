@@ -1,7 +1,7 @@
-"""Compression of message bodies; the algorithm stands in the message's system flag (see `sys_flag`).
+"""Compression of message bodies; the message's system flag names the algorithm (see `sys_flag`).
 
 Apache's Java client before 4.9.3 knows only zlib and leaves the type bits 0. A body of a few kilobytes can become any
-size, so nothing here decompresses more than it is allowed to.
+size when decompressed, so every decompression here has a limit.
 """
 
 import zlib
@@ -22,7 +22,7 @@ decompressed step by step, each step as large as the limit allows, or 512 bytes,
 
 
 class CompressionType(IntEnum):
-    """Algorithms, by their number in the system flag."""
+    """The algorithms, by their numbers in the system flag."""
 
     LZ4 = 1
     ZSTD = 2
@@ -30,7 +30,7 @@ class CompressionType(IntEnum):
 
     @property
     def sys_flag(self) -> int:
-        """The type bits for a message's system flag (`sys_flag.COMPRESSED` comes beside them)."""
+        """The type bits of a message's system flag, without `sys_flag.COMPRESSED`."""
         return self << 8
 
 
@@ -38,7 +38,7 @@ class BodyTooLargeError(RemoteProtocolError):
     """A body is larger than allowed when it is decompressed.
 
     Attributes:
-        limit: The bytes that it may have.
+        limit: Most bytes of the decompressed body.
     """
 
     def __init__(self, size: int, limit: int) -> None:
@@ -66,7 +66,7 @@ def compression_flags(sys_flag: int) -> int:
 
 
 def decompress(body: bytes | memoryview, sys_flag: int, limit: int = DEFAULT_LIMIT) -> bytes:
-    """Return the body as it was before `compress`.
+    """Return the decompressed body.
 
     Args:
         body: The compressed bytes.
@@ -94,9 +94,12 @@ def decompress(body: bytes | memoryview, sys_flag: int, limit: int = DEFAULT_LIM
 def _unzlib(body: bytes | memoryview, limit: int) -> bytes:
     unpacker = zlib.decompressobj()
     try:
+        # One byte more than allowed shows that the body is too large, without decompressing the rest of it.
         unpacked = unpacker.decompress(body, limit + 1)
     except zlib.error as error:
         raise RemoteProtocolError(f"damaged zlib body of {len(body)} bytes: {error}") from error
+    # Not at the end although there was room: the input ended too early. With no room left the body is too
+    # large, which `decompress` reports.
     if not unpacker.eof and len(unpacked) <= limit:
         raise RemoteProtocolError(f"truncated zlib body of {len(body)} bytes")
     return unpacked
@@ -120,7 +123,7 @@ def _unzstd(body: bytes | memoryview, limit: int) -> bytes:
 
     try:
         size = zstandard.frame_content_size(body)
-        if size < 0:  # Java's stream writer does not state it
+        if size < 0:  # Java's stream writer does not state the size
             return _unzstd_stream(body, limit)
         if size > limit:
             raise BodyTooLargeError(len(body), limit)

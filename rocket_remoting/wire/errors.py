@@ -3,34 +3,34 @@
 ::
 
     RemotingError
-    ├── LocalProtocolError      we were asked to send what the protocol cannot carry
-    ├── RemoteProtocolError     the peer sent what the protocol does not allow
+    ├── LocalProtocolError      this end was asked to send something that the protocol cannot encode
+    ├── RemoteProtocolError     the peer sent something that the protocol does not allow
     ├── ConnectError            no connection to .address
     ├── ConnectionLost          the connection to .address ended before an answer came
     ├── RequestTimeout          .address did not answer within .timeout seconds
     ├── TooManyRequests         too many unanswered requests, or too many unsent bytes, on one connection
     └── ResponseError           the peer answered with .code and .remark instead of success
 
-Blame is in the type: a `LocalProtocolError` is a bug on our side, a `RemoteProtocolError` one on the other.
+The type tells which side is wrong: a `LocalProtocolError` is an error of this end, a `RemoteProtocolError` of the peer.
 """
 
 from rocket_remoting.wire.codes import request_name, response_name
 
 
 class RemotingError(Exception):
-    """Root of everything this package raises on purpose."""
+    """Base of all errors of this package."""
 
 
 class LocalProtocolError(RemotingError):
-    """We were asked to send what the protocol cannot carry."""
+    """This end was asked to send something that the protocol cannot encode."""
 
 
 class RemoteProtocolError(RemotingError):
-    """The peer sent what the protocol does not allow."""
+    """The peer sent something that the protocol does not allow."""
 
 
 class ConnectError(RemotingError):
-    """No connection to `address` could be made."""
+    """No connection to `address` could be opened."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"cannot connect to {address}: {reason}")
@@ -42,7 +42,7 @@ class ConnectError(RemotingError):
 
 
 class ConnectionLost(RemotingError):  # noqa: N818 - a state, not a mistake
-    """The connection to `address` ended before the answer came, or was closed when a request was made."""
+    """The connection to `address` ended before the response came, or was closed when a request was sent."""
 
     def __init__(self, address: str, reason: str = "connection closed") -> None:
         super().__init__(f"connection to {address} lost: {reason}")
@@ -54,7 +54,7 @@ class ConnectionLost(RemotingError):  # noqa: N818 - a state, not a mistake
 
 
 class RequestTimeout(RemotingError):  # noqa: N818 - a state, not a mistake
-    """`address` did not answer `request_code` within `timeout` seconds; it may have acted all the same."""
+    """`address` did not answer `request_code` within `timeout` seconds. It may have handled the request."""
 
     def __init__(self, address: str, request_code: int, timeout: float) -> None:
         super().__init__(f"{request_name(request_code)} to {address}: no answer within {timeout:g} s")
@@ -67,15 +67,13 @@ class RequestTimeout(RemotingError):  # noqa: N818 - a state, not a mistake
 
 
 class TooManyRequests(RemotingError):  # noqa: N818 - a state, not a mistake
-    """One connection has as many unanswered requests or unsent bytes as its limits allow."""
+    """A connection has as many unanswered requests or unsent bytes as its limits allow."""
 
 
 class ResponseError(RemotingError):
     """`address` answered `request_code` with `code` (see `ResponseCode`) and `remark` instead of success."""
 
-    def __init__(
-        self, code: int, remark: str | None = None, *, address: str = "", request_code: int = -1
-    ) -> None:
+    def __init__(self, code: int, remark: str | None = None, *, address: str = "", request_code: int = -1) -> None:
         request = f"{request_name(request_code)} " if request_code >= 0 else ""
         place = f"to {address} " if address else ""
         super().__init__(f"{request}{place}answered {response_name(code)}: {remark or 'no remark'}")

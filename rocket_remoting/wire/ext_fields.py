@@ -1,12 +1,12 @@
-"""The header's free part: ``extFields``, a map of texts, read straight into typed headers.
+"""The header fields ``extFields`` of a command, a map of strings, and the typed headers that are read from it.
 
 ::
 
     JSON       {"topic":"orders","queueId":"3"}       the JavaScript client leaves numbers unquoted
-    binary     name length 2 | name | value length 4 | value          …and so on to the end
+    binary     name length 2 | name | value length 4 | value          repeated to the end
 
-A `Header` is one such map with names and types. Reading tries the form Apache's clients send, in one C call;
-only what that refuses goes the slower way that forgives unquoted values. This module does no I/O.
+A `Header` declares the names and types of one such map. Most headers are read by msgspec in one C call. What msgspec
+refuses, such as unquoted values, is read in a slower way. This module does no I/O.
 """
 
 import re
@@ -19,22 +19,22 @@ import msgspec
 from rocket_remoting.wire.errors import LocalProtocolError, RemoteProtocolError
 
 Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-"""Java's ``int``. Where peers fill sets and maps with numbers, these must have 32 bits: larger ones that differ by
-multiples of 2⁶¹ - 1 have one hash in Python, and reading ten thousand of them into a set would take seconds."""
+"""Java's ``int``. Numbers that peers put into sets or maps must have this type: larger numbers that differ by multiples
+of 2⁶¹ - 1 have the same hash in Python, and reading ten thousand of them into a set would take seconds."""
 
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """Java's ``long``."""
 
 _WRONG_VALUE = re.compile(r"(?P<expected>.+?)(?:, got `\w+`)? - at `\$\.(?P<name>\w+)`")
 _SHOWN = 100
-"""Characters of a wrong value that an answer repeats."""
+"""Most characters of a wrong value that an error quotes."""
 
 _NAME_LENGTH = struct.Struct(">h")
 _VALUE_LENGTH = struct.Struct(">i")
 
 
 class Header(msgspec.Struct, kw_only=True, gc=False, rename="camel"):
-    """A typed map of header fields; ``None`` is a field that is not sent."""
+    """A typed map of header fields; a field that is ``None`` is not sent."""
 
 
 H = TypeVar("H", bound=Header)
@@ -46,7 +46,7 @@ _any_decoder: msgspec.json.Decoder[dict[str, object] | None] = msgspec.json.Deco
 
 
 def to_fields(header: Header) -> dict[str, str]:
-    """The map a header stands for: every value a text, ``None`` left out."""
+    """Return the fields of a header as a dict of texts, without those that are ``None``."""
     type_ = header.__class__
     try:
         names, writers = _writers[type_]
@@ -60,7 +60,7 @@ def to_fields(header: Header) -> dict[str, str]:
 
 
 def read_json(raw: bytes | msgspec.Raw, type_: type[H]) -> H:
-    """The header of `type_` that a JSON map holds; fields it does not know are passed over.
+    """Return the header of `type_` in a JSON map; unknown fields are ignored.
 
     Raises:
         RemoteProtocolError: A required field is missing, or a value is not of its type.
@@ -71,11 +71,12 @@ def read_json(raw: bytes | msgspec.Raw, type_: type[H]) -> H:
     try:
         return decoder.decode(raw)  # type: ignore[return-value]  # the decoder was made for type_
     except (msgspec.MsgspecError, ValueError, RecursionError):
+        # The slow way also gives the error its text, with the field's name and value.
         return read_fields(json_fields(raw), type_)
 
 
 def read_binary(raw: bytes, type_: type[H]) -> H:
-    """The header of `type_` that a binary map holds; fields it does not know are passed over.
+    """Return the header of `type_` in a binary map; unknown fields are ignored.
 
     Raises:
         RemoteProtocolError: A required field is missing, a value is not of its type, or a length is wrong.
@@ -84,7 +85,7 @@ def read_binary(raw: bytes, type_: type[H]) -> H:
 
 
 def read_fields(fields: Mapping[str, str], type_: type[H]) -> H:
-    """The header of `type_` that a map of texts holds.
+    """Return the header of `type_` in a dict of texts.
 
     Raises:
         RemoteProtocolError: A required field is missing, or a value is not of its type.
@@ -100,7 +101,7 @@ def read_fields(fields: Mapping[str, str], type_: type[H]) -> H:
 
 
 def _problem(error: msgspec.ValidationError, fields: Mapping[str, str]) -> str:
-    """What is wrong with a field; msgspec names it, but not its value."""
+    """Return the error of a wrong field, with its value, which msgspec does not name."""
     wrong = _WRONG_VALUE.fullmatch(str(error))
     if wrong is None:
         return str(error)
@@ -112,20 +113,20 @@ def _problem(error: msgspec.ValidationError, fields: Mapping[str, str]) -> str:
 
 
 def json_fields(raw: bytes | msgspec.Raw) -> dict[str, str]:
-    """The map of texts that JSON holds: numbers and booleans as Java would print them, nulls left out.
+    """Return a JSON map as a dict of texts: numbers and booleans as Java prints them, without nulls.
 
     Raises:
-        RemoteProtocolError: It is no JSON object.
+        RemoteProtocolError: The data is not a JSON object.
     """
     try:
         fields = _any_decoder.decode(raw)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise RemoteProtocolError(f"extFields is no map: {error}") from None
+        raise RemoteProtocolError(f"extFields is not a map: {error}") from None
     return {name: _as_text(value) for name, value in fields.items() if value is not None} if fields else {}
 
 
 def binary_fields(raw: bytes) -> dict[str, str]:
-    """The map of texts that the binary form holds.
+    """Return the binary form of a map as a dict of texts.
 
     Raises:
         RemoteProtocolError: A length leads beyond the end, or a text is not UTF-8.
@@ -139,6 +140,7 @@ def binary_fields(raw: bytes) -> dict[str, str]:
             name = str(raw[position + 2 : name_end], "utf-8")
             (value_length,) = _VALUE_LENGTH.unpack_from(raw, name_end)
             value_end = name_end + 4 + value_length
+            # A negative length could lead backwards and make this loop endless.
             if length < 0 or value_length < 0 or value_end > end:
                 raise RemoteProtocolError(
                     f"extFields at {position} of {end} bytes: name of {length}, value of {value_length} bytes"
@@ -153,7 +155,7 @@ def binary_fields(raw: bytes) -> dict[str, str]:
 
 
 def write_binary(fields: Mapping[str, str]) -> bytes:
-    """The binary form of a map of texts.
+    """Return the binary form of a dict of texts.
 
     Raises:
         LocalProtocolError: A name is longer than 32767 bytes.
@@ -164,17 +166,17 @@ def write_binary(fields: Mapping[str, str]) -> bytes:
         try:
             name_length = _NAME_LENGTH.pack(len(name_bytes))
         except struct.error:
-            raise LocalProtocolError(f"a header field's name has {len(name_bytes)} bytes") from None
+            raise LocalProtocolError(
+                f"the name of a header field has {len(name_bytes)} bytes, at most 32767 are allowed: {name[:40]}…"
+            ) from None
         parts += (name_length, name_bytes, _VALUE_LENGTH.pack(len(value_bytes)), value_bytes)
     return b"".join(parts)
 
 
 def _make_writers(type_: type[Header]) -> tuple[tuple[str, ...], tuple[Callable[[object], str], ...]]:
-    """Wire names and, beside each, what makes its value a text; built-in functions, as sending is hot."""
+    """Return the names on the wire, and for each the function that converts its value to a string."""
     hints = get_type_hints(type_)
-    writers = tuple(
-        _bool_text if hints[name] in (bool, bool | None) else str for name in type_.__struct_fields__
-    )
+    writers = tuple(_bool_text if hints[name] in (bool, bool | None) else str for name in type_.__struct_fields__)
     return type_.__struct_encode_fields__, writers
 
 

@@ -1,11 +1,11 @@
-"""JSON the way fastjson, Apache's JSON library, writes it where keys of a map are not texts.
+"""Reads and writes the JSON of fastjson, Apache's JSON library, in which keys of maps need not be strings.
 
 ::
 
     {0:"10.0.0.1:10911"}                                         a number as a key
     {{"brokerName":"b","queueId":0,"topic":"t"}:{"maxOffset":7}} a message queue as a key
 
-Everything else is standard JSON, and is left to msgspec. This module does no I/O.
+All other values are standard JSON, which msgspec reads and writes. This module does no I/O.
 """
 
 import re
@@ -28,10 +28,10 @@ Json = None | bool | int | float | str | list["Json"] | dict["str | int | Messag
 
 
 def loads(data: bytes | memoryview) -> Json:
-    """The value that the text holds; entries of a map whose value is null are left out.
+    """Return the value of a JSON text, without the entries of maps whose value is null.
 
     Raises:
-        RemoteProtocolError: It is no JSON, not even fastjson's.
+        RemoteProtocolError: The text is neither standard JSON nor fastjson's.
     """
     return run_all(read_steps(data))
 
@@ -40,23 +40,23 @@ def read_steps(data: bytes | memoryview) -> Generator[None, None, Json]:
     """Read as `loads` does, in steps: yield about twice a millisecond.
 
     Raises:
-        RemoteProtocolError: As `loads`.
+        RemoteProtocolError: As for `loads`.
     """
     try:
         reader = _Reader(str(data, "utf-8"))
         value = yield from reader.read()
         reader.expect_end()
     except (msgspec.MsgspecError, ValueError) as error:
-        raise RemoteProtocolError(f"a body of {len(data)} bytes is no JSON: {error}") from None
+        raise RemoteProtocolError(f"a body of {len(data)} bytes is not JSON: {error}") from None
     return value
 
 
 def dumps(value: object, *, standard: bool = False) -> bytes:
-    """The text of a struct, its fields that are ``None`` left out.
+    """Return the JSON of a value, without the fields of structs that are None.
 
     Args:
-        value: A struct, or anything msgspec can write.
-        standard: Put numbers that are keys between quotes, as standard JSON wants it.
+        value: A struct, or any value that msgspec can encode.
+        standard: Whether to quote numbers that are keys, as in standard JSON.
     """
     out: list[bytes] = []
     _write(value, out, standard)
@@ -64,7 +64,7 @@ def dumps(value: object, *, standard: bool = False) -> bytes:
 
 
 class _Open:
-    """A map or list whose end has not been read."""
+    """A map or list whose end has not been read yet."""
 
     __slots__ = ("_entries", "_has_key", "_items", "_key", "end")
 
@@ -76,7 +76,7 @@ class _Open:
         self._has_key = False
 
     def add(self, value: Json) -> bool:
-        """Take a value; return whether it is a key, whose own value follows."""
+        """Add a value; return whether it is a key, so that its value comes next."""
         if self.end == "]":
             self._items.append(value)
         elif not self._has_key:
@@ -91,7 +91,7 @@ class _Open:
 
     @property
     def value(self) -> Json:
-        """What has been read."""
+        """The entries or items read so far."""
         return self._items if self.end == "]" else self._entries
 
 
@@ -104,7 +104,7 @@ class _Reader:
         self._open: list[_Open] = []
 
     def read(self) -> Generator[None, None, Json]:
-        """Read one value, which may be a key of a map: fastjson writes maps whose keys are maps."""
+        """Read one value in steps. A key of a map is read like a value, because it may be a map itself."""
         token, values = self._next(), 0
         while True:
             if token in ("{", "["):
@@ -115,7 +115,8 @@ class _Reader:
                 value = self._open.pop().value
             else:
                 value = _scalar(token)
-            while self._ends_with(value):
+            # One value may end several maps and lists at once: each of them is then a value of the one around it.
+            while self._add_and_check_end(value):
                 value = self._open.pop().value
             if not self._open:
                 return value
@@ -125,7 +126,7 @@ class _Reader:
                 yield
 
     def expect_end(self) -> None:
-        """Raise ValueError if more than spaces follow."""
+        """Raise a ValueError unless only spaces follow."""
         if self._text[self._position :].strip():
             raise ValueError(f"more text after the value, at {self._position}")
 
@@ -134,8 +135,8 @@ class _Reader:
         if len(self._open) > MAX_DEPTH:
             raise ValueError(f"nested deeper than {MAX_DEPTH}")
 
-    def _ends_with(self, value: Json) -> bool:
-        """Give a value to the map or list that it is in; return whether that ends behind it."""
+    def _add_and_check_end(self, value: Json) -> bool:
+        """Add a value to its map or list; return whether the map or list ends behind the value."""
         if not self._open:
             return False
         inner = self._open[-1]
@@ -144,7 +145,7 @@ class _Reader:
         if not is_key and token == inner.end:
             return True
         if token != wanted:
-            raise ValueError(f"{wanted} or {inner.end} wanted before {self._position}, found {token[:40]}")
+            raise ValueError(f"expected {wanted} or {inner.end} before {self._position}, found {token[:40]}")
         return False
 
     def _next(self) -> str:
@@ -160,7 +161,7 @@ def _as_key(value: Json) -> str | int | MessageQueue:
         return msgspec.convert(value, MessageQueue, strict=False)
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    raise ValueError(f"{str(value)[:40]} as a key")
+    raise ValueError(f"{str(value)[:40]} cannot be a key")
 
 
 def _write(value: object, out: list[bytes], standard: bool) -> None:

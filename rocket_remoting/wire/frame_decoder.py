@@ -1,6 +1,17 @@
-"""From the bytes of a connection to commands; the layout of a frame is drawn in `command`.
+"""The decoder of a connection's bytes into commands; `command` draws the layout of a frame.
 
-This module does no I/O: whoever reads the connection puts bytes in and takes commands out.
+::
+
+    _view    |  decoded  |  frames that are whole  |  begin of a frame  |  free  |
+             0        _start                                          _end    len(_view)
+                         └── next() takes one frame after the other     └── writable()
+
+A connection with nothing to decode needs no memory of its own: all connections of a server share one `ReceiveBuffer`.
+Its part is ``_origin`` to ``_end`` from a read until `settle`. Only when a frame is incomplete after a read does
+`settle` move its bytes into a buffer of the connection's own. That buffer grows to at most twice the bytes that have
+really come, so that a peer cannot take memory with a large length field; it is given back when the frame is complete.
+
+This module does no I/O: the caller puts bytes in and takes commands out.
 """
 
 import struct
@@ -14,83 +25,96 @@ from rocket_remoting.wire.command import (
     decode_json_header,
 )
 from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.receive_buffer import BUFFER_SIZE, ReceiveBuffer
 
 DEFAULT_MAX_FRAME = 16 * 1024 * 1024  # Apache's default, the length field included
 
+_NOTHING = memoryview(b"")
 _HEADER_DECODERS: tuple[Callable[[bytes], RemotingCommand], ...] = (decode_json_header, decode_binary_header)
 
 
 class FrameDecoder:
-    """Turns the bytes of one connection into commands.
+    """Decodes the bytes of one connection into commands.
 
-    Bytes come in by `feed`, or without a copy by `writable` and `received`. A body is copied once, out of the
-    receive buffer; a frame is refused before memory is taken for it.
+    Give it bytes with `feed`; or without a copy with `writable` and `received`, or with `writable`, `put`, `next` and
+    `settle`. A body is copied once, out of the receive buffer. A frame that is too large is refused before memory is
+    allocated for it.
 
     Args:
         max_frame: Most bytes of a frame, its length field included.
-        max_header: Most bytes of a frame's header: reading a header takes time for each of its fields.
-        shared: Room of `BUFFER_SIZE` that decoders used by turns share. Bytes are put there and taken out within one
-            turn; a decoder has room of its own only once it must keep a part of a frame.
+        max_header: Most bytes of a frame's header, because decoding takes time for each header field.
+        shared: The memory that several decoders share; see the module. After a read, `settle` must come before the
+            decoder's next read.
+
+    Attributes:
+        excess: Bytes of the decoder's own buffer beyond `BUFFER_SIZE`, allocated for a large frame.
+        failure: Why the connection cannot be decoded any further; None if it can.
     """
 
-    # Invariant: bytes between _start and _end of _view are received and not decoded. After `settle` they are at the
-    # begin of a _view that is not _shared, or there are none. _frame is the size of the frame that `next` found to be
-    # not whole, 0 if that is not known.
-    __slots__ = ("_end", "_frame", "_max_frame", "_max_header", "_shared", "_start", "_view", "failure")
+    # Invariant: the bytes from _start to _end of _view are received and not decoded. After `settle` they are at the
+    # begin of a _view that is not the shared one, or there are none. _frame is the size of the frame that `next` found
+    # to be incomplete; 0 if that is not known.
+    __slots__ = (
+        "_end", "_frame", "_max_frame", "_max_header", "_origin", "_shared", "_start", "_view", "excess",
+        "failure",
+    )  # fmt: skip
 
-    BUFFER_SIZE = 64 * 1024
+    BUFFER_SIZE = BUFFER_SIZE
     IDLE_SIZE = 16 * 1024
-    """What a connection begins with: thousands of them do little more than send heartbeats."""
+    """Bytes of a decoder's first buffer of its own. It is small because most connections only send heartbeats."""
 
     def __init__(
         self,
         max_frame: int = DEFAULT_MAX_FRAME,
-        shared: memoryview | None = None,
+        shared: ReceiveBuffer | None = None,
         *,
         max_header: int = MAX_HEADER,
     ) -> None:
         self._max_frame = max_frame
         self._max_header = max_header
         self._shared = shared
-        self._view = memoryview(bytearray(self.IDLE_SIZE)) if shared is None else shared
-        self._start = self._end = self._frame = 0
-        self.failure: RemoteProtocolError | None = None  # why this connection cannot be read any further
+        self._view = memoryview(bytearray(self.IDLE_SIZE)) if shared is None else shared.view
+        self.excess = 0
+        self._origin = self._start = self._end = self._frame = 0
+        self.failure: RemoteProtocolError | None = None
 
     @property
     def pending(self) -> int:
-        """Bytes received and not decoded; after `received`, those of a frame that is not whole yet."""
+        """Bytes received and not decoded; after `received`, those of an incomplete frame."""
         return self._end - self._start
 
     @property
     def capacity(self) -> int:
-        """Bytes of the receive buffer: more once a read has filled a small one, or a frame needs it."""
+        """Bytes of the receive buffer."""
         return len(self._view)
 
     @property
-    def excess(self) -> int:
-        """Bytes by which the receive buffer is larger than usual: a large frame is on its way."""
-        return max(0, len(self._view) - self.BUFFER_SIZE)
+    def _is_shared(self) -> bool:
+        return self._shared is not None and self._view is self._shared.view
 
     def shrink(self) -> None:
-        """Give back the room of a busy time, if nothing is in it."""
-        if self.pending or self._view is self._shared:
+        """Replace an empty receive buffer by the shared one, or by a small one."""
+        if self.pending or self._is_shared:
             return
+        self.excess = 0
         if self._shared is not None:
-            self._view = self._shared
+            self._view = self._shared.view
         elif self.capacity > self.IDLE_SIZE:
             self._view = memoryview(bytearray(self.IDLE_SIZE))
         self._start = self._end = 0
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[RemotingCommand]:
-        """The commands that `data` completes.
+        """Decode `data`; return the commands that it completes.
 
         Raises:
-            RemoteProtocolError: The bytes are no frame. Whole frames before it are returned first: then
-                `failure` is set at once, and the next call raises it.
+            RemoteProtocolError: A frame is invalid. Complete frames before it are returned first; in that case this
+                call sets `failure`, and the next call raises it.
         """
         commands: list[RemotingCommand] = []
         rest = memoryview(data)
         while rest and not (commands and self.failure):
+            # `received` has settled the buffer, so `writable` is not empty here, and each turn of this loop
+            # takes bytes.
             room = self.writable()
             count = min(len(room), len(rest))
             room[:count] = rest[:count]
@@ -103,30 +127,63 @@ class FrameDecoder:
         return commands
 
     def writable(self) -> memoryview:
-        """Room for the next bytes; never empty after `settle`, unless whole frames wait. Then call `put`."""
+        """Return the free part of the receive buffer. Put bytes at its begin, then call `put` or `received`.
+
+        It is never empty after `settle`, unless complete frames have not been taken with `next`.
+        """
+        shared = self._shared
+        if shared is not None and self._view is shared.view:
+            self._origin = self._start = self._end = shared.used
         return self._view[self._end :]
 
     def put(self, count: int) -> None:
-        """Take in ``count`` bytes that were put at the begin of `writable`; call `next` for what is in them."""
+        """Add ``count`` bytes that were put at the begin of `writable`; `next` then returns the frames in them."""
         self._end += count
         self._frame = 0
+        shared = self._shared
+        if shared is not None and self._view is shared.view:
+            shared.used = self._end
+
+    def readable(self) -> memoryview:
+        """Return the received bytes, at least the whole next frame; empty if the next frame is incomplete or invalid.
+
+        They are at most `BUFFER_SIZE` bytes, unless the next frame is larger. See `skip`.
+        """
+        start, end = self._start, self._end
+        if end - start < 8 or self.failure is not None:
+            return _NOTHING
+        frame: int = PREFIX.unpack_from(self._view, start)[0] + 4
+        if frame > end - start:
+            return _NOTHING
+        if end - start > self.BUFFER_SIZE:
+            end = min(end, start + max(frame, self.BUFFER_SIZE))
+        return self._view[start:end]
+
+    def skip(self, count: int) -> None:
+        """Take out the first ``count`` bytes of `readable`, the frames that were handled without `next`."""
+        self._start += count
 
     def next(self) -> RemotingCommand | None:
-        """Return the command of the next frame; None if that is not whole, or is none: see `failure`."""
+        """Return the command of the next frame.
+
+        None if the frame is incomplete; also None if it is invalid, and then `failure` is set.
+        """
         view, start = self._view, self._start
         received = self._end - start
         if received < 8 or self.failure is not None:
             return None
+        # Both numbers are read unsigned. A negative length of a hostile or foreign peer becomes one above 2
+        # GiB, which the limit refuses without a check of its own.
         length, word = PREFIX.unpack_from(view, start)
         header_length = word & MAX_HEADER
         frame = length + 4
         try:
+            # All checks need only these eight bytes. So a wrong frame is refused at once, and not after the
+            # peer has sent it. The last check is of the encoding: a top byte above 1.
             if frame > self._max_frame or header_length > length - 4 or word > 0x1FFFFFF:
                 raise RemoteProtocolError(_refusal(bytes(view[start : start + 8]), self._max_frame))
             if header_length > self._max_header:
-                raise RemoteProtocolError(
-                    f"a header of {header_length} bytes, at most {self._max_header} are read"
-                )
+                raise RemoteProtocolError(f"a header of {header_length} bytes, at most {self._max_header} are allowed")
             if received < frame:
                 self._frame = frame
                 return None
@@ -135,12 +192,15 @@ class FrameDecoder:
         except RemoteProtocolError as error:
             self.failure = error
             return None
+        # Only a decoded frame is taken out of the buffer; after a failure its bytes stay, and `next`
+        # returns None forever.
         self._start = end = start + frame
+        # A copy: the receive buffer is overwritten by the next read, perhaps of another connection.
         command.body = bytes(view[header_end:end])
         return command
 
     def received(self, count: int) -> list[RemotingCommand]:
-        """The commands that `count` bytes, put at the begin of `writable`, complete.
+        """Decode `count` bytes that were put at the begin of `writable`; return the commands that they complete.
 
         Raises:
             RemoteProtocolError: As `feed` does.
@@ -155,40 +215,47 @@ class FrameDecoder:
         return commands
 
     def settle(self) -> None:
-        """Keep what is not decoded in room of this decoder's own, and leave room for more: this turn ends."""
+        """Move undecoded bytes out of the shared buffer, and make space for more; call it after the last `next`."""
         pending = self._end - self._start
         frame = self._frame
-        if self._view is self._shared:
+        shared = self._shared
+        if shared is not None and self._view is shared.view:
+            if shared.used == self._end:  # otherwise the bytes of others lie behind these
+                shared.used = self._origin
             if pending:
                 self._move(self._grown(self.IDLE_SIZE, max(frame, pending), pending))
-            self._start, self._end = 0, pending
+            self._origin, self._start, self._end = 0, 0, pending
             return
         capacity = len(self._view)
-        # A read that filled the buffer may have left more behind.
+        # A read that filled the buffer may have left more bytes in the socket: the next read should be larger.
         size = max(capacity, self.BUFFER_SIZE) if self._end == capacity else capacity
         if not pending:
             self._start = self._end = 0
             size = min(size, self.BUFFER_SIZE)
             if size != capacity:
-                self._view = memoryview(bytearray(size)) if self._shared is None else self._shared
+                self._view = memoryview(bytearray(size)) if self._shared is None else self._shared.view
+                self.excess = 0
+        # Otherwise the next read has room behind the pending bytes: for the whole frame, if its size is known.
         elif self._end == capacity or self._start + frame > capacity:
             size = self._grown(size, frame, pending)
             if self._start or size != capacity:
                 self._move(size)
 
     def _grown(self, size: int, frame: int, pending: int) -> int:
-        """Return how many bytes of room a frame gets: at most twice what has come of it, whatever it announces."""
+        """Return the buffer size for an incomplete frame: at most twice its received bytes, whatever its length."""
         if frame <= size:
             return size
         return max(size, self.IDLE_SIZE, min(frame, 2 * pending))
 
     def _move(self, size: int) -> None:
-        """Put what is pending at the begin of room of its own."""
+        """Move the pending bytes to the begin of a buffer of `size` bytes that is not shared."""
         pending = self.pending
-        stays = size == len(self._view) and self._view is not self._shared
+        stays = size == len(self._view) and not self._is_shared
         target = self._view if stays else memoryview(bytearray(size))
+        # Source and target may overlap if the buffer stays the same; a memoryview copies overlapping ranges correctly.
         target[:pending] = self._view[self._start : self._end]
         self._view = target
+        self.excess = max(0, size - self.BUFFER_SIZE)
         self._start, self._end = 0, pending
 
 

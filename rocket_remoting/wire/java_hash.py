@@ -1,4 +1,4 @@
-"""Java's ``String.hashCode``: tags are stored, filtered and hashed by it, keys are indexed by it.
+"""Java's ``String.hashCode``, by which brokers filter tags and index keys.
 
 ::
 
@@ -8,13 +8,14 @@
 from collections.abc import Sequence
 from operator import mul
 
+# With 128 products below 2^48 each, the sum of a chunk stays below 2^55, within the 64 bits that sum() adds in C.
 _CHUNK = 128
 _POWERS = tuple(pow(31, exponent, 1 << 32) for exponent in range(_CHUNK - 1, -1, -1))  # 31^127 … 31^0
 _CHUNK_POWER = pow(31, _CHUNK, 1 << 32)
 
 
 def java_hash(text: str) -> int:
-    """The value Java's ``text.hashCode()`` has, from -2**31 to 2**31 - 1."""
+    """Return the value of Java's ``text.hashCode()``, from -2**31 to 2**31 - 1."""
     units: Sequence[int] = text.encode("ascii") if text.isascii() else _utf16(text)
     head = len(units) % _CHUNK
     value: int = sum(map(mul, units[:head], _POWERS[_CHUNK - head :]))

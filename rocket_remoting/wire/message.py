@@ -1,7 +1,7 @@
-"""Messages and queues as clients see them.
+"""Messages and queues.
 
-A message's tags, keys, delay level and the like are properties under reserved names (see `properties`); the
-attributes here read and write those. Nothing here touches the wire: `record` and `batch` do.
+Tags, keys, delay level and similar attributes of a message are properties under reserved names (see `properties`). The
+modules `record` and `batch` encode messages.
 """
 
 from collections.abc import Iterable
@@ -22,13 +22,13 @@ from rocket_remoting.wire.properties import (
 )
 
 Host = tuple[str, int]
-"""An address in digits, and a port."""
+"""An IP address and a port."""
 
 _NO_HOST: Host = ("0.0.0.0", 0)
 
 
 class MessageQueue(msgspec.Struct, frozen=True, order=True, gc=False, rename="camel"):
-    """One queue of a topic on one broker; sorts as Java's ``compareTo``: topic, broker, id."""
+    """One queue of a topic on one broker. Queues sort as by Java's ``compareTo``: topic, broker name, queue id."""
 
     topic: str
     broker_name: str
@@ -39,16 +39,16 @@ class MessageQueue(msgspec.Struct, frozen=True, order=True, gc=False, rename="ca
 
 
 class Message:
-    """What a producer sends: a body for a topic, with properties.
+    """A message for a producer to send.
 
     Args:
-        topic: Where it goes.
+        topic: The topic.
         body: The payload.
-        tags: The tag that consumers may subscribe by.
-        keys: One key, or several, by which the message can be found again.
-        delay_level: 0 for none, 1 … 18 for the broker's delay levels.
-        properties: Further properties; the dict is taken over, not copied.
-        flag: A number that RocketMQ carries and does not read.
+        tags: The tag that consumers can subscribe to.
+        keys: One key or several, by which the message can be queried.
+        delay_level: The broker's delay level, by default 1 … 18; 0 for no delay.
+        properties: Further properties; the dict is used, not copied.
+        flag: A number for the application, which RocketMQ does not read.
         wait_store_ok: Whether a broker that flushes synchronously answers only after the flush.
     """
 
@@ -93,7 +93,7 @@ class Message:
 
     @property
     def tags(self) -> str | None:
-        """The tag that consumers may subscribe by."""
+        """The tag that consumers can subscribe to."""
         return self.properties.get(PROPERTY_TAGS)
 
     @tags.setter
@@ -102,7 +102,7 @@ class Message:
 
     @property
     def keys(self) -> str | None:
-        """The keys the message can be found by, separated by spaces."""
+        """The keys by which the message can be queried, separated by spaces."""
         return self.properties.get(PROPERTY_KEYS)
 
     @keys.setter
@@ -111,7 +111,7 @@ class Message:
 
     @property
     def delay_level(self) -> int:
-        """0 for none, 1 … 18 for the broker's delay levels."""
+        """The broker's delay level, by default 1 … 18; 0 for no delay."""
         return self._int(PROPERTY_DELAY_TIME_LEVEL)
 
     @delay_level.setter
@@ -120,7 +120,7 @@ class Message:
 
     @property
     def deliver_at_ms(self) -> int | None:
-        """When brokers of 5.x with a timer wheel, and the bundled one, deliver it, in ms since 1970; None: at once."""
+        """Delivery time in milliseconds since the epoch; None for at once. Needs Apache 5.x or the bundled broker."""
         return self._int(PROPERTY_TIMER_DELIVER_MS) or None
 
     @deliver_at_ms.setter
@@ -138,7 +138,7 @@ class Message:
 
     @property
     def unique_key(self) -> str | None:
-        """The id its producer gave it before sending."""
+        """The unique id that the producer gave the message before it sent it."""
         return self.properties.get(PROPERTY_UNIQUE_KEY)
 
     @unique_key.setter
@@ -146,10 +146,10 @@ class Message:
         self._set(PROPERTY_UNIQUE_KEY, value)
 
     def set_user_property(self, name: str, value: str) -> None:
-        """Set a property of the application's own.
+        """Set a user property.
 
         Raises:
-            ValueError: The name is RocketMQ's own, or name or value is blank (a broker would drop it).
+            ValueError: RocketMQ reserves the name, or the name or value is blank: brokers would drop the property.
         """
         if name in RESERVED_PROPERTIES:
             raise ValueError(f"{name} is a property of RocketMQ's own: choose another name")
@@ -169,13 +169,11 @@ class Message:
         return [name for type_ in cls.__mro__ for name in getattr(type_, "__slots__", ())]
 
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}({self.topic!r}, {len(self.body)} bytes, properties={self.properties!r})"
-        )
+        return f"{type(self).__name__}({self.topic!r}, {len(self.body)} bytes, properties={self.properties!r})"
 
 
 class MessageExt(Message):
-    """What a consumer receives: a message with what its broker noted about it."""
+    """A message as a consumer receives it, with the fields that its broker has added."""
 
     __slots__ = (
         "body_crc",
@@ -214,7 +212,7 @@ class MessageExt(Message):
         store_size: int = 0,
         broker_name: str = "",
     ) -> None:
-        # Not through Message.__init__: this runs once for every message received.
+        # Message.__init__ is not called, to save time: this runs once for every received message.
         self.topic = topic
         self.body = body
         self.properties = {} if properties is None else properties
@@ -235,17 +233,17 @@ class MessageExt(Message):
 
     @property
     def offset_message_id(self) -> str:
-        """The id that says where the record lies: broker address and commit log offset."""
+        """The offset message id, made of the broker's address and the record's commit log offset."""
         return create_offset_id(*self.store_host, self.commit_log_offset)
 
     @property
     def msg_id(self) -> str:
-        """The id its producer gave it; where it gave none, the record's `offset_message_id`."""
+        """The unique id that the producer gave the message; without one, `offset_message_id`."""
         return self.properties.get(PROPERTY_UNIQUE_KEY) or self.offset_message_id
 
     @property
     def queue(self) -> MessageQueue:
-        """The queue the message was read from."""
+        """The queue that the message was read from."""
         return MessageQueue(self.topic, self.broker_name, self.queue_id)
 
     def __repr__(self) -> str:

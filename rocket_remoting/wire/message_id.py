@@ -1,4 +1,4 @@
-"""Message ids: where a record lies (offset id), and the key a client gives before it sends (unique id).
+"""Message ids: the offset id, which names a stored record, and the unique id, which a client creates before a send.
 
 ::
 
@@ -26,36 +26,32 @@ _UNIQUE_TAIL = struct.Struct(">HIIH")
 
 
 def pack_ip(host: str) -> bytes:
-    """The 4 or 16 bytes of an address written in digits.
+    """Return the 4 or 16 bytes of an IP address.
 
     Raises:
-        LocalProtocolError: It is a name, or no address at all.
+        LocalProtocolError: The text is not an IP address.
     """
     try:
-        return (
-            socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
-            if ":" in host
-            else socket.inet_aton(host)
-        )
+        return socket.inet_pton(socket.AF_INET6, host.partition("%")[0]) if ":" in host else socket.inet_aton(host)
     except OSError:
         raise LocalProtocolError(f"{host!r} is not an IP address") from None
 
 
 def unpack_ip(packed: bytes) -> str:
-    """The address in digits that 4 or 16 bytes stand for."""
+    """Return the text of an IP address of 4 or 16 bytes."""
     return socket.inet_ntoa(packed) if len(packed) == 4 else socket.inet_ntop(socket.AF_INET6, packed)
 
 
 def create_offset_id(host: str, port: int, commit_log_offset: int) -> str:
-    """The id of the record at `commit_log_offset` on the broker at `host` and `port`."""
+    """Return the id of the record at `commit_log_offset` on the broker at `host` and `port`."""
     return (pack_ip(host) + _PORT_AND_OFFSET.pack(port, commit_log_offset)).hex().upper()
 
 
 def parse_offset_id(offset_id: str) -> tuple[str, int, int]:
-    """Host, port and commit log offset of an offset id.
+    """Return host, port and commit log offset of an offset id.
 
     Raises:
-        RemoteProtocolError: The text is none.
+        RemoteProtocolError: The text is not an offset id.
     """
     raw = _from_hex(offset_id)
     port, offset = _PORT_AND_OFFSET.unpack_from(raw, len(raw) - _PORT_AND_OFFSET.size)
@@ -63,11 +59,11 @@ def parse_offset_id(offset_id: str) -> tuple[str, int, int]:
 
 
 class UniqueIdGenerator:
-    """Makes ids as Apache's Java client does: unique over hosts, processes and 65,536 messages a millisecond.
+    """Creates ids as Apache's Java client does: unique over hosts, processes and 65,536 messages in a millisecond.
 
     Args:
-        ip: This host's address in digits; by default the one that outgoing traffic has.
-        clock: Where the milliseconds come from.
+        ip: This host's IP address; by default the one of outgoing traffic.
+        clock: The clock of the ids' milliseconds; the system clock by default.
     """
 
     __slots__ = (
@@ -87,18 +83,21 @@ class UniqueIdGenerator:
         self._clock: Clock = clock if clock is not None else SystemClock()
         self._counter = count()
         self._month_start = self._month_end = 0
-        self._wrapped_at = -1  # the millisecond at which the counter last began anew
-        self._skew = 0  # milliseconds added while the counter begins anew within one of them
+        self._wrapped_at = -1  # the millisecond in which the counter was last 0
+        self._skew = 0  # milliseconds added to ids, so that a counter that overflows within a millisecond repeats no id
         self._adopt_process()
 
     def create(self) -> str:
-        """A new id."""
+        """Return a new id."""
         now = self._clock.now_ms()
+        # A forked child has the parent's counter and fixed part. Without a new fixed part both would create equal ids.
         if os.getpid() != self._pid:
             self._adopt_process()
         if not self._month_start <= now < self._month_end:
             self._month_start, self._month_end = _month_around(now)
         number = next(self._counter)
+        # The counter begins again at 0. If that happens twice in one millisecond, the same time and counter
+        # would give an id twice. Apache's MessageClientIDSetter (4.9.8) does not look for that.
         if not number & 0xFFFF:
             self._skew = self._skew + 1 if now <= self._wrapped_at else 0
             self._wrapped_at = now
@@ -106,9 +105,8 @@ class UniqueIdGenerator:
 
     def _adopt_process(self) -> None:
         self._pid = os.getpid()
-        loader = int.from_bytes(
-            os.urandom(4), "big"
-        )  # Java puts a class loader's hash here; ours tells generators apart
+        # Java puts a class loader's hash here; ours tells generators apart.
+        loader = int.from_bytes(os.urandom(4), "big")
         self._fixed = (self._ip + _UNIQUE_FIXED.pack(self._pid & 0xFFFF, loader)).hex().upper()
 
     def __repr__(self) -> str:
@@ -116,10 +114,14 @@ class UniqueIdGenerator:
 
 
 def parse_unique_id(unique_id: str, now_ms: int) -> tuple[str, int, int]:
-    """Host, process id and birth in milliseconds of a unique id that is less than a month old at `now_ms`.
+    """Return host, process id and creation time of a unique id.
+
+    Args:
+        unique_id: The id; it has only the time since the month began.
+        now_ms: Milliseconds since the epoch; the id must be less than a month older.
 
     Raises:
-        RemoteProtocolError: The text is none.
+        RemoteProtocolError: The text is not a unique id.
     """
     raw = _from_hex(unique_id)
     pid, _loader, since_month, _number = _UNIQUE_TAIL.unpack_from(raw, len(raw) - _UNIQUE_TAIL.size)
@@ -130,12 +132,11 @@ def parse_unique_id(unique_id: str, now_ms: int) -> tuple[str, int, int]:
 
 
 def local_ip() -> str:
-    """The address other hosts see this one under; the loopback address where there is no route out."""
+    """Return this host's IP address of outgoing traffic; the loopback address if there is no route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(
-                ("192.0.2.1", 9)
-            )  # a documentation address; connecting a datagram socket sends nothing
+            # A documentation address; connecting a datagram socket sends nothing.
+            probe.connect(("192.0.2.1", 9))
         except OSError:
             return "127.0.0.1"
         address: str = probe.getsockname()[0]
@@ -144,9 +145,7 @@ def local_ip() -> str:
 
 def _from_hex(text: str) -> bytes:
     if len(text) not in (32, 56):
-        raise RemoteProtocolError(
-            f"a message id has 32 or 56 characters, this one {len(text)}: {text[:60]!r}"
-        )
+        raise RemoteProtocolError(f"a message id has 32 or 56 characters, this one {len(text)}: {text[:60]!r}")
     try:
         raw = bytes.fromhex(text)
     except ValueError:
@@ -157,8 +156,9 @@ def _from_hex(text: str) -> bytes:
 
 
 def _month_around(moment_ms: int) -> tuple[int, int]:
-    """First millisecond of the month that holds `moment_ms`, and of the next one."""
+    """Return the first milliseconds of the month of `moment_ms` and of the next month, in local time."""
     year, month = time.localtime(moment_ms // 1000)[:2]
     start = time.mktime((year, month, 1, 0, 0, 0, 0, 0, -1))
+    # mktime turns month 13 into January of the next year; -1 lets it find out whether daylight saving time holds.
     end = time.mktime((year, month + 1, 1, 0, 0, 0, 0, 0, -1))
     return int(start) * 1000, int(end) * 1000

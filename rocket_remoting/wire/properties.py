@@ -4,7 +4,7 @@
 
     name 0x01 value 0x02 name 0x01 value 0x02 …          UTF-8; 4.9 leaves out the last 0x02
 
-A property without a name or a value does not survive the wire: Apache's decoder drops it, and so does ours.
+A property without a name or a value is lost on the wire: Apache's decoder drops it, and so does this one.
 """
 
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ PROPERTY_CRC32 = "__CRC32#"
 
 KEY_SEPARATOR = " "
 
-# Any of them asks for a time of delivery; brokers from 5.0 on, and ours, serve that.
+# Each of these sets a delivery time, for Apache's brokers from 5.0 on and the bundled broker.
 TIMER_PROPERTIES = frozenset({PROPERTY_TIMER_DELAY_SEC, PROPERTY_TIMER_DELAY_MS, PROPERTY_TIMER_DELIVER_MS})
 
 # Apache's clients refuse these as names of user properties.
@@ -141,32 +141,31 @@ _PROPERTY_SEPARATOR = "\x02"
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """The properties as they stand in a record, each one closed by its separator.
+    """Return the properties in the form of a record, each one ended by a separator.
 
     Raises:
-        LocalProtocolError: A name or value has a separator in it or what UTF-8 cannot hold, or they are longer
-            than a record can hold.
+        LocalProtocolError: A name or value has a separator or a character that UTF-8 cannot encode, or the properties
+            are longer than `MAX_PROPERTIES_LENGTH`.
     """
     return encode_properties_text(properties).encode()
 
 
 def encode_properties_text(properties: Mapping[str, str]) -> str:
-    """The properties as they stand in a request header's text field.
+    """Return the properties in the form of a request header's text field.
 
     Raises:
-        LocalProtocolError: A name or value has a separator in it or what UTF-8 cannot hold, or they are longer
-            than a record can hold.
+        LocalProtocolError: A name or value has a separator or a character that UTF-8 cannot encode, or the properties
+            are longer than `MAX_PROPERTIES_LENGTH`.
     """
     text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+    # A separator in a name or value would be read as the begin of a further property: whoever chooses a
+    # value could forge reserved properties such as REAL_TOPIC.
     number = len(properties)
     if text.count(_NAME_VALUE_SEPARATOR) != number or text.count(_PROPERTY_SEPARATOR) != number:
-        raise LocalProtocolError(
-            f"a property has the character 0x01 or 0x02 in its name or value: {text[:200]!r}"
-        )
+        raise LocalProtocolError(f"a property has the character 0x01 or 0x02 in its name or value: {text[:200]!r}")
+    # These are characters. UTF-8 may need more bytes than that; `encode_batch` and `encode_record` check the bytes.
     if len(text) > MAX_PROPERTIES_LENGTH:
-        raise LocalProtocolError(
-            f"properties of {len(text)} characters, at most {MAX_PROPERTIES_LENGTH} can be sent"
-        )
+        raise LocalProtocolError(f"properties of {len(text)} characters, at most {MAX_PROPERTIES_LENGTH} can be sent")
     if not text.isascii():
         _require_utf8(text)
     return text
@@ -183,10 +182,10 @@ def _require_utf8(text: str) -> None:
 
 
 def decode_properties(data: bytes | bytearray | memoryview | str) -> dict[str, str]:
-    """The properties that the wire form holds.
+    """Return the properties of their encoded form.
 
     Raises:
-        RemoteProtocolError: It is not UTF-8.
+        RemoteProtocolError: The bytes are not UTF-8.
     """
     if not isinstance(data, str):
         try:
@@ -195,15 +194,13 @@ def decode_properties(data: bytes | bytearray | memoryview | str) -> dict[str, s
             raise RemoteProtocolError(f"properties are not UTF-8: {error}") from None
     return {
         name: value
-        for name, _, value in [
-            item.partition(_NAME_VALUE_SEPARATOR) for item in data.split(_PROPERTY_SEPARATOR)
-        ]
+        for name, _, value in [item.partition(_NAME_VALUE_SEPARATOR) for item in data.split(_PROPERTY_SEPARATOR)]
         if name and value
     }
 
 
 def decode_stored_properties(data: bytes | bytearray | memoryview) -> dict[str, str]:
-    """The properties of a record: what the disk has damaged in them is read as Java does, with U+FFFD in its place."""
+    """Return the properties of a record; bytes that are not UTF-8, damaged on disk, become U+FFFD, as in Java."""
     try:
         return decode_properties(data)
     except RemoteProtocolError:

@@ -1,4 +1,4 @@
-"""The record: a message as the broker stores it, and as it stands, unchanged, in the answer to a pull.
+"""The record: a message in the form in which brokers store it, and send it unchanged in the response to a pull.
 
 ::
 
@@ -21,7 +21,9 @@
       …  1, 2  topic length (2 bytes in version 2), then the topic
       …     2  properties length, then the properties (see properties)
 
-All numbers are signed and big-endian. This module does no I/O.
+All numbers are signed and big-endian. Version 2, which Apache's brokers read from 5.0 on, differs only in the size of
+the topic's length: it allows topics above 127 bytes. A blank fills the end of a commit log file in which the next
+record did not fit. This module does no I/O.
 """
 
 import struct
@@ -45,11 +47,12 @@ BLANK_MAGIC = 0xCBD43194 - (1 << 32)
 _SYS_FLAG_POSITION = 36
 
 HOST_FLAGS = BORN_HOST_V6 | STORE_HOST_V6
-# By the two host bits of the system flag, shifted down: none, born, store, both.
-_FIXED = tuple(
-    struct.Struct(f">iiiiiqqiq{born}sq{store}siqi") for born, store in ((8, 8), (20, 8), (8, 20), (20, 20))
-)
-# Of a record with two IPv4 hosts: size, magic, queue offset, log offset, system flag, body length.
+# The fixed fields, indexed by the system flag's two host bits: no IPv6 host, born host, store host, both.
+_FIXED = tuple(struct.Struct(f">iiiiiqqiq{born}sq{store}siqi") for born, store in ((8, 8), (20, 8), (8, 20), (20, 20)))
+# The fields of a record with two IPv4 hosts that `record_check` compares: size, magic, queue offset, commit log offset,
+# system flag, body length.
+#     0     4      8                    20            28                  36           40           84
+#     size  magic  (crc, queue, flag)   queue offset  commit log offset   system flag  (up to body) body length
 _PLACE_AND_LENGTHS = struct.Struct(">ii12xqqi44xi")
 _SIZE_AND_MAGIC = struct.Struct(">ii")
 _INT = struct.Struct(">i")
@@ -60,7 +63,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class RecordHeader(NamedTuple):
-    """What a record says about its message, its body left alone."""
+    """The fields of a record without its body."""
 
     total_size: int
     magic: int
@@ -99,18 +102,26 @@ class RecordSource(Protocol):
 
 
 def body_crc32(body: Buffer) -> int:
-    """The check sum a record carries for its body."""
+    """Return the checksum that a record has for its body: CRC-32 without the top bit, as Java's int is signed."""
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
 def record_size(body_length: int, topic_length: int, properties_length: int, sys_flag: int = 0) -> int:
-    """Bytes of a record; lengths are in encoded bytes, the system flag says which hosts are IPv6."""
+    """Return the bytes of a record.
+
+    Args:
+        body_length: Bytes of the stored body.
+        topic_length: Bytes of the topic in UTF-8.
+        properties_length: Bytes of the encoded properties.
+        sys_flag: The system flag, whose host bits say which hosts are IPv6.
+    """
+    # The host flags are bits 4 (born host) and 5 (store host), so the shift makes them an index of `_FIXED`.
     fixed = _FIXED[(sys_flag & HOST_FLAGS) >> 4].size
     return fixed + body_length + (1 if topic_length <= 127 else 2) + topic_length + 2 + properties_length
 
 
 def host_flags(born_host: Host, store_host: Host) -> int:
-    """The system flag's bits that say which of the two hosts are IPv6."""
+    """Return the system flag's bits for the hosts that are IPv6 addresses."""
     return (BORN_HOST_V6 if ":" in born_host[0] else 0) | (STORE_HOST_V6 if ":" in store_host[0] else 0)
 
 
@@ -132,10 +143,10 @@ def encode_record(
     prepared_transaction_offset: int = 0,
     body_crc: int | None = None,
 ) -> bytes:
-    """The record, ready to be appended.
+    """Return a record, ready to be appended.
 
-    The system flag's host bits follow the hosts given; topics above 127 bytes make a version 2 record, which
-    Apache's brokers read from 5.0 on.
+    The system flag's host bits are set according to the hosts. A topic above 127 bytes makes a version 2 record, which
+    Apache's brokers read from 5.0 on. Timestamps are milliseconds since the epoch.
 
     Raises:
         LocalProtocolError: A number, the topic or the properties do not fit their fields.
@@ -168,9 +179,7 @@ def encode_record(
             len(body),
         )
     except struct.error as error:
-        raise LocalProtocolError(
-            f"a number does not fit the record of a message to {topic}: {error}"
-        ) from None
+        raise LocalProtocolError(f"a number does not fit the record of a message to {topic}: {error}") from None
     return b"".join((head, body, topic_field, _SHORT.pack(len(properties)), properties))
 
 
@@ -184,13 +193,22 @@ def pack_record_into(
     commit_log_offset: int,
     store_timestamp: int,
 ) -> int:
-    """The size of the message's version 1 record, now at `position` unless it is larger than `space`.
+    """Write a message's version 1 record into a buffer, unless it is larger than `space`; return its size.
 
-    It is what `encode_record` makes, without the copy. The head is written last: until then there is no
-    record, whatever happens to this process meanwhile.
+    The bytes are those of `encode_record`, without a copy. The fixed fields, with size and magic, are written last.
+    Until then there is no record at `position`, even if this process is killed in between.
+
+    Args:
+        buffer: The buffer, such as a mapped file.
+        position: Where the record begins.
+        space: Most bytes that the record may have; nothing is written if it has more.
+        message: The message.
+        queue_offset: The message's offset in its queue.
+        commit_log_offset: The record's offset in the commit log.
+        store_timestamp: Milliseconds since the epoch.
 
     Raises:
-        LocalProtocolError: A number, the topic or the properties do not fit their fields; no record is there.
+        LocalProtocolError: A number, the topic or the properties do not fit their fields; no record was written.
     """
     born, store = pack_host(message.born_host), pack_host(message.store_host)
     hosts = (len(born) == 20) | (len(store) == 20) << 1
@@ -232,15 +250,15 @@ def pack_record_into(
             body_length,
         )
     except struct.error as error:
+        # `pack_into` has written the fields before the wrong one, with size and magic. A recovery would
+        # take these for a record.
         _SIZE_AND_MAGIC.pack_into(buffer, position, 0, 0)
-        raise LocalProtocolError(
-            f"a number does not fit the record of a message to {message.topic}: {error}"
-        ) from None
+        raise LocalProtocolError(f"a number does not fit the record of a message to {message.topic}: {error}") from None
     return end - position
 
 
 def read_size_and_magic(buffer: Buffer, offset: int = 0) -> tuple[int, int]:
-    """Total size and magic of what begins at `offset`: a record, a blank, or nothing yet (zeros).
+    """Return total size and magic at `offset`, where a record, a blank, or nothing yet (zeros) begins.
 
     Raises:
         RemoteProtocolError: Fewer than eight bytes are left.
@@ -253,15 +271,13 @@ def read_size_and_magic(buffer: Buffer, offset: int = 0) -> tuple[int, int]:
 
 
 def peek_record(buffer: Buffer, offset: int = 0) -> RecordHeader:
-    """Everything of the record at `offset` but its body.
+    """Return the fields of the record at `offset` without its body.
 
     Raises:
-        RemoteProtocolError: There is no whole, well-formed record.
+        RemoteProtocolError: The bytes are not a complete, well-formed record.
     """
     values, body_start, topic_start, topic_end, end = _layout(buffer, offset)
-    size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag, born_at, born, stored_at, store = (
-        values[:12]
-    )
+    size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag, born_at, born, stored_at, store = values[:12]
     return RecordHeader(
         size,
         magic,
@@ -285,10 +301,10 @@ def peek_record(buffer: Buffer, offset: int = 0) -> RecordHeader:
 
 
 def record_properties(buffer: Buffer, offset: int = 0) -> bytes:
-    """The properties of the record at `offset`, in their wire form.
+    """Return the encoded properties of the record at `offset`.
 
     Raises:
-        RemoteProtocolError: There is no whole, well-formed record.
+        RemoteProtocolError: The bytes are not a complete, well-formed record.
     """
     _, _, _, topic_end, end = _layout(buffer, offset)
     return bytes(buffer[topic_end + 2 : end])
@@ -296,9 +312,11 @@ def record_properties(buffer: Buffer, offset: int = 0) -> bytes:
 
 @lru_cache(maxsize=4096)
 def record_check(topic: str) -> Callable[[Buffer, int, int], bool]:
-    """Return what tells whether a buffer is one whole, well-formed record of the topic, at a queue and a log offset.
+    """Return a function that checks whether a buffer is exactly one well-formed record of the topic.
 
-    The body is not looked at. Made for each message that is read: the usual record takes two steps.
+    The function's arguments are the buffer, the expected queue offset and the expected commit log offset. It does not
+    read the body. Brokers call it for each message that they read. So the common case, version 1 with two IPv4 hosts,
+    is checked with two unpacks; all other records are checked by `_layout`.
     """
     encoded, packed = topic.encode(), pack_topic(topic)
     behind_body = struct.Struct(f">{len(packed)}sh")
@@ -317,6 +335,8 @@ def record_check(topic: str) -> Callable[[Buffer, int, int], bool]:
                     and size == len(buffer) == _MIN_FIXED + body_length + tail_size + properties_length
                 ):
                     return True
+            # The short way says only yes. What it does not know, such as version 2, IPv6 or a negative
+            # length of the properties, is decided here.
             values, _, topic_start, topic_end, end = _layout(buffer, 0)
         except (struct.error, RemoteProtocolError):
             return False
@@ -332,16 +352,16 @@ def record_check(topic: str) -> Callable[[Buffer, int, int], bool]:
 def decode_record(
     buffer: Buffer, offset: int = 0, *, decompress: bool = True, limit: int = DEFAULT_LIMIT
 ) -> MessageExt:
-    """The message that the record at `offset` holds.
+    """Return the message of the record at `offset`.
 
     Args:
-        buffer: Where the record lies.
-        offset: Where it begins.
-        decompress: Unpack a packed body, and clear the flag that says so.
-        limit: Most bytes a packed body may unfold to.
+        buffer: The buffer that has the record.
+        offset: Where the record begins.
+        decompress: Whether to decompress a compressed body and clear its bits of the system flag.
+        limit: Most bytes that a body may have after decompression.
 
     Raises:
-        RemoteProtocolError: There is no whole, well-formed record.
+        RemoteProtocolError: The bytes are not a complete, well-formed record, or the body cannot be decompressed.
     """
     values, body_start, topic_start, topic_end, end = _layout(buffer, offset)
     body = bytes(buffer[body_start : body_start + values[14]])
@@ -369,13 +389,16 @@ def decode_record(
     )
 
 
-def decode_records(
-    buffer: Buffer, *, decompress: bool = True, limit: int = DEFAULT_LIMIT
-) -> list[MessageExt]:
-    """The messages of a pull's answer: records one after the other to the end of the buffer.
+def decode_records(buffer: Buffer, *, decompress: bool = True, limit: int = DEFAULT_LIMIT) -> list[MessageExt]:
+    """Return the messages of a pull's response: records one after the other up to the end of the buffer.
+
+    Args:
+        buffer: The body of the response.
+        decompress: Whether to decompress compressed bodies.
+        limit: Most bytes that a body may have after decompression.
 
     Raises:
-        RemoteProtocolError: Something in it is no whole, well-formed record.
+        RemoteProtocolError: The bytes are not complete, well-formed records, or a body cannot be decompressed.
     """
     messages: list[MessageExt] = []
     offset, end = 0, len(buffer)
@@ -390,7 +413,13 @@ _Fixed = tuple[int, int, int, int, int, int, int, int, int, bytes, int, bytes, i
 
 
 def _layout(buffer: Buffer, offset: int) -> tuple[_Fixed, int, int, int, int]:
-    """The fixed fields, where body, topic and properties length begin, and where the record ends."""
+    """Return the fixed fields, the positions of body, topic and properties length, and the record's end.
+
+    Checks every length against the buffer and the total size; checks neither the body's checksum nor the texts.
+
+    Raises:
+        RemoteProtocolError: The bytes are not a complete, well-formed record.
+    """
     available = len(buffer) - offset
     if available < _MIN_FIXED:
         raise RemoteProtocolError(f"record at {offset}: {available} bytes, the shortest has {_MIN_FIXED + 3}")
@@ -408,13 +437,15 @@ def _layout(buffer: Buffer, offset: int) -> tuple[_Fixed, int, int, int, int]:
             topic_start += 2
         else:
             raise RemoteProtocolError(
-                f"record at {offset}: magic {values[1] & 0xFFFFFFFF:#010x} is no record's"
+                f"record at {offset}: magic {values[1] & 0xFFFFFFFF:#010x} is not that of a record"
             )
         topic_end = topic_start + topic_length
         (properties_length,) = _SHORT.unpack_from(buffer, topic_end)
     except (struct.error, IndexError):
         raise RemoteProtocolError(f"record at {offset}: its lengths lead beyond {available} bytes") from None
+    # Apache's MessageDecoder reads properties only if their length is above 0, so a negative length means none.
     end = topic_end + 2 + max(properties_length, 0)
+    # A negative body length would lead back into the fixed fields and could still make all sums agree.
     if values[14] < 0 or topic_length < 0 or end - offset != values[0] or end > len(buffer):
         raise RemoteProtocolError(
             f"record at {offset}: total size {values[0]} of {available} bytes does not agree with"
@@ -432,10 +463,10 @@ def _text(data: Buffer, offset: int) -> str:
 
 @lru_cache(maxsize=4096)
 def pack_topic(topic: str) -> bytes:
-    """The topic, its length before it.
+    """Return the topic in UTF-8 behind its length: one byte, or two bytes if it is above 127.
 
     Raises:
-        LocalProtocolError: It is too long.
+        LocalProtocolError: The topic has more than 32,767 bytes.
     """
     encoded = topic.encode()
     length = len(encoded)
@@ -446,10 +477,10 @@ def pack_topic(topic: str) -> bytes:
 
 @lru_cache(maxsize=4096)
 def pack_host(host: Host) -> bytes:
-    """The address, 4 bytes or 16, and the port.
+    """Return the host's IP address, 4 or 16 bytes, and its port, 4 bytes.
 
     Raises:
-        LocalProtocolError: The port does not fit.
+        LocalProtocolError: The port does not fit its field.
     """
     try:
         return pack_ip(host[0]) + _INT.pack(host[1])

@@ -41,10 +41,10 @@ PERM_INHERIT = 0x1
 
 
 def transaction_value(sys_flag: int) -> int:
-    """The transaction bits alone, to compare with the ``TRANSACTION_*`` constants."""
+    """Return the transaction bits of a system flag, one of the ``TRANSACTION_*`` constants."""
     return sys_flag & TRANSACTION_ROLLBACK
 
 
 def with_transaction_value(sys_flag: int, value: int) -> int:
-    """The flag with its transaction bits replaced by one of the ``TRANSACTION_*`` constants."""
+    """Return the system flag with the transaction bits of `value`, one of the ``TRANSACTION_*`` constants."""
     return (sys_flag & ~TRANSACTION_ROLLBACK) | value

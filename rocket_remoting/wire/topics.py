@@ -1,4 +1,4 @@
-"""Names of topics and groups: the broker's own ones, those that belong to a group, and which are legal."""
+"""Names of topics and groups: the brokers' own names, the topics of a group, and the rules for names."""
 
 import re
 
@@ -60,44 +60,44 @@ _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 def retry_topic(group: str) -> str:
-    """The topic a group's failed messages wait in for their next delivery."""
+    """Return the group's retry topic, in which failed messages wait for their next delivery."""
     return RETRY_PREFIX + group
 
 
 def dlq_topic(group: str) -> str:
-    """The topic a group's messages end in when they have failed too often."""
+    """Return the group's dead letter topic, for messages that have failed too often."""
     return DLQ_PREFIX + group
 
 
 def is_retry_topic(topic: str) -> bool:
-    """Whether the topic belongs to a group's redeliveries."""
+    """Return whether the topic is a group's retry topic."""
     return topic.startswith(RETRY_PREFIX)
 
 
 def is_system_topic(topic: str) -> bool:
-    """Whether the topic is the broker's own."""
+    """Return whether the topic is one of the brokers' own."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 
 def is_system_group(group: str) -> bool:
-    """Whether the consumer group is the broker's own."""
+    """Return whether the consumer group is one of the brokers' own."""
     return group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def validate_topic(topic: str) -> None:
-    """Return when the name is one Apache's clients and brokers accept.
+    """Check that Apache's clients and brokers accept the topic's name.
 
     Raises:
-        ValueError: It is not; the text says why.
+        ValueError: The name is illegal; the text says why.
     """
     _validate("topic", topic, TOPIC_MAX_LENGTH)
 
 
 def validate_group(group: str) -> None:
-    """Return when the name is one Apache's clients and brokers accept.
+    """Check that Apache's clients and brokers accept the group's name.
 
     Raises:
-        ValueError: It is not; the text says why.
+        ValueError: The name is illegal; the text says why.
     """
     _validate("group", group, GROUP_MAX_LENGTH)
 
@@ -106,8 +106,6 @@ def _validate(kind: str, name: str, max_length: int) -> None:
     if not name.strip():
         raise ValueError(f"the {kind} name is blank")
     if len(name) > max_length:
-        raise ValueError(
-            f"the {kind} name has {len(name)} characters, at most {max_length} are allowed: {name[:40]}…"
-        )
+        raise ValueError(f"the {kind} name has {len(name)} characters, at most {max_length} are allowed: {name[:40]}…")
     if not _LEGAL.fullmatch(name):
         raise ValueError(f"the {kind} name {name!r} has a character outside a-z A-Z 0-9 _ - % |")

@@ -1,1 +1,1 @@
-"""The main job: a year of flights, through the broker, to a table that must add up."""
+"""The main sample: a year of flights passes through the broker, and the totals are checked."""

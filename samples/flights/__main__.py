@@ -1,4 +1,4 @@
-"""`python -m samples.flights`: stream the table through the broker, watch the board fill, check the totals."""
+"""`python -m samples.flights`: send the table through the broker, show the board, check the totals."""
 
 import asyncio
 import shutil
@@ -31,7 +31,7 @@ LEAD = 4096
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     limit: int | None
     binder: str
@@ -41,11 +41,9 @@ class Options:
 
 
 class Run:
-    """One run: the flights under way, and the board they end on."""
+    """One run: the feeder, the application, and the board."""
 
-    def __init__(
-        self, options: Options, expected: Totals, broker: BrokerProcess | None, console: Console
-    ) -> None:
+    def __init__(self, options: Options, expected: Totals, broker: BrokerProcess | None, console: Console) -> None:
         self._options = options
         self._broker = broker
         self._console = console
@@ -54,15 +52,13 @@ class Run:
         self._view = BoardView(self.board)
 
     async def play(self) -> float:
-        """Send every flight, return the seconds until the last one was on the board.
+        """Send every flight; return the seconds until the last one was on the board.
 
         Raises:
             Stalled: The board did not fill.
         """
         loop = asyncio.get_running_loop()
-        app = StreamApplication(
-            Airport, FlightListeners(self.board), config_location=HERE, properties=self._settings()
-        )
+        app = StreamApplication(Airport, FlightListeners(self.board), config_location=HERE, properties=self._settings())
         async with app:
             channel = app.bound(Airport).departures
             feeder = Feeder[Flight](channel.asend, lead=LEAD, resends=self._options.kill_broker)
@@ -89,7 +85,7 @@ class Run:
         while not self.board.is_complete:
             await asyncio.sleep(REFRESH_SECONDS)
             self._view.update(feeder.sent, loop.time() - started)
-            feeder.has_read(self.board.seen)
+            feeder.note_read(self.board.seen)
             stall.look(self.board.seen)
             await self._kill_broker_in_the_middle()
         self._view.update(feeder.sent, loop.time() - started)
@@ -106,7 +102,7 @@ class Run:
 
 @asynccontextmanager
 async def _broker(options: Options) -> AsyncIterator[BrokerProcess | None]:
-    """A broker process where one is needed, with a store on disk that is removed unless asked for."""
+    """Start a broker process if one is needed; its store is removed at the end unless a directory was given."""
     if options.binder != "rocketmq" or options.name_server is not None:
         yield None
         return
@@ -122,7 +118,7 @@ async def _broker(options: Options) -> AsyncIterator[BrokerProcess | None]:
 
 
 def _verdict(board: Board, expected: Totals, *, undisturbed: bool) -> list[str]:
-    """What is not as it should be."""
+    """Return what is wrong with the totals."""
     wrong = []
     if board.totals != expected:
         wrong.append("the board's totals differ from the table's")
@@ -140,10 +136,8 @@ async def _main(options: Options, console: Console) -> int:
         run = Run(options, expected, broker, console)
         try:
             seconds = await run.play()
-        except Stalled as stalled:
-            raise Stalled(
-                f"{run.board.seen:,} of {run.board.expected:,} flights arrived: {stalled}"
-            ) from stalled
+        except Stalled as error:
+            raise Stalled(f"{run.board.seen:,} of {run.board.expected:,} flights arrived: {error}") from error
     board = run.board
     wrong = _verdict(board, expected, undisturbed=not options.kill_broker)
     for line in wrong:
@@ -176,9 +170,7 @@ def _say_what_next(options: Options, console: Console) -> None:
 @click.option("--name-server", help="Use the RocketMQ behind this name server instead of starting one.")
 @click.option("--kill-broker", is_flag=True, help="Kill the broker in the middle, and start it again.")
 @click.option("--store", type=click.Path(path_type=Path), help="Keep the broker's store here.")
-def main(
-    *, limit: int | None, binder: str, name_server: str | None, kill_broker: bool, store: Path | None
-) -> None:
+def main(*, limit: int | None, binder: str, name_server: str | None, kill_broker: bool, store: Path | None) -> None:
     """Stream a year of New York flights through the broker and check the totals."""
     if kill_broker and (binder != "rocketmq" or name_server is not None):
         raise click.UsageError("--kill-broker kills the broker that the demo starts itself")

@@ -1,4 +1,4 @@
-"""The board: what the sink has seen so far, by carrier, and whether it came once and in order."""
+"""The board: the events of the sink so far, by carrier, and whether they arrived once and in order."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ from samples.flights.table import Totals
 
 @dataclass(frozen=True, slots=True)
 class DelayEvent:
-    """What the processor says about one flight. `delay` is in minutes, None for a cancelled flight."""
+    """The processor's event for one flight. `delay` is in minutes, None for a cancelled flight."""
 
     row: int
     aircraft: str
@@ -25,9 +25,9 @@ class Board:
 
     Attributes:
         expected: How many rows there are.
-        totals: What the rows seen so far add up to.
-        duplicates: Deliveries of a row that was here before.
-        out_of_order: Rows that came after a later one of the same aircraft.
+        totals: The totals of the rows so far.
+        duplicates: Repeated deliveries of a row.
+        out_of_order: Rows that arrived after a later row of the same aircraft.
     """
 
     expected: int
@@ -61,7 +61,7 @@ class Board:
 
 
 class BoardView:
-    """The board as people look at it: progress bars above a table of carriers."""
+    """The display of the board: progress bars above a table of carriers."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -77,7 +77,7 @@ class BoardView:
         self._notice = ""
 
     def update(self, sent: int, seconds: float) -> None:
-        """Show what there is after `seconds`."""
+        """Show the state after `seconds`."""
         rates = (sent / seconds, self._board.seen / seconds) if seconds > 0 else (0.0, 0.0)
         self._progress.update(self._sent, completed=sent, rate=rates[0])
         self._progress.update(self._received, completed=self._board.seen, rate=rates[1])
@@ -91,7 +91,7 @@ class BoardView:
 
 
 def carriers_table(totals: Totals) -> Table:
-    """One line a carrier, the largest first."""
+    """Return a table with a line for each carrier, the largest first."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("carrier")
     for heading in ("flights", "cancelled", "mean delay"):

@@ -25,7 +25,7 @@ class BrokerProcess:
         return f"127.0.0.1:{self._name_server_port}"
 
     async def start(self) -> None:
-        """Return when the broker is up. What it logs goes to `broker.log` in the store.
+        """Start the processes, and return when the broker is ready; its log is `broker.log` in the store.
 
         Raises:
             Stalled: It ended before that; the text has what it logged.
@@ -48,13 +48,13 @@ class BrokerProcess:
         raise Stalled(f"the broker ended with code {code}:\n{log.read_text()[-2000:]}")
 
     async def kill(self) -> None:
-        """End it as `kill -9` does: nothing is flushed, nothing is said."""
+        """Kill the process, as `kill -9` does."""
         if self._process is not None:
             os.kill(self._process.pid, signal.SIGKILL)
             await self._process.wait()
 
     async def stop(self) -> None:
-        """End it in order."""
+        """Stop the process in order."""
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
             await self._process.communicate()

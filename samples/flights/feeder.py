@@ -19,7 +19,7 @@ class HasAircraft(Protocol):
 
     @property
     def aircraft(self) -> str:
-        """What tells the aircraft."""
+        """The name of the aircraft."""
         ...
 
 
@@ -27,7 +27,7 @@ F = TypeVar("F", bound=HasAircraft)
 
 
 class Feeder(Generic[F]):
-    """Sends flights, as far ahead of those who read them as it may.
+    """Sends flights, a limited number ahead of the listeners.
 
     A lane sends its next flight when the one before is acknowledged. No lane gets far ahead of the slowest: rows are
     read as lanes have room for them.
@@ -41,9 +41,7 @@ class Feeder(Generic[F]):
         sent: How many flights are acknowledged.
     """
 
-    def __init__(
-        self, send: Callable[[Message[object]], Awaitable[object]], *, lead: int, resends: bool
-    ) -> None:
+    def __init__(self, send: Callable[[Message[object]], Awaitable[object]], *, lead: int, resends: bool) -> None:
         self._send = send
         self._lead = lead
         self._resends = resends
@@ -52,7 +50,7 @@ class Feeder(Generic[F]):
         self.sent = 0
 
     async def feed(self, flights: Iterable[F]) -> None:
-        """Return when every flight is acknowledged."""
+        """Send the flights, and return when every flight is acknowledged."""
         lanes: list[asyncio.Queue[F | None]] = [asyncio.Queue(LANE_LENGTH) for _ in range(LANES)]
         async with asyncio.TaskGroup() as senders:
             for lane in lanes:
@@ -62,15 +60,15 @@ class Feeder(Generic[F]):
             for lane in lanes:
                 await lane.put(None)
 
-    def has_read(self, flights: int) -> None:
-        """Take note of how many flights have been read, which may make room for others."""
+    def note_read(self, flights: int) -> None:
+        """Set the number of flights that have been received, so that more can be sent."""
         if self.sent - flights < self._lead:
             self._room.set()
         else:
             self._room.clear()
 
     async def send(self, flight: F) -> None:
-        """Return when the flight is acknowledged."""
+        """Send a flight, and return when it is acknowledged."""
         while True:
             try:
                 await self._send(Message(flight))

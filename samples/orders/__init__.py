@@ -1,1 +1,1 @@
-"""The book's story of an order and its stock (section 9.5): two services, two databases, one transaction."""
+"""The book's example of an order and its stock (section 9.5): two services, two databases, one transaction."""

@@ -1,8 +1,8 @@
-"""`python -m samples.orders`: an order service that dies in the middle of its work, and a stock that stays right.
+"""`python -m samples.orders`: an order service that is killed during its work, and a stock that stays right.
 
-The shop and the stock are processes of their own with a database each. The shop is killed twice: once after it
-committed an order and before it could say so to the broker, once before it committed. Both times the broker asks
-the shop that comes after, and the stock hears of the first order and never of the second.
+The shop and the stock are processes with a database each. The shop is killed twice: once after it has committed an
+order and before it can tell the broker, once before it commits. Both times the broker asks the next process of the
+shop. The stock receives the first order and never the second.
 """
 
 import os
@@ -21,7 +21,7 @@ from rocket_broker.threaded_broker import ThreadedBroker
 from samples.orders.orders import IN_STOCK, STORY, database
 
 PATIENCE_SECONDS = 60.0
-# As on any broker, but in seconds where it has a minute, so that the story ends soon.
+# A second where a broker waits a minute by default, so that the example ends soon.
 CHECKS = {"transactionTimeOut": "1000", "transactionCheckInterval": "1000"}
 
 
@@ -35,7 +35,7 @@ class Story:
         self._running: list[subprocess.Popen[str]] = []
 
     def start(self, service: str, path: Path) -> "subprocess.Popen[str]":
-        """Start a service; it runs until `stop`, or dies before."""
+        """Start a service; it runs until `stop`, unless it is killed before."""
         process = subprocess.Popen(
             [sys.executable, "-m", f"samples.orders.{service}", str(path)],
             env=self._environment,
@@ -52,20 +52,19 @@ class Story:
             process.communicate()
 
     def play(self) -> None:
-        """Let the shop take every order, however often it dies; return when all of it is settled."""
+        """Run the shop until it has taken every order, however often it dies; return when all orders are settled."""
         self.start("stock", self.shelf)
         deaths = 0
-        while not self._takes_all():
+        while not self._run_shop():
             deaths += 1
-            self._console.print(
-                f"The shop died ({deaths}), in the middle of an order. Another one is started."
-            )
+            self._console.print(f"The shop died ({deaths}), in the middle of an order. Another one is started.")
         hanging = [order.number for order, fate in STORY if "dies" in fate.value]
         self._wait(lambda: sorted(self.checks()) == hanging, "the broker to ask about the orders that hang")
         expected = [order.number for order, fate in STORY if fate.is_booked]
         self._wait(lambda: sorted(self.booked(self.shelf)) == expected, "the stock to hear of every order")
 
-    def _takes_all(self) -> bool:
+    def _run_shop(self) -> bool:
+        """Run a process of the shop to its end; return whether it has taken all orders."""
         shop = self.start("shop", self.book)
         assert shop.stdout is not None
         for line in shop.stdout:
@@ -83,17 +82,17 @@ class Story:
         raise TimeoutError(f"waited {PATIENCE_SECONDS:g} s for {what}")
 
     def booked(self, path: Path) -> dict[int, int]:
-        """Quantities by order number in a service's database."""
+        """Return the quantities in a service's database by order number."""
         with database(path) as rows:
             return dict(rows.execute("select number, quantity from booked"))
 
     def checks(self) -> dict[int, str]:
-        """What the shop answered, by order number."""
+        """Return the answers of the shop's checker by order number."""
         with database(self.book) as rows:
             return dict(rows.execute("select number, said from checked"))
 
     def table(self) -> Table:
-        """What became of each order."""
+        """Return a table with the result of each order."""
         table = Table(title="Orders and stock", caption=self._sum())
         for title in ("order", "quantity", "what happened", "in the order book", "the broker asked", "stock"):
             table.add_column(title)
@@ -116,12 +115,12 @@ class Story:
 
     @property
     def is_consistent(self) -> bool:
-        """Whether both databases tell the same."""
+        """Return whether both databases agree."""
         return self.booked(self.book) == self.booked(self.shelf)
 
 
 def main() -> int:
-    """Play the story; 0 when the stock is right."""
+    """Run the example; return 0 if the stock is right."""
     console = Console()
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="orders-")))

@@ -1,4 +1,4 @@
-"""The orders of the story, and what is to happen to each."""
+"""The orders of the example, and the fate of each."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ IN_STOCK = 100
 
 
 class Fate(Enum):
-    """What happens while the shop takes an order."""
+    """The event while the shop takes an order."""
 
     PAID = "paid"
     UNPAID = "the payment fails: an exception"
@@ -26,7 +26,7 @@ class Fate(Enum):
 
 @dataclass(frozen=True)
 class Order:
-    """What the shop sends, and the stock hears."""
+    """An order that the shop sends and the stock receives."""
 
     number: int
     quantity: int
@@ -43,14 +43,12 @@ STORY = (
 
 @contextmanager
 def database(path: Path) -> Iterator[sqlite3.Connection]:
-    """A transaction of a database: committed when the block ends, rolled back by an exception."""
+    """Open a transaction of a database, which commits when the block ends and is rolled back by an exception."""
     connection = sqlite3.connect(path, timeout=30)
     try:
         with connection:
             connection.execute("create table if not exists tried (number integer primary key)")
-            connection.execute(
-                "create table if not exists booked (tx text primary key, number integer, quantity)"
-            )
+            connection.execute("create table if not exists booked (tx text primary key, number integer, quantity)")
             connection.execute("create table if not exists checked (number integer, said text)")
         with connection:
             yield connection

@@ -1,7 +1,7 @@
-"""`python -m samples.orders.shop orders.db`: takes the orders of the story that it has not tried yet.
+"""`python -m samples.orders.shop orders.db`: takes the orders that it has not tried yet.
 
-Each is written into the order book and sent to the stock, or neither. The shop may die at any moment: whoever
-runs as the shop then is asked about the orders that hang, and looks into the order book.
+Each order is written into the order book and sent to the stock, or neither. The shop may be killed at any moment. The
+broker then asks the next process of the shop about open transactions, and that looks into the order book.
 """
 
 import os
@@ -21,7 +21,7 @@ CRASH = 9
 
 @app.transaction_listener("OrderTransactionGroup")
 def check(order: Order, transaction: Annotated[str, Header("TRANSACTION_ID")]) -> TransactionState:
-    """Say whether the order is in the order book."""
+    """Return COMMIT if the order is in the order book, else ROLLBACK."""
     with database(BOOK) as book:
         found = book.execute("select 1 from booked where tx = ?", [transaction]).fetchone()
         state = TransactionState.COMMIT if found else TransactionState.ROLLBACK
@@ -33,9 +33,7 @@ def take(order: Order, fate: Fate) -> None:
     """Write the order into the order book and send it, or neither."""
     with app.channel("orders").transaction(Message(order)) as tx:
         with database(BOOK) as book:
-            book.execute(
-                "insert into booked values (?, ?, ?)", [tx.transaction_id, order.number, order.quantity]
-            )
+            book.execute("insert into booked values (?, ?, ?)", [tx.transaction_id, order.number, order.quantity])
             if fate is Fate.UNPAID:
                 raise ValueError(f"the payment of order {order.number} fails")
             if fate is Fate.CRASH_BEFORE_COMMIT:
@@ -45,7 +43,7 @@ def take(order: Order, fate: Fate) -> None:
 
 
 def is_new(order: Order) -> bool:
-    """Note that the order is being tried; False if it was before."""
+    """Record that the order is being tried; return False if it was tried before."""
     try:
         with database(BOOK) as book:
             book.execute("insert into tried values (?)", [order.number])
@@ -55,7 +53,7 @@ def is_new(order: Order) -> bool:
 
 
 def main() -> None:
-    """Take the orders, then answer what is asked until standard input ends."""
+    """Take the orders, then answer the broker's checks until standard input ends."""
     with app:
         for order, fate in STORY:
             if is_new(order):

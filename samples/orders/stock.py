@@ -1,4 +1,4 @@
-"""`python -m samples.orders.stock stock.db`: takes what is ordered out of the stock, until standard input ends."""
+"""`python -m samples.orders.stock stock.db`: reduces the stock by each order, until standard input ends."""
 
 import sqlite3
 import sys
@@ -14,7 +14,7 @@ SHELF = Path(sys.argv[-1])
 
 @app.stream_listener("orders")
 def reduce(order: Order, transaction: Annotated[str, Header("TRANSACTION_ID")]) -> None:
-    """Take the order's quantity out of the stock, once however often the message comes."""
+    """Reduce the stock by the order's quantity, once, however often the message is delivered."""
     try:
         with database(SHELF) as shelf:
             shelf.execute("insert into booked values (?, ?, ?)", [transaction, order.number, order.quantity])

@@ -1,1 +1,1 @@
-"""The main job on Spark: flights through the broker into a query, its totals through the broker to a chart."""
+"""The main sample on Spark: a query reads flights from the broker and sends totals to the broker, for a chart."""

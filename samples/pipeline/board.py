@@ -1,4 +1,4 @@
-"""The board: the totals that have arrived, and what people watch while they do."""
+"""The board: the totals that have arrived, and their display."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -23,9 +23,9 @@ class Board:
     """Keeps the totals of each day, airport and time zone once.
 
     Attributes:
-        expected: How many there will be.
-        totals: Those that are here.
-        different: Those that came again and said something else.
+        expected: The number of totals in the end.
+        totals: The totals that have arrived.
+        different: Totals that arrived again with other values.
     """
 
     expected: int
@@ -33,18 +33,18 @@ class Board:
     different: list[DayTotals] = field(default_factory=list)
 
     def add(self, totals: DayTotals) -> None:
-        """Keep the totals, unless they are here."""
+        """Keep the totals, unless they have arrived before."""
         if self.totals.setdefault(totals.place, totals) != totals:
             self.different.append(totals)
 
     @property
     def is_complete(self) -> bool:
-        """Whether all have arrived."""
+        """Whether all totals have arrived."""
         return len(self.totals) >= self.expected
 
 
 class BoardView:
-    """Three bars, what Spark tells of its last batch, and the chart as it grows."""
+    """Three progress bars, the last batch of Spark, and the growing chart."""
 
     def __init__(self, board: Board, flights: int, days: Days) -> None:
         self._board = board
@@ -63,13 +63,13 @@ class BoardView:
         self._notices: list[str] = []
 
     def update(self, sent: int, read: int) -> None:
-        """Show what there is."""
+        """Show the current state."""
         self._progress.update(self._sent, completed=sent)
         self._progress.update(self._read, completed=read)
         self._progress.update(self._arrived, completed=len(self._board.totals))
 
-    def tell(self, text: str) -> None:
-        """Show what Spark does."""
+    def show_progress(self, text: str) -> None:
+        """Show Spark's progress."""
         self._doing = text
 
     def notice(self, text: str) -> None:
@@ -94,14 +94,14 @@ class BoardView:
 
 
 def describe(batch: BatchProgress) -> str:
-    """What there is to say about a batch."""
-    said = f"batch {batch.batch}: {batch.seconds:.1f} s; {batch.aircraft:,} aircraft in Spark's state"
+    """Return the description of a batch."""
+    said = f"batch {batch.batch}: {batch.flights:,} flights in {batch.seconds:.1f} s"
     passed = datetime.fromisoformat(batch.watermark)
     return f"{said}; complete before {passed.day} {passed:%B}" if passed.year > 1970 else said
 
 
 def zones_table(totals: Collection[DayTotals]) -> Table:
-    """One line a time zone flown to, that with most flights first."""
+    """Return a table with a line for each time zone of destinations, the one with the most flights first."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("time zone flown to")
     for heading in ("flights", "cancelled", "late", "brought along", "late in rain", "longest chain"):

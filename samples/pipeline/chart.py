@@ -1,4 +1,4 @@
-"""The chart in the terminal: hours of delay by day, and what part of them aircraft brought along."""
+"""The chart in the terminal: hours of delay by day, and the part of them that aircraft brought along."""
 
 from collections.abc import Iterable, Mapping
 from datetime import date
@@ -20,7 +20,7 @@ WEEK = 7
 
 
 def draw_chart(totals: Iterable[DayTotals], days: Days, width: int) -> str:
-    """The chart as text of at most so many columns; days without totals stay empty."""
+    """Return the chart as text of at most `width` columns; days without totals stay empty."""
     sums = sums_by(lambda each: each.date, totals)
     late = _means({day: each.late / 60 for day, each in sums.items()}, days)
     inherited = _means({day: each.inherited / 60 for day, each in sums.items()}, days)
@@ -42,7 +42,7 @@ def draw_chart(totals: Iterable[DayTotals], days: Days, width: int) -> str:
 
 
 def chart_title(days: Days) -> Text:
-    """What the chart shows, and what its colours mean."""
+    """Return the title of the chart, with the meaning of its colours."""
     return Text.assemble(
         ("Hours of departure delay a day", "bold"),
         ", weekly mean" if days.are_many else "",
@@ -55,7 +55,7 @@ def chart_title(days: Days) -> Text:
 
 
 def _means(hours: Mapping[date, float], days: Days) -> dict[int, float]:
-    """Hours a day, of each week where there are many days, by the number of the first of them."""
+    """Return the mean hours a day by the number of the day, or of the first day of each week if there are many days."""
     step = WEEK if days.are_many else 1
     weeks: dict[int, list[float]] = {}
     for day in sorted(hours):
@@ -64,7 +64,7 @@ def _means(hours: Mapping[date, float], days: Days) -> dict[int, float]:
 
 
 def _round_ticks(highest: float) -> list[int]:
-    """Numbers from 0 up to the highest, of a step that is easy to read."""
+    """Return round numbers from 0 to the highest, as ticks of an axis."""
     steps = (factor * 10**power for power in range(6) for factor in (1, 2, 5))
     step = next(step for step in steps if highest / step < MOST_TICKS)
     return list(range(0, int(highest) + 1, step))

@@ -23,26 +23,26 @@ class Days:
 
     @classmethod
     def of(cls, days: Iterable[date]) -> "Days":
-        """From the earliest of the days to the latest."""
+        """Return all days from the earliest to the latest of the given ones."""
         known = sorted(days)
         return cls(known[0], known[-1])
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of days."""
         return (self.last - self.first).days + 1
 
     @property
     def are_many(self) -> bool:
-        """Whether single days are hard to tell from each other."""
+        """Whether there are too many days to show each of them."""
         return self.count > MANY
 
     def number_of(self, day: date) -> int:
-        """The number of a day."""
+        """Return the number of a day, counted from 0."""
         return (day - self.first).days
 
     def named(self) -> dict[int, str]:
-        """Names of some days, by their number: of months where there are many, else of days."""
+        """Return labels by the numbers of days: names of months if there are many days, else of days."""
         days = {number: self.first + timedelta(days=number) for number in range(self.count)}
         if self.are_many:
             return {number: f"{day:%b}" for number, day in days.items() if day.day == 1}

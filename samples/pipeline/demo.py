@@ -24,7 +24,7 @@ LONGEST_LOG = 2000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     flights: int | None
     victims: tuple[Victim, ...]
@@ -32,14 +32,14 @@ class Options:
 
 
 async def demo(options: Options) -> int:
-    """The exit code: 0 when every total is as it should be."""
+    """Run the demo; return the exit code, 0 if every total is right."""
     console = Console(highlight=False)
     with tempfile.TemporaryDirectory(prefix="streamkit-pipeline-", ignore_cleanup_errors=True) as directory:
         return await _play(options, Path(directory), console)
 
 
 async def _play(options: Options, directory: Path, console: Console) -> int:
-    # What clients warn of while a broker is away would be written over the bars.
+    # Warnings of clients while a broker is away would be written over the bars.
     logging.basicConfig(filename=directory / "demo.log", format="%(name)s: %(message)s")
     with console.status("pandas adds up the table, to compare with ..."):
         table = await asyncio.to_thread(read_table, options.flights)
@@ -50,8 +50,8 @@ async def _play(options: Options, directory: Path, console: Console) -> int:
     try:
         await broker.start()
         seconds = await run.play(options.victims)
-    except Stalled as stalled:
-        console.print(f"\n[red]✗[/red] {len(run.board.totals):,} of {len(expected):,} totals came: {stalled}")
+    except Stalled as error:
+        console.print(f"\n[red]✗[/red] {len(run.board.totals):,} of {len(expected):,} totals came: {error}")
         _show_logs(directory, console)
         return 1
     finally:
@@ -68,7 +68,7 @@ async def _play(options: Options, directory: Path, console: Console) -> int:
 
 
 def _verdict(run: Run, expected: dict[Place, DayTotals]) -> list[str]:
-    """What is not as it should be."""
+    """Return what is wrong with the totals."""
     wrong = []
     if run.board.totals != expected:
         wrong.append(_first_difference(run.board.totals, expected))

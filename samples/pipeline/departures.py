@@ -1,4 +1,4 @@
-"""What the feeder sends: the table's flights, in the order of their scheduled departures."""
+"""The messages of the feeder: the table's flights, in the order of their scheduled departures."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from samples.flights.table import table_path
 
 MINUTES_A_DAY = 24 * 60
 NEW_YORK_MIDNIGHT = 5 * 60
-"""When a day begins in New York, in minutes after midnight UTC. It is winter time's all the year."""
+"""Minutes after midnight UTC when a day begins in New York, in winter time all the year."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Departure:
 
     Attributes:
         number: Its place in the order of scheduled departures.
-        aircraft: What it is keyed by: its tail number, or its carrier where the table has none.
+        aircraft: Its key: its tail number, or its carrier if the table has none.
         tail_number: None where the table has none.
         origin: The airport it leaves.
         destination: The airport it flies to.
@@ -40,7 +40,7 @@ class Departure:
 
 
 def read_table(limit: int | None = None) -> pd.DataFrame:
-    """The flights by scheduled departure, at most `limit` of them; `minute` is what :class:`Departure` says."""
+    """Return at most `limit` flights, sorted by scheduled departure; `minute` is that of :class:`Departure`."""
     columns = ["time_hour", "minute", "tailnum", "carrier", "origin", "dest", "dep_delay", "arr_delay"]
     table = pd.read_csv(table_path("flights.csv.zip"), usecols=columns)
     hours = pd.to_datetime(table["time_hour"], utc=True).dt.tz_localize(None)
@@ -49,7 +49,7 @@ def read_table(limit: int | None = None) -> pd.DataFrame:
 
 
 def departures(table: pd.DataFrame) -> Iterator[Departure]:
-    """The rows of the table as they are sent."""
+    """Yield the rows of the table as messages."""
     for row in table.itertuples():
         tail_number = None if pd.isna(row.tailnum) else row.tailnum
         yield Departure(
@@ -66,6 +66,7 @@ def departures(table: pd.DataFrame) -> Iterator[Departure]:
 
 
 def closing(last_minute: int) -> Departure:
-    """A flight a year after the last: event time passes, and every window before it closes. Its own never does."""
+    """Return a flight a year after the last. It moves the watermark, so every window before it closes; its own never
+    does."""
     minute = last_minute + 365 * MINUTES_A_DAY
     return Departure(2**31 - 1, "end", None, "end", "end", "", minute, None, None)

@@ -24,26 +24,26 @@ def main(name_server: str) -> None:
     settings = {"spring.cloud.stream.rocketmq.binder.name-server": name_server}
     app = StreamApplication(query, config_location=HERE, properties=settings)
     with (
-        query_started.connected_to(tell_start),
-        query_progressed.connected_to(tell_batch),
-        query_failed.connected_to(tell_failure),
+        query_started.connected_to(print_start),
+        query_progressed.connected_to(print_batch),
+        query_failed.connected_to(print_failure),
         app,
     ):
         sys.stdin.read()
 
 
-def tell_start(application: object, *, binding: str, query: object) -> None:
-    """Write that the query runs."""
+def print_start(application: object, *, binding: str, query: object) -> None:
+    """Print that the query runs."""
     print(STARTED, flush=True)
 
 
-def tell_batch(application: object, *, binding: str, progress: "StreamingQueryProgress") -> None:
-    """Write how far the query has come."""
+def print_batch(application: object, *, binding: str, progress: "StreamingQueryProgress") -> None:
+    """Print the progress of the query."""
     print(BatchProgress.of(progress).to_line(), flush=True)
 
 
-def tell_failure(application: object, *, binding: str, error: str) -> None:
-    """Write why the query ended; it is started again."""
+def print_failure(application: object, *, binding: str, error: str) -> None:
+    """Print why the query failed; it is started again."""
     print(FAILED + " ".join(error.split())[:LONGEST_ERROR], flush=True)
 
 

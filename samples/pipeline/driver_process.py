@@ -11,21 +11,21 @@ from samples.pipeline.process_tree import descendants
 from samples.pipeline.progress import BATCH, FAILED, STARTED, BatchProgress
 
 CHECKPOINT = "SAMPLES_PIPELINE_CHECKPOINT"
-"""The environment variable that tells the query where its checkpoint is."""
+"""The environment variable with the directory of the query's checkpoint."""
 
 STOP_SECONDS = 60.0
 WORKER = "pyspark.daemon"
-"""What the command line of each of Spark's Python workers has, and that of the process which forks them."""
+"""A part of the command lines of Spark's Python workers and of the process that forks them."""
 
 
 class DriverProcess:
-    """Runs the query from the checkpoint in a directory, and hears what it tells.
+    """Runs the query from the checkpoint in a directory, and reads its output.
 
     Attributes:
         started: Is set when the query runs: from then on, if it fails the driver starts it again.
-        batches: What it told of each batch, by its number.
-        read: How many messages it has read.
-        failures: Why the query ended, each time it did.
+        batches: The progress of each batch, by its number.
+        read: The number of messages that it has read.
+        failures: The reason of each failure of the query.
     """
 
     def __init__(self, name_server: str, directory: Path) -> None:
@@ -42,16 +42,16 @@ class DriverProcess:
 
     @property
     def log(self) -> Path:
-        """Where it writes what goes wrong."""
+        """The file with the driver's error output."""
         return self._directory / "driver.log"
 
     @property
     def has_ended(self) -> bool:
-        """Whether it ended by itself, as it does when the query cannot be started."""
+        """Whether the driver ended by itself, as it does if the query cannot be started."""
         return self._process is not None and self._process.returncode is not None and not self._is_killed
 
     async def start(self) -> None:
-        """Start it. It takes Spark some seconds to read."""
+        """Start the driver. Spark takes some seconds until it reads."""
         with self.log.open("ab") as log:
             self.started.clear()
             self._process = await asyncio.create_subprocess_exec(
@@ -67,13 +67,13 @@ class DriverProcess:
         self._listening.add(listening)  # until its process ends
         listening.add_done_callback(self._listening.discard)
 
-    async def has_read(self, messages: int) -> None:
-        """Return when it has read so many messages."""
+    async def wait_until_read(self, messages: int) -> None:
+        """Wait until the query has read a number of messages."""
         async with self._told:
             await self._told.wait_for(lambda: self.read >= messages)
 
     async def kill(self) -> None:
-        """End it and all it has started, as `kill -9` does."""
+        """Kill the driver and its descendants, as `kill -9` does."""
         if self._process is None or self._process.returncode is not None:
             return
         self._is_killed = True
@@ -82,7 +82,7 @@ class DriverProcess:
         await self._process.wait()
 
     async def kill_worker(self) -> None:
-        """End one of Spark's Python workers, or the process that forks them, as `kill -9` does."""
+        """Kill one of Spark's Python workers, or the process that forks them, as `kill -9` does."""
         assert self._process is not None
         found: list[int] = []
         while not found:  # there is none while no task of the query runs
@@ -92,7 +92,7 @@ class DriverProcess:
         _kill(random.choice(found))
 
     async def stop(self) -> None:
-        """End it in order: the query stops, and Spark."""
+        """Stop the query and Spark in order."""
         if self._process is None or self._process.stdin is None:
             return
         self._process.stdin.close()
@@ -104,17 +104,17 @@ class DriverProcess:
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
         async for line in process.stdout:
-            told = line.decode()
-            if told.startswith(BATCH):
-                progress = BatchProgress.from_line(told)
+            text = line.decode()
+            if text.startswith(BATCH):
+                progress = BatchProgress.from_line(text)
                 self.batches[progress.batch] = progress
                 self.read = max(self.read, progress.read)
                 async with self._told:
                     self._told.notify_all()
-            elif told.startswith(STARTED):
+            elif text.startswith(STARTED):
                 self.started.set()
-            elif told.startswith(FAILED):
-                self.failures.append(told.removeprefix(FAILED).strip())
+            elif text.startswith(FAILED):
+                self.failures.append(text.removeprefix(FAILED).strip())
 
 
 def _kill(process: int) -> None:

@@ -17,9 +17,7 @@ def draw_picture(totals: Collection[DayTotals], path: Path) -> None:
     """Write the picture as a PNG."""
     figure = Figure(figsize=(9, 6), layout="constrained")
     figure.suptitle("Departure delays from New York's airports, 2013", fontweight="bold")
-    axes = figure.subplot_mosaic(
-        [["days", "days"], ["zones", "weather"]], height_ratios=(3, 2), width_ratios=(5, 3)
-    )
+    axes = figure.subplot_mosaic([["days", "days"], ["zones", "weather"]], height_ratios=(3, 2), width_ratios=(5, 3))
     _by_day(axes["days"], totals)
     _by_zone(axes["zones"], totals)
     _by_weather(axes["weather"], totals)

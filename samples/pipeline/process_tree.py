@@ -1,10 +1,10 @@
-"""Which processes a process has started."""
+"""The descendants of a process."""
 
 import asyncio
 
 
 async def descendants(process: int) -> dict[int, str]:
-    """The processes that it has started, and those that they did, with their command lines."""
+    """Return the processes that a process has started, directly and indirectly, with their command lines."""
     listing = await asyncio.create_subprocess_exec(
         *("ps", "-A", "-ww", "-o", "pid=", "-o", "ppid=", "-o", "args="), stdout=asyncio.subprocess.PIPE
     )

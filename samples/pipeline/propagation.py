@@ -1,12 +1,11 @@
-"""How delays propagate along an aircraft's day, flight by flight, with Spark's state between the batches."""
+"""The propagation of delays along an aircraft's day, flight by flight, with Spark's state between batches."""
 
+import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Row
+import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-
-from samples.pipeline.departures import MINUTES_A_DAY, NEW_YORK_MIDNIGHT
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import TimerValues, ValueState
@@ -17,53 +16,52 @@ PROPAGATED = (
 )
 """A flight after :class:`Propagation`; `chain` counts those in a row that have inherited a delay."""
 
+COLUMNS = [column.split()[0] for column in PROPAGATED.split(", ")]
+
 NEVER_FLOWN = (-1, -1, 0, 0)
 
 
 class Propagation(StatefulProcessor):
-    """Adds to each flight what delay its aircraft brought along.
+    """Adds to each flight the delay that its aircraft brought along.
 
-    The state of an aircraft is the number of its last flight, the day and the delay that flight arrived with, and how
-    many in a row have inherited one. Its flights come in their order: one whose number is not higher was sent twice.
+    It is called once a batch for each queue, which has all flights of its aircraft in their order. Of each aircraft it
+    keeps the number of the last flight, the day and the delay that flight arrived with, and how many in a row have
+    inherited one. A flight whose number is not higher was sent twice. Spark keeps all aircraft of a queue as one JSON
+    text: one call to write them instead of thousands.
     """
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state of an aircraft."""
-        self._state: ValueState = handle.getValueState("aircraft", "last int, day int, delay int, chain int")
+        """Open the state of a queue."""
+        self._state: ValueState = handle.getValueState("queue", "aircraft string")
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
         key: object,
-        rows: "Iterator[Row]",
+        rows: Iterator[pd.DataFrame],
         timerValues: "TimerValues",  # noqa: N803
-    ) -> Iterator[Row]:
-        """Yield a row for each flight that is new."""
-        last, last_day, delay, chain = self._state.get() or NEVER_FLOWN
-        for flight in sorted(rows, key=lambda row: row.number):
-            if flight.number <= last:
-                continue
-            last = flight.number
-            left = flight.departure_delay is not None
-            late = max(flight.departure_delay, 0) if left else 0
-            inherited, links = 0, 0
-            if left and flight.tail_number is not None:
-                day = (flight.minute - NEW_YORK_MIDNIGHT) // MINUTES_A_DAY
-                inherited = min(max(delay, 0), late) if day == last_day else 0
-                links = chain + 1 if inherited else 0
-                last_day, delay, chain = day, flight.arrival_delay or 0, links
-            in_rain = left and flight.rain
-            yield Row(
-                scheduled=flight.scheduled,
-                origin=flight.origin,
-                zone=flight.zone,
-                cancelled=int(not left),
-                in_rain=int(in_rain),
-                late=late,
-                late_in_rain=late if in_rain else 0,
-                inherited=inherited,
-                chain=links,
-            )
-        self._state.update((last, last_day, delay, chain))
+    ) -> Iterator[pd.DataFrame]:
+        """Yield the flights that are new."""
+        (kept,) = self._state.get() or ("{}",)
+        fleet = json.loads(kept)
+        flights = pd.concat(list(rows)).sort_values("number")
+        followed = [_follow(fleet, flight) for flight in flights.itertuples()]
+        flights["is_new"], flights["inherited"], flights["chain"] = zip(*followed, strict=True)
+        self._state.update((json.dumps(fleet),))
+        yield flights.loc[flights["is_new"], COLUMNS]
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
+
+
+def _follow(fleet: dict[str, tuple[int, int, int, int]], flight: Any) -> tuple[bool, int, int]:
+    """Return whether a flight is new, the delay it inherited, and how many in a row have, it included."""
+    last, last_day, delay, chain = fleet.get(flight.aircraft, NEVER_FLOWN)
+    if flight.number <= last:
+        return False, 0, 0
+    if not flight.has_flown:
+        fleet[flight.aircraft] = flight.number, last_day, delay, chain
+        return True, 0, 0
+    inherited = min(delay, flight.late) if flight.day == last_day else 0
+    chain = chain + 1 if inherited else 0
+    fleet[flight.aircraft] = flight.number, flight.day, flight.arrived_late, chain
+    return True, inherited, chain

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from samples.flights.table import MISSING, table_path
@@ -29,13 +29,22 @@ DAY = (
 )
 SUMS = ("cancelled", "in_rain", "late", "late_in_rain", "inherited")
 
-# The feeder's lanes, and with them the queues, are five days apart at most: so late, a flight is counted.
+# A batch is at most so many flights. It takes the same share of each queue's flights, so queues are days apart: flights
+# may be that late, and are counted.
+MOST_FLIGHTS = "50000"
 PATIENCE = "10 days"
+
+# Spark's code runs a few times each here: compiling it well takes longer than it saves.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def spark() -> "SparkSession":
-    """The session, on two cores; a task is tried four times."""
-    settings = {"spark.sql.shuffle.partitions": "2", "spark.ui.showConsoleProgress": "false"}
+    """Return the session, on two cores; a task is tried four times."""
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
+    }
     made = session("flights", master="local[2,4]", settings=settings)
     made.sparkContext.setLogLevel("OFF")
     return made
@@ -46,18 +55,18 @@ def spark() -> "SparkSession":
     "days",
     schema=FLIGHT,
     spark=spark,
+    read_options={"maxOffsetsPerTrigger": MOST_FLIGHTS},
     checkpoint=os.environ.get(CHECKPOINT),
     delivery="deduplicated",
     restart_after=timedelta(seconds=1),
 )
 def days(flights: DataFrame) -> DataFrame:
-    """A row for each day, airport and time zone, when no more flights can come for it."""
+    """Return a row for each day, airport and time zone, once no more flights can come for it."""
     propagated = (
-        with_tables(flights)
-        .withColumn("scheduled", f.timestamp_seconds(f.col("minute") * 60))
+        prepared(with_tables(flights))
         .withWatermark("scheduled", PATIENCE)
-        .groupBy("aircraft")
-        .transformWithState(Propagation(), PROPAGATED, "Append", "EventTime", eventTimeColumnName="scheduled")
+        .groupBy("queue")
+        .transformWithStateInPandas(Propagation(), PROPAGATED, "Append", "EventTime", eventTimeColumnName="scheduled")
     )
     window = f.window("scheduled", "1 day", startTime=f"{NEW_YORK_MIDNIGHT} minutes")
     totals = propagated.groupBy(window, "origin", "zone").agg(
@@ -65,20 +74,22 @@ def days(flights: DataFrame) -> DataFrame:
         *(f.sum(name).alias(name) for name in SUMS),
         f.max("chain").alias("longest_chain"),
     )
-    day = ((f.unix_timestamp("window.start") / 60 - NEW_YORK_MIDNIGHT) / MINUTES_A_DAY).cast("int")
+    day = day_of(f.unix_timestamp("window.start") / 60)
     columns = [column.split()[0] for column in DAY.split(", ")]
     return totals.withColumn("day", day).select(*columns).mapInArrow(in_order, DAY)
 
 
 def with_tables(flights: DataFrame) -> DataFrame:
-    """The flights with the time zone they go to, and whether there is rain or snow when they are to leave."""
+    """Return the flights with the time zone of their destination, and whether there is rain or snow at their
+    departure."""
     read = flights.sparkSession.read.option("header", True).option("nullValue", MISSING).csv
     airports = read(str(table_path("airports.csv"))).selectExpr("faa AS destination", "tzone")
     weather = read(str(table_path("weather.csv"))).selectExpr(
         "origin", "time_hour AS hour", "CAST(precip AS double) > 0 AS falls"
     )
     return (
-        flights.drop("message")
+        flights.withColumn("queue", f.col("message.partition"))
+        .drop("message")
         .join(f.broadcast(airports), "destination", "left")
         .join(f.broadcast(weather), ["origin", "hour"], "left")
         .withColumn("zone", f.coalesce("tzone", f.lit(ELSEWHERE)))
@@ -87,8 +98,33 @@ def with_tables(flights: DataFrame) -> DataFrame:
     )
 
 
+def prepared(flights: DataFrame) -> DataFrame:
+    """Return what :class:`Propagation` needs of the flights."""
+    left = f.col("departure_delay").isNotNull()
+    in_rain = (left & f.col("rain")).cast("int")
+    late = f.when(f.col("departure_delay") > 0, f.col("departure_delay")).otherwise(0)
+    arrived_late = f.when(f.col("arrival_delay") > 0, f.col("arrival_delay")).otherwise(0)
+    return flights.select(
+        *("queue", "number", "aircraft", "origin", "zone"),
+        f.timestamp_seconds(f.col("minute") * 60).alias("scheduled"),
+        day_of(f.col("minute")).alias("day"),
+        (left & f.col("tail_number").isNotNull()).alias("has_flown"),
+        (~left).cast("int").alias("cancelled"),
+        late.alias("late"),
+        arrived_late.alias("arrived_late"),
+        in_rain.alias("in_rain"),
+        (late * in_rain).alias("late_in_rain"),
+    )
+
+
+def day_of(minute: Column) -> Column:
+    """Return the day in New York of a minute since 1970, as days since then."""
+    return f.floor((minute - NEW_YORK_MIDNIGHT) / MINUTES_A_DAY).cast("int")
+
+
 def in_order(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition in an order that a repeated batch has too, by which the broker tells them."""
+    """Return the rows of a partition in an order that a repeated batch has too; the broker recognizes rows by their
+    place."""
     read = list(batches)
     if read:
         rows = pa.Table.from_batches(read).combine_chunks()

@@ -14,22 +14,22 @@ from rich.live import Live
 from rocket_client import Admin
 from rocket_client.settings import ClientSettings
 from samples.flights.broker_process import BrokerProcess
-from samples.flights.feeder import Feeder
-from samples.flights.listeners import Airport
 from samples.flights.running import Stalled, StallWatch
 from samples.pipeline.board import Board, BoardView, describe
 from samples.pipeline.days import Days
-from samples.pipeline.departures import Departure, closing, departures
+from samples.pipeline.departures import closing, departures
 from samples.pipeline.driver_process import DriverProcess
+from samples.pipeline.feeder import TOPIC, Feeder
 from samples.pipeline.totals import DayTotals, Place
 from streamkit import StreamApplication, stream_listener
 
 HERE = Path(__file__).parent
 REFRESH_SECONDS = 0.2
-# When nothing changes for so long, something is broken. Spark takes ten seconds to start, more on a busy machine.
+# Seconds without a change after which something is broken. Spark takes ten seconds to start, more on a busy machine.
 STALL_SECONDS = 300.0
-# So many flights Spark is behind at most, a month of them; of few flights a quarter, so that there are some batches.
-LEAD, SMALL_LEAD = 30_000, 1_000
+# So many flights Spark is behind at most: two batches, so that it waits for none. Of few flights it is a quarter, so
+# that there are some batches.
+LEAD, SMALL_LEAD = 100_000, 500
 # What is killed is killed within so long of a batch's end: in the middle of the next one, most often.
 KILL_WITHIN_SECONDS = 2.0
 
@@ -38,7 +38,7 @@ Victim = Literal["driver", "worker", "broker"]
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Listens to what the query sends."""
+    """Receives the totals that the query sends."""
 
     board: Board
 
@@ -78,21 +78,17 @@ class Run:
         """Return the seconds until all totals were on the board.
 
         Args:
-            victims: Each is killed at a random moment, and started again by who has started it.
+            victims: Processes that are killed at a random moment, and started again by their parent.
 
         Raises:
-            Stalled: They did not get there.
+            Stalled: The totals did not arrive.
         """
         settings = {"spring.cloud.stream.rocketmq.binder.name-server": self._broker.name_server}
-        app = StreamApplication(Airport, Arrivals(self.board), config_location=HERE, properties=settings)
+        app = StreamApplication(Arrivals(self.board), config_location=HERE, properties=settings)
         loop = asyncio.get_running_loop()
         started = loop.time()
-        async with app:
-            feeder = Feeder[Departure](
-                app.bound(Airport).departures.asend,
-                lead=min(LEAD, max(SMALL_LEAD, len(self._table) // 4)),
-                resends="broker" in victims,
-            )
+        lead = min(LEAD, max(SMALL_LEAD, len(self._table) // 4))
+        async with app, Feeder(self._broker.name_server, lead=lead, resends="broker" in victims) as feeder:
             streaming = asyncio.create_task(self._stream(feeder, victims))
             try:
                 await self.driver.start()
@@ -107,20 +103,20 @@ class Run:
             self.stored = await self._count("days")
         return seconds
 
-    async def _stream(self, feeder: Feeder[Departure], victims: Sequence[Victim]) -> None:
+    async def _stream(self, feeder: Feeder, victims: Sequence[Victim]) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._kill(victims))
             await feeder.feed(departures(self._table))
         # Some were stored twice if the broker was killed, so it is asked how many there are. Only when Spark has read
         # them all may event time pass.
-        await self.driver.has_read(await self._count("departures"))
-        await feeder.send(closing(int(self._table["minute"].iloc[-1])))
+        await self.driver.wait_until_read(await self._count(TOPIC))
+        await feeder.send([closing(int(self._table["minute"].iloc[-1]))])
 
     async def _kill(self, victims: Sequence[Victim]) -> None:
         flights = len(self._table)
         moments = sorted(random.randrange(flights // 10, flights - flights // 10) for _ in victims)
         for victim, moment in zip(victims, moments, strict=True):
-            await self.driver.has_read(moment)
+            await self.driver.wait_until_read(moment)
             await self.driver.started.wait()
             await asyncio.sleep(random.uniform(0, KILL_WITHIN_SECONDS))
             self._view.notice(f"{victim} killed when Spark had read {self.driver.read:,} flights")
@@ -134,14 +130,12 @@ class Run:
                     await self._broker.kill()
                     await self._broker.start()
 
-    async def _watch(
-        self, feeder: Feeder[Departure], streaming: asyncio.Task[None], victims: Sequence[Victim]
-    ) -> None:
+    async def _watch(self, feeder: Feeder, streaming: asyncio.Task[None], victims: Sequence[Victim]) -> None:
         stall = StallWatch(STALL_SECONDS)
         while not (self.board.is_complete and streaming.done()):
             await asyncio.sleep(REFRESH_SECONDS)
             self._show(feeder)
-            feeder.has_read(self.driver.read)
+            feeder.note_read(self.driver.read)
             if streaming.done() and (error := streaming.exception()):
                 raise Stalled(f"the feeder ended: {_cause(error)}") from error
             self._expect_driver(victims)
@@ -154,15 +148,15 @@ class Run:
         if self.driver.has_ended:
             raise Stalled("Spark's driver ended")
 
-    def _show(self, feeder: Feeder[Departure]) -> None:
+    def _show(self, feeder: Feeder) -> None:
         flights = len(self._table)
         self._view.update(min(feeder.sent, flights), min(self.driver.read, flights))
         if not self.driver.started.is_set():
-            self._view.tell("Spark starts ...")
+            self._view.show_progress("Spark starts ...")
         elif not self.driver.batches:
-            self._view.tell("Spark works on its first batch, which takes longest ...")
+            self._view.show_progress("Spark works on its first batch, which takes longest ...")
         else:
-            self._view.tell(describe(self.driver.batches[max(self.driver.batches)]))
+            self._view.show_progress(describe(self.driver.batches[max(self.driver.batches)]))
 
     async def _count(self, topic: str) -> int:
         async with Admin(ClientSettings(name_servers=self._broker.name_server)) as admin:
@@ -171,7 +165,7 @@ class Run:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What went wrong first: errors of tasks come as groups of groups."""
+    """Return the first error: errors of tasks are groups of groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

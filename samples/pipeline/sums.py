@@ -11,7 +11,7 @@ K = TypeVar("K")
 
 @dataclass(slots=True)
 class Sums:
-    """What several totals add up to; the fields are those of :class:`DayTotals`."""
+    """The sums of several totals; the fields are those of :class:`DayTotals`."""
 
     flights: int = 0
     cancelled: int = 0
@@ -32,33 +32,33 @@ class Sums:
         self.longest_chain = max(self.longest_chain, totals.longest_chain)
 
     @property
-    def left(self) -> int:
-        """How many flights were not cancelled."""
+    def departed(self) -> int:
+        """The number of flights that were not cancelled."""
         return self.flights - self.cancelled
 
     @property
     def mean_late(self) -> float:
-        """Minutes a flight left late."""
-        return _mean(self.late, self.left)
+        """The mean departure delay in minutes."""
+        return _mean(self.late, self.departed)
 
     @property
     def mean_inherited(self) -> float:
-        """Those of the minutes that its aircraft brought along."""
-        return _mean(self.inherited, self.left)
+        """The mean delay in minutes that flights inherited from their aircraft."""
+        return _mean(self.inherited, self.departed)
 
     @property
     def mean_late_in_rain(self) -> float:
-        """Minutes a flight left late in hours of rain or snow; 0 when there were none."""
+        """The mean departure delay in minutes in hours of rain or snow; 0 without such flights."""
         return _mean(self.late_in_rain, self.in_rain)
 
     @property
     def mean_late_in_the_dry(self) -> float:
-        """Minutes a flight left late in all other hours."""
-        return _mean(self.late - self.late_in_rain, self.left - self.in_rain)
+        """The mean departure delay in minutes in all other hours."""
+        return _mean(self.late - self.late_in_rain, self.departed - self.in_rain)
 
 
 def sums_by(key: Callable[[DayTotals], K], totals: Iterable[DayTotals]) -> dict[K, Sums]:
-    """The sums of those totals that share what `key` says of them."""
+    """Return the sums of the totals with the same key."""
     sums: dict[K, Sums] = {}
     for each in totals:
         sums.setdefault(key(each), Sums()).add(each)
@@ -66,12 +66,12 @@ def sums_by(key: Callable[[DayTotals], K], totals: Iterable[DayTotals]) -> dict[
 
 
 def sum_of(totals: Iterable[DayTotals]) -> Sums:
-    """The sum of all."""
+    """Return the sum of all totals."""
     return sums_by(lambda _: None, totals).get(None, Sums())
 
 
 def city_of(zone: str) -> str:
-    """What people call a time zone by: Los Angeles, not America/Los_Angeles."""
+    """Return the city of a time zone: Los Angeles, not America/Los_Angeles."""
     return zone.rpartition("/")[2].replace("_", " ")
 
 

@@ -1,4 +1,4 @@
-"""What the pipeline sends, and the same computed by pandas from the table itself, to compare with."""
+"""The totals that the pipeline sends, and the same totals computed by pandas from the table, for comparison."""
 
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -17,7 +17,7 @@ ELSEWHERE = "elsewhere"
 
 @dataclass(frozen=True, slots=True)
 class DayTotals:
-    """What a day's flights from one airport to one time zone add up to.
+    """The totals of a day's flights from one airport to one time zone.
 
     Attributes:
         day: Days since 1970, as New York has them.
@@ -45,7 +45,7 @@ class DayTotals:
 
     @property
     def place(self) -> Place:
-        """What they are the totals of."""
+        """The day, airport and time zone."""
         return self.day, self.origin, self.zone
 
     @property
@@ -55,7 +55,7 @@ class DayTotals:
 
 
 def totals_of(table: pd.DataFrame) -> dict[Place, DayTotals]:
-    """The totals of every day, airport and time zone of the flights given."""
+    """Return the totals of every day, airport and time zone of the given flights."""
     airports = pd.read_csv(table_path("airports.csv"), usecols=["faa", "tzone"])
     weather = pd.read_csv(table_path("weather.csv"), usecols=["origin", "time_hour", "precip"])
     rows = table.merge(airports, left_on="dest", right_on="faa", how="left")

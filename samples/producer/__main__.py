@@ -1,4 +1,4 @@
-"""`python -m samples.producer`: a web application that sends what it is asked to.
+"""`python -m samples.producer`: a web application that sends messages on request.
 
 GET /send?msg=tcever     sends the text
 GET /orderly             sends 创建, 支付, 退款 to one queue, in that order
@@ -38,15 +38,14 @@ async def orderly(request: Request) -> PlainTextResponse:
 
 
 async def unsent(request: Request, error: Exception) -> PlainTextResponse:
-    """Tell who asked why nothing was sent."""
+    """Return the response to a request whose message could not be sent."""
     return PlainTextResponse(f"Not sent: {error}", status_code=503)
 
 
 async def main() -> None:
     """Serve until interrupted."""
     web = Starlette(
-        routes=[Route("/send", send), Route("/orderly", orderly)],
-        exception_handlers={StreamkitError: unsent},
+        routes=[Route("/send", send), Route("/orderly", orderly)], exception_handlers={StreamkitError: unsent}
     )
     async with app:
         listening = socket.create_server(("127.0.0.1", int(app.environment.text("server.port") or 8081)))
@@ -55,5 +54,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    with suppress(KeyboardInterrupt):  # Ctrl-C ends it, once everything is stopped
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends the process, after everything is stopped
         asyncio.run(main())

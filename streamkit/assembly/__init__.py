@@ -1,1 +1,1 @@
-"""What an application is told, and how its bindings and listeners are made of it."""
+"""Assembly: the registrations of an application, and the bindings and handlers made of them."""

@@ -1,4 +1,8 @@
-"""Tells which inputs have no group: their messages are lost while nobody is there, and each process gets its own."""
+"""Log messages about inputs without a group.
+
+An anonymous group loses the messages that are sent while no consumer is connected, and each process has a group of its
+own.
+"""
 
 import logging
 import re
@@ -8,24 +12,28 @@ from difflib import get_close_matches
 from streamkit.config.relaxed import uniform
 from streamkit.config.settings import PREFIX, StreamSettings
 
-__all__ = ["tell_anonymous"]
+__all__ = ["log_anonymous_inputs"]
 
 logger = logging.getLogger(__name__)
 
 _NEAR = 0.85
-"""How alike names must be to be taken for one: `order` and `orders`."""
+"""The similarity from which a name counts as a misspelling of another, such as `order` of `orders`."""
 _NUMBER = re.compile(r"\d+")
 
 
-def tell_anonymous(settings: StreamSettings, inputs: Iterable[str], outputs: Iterable[str]) -> None:
-    """Log each input without a group; warn when the settings give one to a binding that is called nearly the same."""
+def log_anonymous_inputs(settings: StreamSettings, inputs: Iterable[str], outputs: Iterable[str]) -> None:
+    """Log each input without a group; warn if the settings give a group to an unknown binding of a similar name."""
     names = list(inputs)
     bound = {uniform(name) for name in (*names, *outputs)}
     others = [name for name, each in settings.bindings.items() if each.group and uniform(name) not in bound]
     for name in names:
         if settings.binding(name).group:
             continue
-        logger.info("Binding %r has no group: it reads what comes from now on, and for itself alone", name)
+        logger.info(
+            "Binding %r has no group: it receives only messages that are sent from now on, and shares them with no "
+            "other consumer",
+            name,
+        )
         misspelt = [other for other in others if _without_numbers(other) != _without_numbers(name)]
         near = get_close_matches(name, misspelt, n=1, cutoff=_NEAR)
         if near:
@@ -38,5 +46,5 @@ def tell_anonymous(settings: StreamSettings, inputs: Iterable[str], outputs: Ite
 
 
 def _without_numbers(name: str) -> str:
-    """What `in-1` and `in-2` have in common, of which neither is a misspelt form of the other."""
+    """Return a name without its numbers: `in-1` is not a misspelling of `in-2`."""
     return _NUMBER.sub("", uniform(name))

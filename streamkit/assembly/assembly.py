@@ -1,57 +1,53 @@
-"""Puts an application together: finds its listeners, decides its bindings, subscribes handlers.
+"""Assembly of an application: it finds the listeners, determines the bindings, and subscribes the handlers.
 
-Everything that is wrong is collected and told at once, before anything is connected.
+Errors are collected and raised together, before anything is connected.
 """
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, cast, get_args, get_origin, get_type_hints
 
-from streamkit.assembly.anonymous_groups import tell_anonymous
+from streamkit.assembly.anonymous_groups import log_anonymous_inputs
+from streamkit.assembly.collector import Collector
+from streamkit.assembly.registrations import Declared, PolledInput, Registrations
+from streamkit.binder.binding_service import BindingService
+from streamkit.binder.channels import Channels
 from streamkit.binder.error_channels import ErrorFunction
 from streamkit.binder.factory import BindingFactory
-from streamkit.binder.feeding import FeederDeclaration, feeders_on
+from streamkit.binder.feeding import FeederDeclaration
 from streamkit.binder.local_transactions import TransactionHandlers
 from streamkit.bridge import StreamBridge
 from streamkit.config.relaxed import uniform
-from streamkit.errors import (
-    ConfigurationError,
-    ConfigurationErrors,
-    ExpressionError,
-)
+from streamkit.errors import ConfigurationError, ConfigurationErrors, ExpressionError
 from streamkit.expression import Expression, compile_expression
 from streamkit.functions.catalog import ROUTER, BoundFunction, FunctionCatalog
 from streamkit.functions.definition import Definition
 from streamkit.functions.routing import FunctionRouter
-from streamkit.functions.routing_callback import RoutingCallback
 from streamkit.functions.settings import FunctionSettings
 from streamkit.functions.wiring import FunctionWiring
 from streamkit.listeners.arguments import describe, plan_arguments
 from streamkit.listeners.batch_listener import BATCH_HEADERS, BatchListenerHandler, plan_batch_arguments
 from streamkit.listeners.binding_interfaces import (
     Direction,
+    EnabledBinding,
     bound_interface,
     declarations_of,
     declares_channels,
 )
-from streamkit.listeners.function_declaration import FunctionDeclaration, functions_on
+from streamkit.listeners.function_declaration import FunctionDeclaration
+from streamkit.listeners.injection import Injection
+from streamkit.listeners.input_settings import InputSettings
 from streamkit.listeners.invocation import ErrorListenerOnThread, ListenerDispatch, ListenerHandler
-from streamkit.listeners.listener import (
-    Listener,
-    error_channels_on,
-    listeners_on,
-    outputs_on,
-    transaction_group_of,
-)
+from streamkit.listeners.listener import ErrorListener, Listener, SendTo, TransactionGroup, outputs_on
 from streamkit.listeners.listener_threads import ListenerPools
-from streamkit.listeners.parts import Parts
 from streamkit.listeners.polled_binding import PolledBinding
 from streamkit.listeners.results import check_result, warn_of_lost_result
 from streamkit.listeners.transactions import prepare_listener
 from streamkit.messaging.channel import SubscribableChannel
+from streamkit.messaging.converter import CompositeMessageConverter
 from streamkit.messaging.handler import Handler, is_async
 
 __all__ = ["Assembly"]
@@ -64,7 +60,7 @@ _DEFAULT_CONTENT_TYPE: Final = "application/json"
 
 @dataclass(slots=True)
 class _Registered:
-    """A listener on one input."""
+    """A listener of one input."""
 
     function: Callable[..., object]
     listener: Listener
@@ -72,7 +68,7 @@ class _Registered:
 
 @dataclass(slots=True)
 class _Names:
-    """Bindings of one direction: uniform name to the spelling they are known by."""
+    """The names of the bindings of one direction: uniform name to the first spelling used."""
 
     spelt: dict[str, str] = field(default_factory=dict)
 
@@ -87,54 +83,76 @@ class _Names:
 
 
 class Assembly:
-    """One application, put together for one run; :meth:`take_apart` undoes it.
+    """The assembly of an application for one run; :meth:`disassemble` undoes it.
 
     Attributes:
-        wiring: Its functions.
-        polled_bindings: Its polled consumers, by the uniform names of their bindings.
+        wiring: The functions of the application.
+        polled_bindings: The polled bindings, by their uniform names.
     """
 
     def __init__(
         self,
-        parts: Parts,
+        application: object,
+        registrations: Registrations,
         functions: FunctionSettings,
         *,
-        routing_callback: RoutingCallback | None = None,
-        polled: Sequence[str] = (),
+        inputs: InputSettings,
+        bindings: BindingService,
+        channels: Channels,
+        converter: CompositeMessageConverter,
+        injection: Injection,
+        threads: ListenerPools,
+        bridge: StreamBridge,
+        catalog: FunctionCatalog,
+        wiring: FunctionWiring,
     ) -> None:
-        """Put nothing together yet.
+        """Create an empty assembly; :meth:`assemble` fills it.
 
         Args:
-            parts: What listeners and functions are given.
-            functions: What settings say about functions.
-            routing_callback: What the routing function asks first.
-            polled: The names of polled consumers that code asked for.
+            application: The application, for constructors and feeders that ask for it.
+            registrations: The listeners, functions and bindings registered with the application.
+            functions: The settings of functions.
+            inputs: The settings of inputs.
+            bindings: The service that the bindings are added to.
+            channels: The channels of bindings.
+            converter: Converts payloads.
+            injection: Resolves the markers of containers.
+            threads: The threads of `def` listeners; closed by :meth:`disassemble`.
+            bridge: Sends to bindings by name.
+            catalog: The functions that settings can bind.
+            wiring: Creates the stages of functions.
         """
-        self._parts = parts
+        self._application = application
+        self._registrations = registrations
         self._functions_settings = functions
-        self._routing_callback = routing_callback
-        self._factory: BindingFactory = parts.service.factory
+        self._stream = inputs.bindings.stream
+        self._bindings = bindings
+        self._channels = channels
+        self._converter = converter
+        self._injection = injection
+        self._bridge = bridge
+        self._input_settings = inputs
+        self._factory: BindingFactory = bindings.factory
         self._errors: list[ConfigurationError] = []
         self._inputs = _Names()
         self._outputs = _Names()
         self._polled = _Names()
-        self._polled_by_code = tuple(polled)
+        self._polled_by_code: list[str] = []
         self.polled_bindings: dict[str, PolledBinding] = {}
         self._listeners: dict[str, list[_Registered]] = {}
-        self._functions: list[Callable[..., object]] = []
         self._subscribed: list[tuple[SubscribableChannel, Handler]] = []
-        self._pools = ListenerPools()
-        self._catalog = FunctionCatalog(functions, parts.providers)
-        self.wiring = FunctionWiring(functions, parts, self._pools)
+        self._threads = threads
+        self._catalog = catalog
+        self.wiring = wiring
         self._bound: list[BoundFunction] = []
         self._feeders: list[FeederDeclaration] = []
         self._factory.transactions.prepare_with(self._transaction_handlers)
 
     def construct(self, kind: type) -> object:
-        """Return an instance of a listeners' class, its constructor given what it asks for by annotation.
+        """Return an instance of a class of listeners; its constructor gets the objects that its annotations ask for.
 
         Raises:
-            ConfigurationError: It asks for something the application does not have.
+            ConfigurationError: The application has no object for a parameter.
         """
         signature = inspect.signature(kind)
         hints = get_type_hints(vars(kind)["__init__"], include_extras=True) if signature.parameters else {}
@@ -145,7 +163,7 @@ class Assembly:
                 arguments[parameter.name] = value
             elif parameter.default is inspect.Parameter.empty:
                 raise ConfigurationError(
-                    f"{kind.__qualname__} asks for {parameter.name!r}, which the application cannot give: annotate "
+                    f"{kind.__qualname__} asks for {parameter.name!r}, which the application cannot provide: annotate "
                     "it with a binding interface, StreamBridge, StreamApplication or Provide[...], or give the "
                     "application an instance"
                 )
@@ -154,57 +172,63 @@ class Assembly:
     def _injected(self, parameter: inspect.Parameter, hint: object) -> tuple[bool, object]:
         type_, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         for mark in (*marks, parameter.default):
-            provide = self._parts.providers.find(mark)
+            provide = self._injection.find(mark)
             if provide is not None:
                 return True, provide()
         if type_ is StreamBridge:
-            return True, self._parts.bridge
+            return True, self._bridge
         if isinstance(type_, type):
-            if isinstance(self._parts.application, type_) and type_ is not object:
-                return True, self._parts.application
+            if isinstance(self._application, type_) and type_ is not object:
+                return True, self._application
             if declares_channels(type_):
                 self.interface(type_)
-                return True, bound_interface(type_, self._parts.channels)
+                return True, bound_interface(type_, self._channels)
         return False, None
 
-    def fail(self, reason: str) -> None:
-        """Note something that is wrong."""
+    def _fail(self, reason: str) -> None:
+        """Record a configuration error."""
         self._errors.append(ConfigurationError(reason))
 
     def interface(self, interface: type) -> None:
-        """Bind the channels an interface declares."""
+        """Add bindings for the channels that an interface declares."""
         with self._collected():
             for declaration in declarations_of(interface):
                 names = self._inputs if declaration.direction is Direction.INPUT else self._outputs
                 names.add(declaration.name)
 
-    def function(self, function: Callable[..., object]) -> None:
-        """Register a decorated function, once however often it is found."""
-        if function in self._functions:
-            return
-        self._functions.append(function)
-        for listener in listeners_on(function):
-            self.listener(function, listener)
-        for name in error_channels_on(function):
-            self.error_listener(function, name)
-        for declaration in functions_on(function):
-            self.named_function(function, declaration)
-        for feeder in feeders_on(function):
-            self.feeder(feeder)
-        group = transaction_group_of(function)
-        if group is not None:
-            self.transaction_listener(function, group)
+    def add(self, declared: Declared) -> None:
+        """Register a declaration on a function, a class, an object or the application.
 
-    def feeder(self, declaration: FeederDeclaration) -> None:
-        """Register what sends to an output by itself."""
-        self._feeders.append(declaration)
+        Raises:
+            TypeError: The declaration is of an unknown kind.
+        """
+        target = declared.target
+        match declared.declaration:
+            case EnabledBinding(interface):
+                self.interface(interface)
+            case Listener() as listener:
+                self.listener(target, listener)
+            case SendTo():
+                pass  # read with the function's listeners
+            case ErrorListener(channel):
+                self.error_listener(target, channel)
+            case FunctionDeclaration() as declaration:
+                self.named_function(target, declaration)
+            case FeederDeclaration() as feeder:
+                self._feeders.append(feeder)
+            case TransactionGroup(group):
+                self.transaction_listener(target, group)
+            case PolledInput(name):
+                self._polled_by_code.append(name)
+            case unknown:
+                raise TypeError(f"{unknown!r} is not a declaration that an application can register")
 
     def listener(self, function: Callable[..., object], listener: Listener) -> None:
         """Register a listener of an input."""
         self._listeners.setdefault(uniform(listener.binding), []).append(_Registered(function, listener))
 
     def named_function(self, function: Callable[..., object], declaration: FunctionDeclaration) -> None:
-        """Register a function that settings may bind."""
+        """Register a function that settings can bind."""
         with self._collected():
             self._catalog.add(function, declaration)
 
@@ -212,11 +236,11 @@ class Assembly:
         """Register a listener of an error channel."""
         handler: Handler = function
         if not is_async(function):
-            handler = ErrorListenerOnThread(function, lambda: self._pools.get(channel, 1))
-        self._subscribe(self._parts.channels[channel], handler)
+            handler = ErrorListenerOnThread(function, lambda: self._threads.get(channel, 1))
+        self._subscribe(self._channels[channel], handler)
 
     def transaction_listener(self, target: object, group: str) -> None:
-        """Register who answers for the transactions of a producer group: a function, an object, or its class."""
+        """Register the transaction listener of a producer group: a function, an object, or a class to instantiate."""
         with self._collected():
             listener = self.construct(target) if isinstance(target, type) else target
             self._factory.transactions.add(group, self._transaction_handlers(listener, group))
@@ -224,13 +248,17 @@ class Assembly:
     def _transaction_handlers(self, listener: object, group: str) -> TransactionHandlers:
         return prepare_listener(
             listener,
-            lambda: self._pools.get(f"{group} transactions", _TRANSACTION_THREADS),
-            lambda type_: self._parts.converter.payload_reader(type_, _DEFAULT_CONTENT_TYPE),
-            self._parts.providers,
+            lambda: self._threads.get(f"{group} transactions", _TRANSACTION_THREADS),
+            lambda type_: self._converter.payload_reader(type_, _DEFAULT_CONTENT_TYPE),
+            self._injection,
         )
 
     def _error_function(self, function: Callable[..., object]) -> ErrorFunction:
-        """Return a coroutine function that calls what a setting names as an error handler."""
+        """Return a coroutine function that calls the error handler named by a setting.
+
+        Raises:
+            ConfigurationError: The function cannot be called with one argument.
+        """
         try:
             inspect.signature(function).bind(None)
         except TypeError as error:
@@ -239,15 +267,18 @@ class Assembly:
             ) from error
         if is_async(function):
             return cast("ErrorFunction", function)
-        return ErrorListenerOnThread(function, lambda: self._pools.get("error handler", 1)).handle_message
+        return ErrorListenerOnThread(function, lambda: self._threads.get("error handler", 1)).handle_message
 
-    def finish(self) -> None:
-        """Make the bindings and subscribe the listeners.
+    def assemble(self) -> None:
+        """Collect the registrations, create the bindings and subscribe the listeners.
 
         Raises:
-            ConfigurationErrors: Everything that is wrong.
+            ConfigurationError: There is one error.
+            ConfigurationErrors: There are several errors; it contains all of them.
         """
-        settings = self._parts.settings
+        for declared in Collector(self._registrations, self.construct, self._fail):
+            self.add(declared)
+        settings = self._stream
         with self._collected():
             self._factory.find_error_handlers(self._error_function)
         for name in settings.input_bindings:
@@ -266,21 +297,21 @@ class Assembly:
         for name in self._inputs:
             with self._collected():
                 self._input(name)
-        # Each once: a wrong setting of a binder is told by all bindings that use it.
+        # Each error once: a wrong setting of a binder is reported by every binding that uses the binder.
         errors = list({str(error): error for error in self._errors}.values())
         if errors:
             raise errors[0] if len(errors) == 1 else ConfigurationErrors(errors)
-        tell_anonymous(settings, self._inputs, self._outputs)
+        log_anonymous_inputs(settings, self._inputs, self._outputs)
 
     def _output(self, name: str) -> None:
-        binding = self._factory.output(name, self._parts.channels[name])
+        binding = self._factory.output(name, self._channels[name])
         for declaration in self._feeders:
             if uniform(declaration.output) == uniform(name):
-                binding.feeders.append(declaration.make(self._parts.application))
-        self._parts.service.add(binding)
+                binding.feeders.append(declaration.make(self._application))
+        self._bindings.add(binding)
 
     def _bind_functions(self) -> None:
-        """Find out which bindings the functions have that settings bind."""
+        """Determine the bindings of the functions that settings bind."""
         with self._collected():
             for definition in self._catalog.definitions():
                 with self._collected():
@@ -289,7 +320,11 @@ class Assembly:
     def _bind_function(self, definition: Definition) -> None:
         if definition == ROUTER:
             router = FunctionRouter(
-                self._functions_settings, self._catalog, self.wiring, self._parts, self._routing_callback
+                self._functions_settings,
+                self._catalog,
+                self.wiring,
+                self._bridge,
+                self._registrations.routing_callback,
             )
             router.prepare()
             self.wiring.stages[uniform(router.input)] = router
@@ -303,7 +338,7 @@ class Assembly:
             self._outputs.add(name)
 
     def _collect_names(self) -> None:
-        """Turn what listeners name into inputs and outputs."""
+        """Add the bindings that listeners and feeders name to the inputs and outputs."""
         declared = [*self._inputs, *self._outputs]
         for registered in (each for listeners in self._listeners.values() for each in listeners):
             who = f"listener {describe(registered.function)}"
@@ -316,7 +351,7 @@ class Assembly:
             if name in self._outputs:
                 self._errors.append(
                     ConfigurationError(
-                        f"binding {name!r} is used as an input and as an output: give each a name"
+                        f"binding {name!r} is used as an input and as an output: give each of them a name of its own"
                     )
                 )
 
@@ -329,8 +364,8 @@ class Assembly:
             self._errors.append(self._factory.settings.unknown(name, who, declared))
 
     def _collect_polled(self) -> None:
-        """Make inputs of the names of polled consumers."""
-        for name in self._parts.settings.pollable_source:
+        """Add the bindings of pollable sources to the inputs."""
+        for name in self._stream.pollable_source:
             self._polled.add(f"{name}-in-0")
         for name in self._polled_by_code:
             if f"{name}-in-0" not in self._polled:
@@ -339,7 +374,7 @@ class Assembly:
             self._inputs.add(name)
 
     def polled(self, name: str) -> PolledBinding | None:
-        """Return the polled binding of that name, or that `pollable-source` calls so."""
+        """Return the polled binding of this name, or the one to which `pollable-source` gives this name."""
         found = self.polled_bindings.get(uniform(name))
         return found or self.polled_bindings.get(uniform(f"{name}-in-0"))
 
@@ -348,21 +383,21 @@ class Assembly:
             raise ConfigurationError(
                 f"binding {name!r} is polled, and has a listener or function: give one of them a binding of its own"
             )
-        binding = self._factory.input(name, self._parts.channels[name], polled=True)
-        self._parts.service.add(binding)
-        self.polled_bindings[uniform(name)] = PolledBinding(binding, self._parts, self._pools)
+        binding = self._factory.input(name, self._channels[name], polled=True)
+        self._bindings.add(binding)
+        self.polled_bindings[uniform(name)] = PolledBinding(binding, self._input_settings, self._threads)
 
     def _input(self, name: str) -> None:
         if name in self._polled:
             self._polled_input(name)
             return
         registered = self._listeners.get(uniform(name), [])
-        if len(registered) > 1 and self._parts.is_batch(name):
+        if len(registered) > 1 and self._input_settings.is_batch(name):
             raise ConfigurationError(
                 f"binding {name!r} is in batch mode, so it has one listener: "
                 + ", ".join(describe(each.function) for each in registered)
             )
-        channel = self._parts.channels[name]
+        channel = self._channels[name]
         stage = self.wiring.stages.get(uniform(name))
         if stage is not None:
             if registered:
@@ -371,7 +406,7 @@ class Assembly:
                     "of them a binding of its own"
                 )
             self._subscribe(channel, stage)
-            self._parts.service.add(self._factory.input(name, channel, manual=stage.settles_by_hand))
+            self._bindings.add(self._factory.input(name, channel, manual=stage.settles_by_hand))
             return
         handlers = [self._handler(name, each) for each in registered]
         for each, handler in zip(registered, handlers, strict=True):
@@ -389,16 +424,16 @@ class Assembly:
             self._subscribe(channel, handlers[0])
         elif handlers:
             self._subscribe(channel, ListenerDispatch(name, handlers))
-        elif not channel.subscribers and not self._errors:  # what is wrong may be the listener that it had
-            logger.warning("Binding %r has no listener: its messages fail until somebody subscribes", name)
+        elif not channel.subscribers and not self._errors:  # one of these errors may explain the lack
+            logger.warning("Binding %r has no listener: its messages fail until one subscribes", name)
         manual = any(handler.settles_by_hand for handler in handlers)
-        self._parts.service.add(self._factory.input(name, channel, manual=manual))
+        self._bindings.add(self._factory.input(name, channel, manual=manual))
 
     def late_input(self, name: str, listeners: Iterable[Callable[..., object]]) -> None:
-        """Make an input binding with its listeners, while the application runs.
+        """Create an input binding with its listeners while the application runs.
 
         Raises:
-            ConfigurationError: Its settings or listeners are wrong.
+            ConfigurationError: The settings or the listeners are invalid.
         """
         for function in listeners:
             self.listener(function, Listener(name))
@@ -409,9 +444,9 @@ class Assembly:
             raise
 
     def drop_input(self, name: str) -> None:
-        """Take the listeners off an input that is not to be after all."""
+        """Unsubscribe the listeners of an input that could not be created."""
         self._listeners.pop(uniform(name), None)
-        channel = self._parts.channels[name]
+        channel = self._channels[name]
         dropped = [each for each in self._subscribed if each[0] is channel]
         self._subscribed = [each for each in self._subscribed if each[0] is not channel]
         for _, handler in dropped:
@@ -419,29 +454,29 @@ class Assembly:
 
     def _handler(self, binding: str, registered: _Registered) -> ListenerHandler:
         function, listener = registered.function, registered.listener
-        outputs = [self._parts.channels[name] for name in outputs_on(function)]
-        is_batch = self._parts.is_batch(binding)
+        outputs = [self._channels[name] for name in outputs_on(function)]
+        is_batch = self._input_settings.is_batch(binding)
         if outputs:
-            check_result(function, self._parts.reader_factory(binding))
+            check_result(function, self._input_settings.reader_factory(binding))
         elif not is_batch:
             warn_of_lost_result(function)
         if is_batch and listener.condition:
             raise ConfigurationError(
-                f"listener {describe(function)} has a condition, but binding {binding!r} is in batch mode: sort the "
-                "messages out in the listener"
+                f"listener {describe(function)} has a condition, but binding {binding!r} is in batch mode: select "
+                "the messages in the listener"
             )
         kind = BatchListenerHandler if is_batch else ListenerHandler
         plan = plan_batch_arguments if is_batch else plan_arguments
-        not_copied = self._parts.settings.integration.message_handler_not_propagated_headers
+        not_copied = self._input_settings.not_propagated
         return kind(
             function,
             listener,
-            plan(function, self._parts.reader_factory(binding), self._parts.providers),
+            plan(function, self._input_settings.reader_factory(binding), self._injection),
             condition=self._condition(function, listener),
             is_async=is_async(function),
-            pool=lambda: self._pools.get(binding, self._parts.width(binding)),
+            pool=lambda: self._threads.get(binding, self._input_settings.width(binding)),
             outputs=outputs,
-            elsewhere=self._parts.bridge.asend,
+            elsewhere=self._bridge.asend,
             not_copied=(*not_copied, BATCH_HEADERS) if is_batch else not_copied,
         )
 
@@ -457,11 +492,11 @@ class Assembly:
         if channel.subscribe(handler):
             self._subscribed.append((channel, handler))
 
-    def take_apart(self) -> None:
-        """Unsubscribe every listener and end their threads; a thread at work is left to itself."""
+    def disassemble(self) -> None:
+        """Unsubscribe all handlers and shut down the listeners' threads; running calls are not awaited."""
         for channel, handler in self._subscribed:
             channel.unsubscribe(handler)
-        self._pools.close()
+        self._threads.close()
         self._subscribed.clear()
 
     @contextmanager

@@ -1,55 +1,70 @@
-"""What an application was told to run."""
+"""The registrations of an application: the declarations it is to run."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from streamkit.functions.routing_callback import RoutingCallback
-from streamkit.listeners.function_declaration import FunctionDeclaration
-from streamkit.listeners.listener import Listener
 from streamkit.messaging.interceptor import GlobalChannelInterceptors
 
-if TYPE_CHECKING:  # slow to import, and needed only when the application starts
+if TYPE_CHECKING:  # importing these is slow, and only a started application needs them
     from streamkit.binder.customizers import Customizers
     from streamkit.binder.factory import NewDestination
-    from streamkit.binder.feeding import FeederDeclaration
 
-__all__ = ["Registrations"]
+__all__ = ["Declared", "PolledInput", "Registrations"]
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A declaration and its target.
+
+    Attributes:
+        target: The decorated function, class or object; the application for declarations made on the application.
+        declaration: The record of the decorator's arguments, such as a `Listener`.
+    """
+
+    target: Any
+    declaration: object
+
+
+@dataclass(frozen=True, slots=True)
+class PolledInput:
+    """A polled binding that code asked for by `app.pollable_source`.
+
+    Attributes:
+        name: The binding's name.
+    """
+
+    name: str
 
 
 class Registrations:
-    """Listeners and interfaces, before the application starts.
+    """The listeners, interfaces and callbacks of an application before it starts.
 
     Attributes:
         sources: Modules, classes and objects with decorated functions.
-        listeners: Functions registered by the application's own decorators.
-        error_listeners: Functions for the failures told on a channel.
-        functions: Functions that settings bind by their names.
-        polled: The names of polled consumers.
-        routing_callback: What the routing function asks first.
-        transaction_listeners: Functions and classes that answer for producer groups.
-        feeders: What sends to outputs by itself.
-        interfaces: Binding interfaces.
-        interceptors: For channels whose names match.
-        on_new_destination: May change the settings of an output binding that is made by name.
+        declared: The declarations made by the application's own decorators and methods, in order.
+        routing_callback: The routing function's callback, or None.
+        interceptors: The interceptors of channels whose names match a pattern.
+        on_new_destination: Called with each output binding created by sending to a new name, to change its settings;
+            or None.
     """
 
     def __init__(self, sources: Sequence[object]) -> None:
         self.sources = list(sources)
-        self.listeners: list[tuple[Callable[..., object], Listener]] = []
-        self.error_listeners: list[tuple[Callable[..., object], str]] = []
-        self.functions: list[tuple[Callable[..., object], FunctionDeclaration]] = []
-        self.polled: list[str] = []
+        self.declared: list[Declared] = []
         self.routing_callback: RoutingCallback | None = None
-        self.transaction_listeners: list[tuple[object, str]] = []
-        self.feeders: list[FeederDeclaration] = []
-        self.interfaces: list[type] = []
         self.interceptors = GlobalChannelInterceptors()
         self._customizers: Customizers | None = None
         self.on_new_destination: Callable[[NewDestination], object] | None = None
 
+    def declare(self, target: object, *declarations: object) -> None:
+        """Register declarations on a function, a class or an object."""
+        self.declared.extend(Declared(target, declaration) for declaration in declarations)
+
     @property
     def customizers(self) -> "Customizers":
-        """What is done to binders and to what they make."""
+        """The functions that customize binders, consumers and producers."""
         if self._customizers is None:
             from streamkit.binder.customizers import Customizers
 

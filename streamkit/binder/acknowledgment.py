@@ -1,24 +1,24 @@
-"""Settling by hand: the object a listener asks for with a parameter annotated ``Acknowledgment``."""
+"""Settling by hand: a listener with a parameter annotated ``Acknowledgment`` settles its messages itself."""
 
 import asyncio
 import threading
 from datetime import timedelta
 from typing import Final
 
-from streamkit.binder.settlement import ACCEPT, RejectMessage, Retry, Settlement
+from streamkit.settlement import ACCEPT, Reject, Requeue, Settlement
 
 __all__ = ["ACKNOWLEDGMENT", "Acknowledgment"]
 
 ACKNOWLEDGMENT: Final = "acknowledgmentCallback"
-"""The header that carries the acknowledgment to the listener."""
+"""The header in which the acknowledgment reaches the listener."""
 
 
 class Acknowledgment:
-    """Settles one delivered message, whenever and from whatever thread the listener likes.
+    """Settles one delivered message, at any time and from any thread.
 
-    The first call decides; later ones return False and change nothing. A listener that returns without
-    having settled may do so later; a message not settled within ``consume-timeout`` is delivered again, and
-    then it is too late to settle it here.
+    The first call of `accept`, `requeue` or `reject` decides; later calls return False and change nothing. A listener
+    may settle its message after it has returned. A message that is not settled within ``consume-timeout`` is delivered
+    again; settling it here then has no effect.
     """
 
     __slots__ = ("_closed", "_engaged", "_lock", "_loop", "_settlement", "_waiter")
@@ -26,45 +26,56 @@ class Acknowledgment:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        # All three are guarded by the lock; the waiter is resolved only on the loop.
+        # The lock guards these three. Only the loop's thread sets the waiter's result.
         self._settlement: Settlement | None = None
         self._closed = False
         self._waiter: asyncio.Future[None] | None = None
         self._engaged = False
 
     def accept(self) -> bool:
-        """Settle the message as done; True when this call decided."""
+        """Settle the message as consumed; return whether this call decided."""
         return self._settle(ACCEPT)
 
-    def retry(self, after: timedelta | None = None) -> bool:
-        """Have the message delivered again, ``after`` that pause or the binding's own."""
-        return self._settle(Retry(after))
+    def requeue(self, after: timedelta | None = None) -> bool:
+        """Settle the message for another delivery; return whether this call decided.
+
+        Args:
+            after: The shortest time until the next delivery; None uses the binding's redelivery delays.
+
+        Raises:
+            TypeError: ``after`` has another type.
+        """
+        return self._settle(Requeue("retried by hand", after=after))
 
     def reject(self, reason: str = "the listener rejected it") -> bool:
-        """Give the message to the dead letters, with the reason."""
-        return self._settle(RejectMessage(reason))
+        """Settle the message as a dead letter with that reason; return whether this call decided.
+
+        Raises:
+            TypeError: ``reason`` has another type.
+        """
+        return self._settle(Reject(reason))
 
     @property
     def settlement(self) -> Settlement | None:
-        """What was decided, or None so far."""
+        """The settlement, or None if the message is not settled."""
         return self._settlement
 
     @property
     def is_engaged(self) -> bool:
-        """Whether a listener took the decision upon itself."""
+        """Whether a listener settles the message by hand."""
         return self._engaged
 
     def engage(self) -> None:
-        """Say that a listener will settle: its return accepts nothing."""
+        """Note that a listener settles by hand: its return does not accept the message."""
         self._engaged = True
 
     def close(self) -> None:
-        """Say that the message's fate is decided: whoever settles it from now on is told that he decided nothing."""
+        """Refuse later settlements: `accept`, `requeue` and `reject` return False from now on."""
         with self._lock:
             self._closed = True
 
     async def settled(self) -> Settlement:
-        """Wait for the decision."""
+        """Wait until the message is settled; return the settlement."""
         with self._lock:
             if self._settlement is None:
                 self._waiter = self._loop.create_future()

@@ -1,14 +1,17 @@
-"""How often a message is tried, where and when: the same formula on every binder.
+"""The number of calls of a message and their times: the same formula on every binder.
 
 ::
 
     first delivery     up to max-attempts calls in this process, with a growing pause between them
     each redelivery    one call
-    redeliveries       up to the binding's limit (max-reconsume-times; unset: 16 concurrent, unbounded
-                       ordered), then the dead letter, with the cause
-    not retryable      the dead letter at once
+    redeliveries       up to the binding's limit (max-reconsume-times; unset: 16 in concurrent mode, no limit
+                       in ordered mode), then a dead letter with the cause
+    not retryable      a dead letter at once
 
-The header ``deliveryAttempt`` counts the calls over all deliveries.
+The header ``deliveryAttempt`` counts the calls over all deliveries. With ``max-attempts=3``::
+
+    delivery           first            1st redelivery    2nd redelivery
+    deliveryAttempt    1, 2, 3          4                 5
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from streamkit.binder.delivery import Delivery
-from streamkit.binder.settlement import RejectMessage, Retry, Settlement
 from streamkit.errors import (
     AllHandlersFailed,
     MessageConversionError,
@@ -24,6 +26,7 @@ from streamkit.errors import (
     MessageHandlingError,
 )
 from streamkit.messaging.cause import kind_and_text
+from streamkit.settlement import Reject, Requeue, Settlement
 
 __all__ = ["BackOff", "RetryPolicy", "after_failure", "after_requeue", "causes", "unwrapped"]
 
@@ -37,9 +40,10 @@ class BackOff:
     maximum: float = 10.0
 
     def pause(self, failures: int) -> float:
-        """Return the pause after the ``failures``-th failed call, counted from 1."""
+        """Return the seconds to wait after the ``failures``-th failed call, counted from 1."""
         try:
             return min(self.initial * self.multiplier ** (failures - 1), self.maximum)
+        # 2.0 ** 1024 is beyond the largest float.
         except OverflowError:
             return self.maximum
 
@@ -47,18 +51,18 @@ class BackOff:
 _ALWAYS_THE_SAME: Final[Mapping[type[BaseException], bool]] = {MessageConversionError: False}
 
 _WRAPPERS: Final = (MessageHandlingError, MessageDeliveryError)
-"""What channels make of a handler's exception."""
+"""The exceptions in which channels wrap a handler's exception."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How a binding's failures are retried in process.
+    """The attempts of a binding in process.
 
     Attributes:
-        max_attempts: Calls of the first delivery, the first one included.
-        back_off: The pauses between them.
-        retryable: Exceptions, with their subclasses, that are retried or not.
-        default_retryable: Whether those that are not listed are.
+        max_attempts: The largest number of calls of the first delivery, including the first call.
+        back_off: The pauses between calls.
+        retryable: Exception classes, each with whether it and its subclasses are retried.
+        default_retryable: Whether exceptions of other classes are retried.
     """
 
     max_attempts: int = 3
@@ -67,19 +71,19 @@ class RetryPolicy:
     default_retryable: bool = True
 
     def is_retryable(self, error: BaseException) -> bool:
-        """Return whether another call may help.
+        """Return whether another call may succeed.
 
-        The exception's classes are looked up from the nearest to the farthest, then those of its cause; what is said of
-        every `Exception` is said of the one that was raised, not of what wraps it. A group, such as `asyncio.TaskGroup`
-        raises, is retried if all that is in it is; what several handlers raised in turn, if any of it is, since one
-        that succeeds is enough. A payload that cannot be converted will be the same the next time, so it is not
-        retried unless listed.
+        The classes of the exception are looked up in `retryable`, along its MRO; if none is listed, the classes of its
+        cause, and so on. An entry for `Exception` or `BaseException` applies to the handler's exception, not to a
+        channel's wrapper around it. An exception group, as `asyncio.TaskGroup` raises, is retried if all its members
+        are. `AllHandlersFailed` is retried if any of its exceptions is, because one successful handler is enough.
+        `MessageConversionError` is not retried unless it is listed: the same payload would fail again.
         """
         return self._is_retryable(error, frozenset())
 
     def _is_retryable(self, error: BaseException, above: frozenset[int]) -> bool:
         for cause in causes(error):
-            if id(cause) in above:  # who raises one of a group `from` the group makes a ring
+            if id(cause) in above:  # `raise member from group` makes a cycle of the group and its member
                 break
             listed = self._listed(cause)
             if listed is not None:
@@ -91,9 +95,9 @@ class RetryPolicy:
         return self.default_retryable
 
     def _listed(self, error: BaseException) -> bool | None:
-        """What is said of the nearest of its classes."""
+        """Return the entry for the nearest class in the exception's MRO, or None."""
         for kind in type(error).__mro__:
-            if kind in (Exception, BaseException) and _stands_for_another(error):
+            if kind in (Exception, BaseException) and _is_wrapper(error):
                 return None
             listed = self.retryable.get(kind, _ALWAYS_THE_SAME.get(kind))
             if listed is not None:
@@ -101,9 +105,15 @@ class RetryPolicy:
         return None
 
     def calls(self, redeliveries: int) -> range:
-        """Return the values of ``deliveryAttempt`` of the calls that a delivery may make."""
+        """Return the values of ``deliveryAttempt`` for the calls that a delivery may make.
+
+        Args:
+            redeliveries: The number of earlier redeliveries; 0 for the first delivery.
+        """
         if redeliveries == 0:
             return range(1, self.max_attempts + 1)
+        # The first delivery counts as `max_attempts` calls, even if it made fewer: a redelivery may come to another
+        # process, and binders pass on only the number of redeliveries.
         number = self.max_attempts + redeliveries
         return range(number, number + 1)
 
@@ -119,31 +129,46 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def unwrapped(error: BaseException) -> BaseException:
-    """Return what was raised at first, without the channel's wrapping."""
+    """Return the handler's exception, without the wrappers that channels put around it."""
     while type(error) in _WRAPPERS and error.__cause__ is not None:
         error = error.__cause__
     return error
 
 
-def _stands_for_another(error: BaseException) -> bool:
-    """Whether the exception only says that there are others."""
+def _is_wrapper(error: BaseException) -> bool:
+    """Return whether the exception only wraps other exceptions."""
     is_wrapper = type(error) in _WRAPPERS and error.__cause__ is not None
     return is_wrapper or isinstance(error, BaseExceptionGroup | AllHandlersFailed)
 
 
 def after_failure(delivery: Delivery, redeliveries: int, cause: BaseException, retryable: bool) -> Settlement:
-    """Return what becomes of a message whose calls of this delivery all failed."""
+    """Return the settlement of a message after all calls of this delivery have failed.
+
+    Args:
+        delivery: The meaning of the binding's extended properties.
+        redeliveries: The number of earlier redeliveries.
+        cause: The exception of the last call.
+        retryable: Whether the message may be delivered again.
+    """
     reason = kind_and_text(cause)
     if not retryable:
-        return RejectMessage(reason, cause)
+        return Reject(reason, cause=cause)
+    # Negative means "a dead letter at once", as with RocketMQ's delayLevelWhenNextConsume. In ordered mode a message
+    # is not sent back but stays at the head of its queue, so the level has no meaning there.
     if delivery.redelivery_level < 0 and not delivery.ordered:
-        return RejectMessage(f"redelivery is turned off for this binding; {reason}", cause)
-    return after_requeue(delivery, redeliveries, Retry(None, cause), reason)
+        return Reject(f"redelivery is turned off for this binding; {reason}", cause=cause)
+    return after_requeue(delivery, redeliveries, Requeue(reason, cause=cause))
 
 
-def after_requeue(delivery: Delivery, redeliveries: int, retry: Retry, reason: str) -> Settlement:
-    """Return ``retry``, or the dead letter when the limit of redeliveries is reached."""
+def after_requeue(delivery: Delivery, redeliveries: int, requeue: Requeue) -> Settlement:
+    """Return ``requeue``, or a `Reject` if the limit of redeliveries is reached.
+
+    Args:
+        delivery: The meaning of the binding's extended properties.
+        redeliveries: The number of earlier redeliveries.
+        requeue: The settlement of this delivery.
+    """
     limit = delivery.redelivery_limit
     if limit is None or redeliveries < limit:
-        return retry
-    return RejectMessage(f"given up after {redeliveries} redeliveries; {reason}", retry.cause)
+        return requeue
+    return Reject(f"given up after {redeliveries} redeliveries; {requeue.reason}", cause=requeue.cause)

@@ -1,20 +1,20 @@
-"""A batch on its way to a listener: several messages, and what became of each of them."""
+"""A batch of messages for one call of a listener, with the settlement or the error of each message."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
-from streamkit.binder.settlement import Settlement
 from streamkit.messaging.message import Message
+from streamkit.settlement import Settlement
 
 __all__ = ["Batch"]
 
 
 class Batch(Sequence[Message[Any]]):
-    """The payload of the one message that stands for several.
+    """The payload of the message that carries a batch to the listener: a sequence of messages.
 
     Attributes:
-        errors: Why messages could not be handed over, by their place in the batch: each fails alone.
-        settlements: What the listener decided about messages, by their place; the others are accepted.
+        errors: The conversion errors, by the message's index. Such a message is left out of the listener's list.
+        settlements: The settlements that the listener returned, by the message's index.
     """
 
     def __init__(self, messages: Sequence[Message[Any]]) -> None:
@@ -37,23 +37,23 @@ class Batch(Sequence[Message[Any]]):
 
     @property
     def places(self) -> list[int]:
-        """The places of the messages that are handed over."""
+        """The indexes of the messages without a conversion error, which the listener receives."""
         return [place for place in range(len(self)) if place not in self.errors]
 
     def change(self, change: Callable[[Message[Any]], Message[Any]]) -> None:
-        """Put what ``change`` makes of each message in its place."""
+        """Replace each message by ``change(message)``."""
         self._messages = [change(message) for message in self._messages]
 
     def settle(self, settlements: Sequence[Settlement]) -> None:
-        """Note what the listener decided about the messages it was handed, in their order.
+        """Record the listener's settlements of the messages that it received, in their order.
 
         Raises:
-            ValueError: They are fewer or more than the messages.
+            ValueError: There are fewer or more settlements than messages.
         """
         places = self.places
         if len(settlements) != len(places):
             raise ValueError(
-                f"the listener settled {len(settlements)} message(s), but it was handed {len(places)}: return one "
+                f"the listener settled {len(settlements)} message(s), but received {len(places)}: return one "
                 "settlement for each, or nothing to accept all"
             )
         self.settlements.update(zip(places, settlements, strict=True))

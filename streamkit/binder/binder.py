@@ -1,67 +1,76 @@
-"""The SPI: what a messaging system must do to carry an application's channels.
+"""The SPI: the classes that a messaging system implements to connect an application's channels.
 
-This page is the manual for authors of binders.
+This module is the manual for authors of binders.
 
-**Finding a binder.** A distribution declares an entry point in group ``streamkit.binders`` whose name is the
-binder's type and whose value is a module with two pluggy hooks (:mod:`streamkit.binder.plugin`)::
+**Finding a binder.** A distribution declares an entry point in the group ``streamkit.binders``. The name of the entry
+point is the binder's type, and its value is a module with the hook ``streamkit_binder_types``::
 
     [project.entry-points."streamkit.binders"]
     mymq = "my_package.plugin"
 
-The module is imported when a setting first names the type, so it should import its client lazily.
+The module is imported when a setting first names the type. The module should import the system's client only in the
+methods of its :class:`~streamkit.binder.binder_type.BinderType`.
 
-**Life of a binder.** ``check_consumer`` and ``check_producer`` are asked about each binding, so that wrong names
-are told with file and line before anything happens. ``start`` connects; then ``capabilities`` is asked; then
-producers are bound, then consumers; at the end consumers are stopped, producers are stopped, and ``stop`` closes
-what ``start`` opened.
-All of it, and every callback, runs on the application's one event loop; a binder starts no loop of its own.
-``start`` or a ``bind_*`` that fails because the system is away raises
-:class:`~streamkit.errors.BinderUnavailable`: the framework tries again every
-``spring.cloud.stream.binding-retry-interval`` seconds. Any other exception ends the start of the application.
-Translate the client's exceptions with ``raise ... from``. ``bind_consumer`` and ``bind_producer`` call
-``destination.customize(client)`` with what they made, before it starts.
+**Life of a binder.** The framework calls these methods in this order::
 
-**Delivering.** For each message the binder calls the :data:`Receiver` it was given, with the message as it
-came (payload ``bytes``, portable headers set, see :mod:`streamkit.messaging.headers`) and the number of times
-it was redelivered before. The receiver runs conversion, the attempts in process, the listener and the error
-channels, and returns a :class:`~streamkit.binder.settlement.Settlement`; it never raises but for
-cancellation. The binder carries the settlement out and decides nothing itself:
+    check_consumer, check_producer   for each binding: wrong settings are errors with file and line, before a connection
+    start                            connects
+    capabilities                     is compared with the requirements of the settings
+    bind_producer                    for each output
+    bind_consumer                    for each input, or bind_batch_consumer, or bind_polled
+    stop of each ConsumerBinding, then stop of each ProducerBinding
+    stop                             closes everything that start opened
 
-* ``Accept``: the message's place in the group moves on;
-* ``Retry(after)``: deliver it again after ``after``, or after
-  :meth:`Delivery.redelivery_delay(redeliveries) <streamkit.binder.delivery.Delivery.redelivery_delay>`,
-  with ``redeliveries + 1``;
-* ``RejectMessage(reason, cause)``: keep it in the dead letter destination with
-  :func:`~streamkit.binder.dead_letter.cause_headers`. The limit of redeliveries is the receiver's business:
-  a message over it comes back as ``RejectMessage``, never as ``Retry``. Under broadcast nothing comes back
-  but ``Accept``: failures there are reported and dropped by the receiver.
+Every method and every callback runs on the application's event loop; a binder starts no loop of its own. If the system
+cannot be reached, ``start`` and ``bind_*`` raise :class:`~streamkit.errors.BinderUnavailable`, and the framework calls
+them again every ``spring.cloud.stream.binding-retry-interval``. Any other exception ends the start of the application.
+Translate the client's exceptions with ``raise ... from``. Every ``bind_*`` method calls
+``destination.customize(client)`` with the consumer or producer that it made, before that consumer or producer starts.
 
-**Order and concurrency.** With ``delivery.ordered`` the binder calls the receiver for one message of a
-partition at a time and goes on only after the settlement is carried out; after a ``Retry`` the same message
-comes again first. Otherwise it may call the receiver for any number of messages at once: the ``concurrency``
-permits are inside the receiver, held only while a handler runs, so that a message waiting for its next
-attempt blocks nobody. A binder bounds what it has in flight by its own means (a flow-control window).
+**Delivering.** For each message the binder calls its :data:`Receiver` with the message as it arrived (payload
+``bytes``, portable headers set, see :mod:`streamkit.messaging.headers`) and the number of earlier redeliveries. The
+receiver converts the payload, makes the attempts in process, calls the listener and the error channels, and returns a
+:class:`~streamkit.settlement.Settlement`. The receiver raises only ``CancelledError``. The binder carries the
+settlement out and makes no decision of its own:
+
+* ``Accept``: move the group's offset past the message;
+* ``Requeue``: deliver the message again with ``redeliveries + 1``, after the settlement's ``after`` or, if that is
+  ``None``, after
+  :meth:`Delivery.redelivery_delay(redeliveries) <streamkit.binder.delivery.Delivery.redelivery_delay>`;
+* ``Reject``: put the message into the dead letter destination with
+  :func:`~streamkit.binder.dead_letter.cause_headers`.
+
+The receiver applies the limit of redeliveries: it returns ``Reject`` for a message that has reached the limit, never
+``Requeue``. Under broadcast the receiver always returns ``Accept``: it reports failures and drops the messages.
+
+**Order and concurrency.** With ``delivery.ordered`` the binder calls the receiver for one message of a partition at a
+time. It calls the receiver for the next message after the settlement has been carried out; after a ``Requeue`` the next
+message is the same message again. Without ``delivery.ordered`` the binder may call the receiver for any number of
+messages at once: the receiver holds one of the binding's ``concurrency`` permits only while a handler runs, so a
+message that waits for its next attempt occupies no handler. The binder itself limits its unsettled messages, by a
+flow-control window.
 
 **Transactions.** A binder with :attr:`Capability.TRANSACTION` returns a :class:`TransactionalProducerBinding` for a
-destination that has a ``checker``. What began there and ended in no way it knows of, it has the checker decide after
-some time, again and again while the answer is unknown: also what another member of the same producer group
-(:meth:`Binder.producer_group`) began. After a bounded number of checks the message is put aside where people see it.
+destination that has a ``checker``. If the system does not learn how a transaction ended, the binder asks the checker
+after some time, and again as long as the answer is unknown. The transaction may have been begun by another member of
+the same producer group (:meth:`Binder.producer_group`). After a limited number of checks the message is moved to a
+destination that operators can read.
 
-**Batches.** A binding with ``consumer.batch-mode=true`` is bound with :meth:`Binder.bind_batch_consumer`, where the
-binder has :attr:`Capability.BATCH`. It hands the :class:`BatchReceiver` as many messages of one partition, in their
-order, as are there and as ``delivery.batch_size`` allows; it does not wait for more. The messages of a batch are all
-new or all redelivered. Each of the settlements that come back is carried out on its own. With ``delivery.ordered``
-the messages that are retried come again first, in their order, in a batch of their own.
+**Batches.** A binding with ``consumer.batch-mode=true`` is bound with :meth:`Binder.bind_batch_consumer` if the binder
+has :attr:`Capability.BATCH`. The binder calls the :class:`BatchReceiver` with waiting messages of one partition, in
+their order and at most ``delivery.batch_size`` of them; the binder does not wait for more messages. The messages of a
+batch are all new or all redelivered. The binder carries out the settlement of each message separately. With
+``delivery.ordered`` the requeued messages come first again, in their order, in a batch of their own.
 
-**Polling.** A binding of ``spring.cloud.stream.pollable-source`` is bound with :meth:`Binder.bind_polled`, where the
-binder has :attr:`Capability.POLLED`. Its :class:`PolledSource` gives one message at a time when it is asked, and
-carries each settlement out when that comes: at once, or long after other messages were polled. Messages that were
-polled and are not settled when the source stops are delivered again.
+**Polling.** A binding of ``spring.cloud.stream.pollable-source`` is bound with :meth:`Binder.bind_polled` if the binder
+has :attr:`Capability.POLLED`. Each call of :meth:`PolledSource.poll` returns one message. Its settlement may come at
+once or long after other messages were polled. Messages that are polled but not settled when the source stops are
+delivered again.
 
-**Stopping.** ``ConsumerBinding.stop(timeout)`` stops fetching at once, before it first waits for anything, waits
-up to ``timeout`` seconds for calls in flight, carries out their settlements, commits and leaves the group; calls
-that are left are cancelled. The receiver raises ``CancelledError`` to messages that no handler has begun with. What
-was cancelled stays unsettled and is delivered again to whoever comes next.
+**Stopping.** ``ConsumerBinding.stop(timeout)`` stops fetching before its first ``await``, waits up to ``timeout``
+seconds for calls in flight, carries out their settlements, commits and leaves the group. It cancels the calls that are
+still in flight after ``timeout``. For messages that no handler has begun with, the receiver raises ``CancelledError``.
+The messages of cancelled calls stay unsettled, and the group's members receive them again.
 """
 
 from abc import ABC, abstractmethod
@@ -79,7 +88,6 @@ from streamkit.binder.delivery import (
     ProducerModel,
 )
 from streamkit.binder.permits import Permits
-from streamkit.binder.settlement import Settlement
 from streamkit.binder.spark_format import SparkFormat
 from streamkit.clock import Clock
 from streamkit.config.environment import Environment
@@ -87,6 +95,7 @@ from streamkit.config.settings import ConsumerProperties, ProducerProperties
 from streamkit.errors import BinderError
 from streamkit.messaging.message import Message
 from streamkit.messaging.transaction import BrokerTransaction, TransactionState
+from streamkit.settlement import Settlement
 
 __all__ = [
     "BatchReceiver",
@@ -108,11 +117,11 @@ __all__ = [
 ]
 
 Receiver: TypeAlias = Callable[[Message[bytes], int], Awaitable[Settlement]]
-"""Handles one delivered message: ``await receiver(message, redeliveries)`` returns what becomes of it."""
+"""Handles one delivered message: ``await receiver(message, redeliveries)`` returns its settlement."""
 
 
 class BindingState(Enum):
-    """Where a binding is in its life."""
+    """The state of a binding."""
 
     STOPPED = "stopped"
     RUNNING = "running"
@@ -120,7 +129,7 @@ class BindingState(Enum):
 
 
 class HealthStatus(Enum):
-    """Whether a binder can do its work now."""
+    """Whether a binder can be used now."""
 
     UP = "UP"
     DOWN = "DOWN"
@@ -129,7 +138,12 @@ class HealthStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """A binder's answer to "are you well?", with details for people."""
+    """The result of a binder's health check.
+
+    Attributes:
+        status: Whether the binder can be used now.
+        details: Names and values for people.
+    """
 
     status: HealthStatus
     details: Mapping[str, str] = field(default_factory=dict)
@@ -137,20 +151,21 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerDestination:
-    """What a consumer is bound to.
+    """The destination of a consumer binding, with its settings.
 
     Attributes:
-        name: The destination: one topic. Of several in one setting each is bound on its own.
-        group: The consumer group; ``None`` is an anonymous one: the member's own, not durable, and it gets
-            only messages sent from now on.
-        binding: The binding's name, for messages and logs.
+        name: The topic. If a setting lists several topics, each is bound separately; for a binder that multiplexes
+            (:attr:`Binder.multiplexes`), the topics separated by commas.
+        group: The consumer group; ``None`` is an anonymous group, which has this member only, is not durable and
+            receives only messages sent from now on.
+        binding: The binding's name, for errors and logs.
         properties: ``spring.cloud.stream.bindings.<binding>.consumer.*``.
         extended: The binder's own settings of this binding, an instance of its ``consumer_properties``.
-        delivery: What ``extended`` means in portable terms.
-        permits: The permits the receiver takes; a binder may watch them, to fetch no more than it can handle.
-        instance_index: This process's number among ``instance_count`` instances.
-        instance_count: How many instances of the application run.
-        customizers: What the application wants to do to the consumer first; see :meth:`customize`.
+        delivery: The portable meaning of ``extended``.
+        permits: The permits that the receiver takes; a binder may watch them, to fetch no more than can be handled.
+        instance_index: The number of this process among ``instance_count`` instances, from 0.
+        instance_count: The number of instances of the application.
+        customizers: Calls the application's customizers of consumers; see :meth:`customize`.
     """
 
     name: str
@@ -165,31 +180,38 @@ class ConsumerDestination:
     customizers: "Callable[[object, ConsumerDestination], None] | None" = None
 
     def customize(self, native: object) -> None:
-        """Let the application change the system's own consumer; to be called once, before that starts."""
+        """Call the application's customizers with the client's consumer. Called once, before the consumer starts.
+
+        Args:
+            native: The consumer of the messaging system's client.
+
+        Raises:
+            ConfigurationError: A customizer raised.
+        """
         if self.customizers is not None:
             self.customizers(native, self)
 
 
 TransactionChecker: TypeAlias = Callable[[Message[bytes]], Awaitable[TransactionState]]
-"""Tells how the local transaction of a half message ended; it never raises but for cancellation."""
+"""Returns how the local transaction of a half message ended; raises only ``CancelledError``."""
 
 FailureListener: TypeAlias = Callable[[Message[bytes], BinderError], Awaitable[None]]
-"""Told of a message whose sending failed after ``send`` had returned."""
+"""Called with a message whose sending failed after ``send`` had returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerDestination:
-    """What a producer is bound to.
+    """The destination of a producer binding, with its settings.
 
     Attributes:
-        name: The destination: a topic.
-        binding: The binding's name, for messages and logs.
+        name: The topic.
+        binding: The binding's name, for errors and logs.
         properties: ``spring.cloud.stream.bindings.<binding>.producer.*``.
         extended: The binder's own settings of this binding, an instance of its ``producer_properties``.
-        on_failure: To be awaited when a message that ``send`` took is lost after all; it reports to the
-            binding's error channel and never raises.
-        checker: On a transactional binding, who tells how a local transaction of its producer group ended.
-        customizers: What the application wants to do to the producer first; see :meth:`customize`.
+        on_failure: To be awaited when a message is lost after ``send`` has returned; it reports to the binding's error
+            channel and never raises.
+        checker: On a transactional binding, returns how a local transaction of its producer group ended.
+        customizers: Calls the application's customizers of producers; see :meth:`customize`.
     """
 
     name: str
@@ -201,12 +223,24 @@ class ProducerDestination:
     customizers: "Callable[[object, ProducerDestination], None] | None" = None
 
     def customize(self, native: object) -> None:
-        """Let the application change the system's own producer; to be called once, before that starts."""
+        """Call the application's customizers with the client's producer. Called once, before the producer starts.
+
+        Args:
+            native: The producer of the messaging system's client.
+
+        Raises:
+            ConfigurationError: A customizer raised.
+        """
         if self.customizers is not None:
             self.customizers(native, self)
 
     def unsent(self, binder: str, reason: object) -> BinderError:
-        """The error of a message that the binder of that name could not send here."""
+        """Return the error for a message that could not be sent to this destination.
+
+        Args:
+            binder: The binder's name.
+            reason: The reason, as text or exception.
+        """
         return BinderError(
             f"binding {self.binding!r} could not send to {self.name!r}: {reason}",
             binder=binder,
@@ -220,12 +254,17 @@ class BatchReceiver(Protocol):
     async def receive_batch(
         self, messages: Sequence[Message[bytes]], redeliveries: Sequence[int]
     ) -> Sequence[Settlement]:
-        """Return what becomes of each of ``messages``; ``redeliveries`` is how often each was given back before."""
+        """Return the settlement of each message; raise only ``CancelledError``.
+
+        Args:
+            messages: The messages of one delivery, in their order.
+            redeliveries: The number of earlier redeliveries of each message.
+        """
         ...
 
 
 class ConsumerBinding(ABC):
-    """One consumer at work, as its binder returned it."""
+    """A consumer that its binder has bound."""
 
     @property
     @abstractmethod
@@ -234,31 +273,35 @@ class ConsumerBinding(ABC):
 
     @abstractmethod
     async def pause(self) -> None:
-        """Fetch nothing more until :meth:`resume`; the place in the group is kept.
+        """Fetch nothing until :meth:`resume`; keep the group's offset and the membership.
 
-        The receiver lets no handler start meanwhile, so what was fetched already waits in its calls.
-
-        Only called on binders with :attr:`Capability.PAUSE`.
+        No handler starts while the binding is paused: messages that are already fetched wait in the receiver for a
+        permit. Only called on binders with :attr:`Capability.PAUSE`.
         """
 
     @abstractmethod
     async def resume(self) -> None:
-        """Go on delivering after :meth:`pause`."""
+        """Deliver again after :meth:`pause`."""
 
     @abstractmethod
     async def stop(self, timeout: float) -> None:
-        """End the consumer; calls in flight get ``timeout`` seconds. A second call does nothing."""
+        """Stop the consumer and leave the group; a second call does nothing.
+
+        Args:
+            timeout: Seconds to wait for calls in flight; later calls are cancelled.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class PolledMessage:
-    """A message that was asked for.
+    """A polled message.
 
     Attributes:
         message: The message.
-        redeliveries: How often it was given back before.
-        settle: To be awaited once, with what becomes of it; does nothing when the source has stopped. Runs to its end
-            although the poll is cancelled, unless the message is accepted, which should need no waiting.
+        redeliveries: The number of earlier redeliveries.
+        settle: To be awaited once, with the settlement; does nothing when the source has stopped. The framework runs a
+            ``Requeue`` or ``Reject`` to its end although the poll is cancelled. ``Accept`` has no such protection, so
+            it should not wait.
     """
 
     message: Message[bytes]
@@ -267,49 +310,67 @@ class PolledMessage:
 
 
 class PolledSource(ConsumerBinding):
-    """A member of a group that is asked for messages.
+    """A member of a group whose messages the application polls.
 
-    It is stopped once the messages it gave are settled, or their time is up; no poll's message counts that comes after.
+    The framework stops a source when the polled messages are settled or the time for that is over. A message that a
+    poll returns after the stop has begun is ignored and stays unsettled.
     """
 
     @abstractmethod
     async def poll(self) -> PolledMessage | None:
-        """Return the next message, or ``None`` when none is there, or comes within the binder's own time.
+        """Return the next message, or ``None`` if none arrives within the time that the binder waits.
 
         May be called again before the message is settled, also by several tasks at once.
         """
 
 
 class ProducerBinding(ABC):
-    """One open way to a destination, as its binder returned it."""
+    """A producer that its binder has bound."""
 
     @property
     def partition_count(self) -> int | None:
-        """How many partitions the binding divides keys among, or ``None`` when the setting decides."""
+        """The number of partitions of the destination, or ``None`` to use the setting ``partition-count``."""
         return None
 
     @abstractmethod
     async def send(self, message: Message[bytes]) -> None:
-        """Send ``message``; return when the system has accepted it, as the binding's settings define that.
+        """Send ``message``; return when the system has accepted it, in the sense of the binding's settings.
 
         Raises:
-            BinderError: The system refused it or could not be reached; the cause is chained.
+            BinderError: The system refused the message or could not be reached; the cause is chained.
         """
+
+    async def send_all(self, messages: Sequence[Message[bytes]]) -> "Sequence[Exception | None]":
+        """Send messages one after the other, up to the first that fails.
+
+        A binder whose system takes several messages in one request may override this. Messages of one partition must
+        stay in their order, and nothing may be sent behind a message of the same partition that failed.
+
+        Returns:
+            The error of each message, or None if the system has accepted it. A message that was not sent because
+            another one failed has the same error.
+        """
+        for place, message in enumerate(messages):
+            try:
+                await self.send(message)
+            except Exception as error:
+                return [*[None] * place, *[error] * (len(messages) - place)]
+        return [None] * len(messages)
 
     @abstractmethod
     async def stop(self) -> None:
-        """Finish what is being sent and close. A second call does nothing."""
+        """Finish the sends under way and close; a second call does nothing."""
 
 
 class TransactionalProducerBinding(ProducerBinding):
-    """One open way to a destination that takes messages whose fate a local transaction decides."""
+    """A producer of messages that become visible when a local transaction commits."""
 
     @abstractmethod
     async def begin(self, message: Message[bytes]) -> BrokerTransaction:
-        """Store ``message`` where nobody sees it, until the transaction returned says what becomes of it.
+        """Store ``message`` invisibly and return the transaction that commits or rolls it back.
 
         Raises:
-            BinderError: The system refused it or could not be reached; the cause is chained.
+            BinderError: The system refused the message or could not be reached; the cause is chained.
         """
 
 
@@ -317,13 +378,13 @@ class Binder(ABC):
     """A messaging system under one name of ``spring.cloud.stream.binders``.
 
     Attributes:
-        type: The kind of system, the name of its entry point.
-        name: The name settings use for this instance; the type, if only one is configured.
-        consumer_properties: Model of the extended consumer settings.
-        producer_properties: Model of the extended producer settings.
-        multiplexes: Whether one consumer takes all destinations of a binding: for systems where all members of
-            a group must subscribe to the same. Such a binder tells them apart by :meth:`origin_of`.
-        is_local: Whether its messages live in this process alone, so that no other process can send or receive them.
+        type: The binder type, which settings name.
+        name: The name of this binder in the settings; without ``spring.cloud.stream.binders`` it is the type.
+        consumer_properties: The model of the extended consumer settings.
+        producer_properties: The model of the extended producer settings.
+        multiplexes: Whether one consumer takes all destinations of a binding, for systems in which all members of a
+            group must have the same subscriptions. Such a binder implements :meth:`origin_of`.
+        is_local: Whether its messages exist in this process only, so that no other process can send or receive them.
     """
 
     type: ClassVar[str]
@@ -337,70 +398,100 @@ class Binder(ABC):
 
     @property
     def extended_type(self) -> str:
-        """The type below whose ``spring.cloud.stream.<type>`` the extended properties of bindings stand."""
+        """The type in ``spring.cloud.stream.<type>``, below which the extended properties of bindings are read."""
         return self.type
 
     @abstractmethod
     async def start(self) -> None:
-        """Connect. Afterwards :meth:`capabilities` is known and bindings can be made."""
+        """Connect to the system. Afterwards :meth:`capabilities` and ``bind_*`` may be called.
+
+        Raises:
+            BinderUnavailable: The system cannot be reached; the framework tries again.
+            BinderError: The system refused the connection; the application does not start.
+        """
 
     @abstractmethod
     async def stop(self) -> None:
-        """Close what :meth:`start` opened. Also called after a ``start`` that failed."""
+        """Close everything that :meth:`start` opened. Also called after a ``start`` that failed."""
 
     @abstractmethod
     def capabilities(self) -> frozenset[Capability]:
-        """Return what this system can do; asked after :meth:`start`."""
+        """Return the capabilities of this system; called after :meth:`start`."""
 
     @abstractmethod
     async def bind_consumer(self, destination: ConsumerDestination, receiver: Receiver) -> ConsumerBinding:
-        """Join the group and begin to deliver to ``receiver``.
+        """Join the group and deliver its messages to ``receiver``.
 
-        When this returns, an anonymous or new group receives everything that is sent from now on.
+        When this returns, an anonymous or new group receives every message that is sent from now on.
+
+        Raises:
+            BinderUnavailable: The system cannot be reached; the framework tries again.
+            BinderError: The system refused.
         """
 
-    async def bind_batch_consumer(
-        self, destination: ConsumerDestination, receiver: BatchReceiver
-    ) -> ConsumerBinding:
-        """As :meth:`bind_consumer`, delivering batches; only called on binders with :attr:`Capability.BATCH`."""
+    async def bind_batch_consumer(self, destination: ConsumerDestination, receiver: BatchReceiver) -> ConsumerBinding:
+        """Join the group and deliver its messages in batches; only called on binders with :attr:`Capability.BATCH`.
+
+        When this returns, an anonymous or new group receives every message that is sent from now on.
+
+        Raises:
+            BinderUnavailable: The system cannot be reached; the framework tries again.
+            BinderError: The system refused, or the binder has no batches.
+        """
         raise BinderError(f"binder {self.name!r} delivers no batches", binder=self.name)
 
     async def bind_polled(self, destination: ConsumerDestination) -> PolledSource:
-        """Join the group, and keep messages until they are asked for; only with :attr:`Capability.POLLED`.
+        """Join the group and return a source to poll; only called on binders with :attr:`Capability.POLLED`.
 
-        When this returns, an anonymous or new group receives everything that is sent from now on.
+        When this returns, an anonymous or new group receives every message that is sent from now on.
+
+        Raises:
+            BinderUnavailable: The system cannot be reached; the framework tries again.
+            BinderError: The system refused, or the binder has no polled consumers.
         """
         raise BinderError(f"binder {self.name!r} has no polled consumers", binder=self.name)
 
     @abstractmethod
     async def bind_producer(self, destination: ProducerDestination) -> ProducerBinding:
-        """Open the way to a destination; make it, if the binder's provisioning says so."""
-
-    def check_consumer(self, destination: ConsumerDestination) -> None:  # noqa: B027 - most have nothing to say
-        """Refuse what settings ask and this system never does; asked before :meth:`start`, so nothing is connected.
+        """Return a producer for a destination; create the destination if the binder's settings allow that.
 
         Raises:
-            ConfigurationError: Its ``key`` is the setting below the binding that is to blame, such as ``group``.
+            BinderUnavailable: The system cannot be reached; the framework tries again.
+            BinderError: The system refused.
+        """
+
+    def check_consumer(self, destination: ConsumerDestination) -> None:  # noqa: B027 - most binders check nothing
+        """Check a consumer binding's settings; called before :meth:`start`, so without a connection.
+
+        Raises:
+            ConfigurationError: This system can never do what a setting asks; ``key`` is the setting below the binding,
+                such as ``group``.
         """
 
     def check_producer(self, destination: ProducerDestination) -> None:  # noqa: B027 - as above
-        """Refuse as :meth:`check_consumer` does."""
+        """Check a producer binding's settings; called before :meth:`start`, so without a connection.
+
+        Raises:
+            ConfigurationError: As for :meth:`check_consumer`.
+        """
 
     def origin_of(self, message: Message[bytes]) -> str | None:
-        """Return the topic a received message was sent to; only asked of binders that multiplex."""
+        """Return the topic that a received message was sent to; only called on binders that multiplex."""
         return None
 
     def producer_group(self, destination: str, extended: ExtendedProducerProperties) -> str:
-        """Return the group under which a producer's transactions are known; the destination, unless settings say."""
+        """Return the producer group of a binding's transactions: the group of the settings, else the destination."""
         terms = extended.transaction()
         return destination if terms is None or terms.group is None else terms.group
 
     def dead_letter_destination(self, destination: str, group: str) -> str | None:
-        """Return where rejected messages of ``group`` go, or ``None`` if they are lost."""
+        """Return the destination of the dead letters of ``group``, or ``None`` if rejected messages are lost."""
         return None
 
     def spark_source(self, destination: ConsumerDestination) -> SparkFormat | None:
-        """Return how Spark reads the destination by itself; ``None``: it cannot. Asked before or after :meth:`start`.
+        """Return the format by which Spark itself reads the destination, or ``None`` if Spark cannot.
+
+        May be called before :meth:`start`.
 
         Its rows have the columns ``body`` (binary), ``properties`` (a map of the headers), ``keys``, ``tags``,
         ``topic``, ``queue_id``, ``queue_offset`` and ``store_timestamp``.
@@ -408,24 +499,24 @@ class Binder(ABC):
         return None
 
     def spark_sink(self, destination: ProducerDestination) -> SparkFormat | None:
-        """Return how Spark writes to the destination by itself; ``None``: it cannot.
+        """Return the format by which Spark itself writes to the destination, or ``None`` if Spark cannot.
 
-        It takes the columns ``body`` (binary), ``properties`` (a map of the headers), ``keys``, ``tags`` and
+        The format reads the columns ``body`` (binary), ``properties`` (a map of the headers), ``keys``, ``tags`` and
         ``order_key``, and the option ``delivery``: ``at-least-once`` or ``deduplicated``.
         """
         return None
 
     async def health(self) -> Health:
-        """Return whether the system can be used now; never raises."""
+        """Return whether the system can be used now; never raise."""
         return Health(HealthStatus.UNKNOWN)
 
     async def lags(self) -> Mapping[str, int]:
-        """Return how many messages its inputs have not settled yet, by the bindings' names; asked for metrics.
+        """Return the number of messages that each input binding has not settled yet, by the binding's name.
 
-        Without those that it does not know of.
+        Metrics read it. Bindings whose lag is unknown are left out.
 
         Raises:
-            BinderError: The system did not tell.
+            BinderError: The system did not answer.
         """
         return {}
 
@@ -435,21 +526,19 @@ class Binder(ABC):
 
 @dataclass(frozen=True, slots=True)
 class BinderContext:
-    """What a binder is made with.
+    """The environment in which a binder is made.
 
     Attributes:
-        environment: The settings this binder may see: the application's, with those of
-            ``spring.cloud.stream.binders.<name>.environment`` on top. ``environment.bind(prefix, model)``
-            reads the binder's own, such as ``spring.cloud.stream.mymq.binder``.
+        environment: The settings for this binder: the application's settings, overridden by those of
+            ``spring.cloud.stream.binders.<name>.environment``. ``environment.bind(prefix, model)`` reads the binder's
+            own settings, such as ``spring.cloud.stream.mymq.binder``.
         clock: Wall-clock time; never call ``time.time`` (tests run on a virtual clock).
         application: The application's name, for client ids and logs.
-        extended_models: Returns the extended property models of any installed type, for a binder that
-            stands in for another.
+        extended_models: Returns the models of the extended consumer and producer properties of any installed type, for
+            a binder that stands in for another type.
     """
 
     environment: Environment
     clock: Clock
     application: str
-    extended_models: Callable[
-        [str], tuple[type[ExtendedConsumerProperties], type[ExtendedProducerProperties]]
-    ]
+    extended_models: Callable[[str], tuple[type[ExtendedConsumerProperties], type[ExtendedProducerProperties]]]

@@ -1,4 +1,4 @@
-"""Bindings: what connects one channel of the application with a destination of a binder."""
+"""Bindings: each connects a channel of the application with the destinations of a binder."""
 
 import asyncio
 import logging
@@ -38,20 +38,20 @@ __all__ = ["Binding", "Feeder", "InputBinding", "OutputBinding", "ReadyBinder"]
 logger = logging.getLogger(__name__)
 
 _STOP_GRACE: Final = 10.0
-"""Seconds a binder gets, after the calls in flight, to settle, commit and leave the group."""
+"""Seconds that a binder has, after the time of the calls in flight, to settle, commit and leave the group."""
 
 
 class Feeder(Protocol):
-    """Something that sends to an output by itself, as long as the output is bound."""
+    """Sends to an output by itself while the output is bound."""
 
     async def start(self) -> None:
         """Begin to send."""
 
     async def stop(self, timeout: float) -> None:
-        """Send no more, within ``timeout`` seconds."""
+        """Stop sending within ``timeout`` seconds."""
 
     def health(self) -> Health:
-        """Return whether it does its work."""
+        """Return whether the feeder works."""
         ...
 
 
@@ -65,30 +65,28 @@ class ReadyBinder(ABC):
 
     @abstractmethod
     async def get(self) -> Binder:
-        """Return the binder, started and able to do what its bindings ask.
+        """Start the binder if necessary and return it.
 
         Raises:
-            BinderUnavailable: Its system is away.
-            ConfigurationError: It cannot do what a setting asks.
+            BinderUnavailable: The binder's system cannot be reached.
+            ConfigurationError: The binder lacks a capability that a setting requires.
         """
 
     def located(self, error: ConfigurationError) -> ConfigurationError:
-        """Return an error of the binder with the place of the binder's own setting that it names."""
+        """Return an error of the binder with the origin of the binder's own setting that the error names."""
         return error
 
 
 class Binding(ABC):
-    """One binding of the application.
+    """A binding of the application.
 
     Attributes:
-        name: Its name in the settings.
-        destinations: The destinations it is bound to.
-        channel: The application's end.
-        binder: The binder behind it.
-        is_expected: Whether it is to be bound as soon as its system is there.
-        answer: While the start of its binder is awaited beside that of the application: done when the binding is bound,
-            or its system known to be away.
-        failure: Why it was given up, if it was.
+        name: The name in the settings.
+        destinations: The names of the destinations.
+        channel: The application's channel.
+        binder: The binder.
+        is_expected: Whether the binding is to be bound as soon as its system can be reached.
+        failure: The error after which binding was given up, or None.
     """
 
     def __init__(
@@ -105,10 +103,11 @@ class Binding(ABC):
         self.channel = channel
         self.is_expected = False
         self.failure: Exception | None = None
-        self.answer: asyncio.Future[None] | None = None
+        # Set while a binder is late at the application's start; done when the binding is bound or cannot be bound now.
+        self._answer: asyncio.Future[None] | None = None
         self._owner = owner
         self._starting = asyncio.Lock()
-        # How often it was stopped: a start that was overtaken by a stop gives up.
+        # The number of stops: a start compares it before and after each wait, and gives up if a stop came in between.
         self._stops = 0
         self._is_closed = False
 
@@ -119,46 +118,66 @@ class Binding(ABC):
 
     @property
     def settings(self) -> Sequence[BaseModel]:
-        """Its settings: the application's of this binding, then its binder's own."""
+        """The settings of the binding: the consumer or producer settings, then the binder's own."""
         return ()
 
     @abstractmethod
     async def start(self) -> None:
-        """Bind; does nothing on a binding that is bound. A stop meanwhile ends it.
+        """Bind; do nothing if the binding is bound. A concurrent `stop` ends the start.
 
         Raises:
-            BinderUnavailable: The binder's system is away.
-            ApplicationError: The application is stopping: new bindings are refused.
+            BinderUnavailable: The binder's system cannot be reached.
+            BinderError: The binder's system refused.
+            ConfigurationError: The binder cannot do what a setting asks.
+            ApplicationError: The application is stopping, so no binding is bound any more.
         """
 
     @abstractmethod
     async def stop(self, timeout: float = 30.0) -> None:
-        """Unbind, and expect no more to be bound; calls in flight get ``timeout`` seconds."""
+        """Unbind, and do not bind again until `start`; calls in flight have ``timeout`` seconds."""
 
     def close(self) -> None:
-        """Say that it is not to be bound any more."""
+        """Refuse every later `start`."""
         self._is_closed = True
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:
-            raise ApplicationError(f"binding {self.name!r} cannot be started: the application stops")
+            raise ApplicationError(f"binding {self.name!r} cannot be started: the application is stopping")
 
     def expect(self) -> None:
-        """Say that it is going to be bound, now or later."""
+        """Note that the binding is going to be bound, now or later."""
         self.is_expected = True
         self.failure = None
 
+    def await_answer(self) -> None:
+        """Make senders wait until :meth:`answered`, because the binder is still starting."""
+        self._answer = asyncio.get_running_loop().create_future()
+
+    def answered(self) -> None:
+        """Release waiting senders: the binding is bound, or cannot be bound now."""
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.set_result(None)
+
     def give_up(self, error: Exception) -> None:
-        """Say that it cannot be bound, and why."""
+        """Note that the binding cannot be bound, and the error."""
         self.is_expected = False
         self.failure = error
 
     async def pause(self) -> None:
-        """Receive nothing until :meth:`resume`."""
+        """Receive no messages until :meth:`resume`.
+
+        Raises:
+            TypeError: The binding is an output.
+        """
         raise TypeError(f"binding {self.name!r} is an output: only inputs can be paused")
 
     async def resume(self) -> None:
-        """Receive again."""
+        """Receive messages again.
+
+        Raises:
+            TypeError: The binding is an output.
+        """
         raise TypeError(f"binding {self.name!r} is an output: only inputs can be resumed")
 
     def _created(self, kind: str) -> None:
@@ -179,11 +198,11 @@ class Binding(ABC):
 
 
 class OutputBinding(Binding):
-    """An output: what is sent to its channel goes to a destination.
+    """An output binding: messages that are sent to its channel go to a destination.
 
     Attributes:
-        destination: What it is bound to.
-        feeders: What sends to it by itself: started when it is bound, stopped before it is unbound.
+        destination: The destination and its settings.
+        feeders: The feeders, which are started when the binding is bound and stopped before it is unbound.
     """
 
     def __init__(
@@ -203,7 +222,7 @@ class OutputBinding(Binding):
 
     @property
     def settings(self) -> Sequence[BaseModel]:
-        """`producer.*` of the binding, and its binder's."""
+        """The settings `producer.*` of the binding, and its binder's extended producer properties."""
         return self.destination.properties, self.destination.extended
 
     @property
@@ -212,13 +231,13 @@ class OutputBinding(Binding):
         return BindingState.STOPPED if self._producer is None else BindingState.RUNNING
 
     def expect(self) -> None:
-        """Tell senders, until the binding is bound, that it will be."""
+        """Note that the binding is going to be bound; until then, senders wait or get an error that says so."""
         super().expect()
         if self._producer is None:
             self.channel.subscribe(self._refuse)
 
     async def start(self) -> None:
-        """Bind; messages can be sent from now on."""
+        """Bind, and start the feeders; if one cannot start, unbind again. Errors are those of `Binding.start`."""
         async with self._starting:
             if self._producer is not None:
                 return
@@ -231,6 +250,7 @@ class OutputBinding(Binding):
                 return
             self._producer = producer
             self._subscriber = self._make_sender(producer)
+            # In this order, so that a thread that sends at this moment never finds the channel without a subscriber.
             self.channel.subscribe(self._subscriber)
             self.channel.unsubscribe(self._refuse)
             self.is_expected = False
@@ -238,12 +258,12 @@ class OutputBinding(Binding):
         try:
             for feeder in self.feeders:
                 await feeder.start()
-        except Exception:  # bound without what feeds it, it could not be started once more
+        except Exception:  # if it stayed bound, the next start would not start the feeders
             await self.stop()
             raise
 
     async def feed(self, feeder: Feeder) -> None:
-        """Have ``feeder`` send to it, from now on if it is bound; one that cannot start is forgotten."""
+        """Add a feeder, and start it if the binding is bound; remove the feeder again if it cannot start."""
         self.feeders.append(feeder)
         try:
             if self._producer is not None:
@@ -253,8 +273,12 @@ class OutputBinding(Binding):
             raise
 
     async def stop(self, timeout: float = 30.0) -> None:
-        """Unbind; what is being sent is finished. Whatever a feeder raises, everything is stopped."""
-        async with AsyncExitStack() as stopping:  # from the last to the first
+        """Stop the feeders, finish the sends under way, and unbind, even if a feeder raises.
+
+        Args:
+            timeout: Seconds that each feeder has to stop.
+        """
+        async with AsyncExitStack() as stopping:  # callbacks run in reverse order: the feeders first
             stopping.push_async_callback(self._unbind)
             for feeder in reversed(self.feeders):
                 stopping.push_async_callback(feeder.stop, timeout)
@@ -263,6 +287,7 @@ class OutputBinding(Binding):
         self._stops += 1
         self.is_expected = False
         self.channel.unsubscribe(self._refuse)
+        # Taken before the first await: a second stop must not stop the producer again.
         producer, self._producer = self._producer, None
         if producer is None:
             return
@@ -275,16 +300,14 @@ class OutputBinding(Binding):
             self._removed()
 
     async def _refuse(self, message: Message[object]) -> None:
-        if self.answer is not None:
-            await asyncio.wait([self.answer])
+        if self._answer is not None:
+            await asyncio.wait([self._answer])
             if self._subscriber is not None:
                 await self._subscriber.handle_message(message)
                 return
         name = self.binder.binder.name
         if self.failure is not None:
-            raise BinderError(
-                f"binding {self.name!r} cannot be bound: {self.failure}", binder=name, binding=self.name
-            )
+            raise BinderError(f"binding {self.name!r} cannot be bound: {self.failure}", binder=name, binding=self.name)
         raise BinderUnavailable(
             f"binding {self.name!r} is not bound yet: binder {name!r} is away, and tried again",
             binder=name,
@@ -293,11 +316,15 @@ class OutputBinding(Binding):
 
 
 class InputBinding(Binding):
-    """An input: messages of its destinations go to its channel's listeners."""
+    """An input binding: messages of its destinations go to the listeners of its channel.
+
+    Attributes:
+        group: The consumer group, or None for an anonymous group.
+    """
 
     @property
     def consumer_destinations(self) -> Sequence[ConsumerDestination]:
-        """What it is bound to: one for each destination, unless its binder takes all at once."""
+        """The destinations and their settings: one for each topic, or a single one if the binder multiplexes."""
         return [destination for destination, _ in self._consumers]
 
     def __init__(
@@ -313,25 +340,25 @@ class InputBinding(Binding):
         self._consumers = tuple(consumers)
         self._bound: dict[str, ConsumerBinding] = {}
         self._is_paused = False
-        # What is left of a stop: calls in flight, and leaving the group.
+        # The rest of a stop: it waits for calls in flight and leaves the group.
         self._ending: asyncio.Task[None] | None = None
-        # Seconds the last stop gave to calls in flight: a consumer that was being bound meanwhile may have some, too.
+        # The timeout of the last stop, in seconds. A consumer that was being bound meanwhile may have calls, too.
         self._patience = 0.0
 
     @property
     def settings(self) -> Sequence[BaseModel]:
-        """`consumer.*` of the binding, and its binder's."""
+        """The settings `consumer.*` of the binding, and its binder's extended consumer properties."""
         destination, _ = self._consumers[0]
         return destination.properties, destination.extended
 
     @property
     def starts(self) -> bool:
-        """Whether its binder's settings let it start with the application."""
+        """Whether the extended properties let the binding start with the application."""
         return self._consumers[0][0].extended.starts
 
     @property
     def receivers(self) -> list[MessageReceiver]:
-        """What runs the messages of its destinations."""
+        """The receivers of the destinations."""
         return [receiver for _, receiver in self._consumers]
 
     @property
@@ -340,8 +367,10 @@ class InputBinding(Binding):
         return next((bound.state for bound in self._bound.values()), BindingState.STOPPED)
 
     async def start(self) -> None:
-        """Bind; messages arrive from now on. What was bound before a failure stays bound."""
+        """Bind all destinations; if one fails, those before it stay bound. Errors are those of `Binding.start`."""
         async with self._starting:
+            # The consumers of the last stop have not left their groups yet: the group would have this binding as a
+            # member twice.
             if self._ending is not None:
                 await asyncio.wait([self._ending])
             unbound = [each for each in self._consumers if each[0].name not in self._bound]
@@ -359,9 +388,11 @@ class InputBinding(Binding):
     async def _bind(
         self, binder: Binder, destination: ConsumerDestination, receiver: MessageReceiver, stops: int
     ) -> bool:
-        """Bind one destination; False when the binding was stopped meanwhile."""
+        """Bind one destination; return False if the binding was stopped meanwhile."""
         if self._stops != stops:
             return False
+        # A stop has closed the permits. They are opened before the binding, because a consumer may have messages at
+        # once.
         destination.permits.grant()
         if self._is_paused:
             destination.permits.withhold()
@@ -378,17 +409,23 @@ class InputBinding(Binding):
         return True
 
     async def stop(self, timeout: float = 30.0) -> None:
-        """Unbind; calls in flight get ``timeout`` seconds.
+        """Unbind and leave the group.
 
-        A listener may stop its own binding: then this returns while the calls in flight end.
+        A listener may stop its own binding: then this returns while the calls in flight still run.
+
+        Args:
+            timeout: Seconds to wait for calls in flight; later calls are cancelled.
         """
+        # Without the lock `_starting`: a start holds the lock for as long as it waits for its system, and this ends
+        # that start.
         self._stops += 1
         self._patience = timeout
         self.is_expected = self._is_paused = False
         bound, self._bound = self._bound, {}
         stopping = [asyncio.create_task(consumer.stop(timeout)) for consumer in bound.values()]
         await asyncio.sleep(0)
-        # The consumers start no more calls now; what they have fetched and nobody handles yet stays unsettled.
+        # Each consumer's stop has run up to its first await, so no consumer fetches any more. Closing the permits
+        # cancels the calls that no handler has begun with; their messages stay unsettled and are delivered again.
         for destination, _ in self._consumers:
             destination.permits.close()
         if bound:
@@ -410,7 +447,7 @@ class InputBinding(Binding):
         _, late = await asyncio.wait(stopping, timeout=timeout + _STOP_GRACE)
         if late:
             logger.error(
-                "Binding %r did not stop within %g s and is left to itself: does a listener catch CancelledError?",
+                "Binding %r did not stop within %g s and is abandoned: check whether a listener catches CancelledError",
                 self.name,
                 timeout + _STOP_GRACE,
             )
@@ -419,10 +456,10 @@ class InputBinding(Binding):
                 task.result()
 
     async def pause(self) -> None:
-        """Receive nothing until :meth:`resume`; the group keeps the messages.
+        """Receive no messages until :meth:`resume`; the group keeps them.
 
         Raises:
-            UnsupportedCapability: The binder cannot pause.
+            UnsupportedCapability: The binder lacks the capability to pause.
         """
         offered = self.binder.binder.capabilities()
         if Capability.PAUSE not in offered:
@@ -431,7 +468,7 @@ class InputBinding(Binding):
                 f"{describe(offered)}"
             )
         self._is_paused = True
-        # What the binder has fetched already waits for a permit.
+        # Messages that are already fetched wait for a permit.
         for destination, _ in self._consumers:
             destination.permits.withhold()
         for consumer in list(self._bound.values()):
@@ -439,11 +476,12 @@ class InputBinding(Binding):
         self._changed()
 
     async def resume(self) -> None:
-        """Receive again."""
+        """Receive messages again after :meth:`pause`."""
         self._is_paused = False
         for consumer in list(self._bound.values()):
             await consumer.resume()
         for destination, _ in self._consumers:
+            # A stop during the awaits has unbound destinations and closed their permits, which must stay closed.
             if destination.name in self._bound:
                 destination.permits.grant()
         self._changed()

@@ -1,11 +1,11 @@
-"""All bindings of one run of an application: binds them in order, tries again later, unbinds them.
+"""The bindings of one run of an application: they are bound in order, retried, and unbound.
 
 ::
 
-    start    1. all binders are asked at once whether they can do what the settings ask; one that takes long is not
-                waited for, and bound when it answers
-             2. outputs are bound, then inputs: what a listener sends has somewhere to go
-             3. bindings whose system is away are tried again every binding-retry-interval
+    start    1. all binders start at once, and their capabilities are checked against the settings; the bindings of a
+                slow binder are bound when it has started
+             2. outputs are bound, then inputs, so a listener can send from its first message on
+             3. bindings whose system cannot be reached are retried every binding-retry-interval
     stop     inputs, then outputs, then binders
 """
 
@@ -31,18 +31,19 @@ logger = logging.getLogger(__name__)
 MakeChannel = Callable[[str], SubscribableChannel]
 
 LATE_SECONDS = 3.0
-"""How long a start waits for other binders when one has answered; their bindings are bound when they answer."""
+"""Seconds that a start waits for the other binders after the first has answered; later ones are bound later."""
 
 _Answers = dict[Binding, BinderUnavailable | ConfigurationError | None]
-"""What became of asking the binder of each binding: None if it can be bound."""
+"""For each binding, the error of starting and checking its binder, or None if it can be bound."""
 
 
 class BindingService:
-    """Starts and stops bindings.
+    """Starts and stops the bindings of an application.
 
     Attributes:
-        bindings: Those of listeners, interfaces and settings, by name.
-        on_new_destination: Called before an output binding is made because somebody sends to its name.
+        bindings: The bindings of listeners, interfaces and settings, by name.
+        factory: Makes bindings.
+        on_new_destination: Called before an output binding is made for a message that is sent to its name; may be None.
     """
 
     def __init__(
@@ -56,11 +57,11 @@ class BindingService:
         self._settings = settings
         self._registry = registry
         self._retries: set[asyncio.Task[None]] = set()
-        # Bindings made by name while the application runs, the one used longest ago first.
+        # Output bindings made for sends by name while the application runs, least recently used first.
         self._dynamic: OrderedDict[tuple[str, str | None], OutputBinding] = OrderedDict()
-        # Of each of those names one at a time is bound or unbound; the others are not held up.
+        # A lock for each of those names, held while its binding is bound or unbound, so that other names do not wait.
         self._changing: WeakValueDictionary[tuple[str, str | None], asyncio.Lock] = WeakValueDictionary()
-        # While stopping, new bindings are refused: inputs first, then outputs too.
+        # During a stop new inputs are refused first (_is_stopping), then new outputs, too (_is_closed).
         self._is_stopping = False
         self._is_closed = False
 
@@ -76,29 +77,32 @@ class BindingService:
 
     @property
     def dynamic(self) -> Sequence[OutputBinding]:
-        """The output bindings made by name while the application runs, the one used longest ago first."""
+        """The output bindings made for sends by name while the application runs, least recently used first."""
         return list(self._dynamic.values())
 
     def add(self, binding: Binding) -> None:
-        """Take charge of a binding."""
+        """Add a binding, to be bound by :meth:`start`."""
         self.bindings[binding.name] = binding
         self._by_uniform_name[uniform(binding.name)] = binding
 
     def find(self, name: str) -> Binding | None:
-        """Return the binding of that name, in any case."""
+        """Return the binding of that name, in any case, or None."""
         return self._by_uniform_name.get(uniform(name))
 
     async def start(self) -> None:
-        """Bind everything that starts by itself.
+        """Bind all bindings with `auto-startup`.
 
         Raises:
-            ConfigurationErrors: Settings ask what binders cannot do; all of them are told.
-            BinderError: A system is away and the settings say to fail, or it refused.
+            ConfigurationError: A setting asks what its binder cannot do.
+            ConfigurationErrors: Several settings do; it contains all errors.
+            BinderUnavailable: A system cannot be reached, and `binding-retry-interval` is zero.
+            BinderError: A system refused.
         """
+        # Outputs first: as soon as an input is bound, its listener may be called, and may send.
         await self._bind([*self.outputs, *self.inputs])
 
     async def launch(self, binding: OutputBinding | InputBinding) -> None:
-        """Take charge of one more binding, and bind it if it starts by itself; errors as those of :meth:`start`.
+        """Add one more binding, and bind it if it has `auto-startup`; raise the errors of :meth:`start`, too.
 
         Raises:
             ApplicationError: The application stops.
@@ -115,13 +119,19 @@ class BindingService:
     async def _bind(self, bindings: Iterable[OutputBinding | InputBinding]) -> None:
         starting = [binding for binding in bindings if self._starts(binding)]
         answers, late = await self._ask(starting)
+        # All bindings before the first is bound: a listener may send to an output that is bound later, and gets an
+        # error that says so.
         for expected in starting:
             expected.expect()
         for asked, of_binder in late.items():
             self._bind_later(asked, of_binder)
         for binding in starting:
-            if binding in answers and (answers[binding] is not None or not await self._try(binding)):
-                self._retry_later(binding)
+            if binding in answers:
+                await self._bind_or_retry(binding, is_away=answers[binding] is not None)
+
+    async def _bind_or_retry(self, binding: Binding, *, is_away: bool) -> None:
+        if is_away or not await self._try(binding):
+            self._retry_later(binding)
 
     def _starts(self, binding: Binding) -> bool:
         properties = self.factory.settings.properties(binding.name)
@@ -132,23 +142,30 @@ class BindingService:
     async def _ask(
         self, bindings: Sequence[OutputBinding | InputBinding]
     ) -> "tuple[_Answers, dict[asyncio.Task[_Answers], list[OutputBinding | InputBinding]]]":
-        """Ask every binder what it can do, all at once.
+        """Start every binder and check its capabilities, all at once.
 
-        A binder that takes long holds up only its own bindings: it is not waited for longer than `LATE_SECONDS`
-        when another one has answered, unless a system that is away is to fail the start.
+        ::
+
+            binder a   |---| answers
+            binder b   |----------------------------------| answers late: its bindings are bound now
+            the start  |---|----- LATE_SECONDS -----| goes on: the bindings of a are bound
+
+        A slow binder delays only its own bindings. With `binding-retry-interval=0` all binders are awaited, because a
+        system that cannot be reached has to fail the start.
 
         Returns:
-            What became of the bindings of those that answered, and the answers under way with the others' bindings.
+            The answers for the bindings of binders in time, and the tasks of the late binders with their bindings.
         """
         of_binder: dict[str, list[OutputBinding | InputBinding]] = {}
         for binding in bindings:
             of_binder.setdefault(binding.binder.binder.name, []).append(binding)
         tasks = {
-            asyncio.create_task(_asked(asked), name=f"ask binder {name}"): asked
-            for name, asked in of_binder.items()
+            asyncio.create_task(_asked(asked), name=f"ask binder {name}"): asked for name, asked in of_binder.items()
         }
         try:
             if tasks:
+                # LATE_SECONDS begin with the first answer: an application with a single binder has nothing else to
+                # start, so it waits.
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 is_patient = self._settings.binding_retry_interval.total_seconds() <= 0
                 await asyncio.wait(tasks, timeout=None if is_patient else LATE_SECONDS)
@@ -168,7 +185,7 @@ class BindingService:
         return answers, {task: asked for task, asked in tasks.items() if not task.done()}
 
     async def _try(self, binding: Binding) -> bool:
-        """Bind; False when the system is away."""
+        """Bind; return False if the system cannot be reached."""
         try:
             await binding.start()
         except BinderUnavailable as error:
@@ -186,50 +203,34 @@ class BindingService:
             names,
         )
         for binding in bindings:
-            binding.answer = asyncio.get_running_loop().create_future()
+            binding.await_answer()
         self._keep(asyncio.create_task(self._bind_answered(asked, bindings), name=f"await binder {binder}"))
 
     async def _bind_answered(self, asked: "asyncio.Task[_Answers]", bindings: Sequence[Binding]) -> None:
-        """Bind the bindings of a binder when it has answered."""
+        """Bind the bindings of a late binder when it has answered."""
         try:
-            answers = await asked
             for binding in bindings:
-                error = answers.get(binding)
-                if isinstance(error, ConfigurationError):
-                    self._give_up(binding, error)
-                elif isinstance(error, BinderUnavailable):
-                    self._failed(binding, error)
-                    self._retry_later(binding)
-                elif binding.is_expected:
-                    await self._try_late(binding)
-                self._answered(binding)
-        except Exception as error:
-            for binding in bindings:
-                if binding.is_expected:
-                    self._give_up(binding, error)
+                try:
+                    error = (await asked)[binding]
+                    if isinstance(error, ConfigurationError):
+                        raise error
+                    if error is not None:
+                        self._failed(binding, error)
+                    if binding.is_expected:
+                        await self._bind_or_retry(binding, is_away=error is not None)
+                except Exception as failure:
+                    self._give_up(binding, failure)
+                binding.answered()
         finally:
             for binding in bindings:
-                self._answered(binding)
+                binding.answered()
             asked.cancel()
             await asyncio.gather(asked, return_exceptions=True)
 
-    async def _try_late(self, binding: Binding) -> None:
-        try:
-            if not await self._try(binding):
-                self._retry_later(binding)
-        except Exception as error:
-            self._give_up(binding, error)
-
-    @staticmethod
-    def _answered(binding: Binding) -> None:
-        answer, binding.answer = binding.answer, None
-        if answer is not None and not answer.done():
-            answer.set_result(None)
-
     def _give_up(self, binding: Binding, error: Exception) -> None:
-        """Say that nobody waits for the binding any more."""
+        """Note that the binding cannot be bound, log it, and send the event `binding_failed`; do not retry."""
         binding.give_up(error)
-        logger.error("Binding %r cannot be bound, and is not tried again", binding.name, exc_info=error)
+        logger.error("Binding %r cannot be bound; binding it again would fail as well", binding.name, exc_info=error)
         if binding_failed.receivers:
             notify(binding_failed, self._owner, binding=binding.name, error=error)
 
@@ -241,7 +242,7 @@ class BindingService:
         interval = self._settings.binding_retry_interval.total_seconds()
         if interval <= 0:
             raise error
-        logger.warning("Binding %r is tried again in %g s: %s", binding.name, interval, error)
+        logger.warning("Binding %r will be bound again in %g s: %s", binding.name, interval, error)
         if binding_failed.receivers:
             notify(binding_failed, self._owner, binding=binding.name, error=error)
 
@@ -253,7 +254,7 @@ class BindingService:
         try:
             while True:
                 await asyncio.sleep(interval)
-                if not binding.is_expected:  # it was started or stopped by hand
+                if not binding.is_expected:  # the application has started or stopped the binding itself
                     return
                 if await self._try(binding):
                     logger.info("Binding %r is %s", binding.name, binding.state.value)
@@ -262,17 +263,20 @@ class BindingService:
             self._give_up(binding, error)
 
     async def output(self, name: str, binder: str | None, make_channel: MakeChannel) -> OutputBinding:
-        """Return the output binding of that name, bound; one that is new is made.
+        """Return the output binding of that name; make and bind it if there is none.
+
+        At most `dynamic-destination-cache-size` bindings that were made here are kept: the least recently used one is
+        unbound.
 
         Args:
             name: The binding's name, or a destination.
-            binder: The binder's name, if not the one of the settings.
-            make_channel: Makes the channel of a new binding, which nothing else is bound to.
+            binder: The binder's name, or None for the binder of the settings.
+            make_channel: Makes the channel of a new binding; no other binding uses it.
 
         Raises:
-            ConfigurationError: It is an input, or may not be made.
-            BinderError: It cannot be bound.
-            ApplicationError: The application stops, and has unbound its outputs.
+            ConfigurationError: The binding is an input, its settings are wrong, or `dynamic-destinations` forbids it.
+            BinderError: The binding cannot be bound.
+            ApplicationError: The application stops and has unbound its outputs.
         """
         found = self.find(name)
         if isinstance(found, OutputBinding) and binder in (None, found.binder.binder.name):
@@ -292,7 +296,8 @@ class BindingService:
             known = self._dynamic[key]
             self._dynamic.move_to_end(key)
             await self._evict()
-            if self._dynamic.get(key) is known:  # else others, who made bindings meanwhile, had it unbound
+            # Concurrent sends to other names may have evicted the binding meanwhile.
+            if self._dynamic.get(key) is known:
                 return known
 
     def _lock(self, key: tuple[str, str | None]) -> asyncio.Lock:
@@ -310,6 +315,7 @@ class BindingService:
         binding = self.factory.output(name, make_channel(name), binder, self.on_new_destination)
         await binding.start()
         try:
+            # Again: `stop` may have listed the outputs while this one was being bound, so it would stay bound.
             self._refuse(name, self._is_closed)
         except ApplicationError:
             await binding.stop()
@@ -319,20 +325,25 @@ class BindingService:
     @staticmethod
     def _refuse(name: str, is_too_late: bool) -> None:
         if is_too_late:
-            raise ApplicationError(f"binding {name!r} cannot be made: the application stops")
+            raise ApplicationError(f"binding {name!r} cannot be made: the application is stopping")
 
     async def _evict(self) -> None:
         while len(self._dynamic) > self._settings.dynamic_destination_cache_size:
             key, oldest = self._dynamic.popitem(last=False)
+            # A send to the same name makes a new binding, which must not be bound before the old one is unbound.
             async with self._lock(key):
                 await oldest.stop()
 
     async def stop(self, timeout: float) -> None:
-        """Unbind everything; calls in flight get ``timeout`` seconds, together.
+        """Unbind the inputs, then the outputs, then stop the binders.
+
+        Args:
+            timeout: Seconds to wait for the calls in flight of all bindings.
 
         Raises:
-            Exception: The first error of a binder; everything is stopped all the same.
+            Exception: The first error of a binder, raised after everything has been stopped.
         """
+        # First, because a retry would bind again what the next steps unbind.
         retries = list(self._retries)
         for task in retries:
             task.cancel()
@@ -341,6 +352,7 @@ class BindingService:
         for binding in self.inputs:
             binding.close()
         errors = await _all(binding.stop(timeout) for binding in self.inputs)
+        # Not before the inputs are unbound: their listeners may send to new names until then.
         self._is_closed = True
         outputs = [*self.outputs, *self._dynamic.values()]
         for output in outputs:
@@ -352,7 +364,7 @@ class BindingService:
             raise errors[0]
 
     def states(self) -> Mapping[str, str]:
-        """Return the state of every binding by name."""
+        """Return the state of every binding in `bindings` by name."""
         return {name: binding.state.value for name, binding in self.bindings.items()}
 
 
@@ -362,7 +374,10 @@ async def _all(stopping: Iterable[Coroutine[object, None, None]]) -> list[BaseEx
 
 
 async def _asked(bindings: Iterable[Binding]) -> _Answers:
-    """Ask the binder of these bindings, one after the other; a system that is away is asked once."""
+    """Start and check the binder of these bindings, for one after the other.
+
+    If the system cannot be reached, the remaining bindings get the same error without another try.
+    """
     answers: _Answers = {}
     away: BinderUnavailable | None = None
     for binding in bindings:
@@ -378,11 +393,11 @@ async def _asked(bindings: Iterable[Binding]) -> _Answers:
 
 
 def _raise_errors(answers: Iterable[Exception | None]) -> None:
-    """Raise what is wrong with the settings, all of it together.
+    """Raise all errors of settings together; other errors are ignored.
 
     Raises:
-        ConfigurationError: One thing is wrong.
-        ConfigurationErrors: Several are.
+        ConfigurationError: There is one such error.
+        ConfigurationErrors: There are several.
     """
     errors: list[ConfigurationError] = []
     for answer in answers:

@@ -1,11 +1,11 @@
-"""The settings of bindings, each with its place, so that whatever is wrong with one is told with it."""
+"""The settings of bindings, each with its origin, so that errors name file and line."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 
+from streamkit.config.located_errors import located
 from streamkit.config.origin import Value
-from streamkit.config.places import located
 from streamkit.config.relaxed import uniform
 from streamkit.config.settings import PREFIX, BindingProperties, StreamSettings
 from streamkit.config.shape import Location
@@ -16,11 +16,11 @@ __all__ = ["BindingSettings", "topics_of"]
 
 
 class BindingSettings:
-    """What `spring.cloud.stream.*` says of bindings.
+    """The settings of an application's bindings.
 
     Attributes:
-        stream: All of it.
-        origins: Where each setting comes from, by its place below `spring.cloud.stream`.
+        stream: The settings `spring.cloud.stream.*`.
+        origins: The values that settings set, with their origins, by their location below `spring.cloud.stream`.
     """
 
     def __init__(self, bound: Bound[StreamSettings]) -> None:
@@ -38,11 +38,17 @@ class BindingSettings:
         return any(uniform(known) == uniform(name) for known in self.configured)
 
     def properties(self, name: str) -> BindingProperties:
-        """Return the settings of a binding."""
+        """Return the settings of a binding; without a destination in the settings, that is the binding's name."""
         return self.stream.binding(name)
 
     def unknown(self, name: str, who: str, declared: Iterable[str]) -> ConfigurationError:
-        """Return the error for a binding nobody configured or declared."""
+        """Return the error for a binding that is neither configured nor declared.
+
+        Args:
+            name: The binding's name.
+            who: The listener or function that names the binding.
+            declared: The names of the declared bindings.
+        """
         known = sorted({*self.configured, *declared})
         near = get_close_matches(name, known, n=1)
         return ConfigurationError(
@@ -56,7 +62,14 @@ class BindingSettings:
 
     @contextmanager
     def located(self, name: str) -> Iterator[None]:
-        """Tell, with an error about a binding, the place of the setting below it that the error names."""
+        """Add the origin of the setting to a ConfigurationError about a binding that the block raises.
+
+        Args:
+            name: The binding's name.
+
+        Raises:
+            ConfigurationError: The block raised one; its ``key`` names the setting below the binding.
+        """
         try:
             yield
         except ConfigurationError as error:
@@ -66,7 +79,7 @@ class BindingSettings:
             raise located(value, error) from error
 
     def origins_of(self, name: str) -> dict[Location, Value]:
-        """Where the settings of one binding come from, by their place below the binding."""
+        """Return the values that settings set for one binding, by their location below the binding."""
         return {
             at[2:]: value
             for at, value in self.origins.items()
@@ -74,10 +87,15 @@ class BindingSettings:
         }
 
     def origin(self, name: str, *rest: str) -> Value | None:
-        """Where one setting of a binding comes from, by its place below the binding; None where nothing sets it."""
+        """Return the value of one setting of a binding with its origin, or None if it is not set.
+
+        Args:
+            name: The binding's name.
+            rest: The location of the setting below the binding.
+        """
         return self.origins_of(name).get(rest)
 
 
 def topics_of(destination: str) -> list[str]:
-    """Return the destinations of a setting that may list several, separated by commas."""
+    """Return the destinations of the setting ``destination``, which are separated by commas."""
     return [topic for topic in map(str.strip, destination.split(",")) if topic]

@@ -1,19 +1,19 @@
-"""For binders that call handlers themselves: the calls under way, whose turn it is, and what one call takes.
+"""The parts of drivers: the tasks of the calls in flight, the turns of sources, and the messages of the next call.
 
 ::
 
-    sources with something waiting ──▶ Turns ── while permits are free ──▶ a worker, one of the Calls
-                                         ▲                                    │ next(): the source whose turn it is
-                                         └────────────────────────────────────┘
+    sources with waiting messages ──▶ Turns ── while permits are free ──▶ a worker, one task of Calls
+                                        ▲                                    │ next(): the next source in turn
+                                        └────────────────────────────────────┘
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence, Sized
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
 from itertools import islice, takewhile
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from streamkit.binder.permits import Permits
 
@@ -26,7 +26,14 @@ class Calls:
     """The tasks of one consumer binding that call its handlers."""
 
     def __init__(self, binding: str) -> None:
-        """None yet; each will begin with the context in which this is made, not with that of who sent a message."""
+        """Make an empty set of tasks.
+
+        Each task begins with a copy of the context variables of this moment. Otherwise a call would see the context of
+        the code that woke its source, such as the sender of its message in the same process.
+
+        Args:
+            binding: The binding's name, for task names and logs.
+        """
         self._binding = binding
         self._name = f"{binding} consumer"
         self._context = copy_context()
@@ -37,13 +44,13 @@ class Calls:
         return len(self._tasks)
 
     def begin(self, work: Coroutine[object, None, None]) -> None:
-        """Run `work` as a task."""
+        """Run ``work`` as a task."""
         task = asyncio.get_running_loop().create_task(work, name=self._name, context=self._context.copy())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def suspend(self, seconds: float) -> None:
-        """Wait in a call's task, until `end_suspensions` cancels it at the latest."""
+        """Wait ``seconds`` seconds in the running task, which `end_suspensions` may cancel meanwhile."""
         task = asyncio.current_task()
         assert task is not None
         self._suspended.add(task)
@@ -53,12 +60,12 @@ class Calls:
             self._suspended.discard(task)
 
     def end_suspensions(self) -> None:
-        """Cancel the tasks that are suspended."""
+        """Cancel the tasks that wait in `suspend`."""
         for task in self._suspended:
             task.cancel()
 
     async def finish(self, timeout: float) -> None:
-        """Wait for the calls under way; those that outlast `timeout` seconds are cancelled."""
+        """Wait ``timeout`` seconds for the tasks, then cancel those that are not done and wait for their end."""
         if not self._tasks:
             return
         _, late = await asyncio.wait(self._tasks, timeout=timeout)
@@ -69,41 +76,57 @@ class Calls:
             await asyncio.wait(late)
 
 
-class Source(Protocol):
-    """Where messages wait for a handler: a queue or a partition."""
-
-    @property
-    def waiting(self) -> Sized:
-        """The messages."""
-        ...
-
-
-S = TypeVar("S", bound=Source)
-
-
 class Redelivered(Protocol):
-    """A message on its way to the handler."""
+    """A delivery of a binder.
 
-    @property
-    def redeliveries(self) -> int:
-        """How often it was given back."""
-        ...
+    Attributes:
+        redeliveries: The number of earlier redeliveries.
+    """
+
+    redeliveries: int
 
 
 D = TypeVar("D", bound=Redelivered)
 
 
+class Source(Protocol[D]):
+    """A queue or partition whose messages wait for a handler.
+
+    Attributes:
+        waiting: The waiting messages, in their order. In ordered mode the messages of the call in flight are included,
+            at the head.
+        is_busy: Whether a task of the ordered driver handles the source; only this task begins calls then.
+        calls: The number of calls in flight with messages of the source.
+    """
+
+    waiting: deque[D]
+    is_busy: bool
+    calls: int
+
+
+S = TypeVar("S", bound=Source[Any])
+
+
 def next_batch(waiting: Sequence[D], size: int) -> list[D]:
-    """The first of the messages that wait, so many at most: all new ones, or all redelivered, as attempts count."""
+    """Return the first waiting messages, at most ``size`` of them, either all new or all redelivered.
+
+    The two are not mixed because their deliveries make different numbers of calls (:mod:`streamkit.binder.attempts`).
+
+    Args:
+        waiting: The waiting messages, at least one.
+        size: The largest number of messages.
+    """
+    if size == 1:
+        return [waiting[0]]
     is_new = waiting[0].redeliveries == 0
     return list(islice(takewhile(lambda each: (each.redeliveries == 0) is is_new, waiting), size))
 
 
 class Turns(Generic[S]):
-    """Sources that have something, taking turns, and the workers that are started for them.
+    """The sources with waiting messages in turn, and the start of workers for them.
 
-    A worker makes one call after the other. It is only ever started while a permit is free, so nothing is taken from a
-    source that would have to wait in the worker for its handler.
+    A worker is a task that makes one call after the other. Workers are started only while permits are free, so a
+    message stays in its source until a handler can take it. There a rebalance can still move it to another member.
     """
 
     def __init__(
@@ -114,13 +137,13 @@ class Turns(Generic[S]):
         room: Callable[[], int],
         start_worker: Callable[[], None],
     ) -> None:
-        """Nobody's turn.
+        """Make an empty queue of sources, and watch ``permits``.
 
         Args:
-            permits: Handlers that can start.
-            may_begin: Whether a source's messages may be handled here now.
-            room: How many further workers there may be now.
-            start_worker: Starts one, as a task; it calls `next` before each call.
+            permits: The permits of the binding's handlers.
+            may_begin: Returns whether calls with messages of a source may begin now.
+            room: Returns how many more workers may be started now.
+            start_worker: Starts a worker as a task; the worker calls `next` before each call.
         """
         self._permits = permits
         self._may_begin = may_begin
@@ -132,24 +155,26 @@ class Turns(Generic[S]):
         permits.watch(self._pump_soon)
 
     def close(self) -> None:
-        """Hear of free permits no more."""
+        """Stop watching the permits: no worker is started for them any more."""
         self._permits.unwatch(self._pump_soon)
 
     def wake(self, source: S) -> None:
-        """There is something in `source`, or it may begin now."""
+        """Put ``source`` into the queue: it has new messages, or it may begin now."""
         if source not in self._listed:
             self._listed.add(source)
             self._ready.append(source)
         self._pump_soon()
 
     def next(self) -> S | None:
-        """A source that has something and may begin."""
+        """Return the next source in turn that has waiting messages and may begin, or None."""
         ready = self._ready
         while ready:
             source = ready.popleft()
             if source.waiting and self._may_begin(source):
                 ready.append(source)
                 return source
+            # The source has no message, or may not begin. Whoever changes that calls `wake`, which lists the source
+            # again.
             self._listed.discard(source)
         return None
 
@@ -159,8 +184,10 @@ class Turns(Generic[S]):
             asyncio.get_running_loop().call_soon(self._pump)
 
     def _pump(self) -> None:
-        # The workers of the pump before have begun by now, since tasks begin in the order in which they are made.
+        # The workers that the previous pump started have taken their first messages and permits by now: the loop runs
+        # callbacks in the order in which they were scheduled.
         self._is_pump_due = False
+        # Each worker is a task: more workers than messages would end without a call.
         waiting = sum(len(source.waiting) for source in self._ready)
         for _ in range(min(self._permits.free, self._room(), waiting)):
             self._start_worker()

@@ -1,8 +1,8 @@
-"""What a binder can do, what settings and messages ask for, and the difference.
+"""The capabilities of binders, which settings and messages may require.
 
-A binder states its set once it is connected (:meth:`streamkit.binder.binder.Binder.capabilities`). What a
-*setting* asks and the binder lacks fails at start and names the settings line; what a *message* asks fails at
-``send``, before anything is written.
+A binder returns its capabilities once it is connected (:meth:`streamkit.binder.binder.Binder.capabilities`). If the
+binder lacks a capability that a *setting* requires, the application does not start, and the error names the line of the
+setting. If it lacks a capability that a *message* requires, ``send`` raises before the message is written.
 """
 
 from collections.abc import Iterable
@@ -13,14 +13,14 @@ __all__ = ["Capability", "Requirement", "describe", "missing"]
 
 
 class Capability(Enum):
-    """One ability of a messaging system, as far as an application can tell."""
+    """A capability of a messaging system that applications depend on."""
 
     ORDER = "order"
     """One call in flight per partition; a failing message suspends the ones behind it."""
     DELAY_LEVEL = "delay-level"
     """A message is delivered after one of a fixed table of delays."""
     DELAY_ANY = "delay-any"
-    """A message is delivered after any delay, or at any time, the sender names."""
+    """A message is delivered after any delay, or at any time, that the sender sets."""
     TRANSACTION = "transaction"
     """A message becomes visible only when the sender's transaction commits."""
     TAG = "tag"
@@ -38,23 +38,23 @@ class Capability(Enum):
     PARTITION = "partition"
     """The sender chooses the partition a message goes to."""
     REDELIVERY = "redelivery"
-    """A message given back is delivered again later, perhaps to another member of the group."""
+    """A requeued message is delivered again later, perhaps to another member of the group."""
     BATCH = "batch"
     """A consumer binding receives several messages at once, and settles each."""
     POLLED = "polled"
-    """The application asks for messages, one at a time, and settles each."""
+    """The application polls for messages, one at a time, and settles each."""
     DURABLE_GROUP = "durable-group"
-    """A group receives what was sent while none of its members ran."""
+    """A group receives the messages that were sent while none of its members ran."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A capability that a setting asks for.
+    """A capability that a setting requires.
 
     Attributes:
-        capability: What is asked.
-        properties: The setting's possible spellings below the extended prefix of the binding, such as
-            ``("orderly", "push.orderly")``; the one that is set is named in the error.
+        capability: The capability.
+        properties: The possible names of the setting below the extended prefix of the binding, such as
+            ``("orderly", "push.orderly")``; the error names the one that is set.
     """
 
     capability: Capability
@@ -62,10 +62,10 @@ class Requirement:
 
 
 def missing(asked: Iterable[Requirement], offered: frozenset[Capability]) -> list[Requirement]:
-    """Return the requirements that ``offered`` does not meet, in the order they were asked."""
+    """Return the requirements in ``asked`` whose capability is not in ``offered``, in the order of ``asked``."""
     return [requirement for requirement in asked if requirement.capability not in offered]
 
 
 def describe(offered: Iterable[Capability]) -> str:
-    """Return the capabilities' names, sorted, for messages and reports."""
+    """Return the names of capabilities, sorted and separated by commas, for errors and reports."""
     return ", ".join(sorted(capability.value for capability in offered)) or "none"

@@ -1,4 +1,4 @@
-"""The channels of an application by name, made when they are first named."""
+"""The channels of an application by name, each made when it is first looked up."""
 
 from collections.abc import Iterator, Mapping
 
@@ -13,8 +13,8 @@ __all__ = ["Channels"]
 class Channels(Mapping[str, SubscribableChannel]):
     """Channels by name, in any case.
 
-    ``errorChannel`` and names that end in ``.errors`` are error channels, whose subscribers all hear of an
-    error; a message of any other channel goes to one of its subscribers.
+    ``errorChannel`` and names that end in ``.errors`` are error channels: all their subscribers receive each error
+    message. A message of any other channel goes to one subscriber.
     """
 
     def __init__(self, error_channels: ErrorChannels) -> None:
@@ -23,7 +23,7 @@ class Channels(Mapping[str, SubscribableChannel]):
         self._portal: Portal | None = None
 
     def __getitem__(self, name: str) -> SubscribableChannel:
-        """Return the channel of that name, made if it is new."""
+        """Return the channel of that name; make it if it is new."""
         found = self._channels.get(uniform(name))
         if found is None:
             found = self._channels[uniform(name)] = self._make(name)
@@ -36,7 +36,7 @@ class Channels(Mapping[str, SubscribableChannel]):
         return len(self._channels)
 
     def attach(self, portal: Portal | None) -> None:
-        """Lead `send` from other threads to the application's loop; None when it does not run any more."""
+        """Set the portal by which `send` from other threads reaches the application's loop; None when the loop ends."""
         self._portal = portal
         self._error_channels.attach(portal)
         for channel in self._channels.values():

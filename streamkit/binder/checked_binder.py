@@ -1,4 +1,4 @@
-"""The binder of one binding, started and asked whether it can do what the binding's settings ask."""
+"""The binder of one binding, which is started and checked for the capabilities that the binding's settings require."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,23 +7,33 @@ from streamkit.binder.binder import Binder
 from streamkit.binder.binding import ReadyBinder
 from streamkit.binder.capabilities import Requirement, describe, missing
 from streamkit.binder.registry import BinderRegistry
+from streamkit.config.located_errors import located, setting_of
 from streamkit.config.origin import Value
-from streamkit.config.places import located, setting_of
 from streamkit.config.shape import Location
 from streamkit.errors import ConfigurationError, UnsupportedCapability
 
-__all__ = ["Asked", "CheckedBinder"]
+__all__ = ["CheckedBinder", "LocatedRequirement"]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A requirement with the settings that asked for it."""
+class LocatedRequirement:
+    """A required capability with the settings that may require it.
+
+    Attributes:
+        requirement: The capability, and the names of the settings that require it.
+        origins: The settings that are set, with their origins.
+    """
 
     requirement: Requirement
     origins: Mapping[Location, Value]
 
     def refused(self, binding: str, binder: Binder) -> UnsupportedCapability:
-        """The error for a binder that does not meet it."""
+        """Return the error for a binder that lacks the capability; it names the setting, with file and line.
+
+        Args:
+            binding: The binding's name.
+            binder: The binder.
+        """
         setting = setting_of(self.origins, self.requirement.properties)
         capability = self.requirement.capability.value
         where = f"{setting.origin}: {setting.key}={setting.shown}" if setting else f"binding {binding!r}"
@@ -37,10 +47,10 @@ class Asked:
 
 
 class CheckedBinder(ReadyBinder):
-    """Starts the binder of one binding and asks it whether it can do what the settings ask."""
+    """Starts the binder of one binding and checks that it has the capabilities that the settings require."""
 
     def __init__(
-        self, registry: BinderRegistry, binder: Binder, binding: str, asked: Sequence[Asked]
+        self, registry: BinderRegistry, binder: Binder, binding: str, asked: Sequence[LocatedRequirement]
     ) -> None:
         self.binder = binder
         self._registry = registry

@@ -1,4 +1,4 @@
-"""The application's own hand on what binders make: their clients, consumers and producers, just before they start.
+"""Customizers: functions of the application that change binders, consumers and producers before these start.
 
 ::
 
@@ -6,8 +6,8 @@
     def larger_pulls(consumer: PushConsumer, destination: ConsumerDestination) -> None:
         consumer.settings = replace(consumer.settings, pull_batch_size=64)
 
-A function whose first parameter is annotated with a class is called for objects of that class only, so that one
-that knows a messaging system's client is left alone where another system stands in for it.
+A function whose first parameter is annotated with a class is called for objects of that class only. So a customizer of
+one messaging system's client is not called in a test where the in-memory binder stands in for that system.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ D = TypeVar("D", ConsumerDestination, ProducerDestination)
 
 
 class _Customizer(Generic[D]):
-    """One function, with the class of objects it is for."""
+    """A function with the class of the objects that it customizes."""
 
     def __init__(self, function: Callable[[Any, D], object]) -> None:
         self._function: Callable[[Any, D], object] = function
@@ -32,11 +32,11 @@ class _Customizer(Generic[D]):
 
     def apply(self, native: object, destination: D) -> None:
         if isinstance(native, self._wanted):
-            _call(self._function, f"of binding {destination.binding!r}", native, destination)
+            _call(self._function, f"an object of binding {destination.binding!r}", native, destination)
 
 
 class Customizers:
-    """What an application was told to do to its binders' objects, in the order it was told."""
+    """The customizers of an application; they are called in the order in which they were added."""
 
     def __init__(self) -> None:
         self._consumers: list[_Customizer[ConsumerDestination]] = []
@@ -44,51 +44,79 @@ class Customizers:
         self._binders: list[tuple[type, Callable[[Any], object]]] = []
 
     def add_consumer(self, function: Callable[[Any, ConsumerDestination], object]) -> None:
-        """Call ``function(native, destination)`` for each consumer before it starts."""
+        """Call ``function(native, destination)`` for each consumer before it starts.
+
+        Raises:
+            TypeError: The function is a coroutine function, or does not take two arguments.
+        """
         self._consumers.append(_Customizer(function))
 
     def add_producer(self, function: Callable[[Any, ProducerDestination], object]) -> None:
-        """Call ``function(native, destination)`` for each producer before it starts."""
+        """Call ``function(native, destination)`` for each producer before it starts.
+
+        Raises:
+            TypeError: The function is a coroutine function, or does not take two arguments.
+        """
         self._producers.append(_Customizer(function))
 
     def add_binder(self, function: Callable[[Any], object]) -> None:
-        """Call ``function(binder)`` for each binder when it is made."""
+        """Call ``function(binder)`` for each binder when it is made.
+
+        Raises:
+            TypeError: The function is a coroutine function, or does not take one argument.
+        """
         self._binders.append((_class_of_first_parameter(function, parameters=1), function))
 
     def consumer(self, native: object, destination: ConsumerDestination) -> None:
-        """Have the functions for consumers called."""
+        """Call the functions for consumers with a consumer.
+
+        Raises:
+            ConfigurationError: A function raised.
+        """
         for customizer in self._consumers:
             customizer.apply(native, destination)
 
     def producer(self, native: object, destination: ProducerDestination) -> None:
-        """Have the functions for producers called."""
+        """Call the functions for producers with a producer.
+
+        Raises:
+            ConfigurationError: A function raised.
+        """
         for customizer in self._producers:
             customizer.apply(native, destination)
 
     def binder(self, binder: Binder) -> None:
-        """Have the functions for binders called."""
+        """Call the functions for binders with a binder.
+
+        Raises:
+            ConfigurationError: A function raised.
+        """
         for wanted, function in self._binders:
             if isinstance(binder, wanted):
-                _call(function, f"of binder {binder.name!r}", binder)
+                _call(function, f"binder {binder.name!r}", binder)
 
 
 def _call(function: Callable[..., object], what: str, *arguments: object) -> None:
-    """Call a customizer; what it raises is an error of the setup."""
+    """Call a customizer.
+
+    Raises:
+        ConfigurationError: The customizer raised; its exception is the cause.
+    """
     try:
         function(*arguments)
     except Exception as error:
-        raise ConfigurationError(f"{_name(function)} could not customize what is {what}: {error}") from error
+        raise ConfigurationError(f"{_name(function)} could not customize {what}: {error}") from error
 
 
 def _class_of_first_parameter(function: Callable[..., object], parameters: int) -> type:
-    """The class a customizer is for: ``object``, if its annotation names none.
+    """Return the class in the annotation of a customizer's first parameter, or ``object`` if there is none.
 
     Raises:
-        TypeError: It cannot be called as customizers are.
+        TypeError: The function is a coroutine function, or does not take that number of arguments.
     """
     if iscoroutinefunction(function):
         raise TypeError(
-            f"{_name(function)} is `async def`: what it customizes would have started before it ends"
+            f"{_name(function)} is `async def`, so the object would start before it has been customized: make it `def`"
         )
     try:
         signature(function).bind(*range(parameters))
@@ -96,9 +124,7 @@ def _class_of_first_parameter(function: Callable[..., object], parameters: int) 
         wanted = "the binder" if parameters == 1 else "the binder's object and its destination"
         raise TypeError(f"{_name(function)} cannot be called with {wanted}: {error}") from error
     first: Parameter = next(iter(signature(function).parameters.values()))
-    hint = (
-        get_type_hints(function).get(first.name, object) if hasattr(function, "__annotations__") else object
-    )
+    hint = get_type_hints(function).get(first.name, object) if hasattr(function, "__annotations__") else object
     return hint if isinstance(hint, type) else object
 
 

@@ -1,10 +1,10 @@
-"""What a dead letter tells about its end: headers, bounded in size, the same on every binder."""
+"""The headers of a dead letter that tell why the message was rejected: limited in size, the same on every binder."""
 
 import traceback
 from typing import Final
 
-from streamkit.binder.settlement import RejectMessage
 from streamkit.messaging.cause import text_of
+from streamkit.settlement import Reject
 
 __all__ = ["FAILURE_MESSAGE", "FAILURE_PLACE", "FAILURE_TYPE", "cause_headers"]
 
@@ -13,22 +13,22 @@ FAILURE_TYPE: Final = "FAILURE_TYPE"
 FAILURE_MESSAGE: Final = "FAILURE_MESSAGE"
 """The exception's text, or the reason of a listener that rejected the message."""
 FAILURE_PLACE: Final = "FAILURE_PLACE"
-"""``file:line in function`` where it was raised."""
+"""``file:line in function`` of the innermost frame of the exception's traceback."""
 
 _MAX_TYPE: Final = 200
 _MAX_MESSAGE: Final = 1000
 _MAX_PLACE: Final = 300
 
 
-def cause_headers(rejected: RejectMessage) -> dict[str, str]:
-    """Return the headers that tell why a message was rejected; empty texts are left out.
+def cause_headers(rejected: Reject) -> dict[str, str]:
+    """Return the headers that tell why a message was rejected; headers without text are left out.
 
-    What UTF-8 cannot hold, such as half of a surrogate pair that was read from JSON, is ``?`` in them.
+    A character that UTF-8 cannot encode, such as half of a surrogate pair from JSON, is replaced by ``?``.
     """
-    told = {FAILURE_MESSAGE: rejected.reason[:_MAX_MESSAGE]}
+    headers = {FAILURE_MESSAGE: rejected.reason[:_MAX_MESSAGE]}
     if rejected.cause is not None:
-        told = _of_cause(rejected.cause)
-    return {name: text.encode(errors="replace").decode() for name, text in told.items() if text}
+        headers = _of_cause(rejected.cause)
+    return {name: text.encode(errors="replace").decode() for name, text in headers.items() if text}
 
 
 def _of_cause(cause: BaseException) -> dict[str, str]:

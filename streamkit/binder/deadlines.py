@@ -1,4 +1,4 @@
-"""Deadlines of calls: one timer for all calls of a binding, so that a call in time costs next to nothing."""
+"""Deadlines of calls: one timer serves all calls of a binding, so a call that ends in time costs almost nothing."""
 
 import asyncio
 
@@ -6,14 +6,21 @@ __all__ = ["Call", "Deadlines"]
 
 
 class Call:
-    """One call under way; ``expired`` says that its task was cancelled because it took too long."""
+    """A call in flight.
+
+    Attributes:
+        task: The task that makes the call.
+        due: The loop's time in seconds at which the call expires.
+        expired: Whether the task was cancelled because the call expired.
+        cancelling: ``task.cancelling()`` at the begin of the call.
+    """
 
     __slots__ = ("cancelling", "due", "expired", "task")
 
     def __init__(self, task: asyncio.Task[object], due: float) -> None:
         self.task = task
         self.due = due
-        # Set when the call is cancelled; taken back when the cancellation has come out of it.
+        # Set when the deadline cancels the task; cleared when the CancelledError has left the call.
         self.expired = False
         self.cancelling = task.cancelling()
 
@@ -21,8 +28,8 @@ class Call:
 class Deadlines:
     """Cancels calls that take longer than ``timeout`` seconds, as ``asyncio.timeout`` would.
 
-    All calls have the same time to run, so they expire in the order they began: the oldest is the first key
-    of the table, and one timer is enough.
+    All calls have the same timeout, so they expire in the order in which they began. The oldest call is the first key
+    of the table, and one timer for this call is enough.
     """
 
     def __init__(self, timeout: float) -> None:
@@ -31,7 +38,7 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> Call:
-        """Note that the running task begins a call."""
+        """Begin a call of the running task; return it for :meth:`end`."""
         task = asyncio.current_task()
         assert task is not None, "a receiver is called in a task"
         loop = task.get_loop()
@@ -42,25 +49,33 @@ class Deadlines:
         return call
 
     def has(self, task: asyncio.Task[object] | None) -> bool:
-        """Return whether a call in ``task`` is under way."""
+        """Return whether ``task`` makes a call that has neither ended nor expired."""
         return any(call.task is task for call in self._calls)
 
     def end(self, call: Call) -> None:
-        """Note that the call is over; a cancellation it swallowed is taken back."""
+        """End a call; if the call caught the CancelledError of its deadline, undo the task's cancellation request."""
+        # The timer stays, even if it was set for this call: a call that ends in time cancels no timer. `_expire` sets
+        # it anew for the oldest call that is left.
         self._calls.pop(call, None)
         if call.expired:
             call.task.uncancel()
 
     @staticmethod
     def is_timeout(call: Call) -> bool:
-        """Return whether a cancellation that came out of ``call`` is ours; it is taken back then."""
+        """Return whether a CancelledError from ``call`` came from its deadline; if so, undo the cancellation request.
+
+        False also if the task was cancelled by other code at the same time: that cancellation has to go on.
+        """
         if not call.expired:
             return False
+        # `end` follows for the same call, and must not undo the request a second time.
         call.expired = False
+        # As `asyncio.Timeout` of CPython 3.11.7 decides (3.11.2 compares with 0): if more requests are left than at the
+        # begin of the call, other code has cancelled the task, too.
         return call.task.uncancel() <= call.cancelling
 
     def close(self) -> None:
-        """Forget every call and drop the timer."""
+        """Remove all calls and cancel the timer."""
         self._calls.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -1,4 +1,4 @@
-"""When a message is to be delivered: what its headers ask of every binder."""
+"""The headers by which a message asks every binder for a later delivery."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -9,27 +9,34 @@ __all__ = ["requested_delay", "requested_level"]
 
 
 def requested_level(headers: MessageHeaders) -> int:
-    """Return the delay level that the message asks for, 0 where it asks for none; it wins over a delay.
+    """Return the delay level of a message's headers, or 0 if there is none; a level overrides a delay.
 
-    As Spring Cloud Alibaba reads it: a number or its text. Anything else is none.
+    Spring Cloud Alibaba reads the header in the same way: a number or its text is a level, any other value is ignored.
     """
     level = headers.get(DELAY_LEVEL)
+    if level is None:
+        return 0
     if isinstance(level, str) and level.strip().isdecimal():
         return int(level)
     return max(0, int(level)) if isinstance(level, int) else 0
 
 
 def requested_delay(headers: MessageHeaders, now_ms: Callable[[], int]) -> timedelta | None:
-    """Return how much later the message is to be delivered, or None when it does not ask; it may be negative.
+    """Return the delay of a message's headers, or None if there is none.
 
     Args:
-        headers: Those of the message; `DELAY` wins over `DELIVER_AT`.
-        now_ms: The time, if the message names one.
+        headers: The headers of the message; `DELAY` overrides `DELIVER_AT`.
+        now_ms: Returns the time in milliseconds since the epoch; called for a `DELIVER_AT`.
+
+    Returns:
+        The time from now until the delivery; it is negative if that time is in the past.
 
     Raises:
-        ValueError: A header cannot be parsed: an unparsable delay is an error, not zero.
+        ValueError: A header cannot be parsed. An unparsable delay is an error, not zero.
     """
     delay, deliver_at = headers.get(DELAY), headers.get(DELIVER_AT)
+    if delay is None and deliver_at is None:
+        return None
     try:
         if isinstance(delay, timedelta):
             return delay
@@ -40,7 +47,7 @@ def requested_delay(headers: MessageHeaders, now_ms: Callable[[], int]) -> timed
         if delay is None and isinstance(deliver_at, int | float):
             return timedelta(milliseconds=deliver_at - now_ms())
     except (ValueError, OverflowError):
-        pass  # not a number, or too large for a date: told below
+        pass  # not a number, or beyond the range of dates; the error is raised below
     if delay is not None:
         raise ValueError(f"header {DELAY!r} is {delay!r}: expected a timedelta or a number of seconds")
     if deliver_at is not None:

@@ -1,8 +1,8 @@
-"""How a consumer binding delivers, in terms every binder shares.
+"""The portable meaning of a binding's extended properties: order, redeliveries, delays, subscription and transactions.
 
-Each binder has its own extended properties (``spring.cloud.stream.<type>.bindings.<name>.consumer.*``). Their
-meaning is translated once into a :class:`Delivery`; attempts, the in-memory binder and the capability check
-read only that.
+Each binder has its own extended properties (``spring.cloud.stream.<type>.bindings.<name>.consumer.*``). Their model
+translates them into a :class:`Delivery`. The attempts, the in-memory binder and the check of capabilities read only the
+:class:`Delivery`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,9 +12,9 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from streamkit.binder.capabilities import Capability, Requirement
-from streamkit.binder.settlement import Retry
 from streamkit.config.settings_model import SettingsModel
 from streamkit.messaging.message import Message
+from streamkit.settlement import Requeue
 
 __all__ = [
     "DEFAULT_BATCH_SIZE",
@@ -33,13 +33,13 @@ def parse_delay_levels(text: str) -> tuple[timedelta, ...]:
     """Return the delays of a table such as ``1s 5s 10s 30s 1m``.
 
     Raises:
-        ValueError: An entry is no number with one of the units s, m, h, d.
+        ValueError: An entry is not a whole number followed by one of the units s, m, h and d.
     """
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     try:
         return tuple(timedelta(seconds=int(item[:-1]) * units[item[-1]]) for item in text.split())
     except (KeyError, ValueError):
-        raise ValueError(f"{text!r} is no table of delays: expected entries such as 1s 10m 2h") from None
+        raise ValueError(f"{text!r} is not a list of delays: expected entries such as 1s 10m 2h") from None
 
 
 DEFAULT_DELAY_LEVELS: Final = parse_delay_levels("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
@@ -52,7 +52,7 @@ _CONCURRENT_REDELIVERIES: Final = 16
 
 
 class StartPosition(Enum):
-    """Where a group that is new to a destination starts."""
+    """The position at which a new group of a destination starts."""
 
     LATEST = "latest"
     EARLIEST = "earliest"
@@ -64,20 +64,21 @@ class Delivery:
     """The portable meaning of a consumer binding's extended properties.
 
     Attributes:
-        ordered: One call in flight per partition; a failing message holds back those behind it.
-        broadcast: Every member receives every message; nothing is redelivered.
-        max_reconsume_times: Redeliveries before the dead letter; ``None`` or negative is the default of the
-            mode: 16 when concurrent, without bound when ordered.
-        redelivery_level: Concurrent mode: ``0`` follows the table (level 3 + redeliveries so far), a positive
-            number takes that level each time, a negative one sends to the dead letter at once.
-        suspend: Ordered mode: the pause before a failed message is tried again.
-        consume_timeout: A message not settled by then is retried; ``None`` waits for ever.
-        tags: ``a||b``, or ``None`` for every message.
-        sql: An SQL92 expression over the headers, or ``None``.
-        start: Where a new group begins.
+        ordered: Whether each partition has one call in flight, so that a failed message holds back later messages.
+        broadcast: Whether every member receives every message; no message is redelivered then.
+        max_reconsume_times: The number of redeliveries before a dead letter; ``None`` or a negative number means 16 in
+            concurrent mode and no limit in ordered mode.
+        redelivery_level: In concurrent mode, the delay level of redeliveries: ``0`` means level 3 for the first and the
+            next level for each further redelivery, a positive number means this level each time, and a negative number
+            means a dead letter without redelivery.
+        suspend: In ordered mode, the pause before a redelivery.
+        consume_timeout: The time in which a message has to be settled before it is redelivered; ``None`` is no limit.
+        tags: The tags of the subscription, such as ``a||b``, or ``None`` for every message.
+        sql: The SQL92 expression of the subscription over the headers, or ``None``.
+        start: The position at which a new group starts.
         start_time_ms: For :attr:`StartPosition.TIMESTAMP`, milliseconds since the epoch.
-        batch_size: In batch mode: how many messages are delivered at once, at most.
-        delay_levels: The table that levels refer to.
+        batch_size: In batch mode, the largest number of messages in one batch.
+        delay_levels: The table of delay levels; level 1 is the first entry.
     """
 
     ordered: bool = False
@@ -95,7 +96,7 @@ class Delivery:
 
     @property
     def redelivery_limit(self) -> int | None:
-        """How many redeliveries come before the dead letter; ``None`` is without bound."""
+        """The number of redeliveries before a dead letter; ``None`` is no limit."""
         if self.broadcast:
             return 0
         if self.max_reconsume_times is not None and self.max_reconsume_times >= 0:
@@ -103,42 +104,42 @@ class Delivery:
         return None if self.ordered else _CONCURRENT_REDELIVERIES
 
     def level_delay(self, level: int) -> timedelta:
-        """Return the delay of ``level``; a level above the table is its last one."""
+        """Return the delay of a level: zero for level 0, the table's last entry for a level beyond the table."""
         if level <= 0:
             return timedelta(0)
         return self.delay_levels[min(level, len(self.delay_levels)) - 1]
 
     def redelivery_delay(self, redeliveries: int) -> timedelta:
-        """Return the pause before the next delivery, after ``redeliveries`` redeliveries so far."""
+        """Return the pause before the next delivery of a message that was redelivered ``redeliveries`` times."""
         if self.ordered:
             return self.suspend
         level = self.redelivery_level if self.redelivery_level > 0 else _FIRST_REDELIVERY_LEVEL + redeliveries
         return self.level_delay(level)
 
-    def pause_before(self, retry: Retry, redeliveries: int) -> float:
-        """Return the seconds before the next delivery: what ``retry`` says, else :meth:`redelivery_delay`."""
-        after = self.redelivery_delay(redeliveries) if retry.after is None else retry.after
+    def pause_before(self, requeue: Requeue, redeliveries: int) -> float:
+        """Return the seconds until the next delivery: those of ``requeue.after``, else of :meth:`redelivery_delay`."""
+        after = self.redelivery_delay(redeliveries) if requeue.after is None else requeue.after
         return after.total_seconds()
 
 
 class ExtendedConsumerProperties(SettingsModel):
-    """A binder's own settings of one consumer binding; subclass it and say what they mean.
+    """The base of a binder's extended consumer properties; a subclass has the fields and overrides `delivery`.
 
-    Read from ``spring.cloud.stream.<type>.default.consumer.*`` and, stronger,
-    ``spring.cloud.stream.<type>.bindings.<name>.consumer.*``.
+    They are read from ``spring.cloud.stream.<type>.bindings.<name>.consumer.*``, which overrides
+    ``spring.cloud.stream.<type>.default.consumer.*``.
     """
 
     @property
     def starts(self) -> bool:
-        """Whether the consumer starts with the application; where not, it can be started by hand."""
+        """Whether the consumer starts with the application; otherwise it is started by hand."""
         return True
 
     def delivery(self) -> Delivery:
-        """Return what these settings mean in portable terms."""
+        """Return the portable meaning of these settings."""
         return Delivery()
 
     def requirements(self) -> Iterable[Requirement]:
-        """Return what these settings ask of the binder."""
+        """Return the capabilities that these settings require of the binder."""
         delivery = self.delivery()
         if delivery.ordered:
             yield Requirement(Capability.ORDER, ("orderly", "push.orderly", "ordered"))
@@ -155,9 +156,9 @@ class TransactionTerms:
     """The portable meaning of a transactional producer binding's extended properties.
 
     Attributes:
-        group: The producer group, where the settings name one.
-        listener: The name under which its listener was registered, where the settings name one.
-        asked_by: The settings that ask for transactions, below the extended prefix of the binding.
+        group: The producer group of the settings, or None.
+        listener: The registered name of the transaction listener of the settings, or None.
+        asked_by: The settings that make the binding transactional, below the extended prefix of the binding.
     """
 
     group: str | None
@@ -166,24 +167,24 @@ class TransactionTerms:
 
 
 class ExtendedProducerProperties(SettingsModel):
-    """A binder's own settings of one producer binding; subclass it and say what they ask.
+    """The base of a binder's extended producer properties; a subclass has the fields and overrides `transaction`.
 
-    Read from ``spring.cloud.stream.<type>.default.producer.*`` and, stronger,
-    ``spring.cloud.stream.<type>.bindings.<name>.producer.*``.
+    They are read from ``spring.cloud.stream.<type>.bindings.<name>.producer.*``, which overrides
+    ``spring.cloud.stream.<type>.default.producer.*``.
     """
 
     def transaction(self) -> TransactionTerms | None:
-        """Return what these settings say of transactions, or ``None`` where messages are sent without."""
+        """Return the portable meaning of the settings for transactions, or ``None`` if the binding has none."""
         return None
 
     @property
     def message_key(self) -> "Callable[[Message[object]], object] | None":
-        """What makes a message's key, out of the message as it was sent; it wins over the header."""
+        """A function that returns the key of a message before conversion, or ``None``; it overrides the header."""
         return None
 
     @property
     def message_selector(self) -> str | None:
-        """The name of what chooses a message's partition by looking at the whole message; it needs no key."""
+        """The registered name of a function that chooses the partition from the whole message, or ``None``."""
         return None
 
     def requirements(self) -> Iterable[Requirement]:

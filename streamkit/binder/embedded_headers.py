@@ -1,4 +1,4 @@
-"""Headers inside the payload, as Spring Cloud Stream embeds them for systems that carry none.
+"""Headers in front of the payload, as Spring Cloud Stream embeds them for systems that have no headers.
 
 ::
 
@@ -22,11 +22,11 @@ __all__ = ["embed_headers", "extract_headers"]
 
 _MARK: Final = 0xFF
 _VALUE_LENGTH: Final = struct.Struct(">I")
-# A mark, a count, and the shortest header there is; Spring asks for as much.
+# Bytes of a mark, a count and the shortest header; Spring does not search shorter payloads for headers either.
 _SHORTEST: Final = 9
 
 MAX_SIZE: Final = UNCOUNTED_SIZE
-"""Bytes that headers in front of a payload may have: a whole message has no more by default."""
+"""The largest size in bytes of the headers in front of a payload; by default no whole message is larger."""
 
 
 def embed_headers(payload: bytes, headers: Mapping[str, object]) -> bytes:
@@ -36,7 +36,7 @@ def embed_headers(payload: bytes, headers: Mapping[str, object]) -> bytes:
         ValueError: There are more than 255, a name is longer than 255 bytes, or a value has no form in JSON.
     """
     if len(headers) > 255:
-        raise ValueError(f"{len(headers)} headers cannot be embedded: there is room for 255")
+        raise ValueError(f"{len(headers)} headers cannot be embedded: the limit is 255")
     parts = [bytes((_MARK, len(headers)))]
     for name, value in headers.items():
         encoded = name.encode()
@@ -53,7 +53,7 @@ def embed_headers(payload: bytes, headers: Mapping[str, object]) -> bytes:
 def extract_headers(data: bytes) -> tuple[bytes, dict[str, object]]:
     """Return the payload and the headers that were in front of it.
 
-    Bytes without headers come back as they are, and so do headers that cannot be read or lie beyond `MAX_SIZE`.
+    If ``data`` has no headers, or headers that cannot be read or end beyond `MAX_SIZE`, all of ``data`` is the payload.
     """
     if len(data) < _SHORTEST or data[0] != _MARK:
         return data, {}
@@ -71,5 +71,5 @@ def extract_headers(data: bytes) -> tuple[bytes, dict[str, object]]:
             headers[data[at + 1 : name_end].decode()] = msgspec.json.decode(data[value_at:value_end])
             at = value_end
     except (IndexError, ValueError, RecursionError, struct.error):
-        return data, {}  # it only began as if there were headers
+        return data, {}  # a payload that only begins like headers
     return data[at:], headers

@@ -1,13 +1,13 @@
-"""Error channels: where a message goes that its binding could not handle or send.
+"""Error channels receive an error message for each message that a binding could not handle or send.
 
 ::
 
-    <destination>.<group>.errors    of a consumer binding; a subscriber here handles the message for good
+    <destination>.<group>.errors    of a consumer binding; a message that a subscriber handles is accepted
     <destination>.errors            of a producer binding with error-channel-enabled
-    errorChannel                    hears of every error of every binding; its own subscriber logs
+    errorChannel                    receives every error of every binding; its own subscriber logs the errors
 
-A binding with several destinations has one channel for each, whatever its binder. The function that
-``error-handler-definition`` names stands beside the subscribers of its binding's channel.
+A binding with several destinations has one channel for each destination, on every binder. The function of
+``error-handler-definition`` is called before the subscribers of its binding's channel.
 """
 
 import logging
@@ -18,6 +18,7 @@ from streamkit.errors import MessageConversionError
 from streamkit.messaging.channel import PublishSubscribeChannel
 from streamkit.messaging.message import ErrorMessage, Message
 from streamkit.messaging.portal import Portal
+from streamkit.settlement import raise_returned
 
 __all__ = [
     "GLOBAL_ERROR_CHANNEL",
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 GLOBAL_ERROR_CHANNEL: Final = "errorChannel"
 
 ErrorFunction: TypeAlias = Callable[[ErrorMessage], Awaitable[object]]
-"""What ``error-handler-definition`` names, as a coroutine function."""
+"""The function of ``error-handler-definition``, as a coroutine function."""
 
 
 def consumer_error_channel(destination: str, group: str | None) -> str:
@@ -46,7 +47,7 @@ def producer_error_channel(destination: str) -> str:
 
 
 class ErrorChannels:
-    """The application's error channels, made when first asked for.
+    """The application's error channels, each made when it is first needed.
 
     Attributes:
         everything: The channel ``errorChannel``. Its subscriber :func:`log_error` may be unsubscribed.
@@ -59,14 +60,14 @@ class ErrorChannels:
         self.everything.subscribe(log_error)
 
     def channel(self, name: str) -> PublishSubscribeChannel:
-        """Return the error channel of that name."""
+        """Return the error channel of that name; make it if it is new."""
         found = self._channels.get(name)
         if found is None:
             found = self._channels[name] = PublishSubscribeChannel(name, portal=self._portal)
         return found
 
     def attach(self, portal: Portal | None) -> None:
-        """Lead `send` from other threads to the application's loop; None when it does not run any more."""
+        """Set the portal by which `send` from other threads reaches the application's loop; None when the loop ends."""
         self._portal = portal
         for channel in self._channels.values():
             channel.portal = portal
@@ -74,34 +75,41 @@ class ErrorChannels:
     async def publish(self, name: str, error: ErrorMessage, handler: ErrorFunction | None = None) -> bool:
         """Send ``error`` to the binding's handler, to channel ``name`` and to ``errorChannel``.
 
+        Args:
+            name: The name of the binding's error channel.
+            error: The error message.
+            handler: The function of the binding's ``error-handler-definition``, or None.
+
         Returns:
-            Whether the handler or somebody subscribed to channel ``name`` handled it.
+            Whether the handler or a subscriber of channel ``name`` handled the error. ``errorChannel`` does not count.
 
         Raises:
-            Exception: What the handler or a subscriber of channel ``name`` raised: the error is not handled then.
+            Requeue: The handler or a subscriber returned or raised it.
+            Reject: The handler or a subscriber returned or raised it.
+            Exception: The handler or a subscriber of channel ``name`` failed, so the error is not handled.
         """
         channel = self._channels.get(name)
         handled = handler is not None
         try:
             if handler is not None:
-                await handler(error)
+                raise_returned(await handler(error))
             if channel is not None and channel.subscribers:
                 handled = await channel.asend(error) or handled
         finally:
-            await self._tell_everybody(error)
+            await self._send_to_error_channel(error)
         return handled
 
     async def report(self, name: str, error: ErrorMessage, handler: ErrorFunction | None = None) -> None:
-        """Publish ``error`` where nobody waits to hear how that went."""
+        """Publish ``error`` as :meth:`publish` does, and log an exception of the handler or a subscriber."""
         try:
             await self.publish(name, error, handler)
-        except Exception:  # an observer's failure must not become the sender's
+        except Exception:  # a failure of an observer must not fail the sender
             logger.exception("An error handler of %s failed", name)
 
-    async def _tell_everybody(self, error: ErrorMessage) -> None:
+    async def _send_to_error_channel(self, error: ErrorMessage) -> None:
         try:
             await self.everything.asend(error)
-        except Exception:  # the listeners' errors must not hide the one they are told
+        except Exception:  # a subscriber's error must not replace the error that it received
             logger.exception("A subscriber of errorChannel failed")
 
 
@@ -109,8 +117,6 @@ def log_error(message: Message[object]) -> None:
     """Log an error message with the traceback of its cause."""
     error = message.payload
     if isinstance(error, MessageConversionError):
-        logger.error(
-            "%s", error
-        )  # it says what is wrong with the payload, which no line of any code is to blame for
+        logger.error("%s", error)  # without traceback: the payload is wrong, and the message says where
     elif isinstance(error, BaseException):
         logger.error("%s", error, exc_info=error)

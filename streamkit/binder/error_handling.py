@@ -1,7 +1,8 @@
-"""Who hears of a binding's failures: the function its settings name, its error channel, everybody."""
+"""The error handling of bindings: ``error-handler-definition``, the binding's error channel and ``errorChannel``."""
 
 from typing import cast
 
+from streamkit.binder.attempt_loop import ErrorHandler
 from streamkit.binder.binder import Binder, FailureListener
 from streamkit.binder.error_channels import (
     ErrorChannels,
@@ -9,7 +10,6 @@ from streamkit.binder.error_channels import (
     consumer_error_channel,
     producer_error_channel,
 )
-from streamkit.binder.receiving import ErrorHandler
 from streamkit.config.settings import BindingProperties
 from streamkit.errors import BinderError, MessageDeliveryError
 from streamkit.messaging.message import ErrorMessage, Message
@@ -21,7 +21,7 @@ class ErrorHandling:
     """The error handlers of an application's bindings.
 
     Attributes:
-        functions: What ``error-handler-definition`` may name, as coroutine functions.
+        functions: The functions of all ``error-handler-definition`` settings by name, as coroutine functions.
     """
 
     def __init__(self, channels: ErrorChannels) -> None:
@@ -29,7 +29,15 @@ class ErrorHandling:
         self._channels = channels
 
     def of_consumer(self, binder: Binder, topic: str, properties: BindingProperties) -> ErrorHandler:
-        """Return what is told of a message given up in process."""
+        """Return the error handler of a consumer binding, for messages whose attempts have failed.
+
+        For a binder that multiplexes, the error channel is that of the topic to which the failed message was sent.
+
+        Args:
+            binder: The binding's binder.
+            topic: The destination.
+            properties: The binding's settings.
+        """
         handler = self._function(properties)
         group = properties.group or None
         channel = consumer_error_channel(topic, group)
@@ -45,7 +53,13 @@ class ErrorHandling:
         return report
 
     def of_producer(self, binding: str, topic: str, properties: BindingProperties) -> FailureListener:
-        """Return what is told of a message that was not sent."""
+        """Return the failure listener of a producer binding, for messages that could not be sent.
+
+        Args:
+            binding: The binding's name, for errors.
+            topic: The destination.
+            properties: The binding's settings.
+        """
         handler = self._function(properties)
         channel = producer_error_channel(topic)
 
@@ -59,5 +73,5 @@ class ErrorHandling:
 
     def _function(self, properties: BindingProperties) -> ErrorFunction | None:
         definition = properties.error_handler_definition
-        # One that was not found is told already, and the application does not start.
+        # An unknown name is an error of `BindingFactory.find_error_handlers`, and the application does not start.
         return None if definition is None else self.functions.get(definition)

@@ -1,4 +1,4 @@
-"""Makes bindings out of settings; whatever is wrong with them is told before anything is connected."""
+"""Makes bindings from settings; wrong settings are errors before any binder connects."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from streamkit.binder.binder import (
 from streamkit.binder.binding import InputBinding, OutputBinding
 from streamkit.binder.binding_settings import BindingSettings, topics_of
 from streamkit.binder.capabilities import Capability, Requirement
-from streamkit.binder.checked_binder import Asked, CheckedBinder
+from streamkit.binder.checked_binder import CheckedBinder, LocatedRequirement
 from streamkit.binder.customizers import Customizers
 from streamkit.binder.delivery import Delivery, ExtendedProducerProperties
 from streamkit.binder.error_channels import ErrorChannels, ErrorFunction
@@ -32,7 +32,7 @@ from streamkit.binder.retry_policies import RetryPolicies
 from streamkit.binder.sending import SendingHandler, Writer, reporting_loss, write_native
 from streamkit.binder.transactional_sending import TransactionalSendingHandler
 from streamkit.config.environment import Environment
-from streamkit.config.places import located, setting_of
+from streamkit.config.located_errors import located, setting_of
 from streamkit.config.settings import BindingProperties, ConsumerProperties, StreamSettings
 from streamkit.config.validation import Bound
 from streamkit.errors import ConfigurationError, ConfigurationErrors, MessageConversionError
@@ -44,14 +44,14 @@ __all__ = ["BindingFactory", "NewDestination"]
 
 @dataclass(slots=True)
 class NewDestination:
-    """An output binding that is about to be made because somebody sends to its name; its settings can be replaced.
+    """An output binding that is about to be made for a message that was sent to its name; its settings can be replaced.
 
     Attributes:
-        name: What was sent to.
-        channel: The binding's channel, nothing is sent to yet.
-        properties: Its settings; another destination or producer's settings may be put in their place, with
-            ``properties.model_copy(update={...})``.
-        extended: The binder's own settings of it, likewise.
+        name: The name to which the message was sent.
+        channel: The binding's channel; no message has been sent through it yet.
+        properties: The binding's settings. They can be replaced, for example by
+            ``properties.model_copy(update={...})`` with another destination.
+        extended: The binder's extended producer properties. They can be replaced in the same way.
     """
 
     name: str
@@ -64,8 +64,8 @@ class BindingFactory:
     """Makes the bindings of one application.
 
     Attributes:
-        settings: The settings they are made of.
-        transactions: Who answers for local transactions.
+        settings: The settings of the bindings.
+        transactions: The transaction listeners.
     """
 
     def __init__(
@@ -89,10 +89,10 @@ class BindingFactory:
             environment: All settings.
             registry: The binders.
             converter: Converts payloads.
-            error_channels: Where failures are told.
-            named: What settings name.
-            retry_policy: For the bindings that name none, in place of their settings.
-            customizers: Called with what binders make, before it starts.
+            error_channels: Receive the errors of bindings.
+            named: The registered objects, which settings name.
+            retry_policy: The policy of bindings that name no policy; it replaces their settings.
+            customizers: Change consumers and producers before they start.
         """
         self._owner = owner
         self.settings = BindingSettings(settings)
@@ -106,13 +106,13 @@ class BindingFactory:
         self.transactions = LocalTransactions(named)
 
     def find_error_handlers(self, prepare: Callable[[Callable[..., object]], ErrorFunction]) -> None:
-        """Look up the functions that settings name as error handlers; before any binding is made.
+        """Look up the functions of ``error-handler-definition``; called before any binding is made.
 
         Args:
-            prepare: Makes a coroutine function of one, wherever it runs.
+            prepare: Makes a coroutine function of a function, which may be synchronous.
 
         Raises:
-            ConfigurationErrors: There are none of those names, or they do not take an error message.
+            ConfigurationErrors: There are no functions of those names, or they do not take an error message.
         """
         wrong: list[ConfigurationError] = []
         for at, value in self.settings.origins.items():
@@ -134,16 +134,16 @@ class BindingFactory:
         binder: str | None = None,
         configure: Callable[[NewDestination], object] | None = None,
     ) -> OutputBinding:
-        """Return the output binding of that name, not bound yet.
+        """Return an output binding, which is not bound yet.
 
         Args:
             name: The binding's name.
-            channel: What the application sends to.
-            binder: The binder's name, if not the one of the settings.
-            configure: May change the binding's settings.
+            channel: The channel to which the application sends.
+            binder: The binder's name, or None for the binder of the settings.
+            configure: May replace the binding's settings, or None.
 
         Raises:
-            ConfigurationError: Its settings are wrong.
+            ConfigurationError: The binding's settings are wrong.
         """
         properties = self.settings.properties(name)
         chosen = self._binder(name, binder or properties.binder)
@@ -185,31 +185,29 @@ class BindingFactory:
                 on_failure=report if properties.producer.error_channel_enabled else None,
             )
             if handlers is not None and isinstance(producer, TransactionalProducerBinding):
-                return TransactionalSendingHandler(
-                    name, producer, plain, handlers.execute, self.transactions.open
-                )
+                return TransactionalSendingHandler(name, producer, plain, handlers.execute, self.transactions.open)
             return plain
 
-        asked = [Asked(requirement, extended.origins) for requirement in extended.value.requirements()]
+        asked = [LocatedRequirement(requirement, extended.origins) for requirement in extended.value.requirements()]
         if partitioner is not None:
             partitioned = Requirement(Capability.PARTITION, ASKED_BY)
-            asked.append(Asked(partitioned, self.settings.origins_of(name)))
+            asked.append(LocatedRequirement(partitioned, self.settings.origins_of(name)))
         ready = CheckedBinder(self._registry, chosen, name, asked)
         return OutputBinding(self._owner, channel, destination, ready, make_sender)
 
     def input(
         self, name: str, channel: SubscribableChannel, *, manual: bool = False, polled: bool = False
     ) -> InputBinding:
-        """Return the input binding of that name, not bound yet.
+        """Return an input binding, which is not bound yet.
 
         Args:
             name: The binding's name.
-            channel: What the application's listeners are subscribed to.
-            manual: Whether one of them settles by hand.
-            polled: Whether the application polls it; nothing comes to its channel then.
+            channel: The channel to which the application's listeners are subscribed.
+            manual: Whether a listener settles by hand.
+            polled: Whether the application polls the binding; its channel receives no messages then.
 
         Raises:
-            ConfigurationError: Its settings are wrong.
+            ConfigurationError: The binding's settings are wrong.
         """
         properties = self.settings.properties(name)
         binder = self._binder(name, properties.binder)
@@ -224,7 +222,7 @@ class BindingFactory:
         shared = Permits(properties.consumer.concurrency) if properties.consumer.multiplex else None
         concurrency = properties.consumer.concurrency
         if binder.multiplexes:
-            # One consumer has what the consumers of all destinations would have.
+            # The one consumer has as many permits as the consumers of all destinations would have together.
             concurrency *= len(topics)
             topics = [",".join(topics)]
         for topic in topics:
@@ -254,19 +252,21 @@ class BindingFactory:
             with self.settings.located(name):
                 binder.check_consumer(destination)
             consumers.append((destination, receiver))
-        asked = [Asked(requirement, extended.origins) for requirement in extended.value.requirements()]
+        asked = [LocatedRequirement(requirement, extended.origins) for requirement in extended.value.requirements()]
         if properties.consumer.batch_mode:
             batches = Requirement(Capability.BATCH, ("consumer.batch-mode",))
-            asked.append(Asked(batches, self.settings.origins_of(name)))
+            asked.append(LocatedRequirement(batches, self.settings.origins_of(name)))
         if polled:
-            asked.append(Asked(Requirement(Capability.POLLED, ("pollable-source",)), self.settings.origins))
+            asked.append(
+                LocatedRequirement(Requirement(Capability.POLLED, ("pollable-source",)), self.settings.origins)
+            )
         ready = CheckedBinder(self._registry, binder, name, asked)
         return InputBinding(self._owner, name, channel, consumers, ready)
 
     def _transaction_handlers(
         self, topic: str, binder: Binder, extended: Bound[ExtendedProducerProperties]
     ) -> TransactionHandlers | None:
-        """Who answers for the transactions of a binding; None where its settings ask for none."""
+        """Return the transaction handlers of a binding, or None if its settings ask for no transactions."""
         terms = extended.value.transaction()
         if terms is None:
             return None
@@ -301,7 +301,11 @@ def _callable(found: object) -> Callable[..., object] | None:
 def _receiver_kind(
     name: str, properties: ConsumerProperties, delivery: Delivery, polled: bool
 ) -> type[MessageReceiver]:
-    """What runs the messages of an input."""
+    """Return the class of an input binding's receivers.
+
+    Raises:
+        ConfigurationError: The binding is polled, and has batch mode or ordered mode.
+    """
     if not polled:
         return BatchMessageReceiver if properties.batch_mode else MessageReceiver
     if properties.batch_mode or delivery.ordered:

@@ -1,10 +1,10 @@
-"""How a binding's headers travel: ``header-mode``.
+"""The setting ``header-mode``: how a binding's headers are transferred.
 
 ::
 
-    headers             as the messaging system's own; also when nothing is set
-    embeddedHeaders     in front of the payload too, for readers of systems that carry none
-    none                not at all: of what the application set only what steers the send reaches the system
+    headers             as the messaging system's own headers; the default
+    embeddedHeaders     also in front of the payload, for readers of systems without headers
+    none                not at all; only the headers that control the send, such as key and delay, reach the system
 """
 
 from collections.abc import Awaitable, Callable
@@ -31,14 +31,12 @@ __all__ = ["reading_in", "writing_in"]
 
 Target = Callable[[Message[object]], Awaitable[object]]
 
-# What is said to the messaging system and not to the receiver.
-_STEERING: Final = frozenset(
-    {KEY, TAGS, DELAY, DELIVER_AT, DELAY_LEVEL, PARTITION, PARTITION_OVERRIDE, "KEYS", "TAGS"}
-)
+# The headers that control the send; they are for the messaging system and not for the receiver.
+_STEERING: Final = frozenset({KEY, TAGS, DELAY, DELIVER_AT, DELAY_LEVEL, PARTITION, PARTITION_OVERRIDE, "KEYS", "TAGS"})
 
 
 def writing_in(mode: HeaderMode | None, write: Writer) -> Writer:
-    """Return what writes messages whose headers travel in that mode."""
+    """Return a writer that writes a message with ``write`` and applies the header mode; None is ``headers``."""
     if mode is HeaderMode.NONE:
         return lambda message: _bare(write(message))
     if mode is HeaderMode.EMBEDDED_HEADERS:
@@ -47,7 +45,7 @@ def writing_in(mode: HeaderMode | None, write: Writer) -> Writer:
 
 
 def reading_in(mode: HeaderMode | None, target: Target) -> Target:
-    """Return what gives ``target`` the messages with the headers that travelled in that mode."""
+    """Return a target that reads the headers of that mode and calls ``target``; None is ``headers``."""
     if mode is not HeaderMode.EMBEDDED_HEADERS:
         return target
     return lambda message: target(_extracted(message))
@@ -59,9 +57,9 @@ def _bare(message: Message[bytes]) -> Message[bytes]:
 
 
 def _embedded(message: Message[bytes]) -> Message[bytes]:
-    told = {name: value for name, value in message.headers.user_values().items() if name not in _STEERING}
+    embedded = {name: value for name, value in message.headers.user_values().items() if name not in _STEERING}
     try:
-        return Message(embed_headers(message.payload, told), message.headers)
+        return Message(embed_headers(message.payload, embedded), message.headers)
     except ValueError as error:
         raise MessageConversionError(str(error), message) from error
 
@@ -75,5 +73,7 @@ def _extracted(message: Message[object]) -> Message[object]:
     payload, headers = extract_headers(data)
     if not headers:
         return message
-    # What the system carries itself, and what belongs to this call, wins.
-    return Message(payload, MessageHeaders.adopt({**headers, **message.headers}))
+    # The system's own headers, and the framework's headers of this call, override embedded headers.
+    extracted: Message[object] = Message(payload, MessageHeaders.adopt({**headers, **message.headers}))
+    extracted.conversions = message.conversions
+    return extracted

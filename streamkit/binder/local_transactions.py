@@ -1,4 +1,4 @@
-"""Who executes and answers for the local transactions of an application, by producer group."""
+"""The transaction listeners of an application, by producer group: they execute and check local transactions."""
 
 import logging
 from collections.abc import Callable
@@ -20,11 +20,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TransactionHandlers:
-    """What a transaction listener does.
+    """The functions of a transaction listener.
 
     Attributes:
-        check: Tells how a local transaction ended.
-        execute: Executes the local transaction of a message; None where the application does that itself.
+        check: Returns how a local transaction ended.
+        execute: Executes the local transaction of a message; None if the application does that in a block.
     """
 
     check: TransactionChecker
@@ -32,48 +32,52 @@ class TransactionHandlers:
 
 
 Prepare = Callable[[object, str], TransactionHandlers]
-"""Makes handlers of what the application registered, with a name for its threads."""
+"""Makes handlers of a registered object; the second argument names their threads."""
 
 
 class LocalTransactions:
     """The transaction listeners of one application.
 
     Attributes:
-        open: The `TRANSACTION_ID` of each transaction that this application began and has not ended.
+        open: The `TRANSACTION_ID` of each transaction that this process has begun and not ended.
     """
 
     def __init__(self, named: NamedObjects) -> None:
-        """Know none yet; settings may name those in ``named``."""
+        """Make an empty table.
+
+        Args:
+            named: The registered objects, which settings name.
+        """
         self._named = named
         self._by_group: dict[str, TransactionHandlers] = {}
         self._prepare: Prepare | None = None
         self.open: set[str] = set()
 
     def prepare_with(self, prepare: Prepare) -> None:
-        """Have ``prepare`` make handlers of listeners that settings name."""
+        """Set the function that makes handlers of the listeners that settings name."""
         self._prepare = prepare
 
     def add(self, group: str, handlers: TransactionHandlers) -> None:
-        """Have these answer for a producer group.
+        """Register the handlers of a producer group.
 
         Raises:
-            ConfigurationError: Others do already.
+            ConfigurationError: The group has other handlers.
         """
         if self._by_group.setdefault(group, handlers) is not handlers:
             raise ConfigurationError(
-                f"two transaction listeners are registered for producer group {group!r}: one has to answer for it"
+                f"two transaction listeners are registered for producer group {group!r}: remove one of them"
             )
 
     def find(self, group: str, name: str | None) -> TransactionHandlers:
-        """Return who answers for a producer group.
+        """Return the handlers of a producer group.
 
         Args:
             group: The group.
-            name: The name of a registered object that a setting names; it wins.
+            name: The registered name of a listener from the settings, which overrides the group's handlers, or None.
 
         Raises:
-            LookupError: Nobody does.
-            ConfigurationError: What has that name is no transaction listener.
+            LookupError: The group has no handlers, or no object is registered under ``name``.
+            ConfigurationError: The object of that name is not a transaction listener.
         """
         if name is not None and self._prepare is not None:
             listener = self._named.find(name, "a transaction listener", lambda found: found)
@@ -83,14 +87,17 @@ class LocalTransactions:
             near = get_close_matches(group, self._by_group, n=1)
             known = ", ".join(sorted(self._by_group)) or "none"
             raise LookupError(
-                f"nobody answers for the transactions of producer group {group!r}: decorate a function or a class with "
+                f"there is no transaction listener for producer group {group!r}: decorate a function or a class with "
                 f"@app.transaction_listener({group!r}). "
                 + (f"Did you mean {near[0]!r}?" if near else f"Groups that have one: {known}.")
             )
         return found
 
     def checker(self, handlers: TransactionHandlers) -> TransactionChecker:
-        """Return who is asked: not the listener while the transaction is under way here; it would find nothing yet."""
+        """Return a checker that answers UNKNOWN while the transaction is open in this process, else asks ``handlers``.
+
+        The check of an open transaction would look for a row that is not committed yet, and answer with a rollback.
+        """
 
         async def check(message: Message[bytes]) -> TransactionState:
             if message.headers.get(TRANSACTION_ID) in self.open:

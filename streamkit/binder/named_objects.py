@@ -1,4 +1,4 @@
-"""What settings name: functions and objects that an application was given under a name.
+"""The functions and objects that settings name, registered under these names at the application.
 
 ::
 
@@ -7,7 +7,7 @@
     @app.named("by-customer")                                producer.partition-key-extractor-name=by-customer
     def customer(message): ...
 
-A dependency-injector container given to the application is looked into by the names of its providers.
+The providers of a dependency-injector container that is given to the application can be named, too.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -29,14 +29,14 @@ class NamedProviders(Protocol):
 
 
 class NamedObjects:
-    """Objects by name: those registered, then those a container provides."""
+    """Objects by name: first the registered objects, then those of the containers."""
 
     def __init__(self, containers: Iterable[NamedProviders] = ()) -> None:
         self._containers = tuple(containers)
         self._objects: dict[str, object] = {}
 
     def add(self, name: str, value: object) -> None:
-        """After the call settings may name ``value``.
+        """Register ``value`` under a name that settings may use.
 
         Raises:
             ValueError: Another object has that name.
@@ -48,12 +48,12 @@ class NamedObjects:
         """Return the object of that name.
 
         Args:
-            name: What a setting says.
-            kind: What the setting asks for, such as ``a retry policy``.
-            narrow: Returns the object if it is of that kind, else None.
+            name: The name in the setting.
+            kind: The kind of object, such as ``a retry policy``, for errors.
+            narrow: Returns its argument if that is of the kind, else None.
 
         Raises:
-            LookupError: There is none, or it is of another kind.
+            LookupError: There is no object of that name, or it is of another kind.
         """
         found = self._lookup(name)
         if found is None:
@@ -69,7 +69,7 @@ class NamedObjects:
 
     @property
     def names(self) -> list[str]:
-        """Every name, sorted."""
+        """All names, sorted."""
         return sorted({*self._objects, *(name for each in self._containers for name in each.providers)})
 
     def _lookup(self, name: str) -> object | None:

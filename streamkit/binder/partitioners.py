@@ -1,11 +1,13 @@
-"""Makes the partitioner of a producer binding out of its settings.
+"""Makes the partitioner of a producer binding from its settings.
 
 ::
 
-    partition-key-extractor-name       a registered function of the message, or an object with extract_key
-    partition-key-expression           where there is none, or it returns None
-    partition-selector-expression      of the key
-    partition-selector-name            a registered function of key and count, or an object with select_partition
+    key        1. partition-key-extractor-name     a registered function of the message, or an object with extract_key
+               2. partition-key-expression         of the message; if there is no extractor, or it returns None
+    partition  1. partition-selector-expression    of the key
+               2. partition-selector-name          a registered function of key and count, or an object with
+                                                   select_partition
+               3. |hash(key)| mod count
 
 A binder's own settings may name a function of the message and the count instead (RocketMQ's message-queue-selector).
 """
@@ -24,7 +26,7 @@ from streamkit.messaging.message import Message
 __all__ = ["ASKED_BY", "partitioner_of"]
 
 ASKED_BY = ("producer.partition-key-expression", "producer.partition-key-extractor-name")
-"""The settings of a binding that make it partitioned."""
+"""The settings that make a binding partitioned."""
 
 T = TypeVar("T")
 
@@ -32,15 +34,16 @@ T = TypeVar("T")
 def partitioner_of(
     properties: ProducerProperties, named: NamedObjects, message_selector: str | None = None
 ) -> Partitioner | None:
-    """Return what chooses partitions, or None for a binding that is not partitioned.
+    """Return the partitioner of a producer binding, or None if the binding is not partitioned.
 
     Args:
         properties: The settings.
-        named: What they name.
-        message_selector: The name, from the binder's own settings, of what needs no key: it wins over them.
+        named: The registered objects, which settings name.
+        message_selector: The name in the binder's own settings of a function of message and count, which overrides the
+            other settings.
 
     Raises:
-        ConfigurationError: Its ``key`` is the setting, below the binding, that is to blame.
+        ConfigurationError: A setting is wrong; ``key`` is the setting below the binding.
     """
     if message_selector is not None:
         return Partitioner(_itself, _of_messages(message_selector, named))
@@ -66,7 +69,7 @@ def partitioner_of(
 
 
 def _itself(message: Message[object]) -> object:
-    """The message, for selectors that need no key."""
+    """Return the message itself as the key, for selectors of the whole message."""
     return message
 
 
@@ -106,7 +109,7 @@ def _selector(found: object) -> PartitionSelector | None:
 
 
 def _plain_function(found: object) -> Callable[..., object] | None:
-    """A function that answers at once: it is called between the sender and its message."""
+    """Return ``found`` if it is a function that is not a coroutine function, which a send could not await here."""
     return found if callable(found) and not iscoroutinefunction(found) else None
 
 

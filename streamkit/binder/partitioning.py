@@ -1,14 +1,15 @@
-"""Which partition a message goes to.
+"""The choice of a message's partition, in this order of precedence.
 
 ::
 
-    header scst_partitionOverride                                    wins over everything
-    partition-selector-expression or -name                           of the key
-    |hash(key)| mod count                                            otherwise; Java's hash, so that Java applications
-                                                                     choose the same partition for the same key
+    1. header scst_partitionOverride              the number of the partition
+    2. partition-selector-expression or -name     |selector(key)| mod count
+    3. otherwise                                  |hash(key)| mod count; Java's hash, so Java applications choose the
+                                                  same partition for the same key
 
-The key comes from ``partition-key-extractor-name`` or ``partition-key-expression``. The count is the binder's, where
-it knows its partitions, else ``partition-count``. :mod:`streamkit.binder.partitioners` reads the settings.
+The key comes from ``partition-key-extractor-name`` or ``partition-key-expression``. The count is the number of
+partitions of the destination if the binder knows it, else ``partition-count``. :mod:`streamkit.binder.partitioners`
+reads the settings.
 """
 
 from collections.abc import Callable
@@ -26,13 +27,16 @@ PartitionSelector = Callable[[object, int], int]
 _INT_MIN: Final = -(2**31)
 _LONG: Final = 2**64 - 1
 _MOST_DIGITS: Final = 10
-"""Of a partition's number in a header, which is an `int` of Java's: Python refuses to read thousands of digits."""
+"""The most digits of a partition's number in a header, as a Java `int` has: longer texts are not parsed at all."""
 _SHOWN: Final = 100
-"""Characters of a wrong header that an error repeats."""
+"""The number of characters of a wrong header that an error shows."""
 
 
 def java_hash(key: object) -> int:
-    """Return ``key.hashCode()`` as Java computes it for text, integers and booleans; others hash as text."""
+    """Return ``key.hashCode()`` as Java computes it for text, integers and booleans; other keys hash as their text.
+
+    An integer beyond 32 bits hashes as a Java `Long`.
+    """
     if isinstance(key, bool):
         return 1231 if key else 1237
     if isinstance(key, int):
@@ -49,7 +53,12 @@ def _signed(value: int) -> int:
 
 
 def partition_of(key: object, count: int) -> int:
-    """Return \\|hash\\| mod ``count``; the one hash without a positive counterpart counts as 0."""
+    """Return \\|hash\\| mod ``count``; the hash -2**31, whose absolute value no Java `int` has, counts as 0.
+
+    Args:
+        key: The key of a message.
+        count: The number of partitions.
+    """
     value = java_hash(key)
     return 0 if value == _INT_MIN else abs(value) % count
 
@@ -64,10 +73,14 @@ class Partitioner:
         self._select = select
 
     def partition(self, message: Message[object], count: int) -> int:
-        """Return the partition of ``message`` among ``count``.
+        """Return the number of the partition for a message.
+
+        Args:
+            message: The message before its payload is converted.
+            count: The number of partitions.
 
         Raises:
-            MessageDeliveryError: It has no key, or none that makes a partition.
+            MessageDeliveryError: The message has no key, or the selector's result or the header is not a number.
         """
         override = message.headers.get(PARTITION_OVERRIDE)
         if override is not None:
@@ -80,12 +93,17 @@ class Partitioner:
             raise MessageDeliveryError(
                 f"the partition selector gives {chosen!r} for key {key!r}: expected a whole number", message
             )
-        # As Java does it, where a remainder has the sign of what is divided.
+        # Spring computes Math.abs(selected % count). In Java a remainder has the sign of the dividend; in Python it
+        # has that of the divisor, so the absolute value is taken first.
         return abs(chosen) % count
 
 
 def explicit_partition(message: Message[object]) -> int | None:
-    """Return the partition the sender chose by a header, on a binding that chooses none."""
+    """Return the partition that the headers of a message choose, or None; for bindings that are not partitioned.
+
+    Raises:
+        MessageDeliveryError: The header is not the number of a partition.
+    """
     for name in (PARTITION_OVERRIDE, PARTITION):
         value = message.headers.get(name)
         if value is not None:
@@ -99,4 +117,4 @@ def _number(value: object, name: str, message: Message[object]) -> int:
     if isinstance(value, str) and value.isdecimal() and len(value) <= _MOST_DIGITS:
         return int(value)
     shown = repr(value)[:_SHOWN]
-    raise MessageDeliveryError(f"header {name!r} is {shown}: it must be the number of a partition", message)
+    raise MessageDeliveryError(f"header {name!r} is {shown}: expected the number of a partition", message)

@@ -1,4 +1,13 @@
-"""Permits: how many handlers of one binding may be at work at once, and whether any may start."""
+"""Permits limit how many handlers of one binding run at once, and stop all of them while a binding is paused.
+
+::
+
+               take, acquire             release
+    free ───────────────────▶ held ──────────────────▶ the first waiter, else free
+     │ withhold: no permit is given, waiters stay in line
+     │ close:    no permit is given, waiters are cancelled
+     └ grant:    permits are given again
+"""
 
 from asyncio import CancelledError, Future, Task, current_task, get_running_loop
 from collections import deque
@@ -8,10 +17,9 @@ __all__ = ["Permits"]
 
 
 class Permits:
-    """A fair semaphore that can be withheld, and tells when a permit is free and nobody waits for it.
+    """A fair semaphore that can be withheld and reports free permits that have no waiter.
 
-    A binder that fetches message by message may look at ``free`` and :meth:`watch`, so that it takes no more
-    messages than handlers can start; others ignore them.
+    A binder may use :attr:`free` and :meth:`watch` to take only as many messages as handlers can start.
     """
 
     __slots__ = ("_closed", "_free", "_in_line", "_sleepers", "_waiters", "_watchers", "_withheld")
@@ -27,28 +35,34 @@ class Permits:
 
     @property
     def free(self) -> int:
-        """Permits that can be had now."""
+        """The number of permits that can be taken now."""
         return 0 if self._withheld else self._free
 
     def watch(self, on_free: Callable[[], None]) -> None:
-        """Have ``on_free`` called, on the loop, whenever a permit has become free and nobody took it."""
+        """Call ``on_free`` on the loop whenever a permit becomes free and no waiter takes it."""
         self._watchers = (*self._watchers, on_free)
 
     def unwatch(self, on_free: Callable[[], None]) -> None:
-        """Have ``on_free`` called no more."""
+        """Stop calling ``on_free``."""
         self._watchers = tuple(each for each in self._watchers if each != on_free)
 
-    async def acquire(self) -> None:
-        """Take a permit; waits in line for one.
+    def take(self) -> bool:
+        """Take a permit if one is free and no task waits in line; return whether a permit was taken."""
+        if self._free > 0 and not self._waiters and not self._withheld:
+            self._free -= 1
+            return True
+        return False
+
+    async def acquire(self) -> bool:
+        """Wait in line for a permit and take it; return True.
 
         Raises:
-            CancelledError: Permits are closed, or the task was recalled: nothing may start any more.
+            CancelledError: The permits are closed, or the task was recalled, so no call may begin.
         """
         if self._closed:
             raise CancelledError
-        if self._free > 0 and not self._waiters and not self._withheld:
-            self._free -= 1
-            return
+        if self.take():
+            return True
         waiter: Future[None] = get_running_loop().create_future()
         self._waiters.append(waiter)
         task = current_task()
@@ -57,28 +71,31 @@ class Permits:
             await waiter
         except CancelledError:
             if waiter.done() and not waiter.cancelled():
-                self.release()  # the permit was handed over in the moment of the cancellation
+                self.release()  # this task was cancelled after it had been given the permit
             elif waiter in self._waiters:
                 self._waiters.remove(waiter)
             raise
         finally:
             del self._in_line[task]
+        return True
 
     def recall(self, task: Task[object]) -> bool:
-        """Cancel what the task would begin with a permit; False when it does not wait in line for one."""
+        """Cancel the task's wait for a permit; return False if the task does not wait in line."""
         waiter = self._in_line.get(task)
+        # The cancelled waiter stays in line until its task runs; `_hand_out` passes over it.
         return waiter is not None and waiter.cancel()
 
     def release(self) -> None:
-        """Give a permit back; the first in line has it at once, unless permits are withheld."""
+        """Return a permit; the first task in line takes it at once, unless permits are withheld."""
         self._free += 1
-        self._hand_out()
+        if self._waiters or self._watchers:
+            self._hand_out()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait before asking for a permit again.
+        """Wait ``seconds`` seconds before the next attempt; :meth:`close` ends the wait.
 
         Raises:
-            CancelledError: Permits are closed, so there is nothing to wait for.
+            CancelledError: The permits are closed, so no attempt will follow.
         """
         if self._closed:
             raise CancelledError
@@ -93,11 +110,11 @@ class Permits:
             self._sleepers.discard(sleeper)
 
     def withhold(self) -> None:
-        """Let nobody have a permit until :meth:`grant`; those who have one keep it."""
+        """Give no permit until :meth:`grant`; permits that are held stay held, and waiters stay in line."""
         self._withheld = True
 
     def close(self) -> None:
-        """Cancel everybody who waits for a permit, sleeps before that, or asks for one until :meth:`grant`."""
+        """Give no permit until :meth:`grant`: cancel every :meth:`acquire` and :meth:`sleep`, now and later."""
         self._withheld = self._closed = True
         for sleeper in self._sleepers:
             sleeper.cancel()
@@ -105,7 +122,7 @@ class Permits:
             self._waiters.popleft().cancel()
 
     def grant(self) -> None:
-        """Let permits be had again."""
+        """Give permits again after :meth:`withhold` or :meth:`close`."""
         self._withheld = self._closed = False
         self._hand_out()
 
@@ -115,8 +132,11 @@ class Permits:
             if not waiter.done():
                 self._free -= 1
                 waiter.set_result(None)
+        # Invariant: while permits are given, either none is free or no task is in line. So no `take` overtakes the
+        # line.
         for on_free in self._watchers:
-            if self.free > 0:
+            # Asked for each watcher, because the one before may have taken the last permit.
+            if self._free > 0 and not self._withheld:
                 on_free()
 
 

@@ -1,11 +1,12 @@
-"""Polled consumers: messages handed over when the application asks for them.
+"""Polled consumers: the application polls for messages and handles them in its own task.
 
 ::
 
-    source.poll(handler) ─▶ PolledReceiver ─▶ PolledSource.poll ─▶ no message: False
-                                │  handler returns          accepted, unless it settles by hand
-                                │  it raises Requeue        delivered again
-                                │  it raises                the binding's attempts, its error channel, then rejected
+    source.poll(handler) ─▶ PolledReceiver ─▶ PolledSource.poll ─▶ no message: return False
+                                │  handler returns              Accept, unless the handler settles by hand
+                                │  handler raises Requeue       Requeue
+                                │  handler raises another       the binding's attempts, then its error handling,
+                                │  exception                    then Reject
                                 ▼
                             settlement
 """
@@ -14,8 +15,9 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
-from streamkit.binder.acknowledgment import ACKNOWLEDGMENT, Acknowledgment
+from streamkit.binder.acknowledgment import Acknowledgment
 from streamkit.binder.binder import (
     Binder,
     BindingState,
@@ -24,14 +26,14 @@ from streamkit.binder.binder import (
     PolledMessage,
     PolledSource,
 )
+from streamkit.binder.delivered import DeliveredMessage
 from streamkit.binder.header_modes import reading_in
-from streamkit.binder.receiving import MessageReceiver, Target
-from streamkit.binder.settlement import ACCEPT, RETRY, Settlement
+from streamkit.binder.listener_calls import Target, timed_out
+from streamkit.binder.receiving import MessageReceiver
 from streamkit.config.settings import HeaderMode
-from streamkit.errors import SettlementRequest
-from streamkit.events import message_failed, message_received, notify
-from streamkit.messaging.headers import DELIVERY_ATTEMPT
+from streamkit.events import message_received, notify
 from streamkit.messaging.message import Message
+from streamkit.settlement import ACCEPT, Reject, Requeue, Settlement
 
 __all__ = ["PolledReceiver"]
 
@@ -39,23 +41,37 @@ logger = logging.getLogger(__name__)
 
 
 class PolledReceiver(MessageReceiver):
-    """Polls one destination of a binding, and says what becomes of each message."""
+    """Polls one destination of a binding, and settles each message."""
 
     _member: "_Member | None" = None
     _header_mode: HeaderMode | None = None
 
     async def bind(self, binder: Binder, destination: ConsumerDestination) -> ConsumerBinding:
-        """Have ``binder`` keep messages for this receiver's polls."""
+        """Bind this receiver to a destination, for polls.
+
+        Raises:
+            BinderUnavailable: The binder's system cannot be reached.
+            BinderError: The binder's system refused.
+        """
         self._header_mode = destination.properties.header_mode
         self._member = _Member(await binder.bind_polled(destination))
         return self._member
 
     async def poll(self, handler: Target) -> bool:
-        """Have ``handler`` take one message; False when there is none now, or the binding is not bound."""
+        """Poll for a message and call ``handler`` with it.
+
+        Returns:
+            Whether ``handler`` was called; False if there is no message now, or the binding does not run.
+
+        Raises:
+            CancelledError: The poll is cancelled. Its message is delivered again, unless it was settled by hand.
+            BinderError: The message could not be fetched or settled.
+        """
         member = self._member
         if member is None or member.state is not BindingState.RUNNING:
             return False
         polled = await member.source.poll()
+        # If the binding was stopped while the poll waited, the message stays unsettled and is delivered again.
         if polled is None or member.is_stopped:
             return False
         with member.at_work():
@@ -63,85 +79,61 @@ class PolledReceiver(MessageReceiver):
         return True
 
     async def _take(self, polled: PolledMessage, handler: Target, member: "_Member") -> None:
-        """Have ``handler`` take a message, and carry out what becomes of it, now or later."""
+        """Call ``handler`` with a message; carry out the settlement now, or later if it is settled by hand."""
         if message_received.receivers:
             notify(message_received, self._owner, binding=self._binding, message=polled.message)
         acknowledgment = Acknowledgment()
-        target = reading_in(self._header_mode, handler)
+        delivered = DeliveredMessage(polled.message, polled.redeliveries, acknowledgment)
+        call = partial(_call, reading_in(self._header_mode, handler))
         try:
-            settlement = await self._handled(polled, target, acknowledgment)
+            # Spring's rule for polled consumers: a failed message is rejected; only Requeue delivers it again.
+            await self._attempts.run(delivered, call, asyncio.sleep, requeues=False)
         except asyncio.CancelledError:
             acknowledgment.close()
-            if acknowledgment.settlement is None:
-                await member.settle(polled, RETRY)
+            delivered.settlement = acknowledgment.settlement
+            if delivered.settlement is None:
+                await member.settle(polled, Requeue("the poll was cancelled"))
             else:
-                await self._carry_out(polled, acknowledgment, acknowledgment.settlement, member)
+                await self._carry_out(polled, delivered, acknowledgment, member)
             raise
-        if settlement is None:
-            member.wait_for(self._settle_later(polled, acknowledgment, member))
+        if delivered.settlement is None:
+            member.wait_for(self._settle_later(polled, delivered, acknowledgment, member))
         else:
-            await self._carry_out(polled, acknowledgment, settlement, member)
-
-    async def _handled(
-        self, polled: PolledMessage, handler: Target, acknowledgment: Acknowledgment
-    ) -> Settlement | None:
-        """Make the calls; returns the settlement, None when the handler settles later."""
-        calls = self._policy.calls(polled.redeliveries)
-        headers = polled.message.headers.annotated(ACKNOWLEDGMENT, acknowledgment)
-        for number in calls:
-            attempt = Message(polled.message.payload, headers.annotated(DELIVERY_ATTEMPT, number))
-            try:
-                await handler(attempt)
-            except SettlementRequest as request:
-                return self._requested(request, polled.redeliveries)
-            except Exception as error:
-                if message_failed.receivers:
-                    notify(message_failed, self._owner, binding=self._binding, message=attempt, error=error)
-                if acknowledgment.settlement is not None:
-                    logger.exception("A handler of %r failed after it had settled its message", self._binding)
-                    return acknowledgment.settlement
-                if number == calls[-1] or not self._policy.is_retryable(error):
-                    # Not given back: whoever polls decides by Requeue what comes again.
-                    return await self._given_up(attempt, error, number, polled.redeliveries, retryable=False)
-                pause = self._pause_after(number, error)
-            else:
-                if acknowledgment.is_engaged and acknowledgment.settlement is None:
-                    return None
-                return acknowledgment.settlement or ACCEPT
-            await asyncio.sleep(pause)
-        raise AssertionError("a delivery makes at least one call")
+            await self._carry_out(polled, delivered, acknowledgment, member)
 
     async def _settle_later(
-        self, polled: PolledMessage, acknowledgment: Acknowledgment, member: "_Member"
+        self,
+        polled: PolledMessage,
+        delivered: DeliveredMessage,
+        acknowledgment: Acknowledgment,
+        member: "_Member",
     ) -> None:
         timeout = self._delivery.consume_timeout
         try:
             async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):
-                settlement = await acknowledgment.settled()
+                delivered.settlement = await acknowledgment.settled()
         except TimeoutError:
-            settlement = self._timed_out(polled.message)
+            delivered.settlement = timed_out(self._binding, self._delivery, polled.message)
         finally:
             acknowledgment.close()
-        await self._carry_out(polled, acknowledgment, settlement, member)
+        await self._carry_out(polled, delivered, acknowledgment, member)
 
     async def _carry_out(
         self,
         polled: PolledMessage,
+        delivered: DeliveredMessage,
         acknowledgment: Acknowledgment,
-        settlement: Settlement,
         member: "_Member",
     ) -> None:
         acknowledgment.close()
-        settlement = self._bounded(settlement, polled.redeliveries)
-        self._tell(polled.message, settlement)
-        await member.settle(polled, settlement)
+        await member.settle(polled, self._attempts.conclude(delivered))
 
     def runs_in(self, task: "asyncio.Task[object] | None") -> bool:
-        """Return whether a message that was polled in ``task`` is under way."""
+        """Return whether ``task`` handles a polled message."""
         return self._member is not None and self._member.has(task)
 
     def close(self) -> None:
-        """Leave the messages unsettled that their handlers have not settled by now."""
+        """Stop waiting for settlements by hand; messages without a settlement stay unsettled."""
         super().close()
         if self._member is not None:
             self._member.close()
@@ -149,16 +141,23 @@ class PolledReceiver(MessageReceiver):
 
 
 class _Member(ConsumerBinding):
-    """A source that is stopped when the messages it gave are settled, or their time is up."""
+    """Stops its source when all polled messages are settled, or when the time for that is over.
+
+    A polled message is in one of three states, each with its own collection::
+
+        _pollers     its handler runs
+        _open        its handler has returned, and the message is to be settled by hand
+        _settling    its settlement is carried out
+    """
 
     def __init__(self, source: PolledSource) -> None:
         self.source = source
         self.is_stopped = False
-        # Tasks whose handlers are under way, one entry for each message.
+        # The task of each running handler; a task that polls within its handler occurs more than once.
         self._pollers: list[asyncio.Task[object] | None] = []
-        # Messages that their handlers settle after they returned.
+        # The tasks that wait for settlements by hand.
         self._open: set[asyncio.Task[None]] = set()
-        # Settlements that are carried out, whether or not their polls go on.
+        # The tasks that carry out settlements; they go on when their polls are cancelled.
         self._settling: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
 
@@ -174,7 +173,7 @@ class _Member(ConsumerBinding):
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Count the running task's message as under way while the block runs."""
+        """Count the running task among those that handle a message while the block runs."""
         task = asyncio.current_task()
         self._pollers.append(task)
         try:
@@ -184,8 +183,8 @@ class _Member(ConsumerBinding):
             self._look()
 
     def wait_for(self, settling: Coroutine[object, None, None]) -> None:
-        """Wait for a settlement in a task, and tell of its failure."""
-        self._begin(settling, "settle by hand", self._open).add_done_callback(self._tell_failure)
+        """Run ``settling`` as a task that waits for a settlement by hand, and log its failure."""
+        self._begin(settling, "settle by hand", self._open).add_done_callback(self._log_failure)
 
     def _begin(
         self, settling: Coroutine[object, None, None], name: str, among: set[asyncio.Task[None]]
@@ -197,19 +196,19 @@ class _Member(ConsumerBinding):
         return task
 
     async def settle(self, polled: PolledMessage, settlement: Settlement) -> None:
-        """Carry a settlement out, to its end also when whoever polls is cancelled meanwhile."""
-        if settlement is ACCEPT:  # a source takes note of it at once; a task would double the cost of a poll
+        """Carry out a settlement; a `Requeue` or `Reject` is carried out even if the poll is cancelled meanwhile."""
+        if settlement is ACCEPT:  # sources accept without waiting; a task would double the cost of a poll
             await polled.settle(settlement)
         else:
             settling = self._begin(_settle(polled, settlement), "settle", self._settling)
             try:
                 await asyncio.shield(settling)
-            except asyncio.CancelledError:  # nobody else is there to hear of its failure
-                settling.add_done_callback(self._tell_failure)
+            except asyncio.CancelledError:  # the cancelled poll cannot raise the failure, so it is logged
+                settling.add_done_callback(self._log_failure)
                 raise
 
     def has(self, task: "asyncio.Task[object] | None") -> bool:
-        """Whether a message that was polled in that task is under way."""
+        """Return whether ``task`` handles a polled message."""
         return task in self._pollers
 
     async def stop(self, timeout: float) -> None:
@@ -223,11 +222,11 @@ class _Member(ConsumerBinding):
         await self.source.stop(max(0.0, deadline - loop.time()))
 
     def close(self) -> None:
-        """Wait for no handler to settle any more; what is carried out ends, since the source has stopped."""
+        """Stop waiting for settlements by hand. Settlements under way end by themselves: the source has stopped."""
         for task in self._open:
             task.cancel()
 
-    def _tell_failure(self, task: asyncio.Task[None]) -> None:
+    def _log_failure(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("A message of %r could not be settled", self.source, exc_info=error)
 
@@ -238,6 +237,16 @@ class _Member(ConsumerBinding):
     def __repr__(self) -> str:
         under_way = len(self._pollers) + len(self._open) + len(self._settling)
         return f"<polled {self.source!r}, {under_way} messages under way>"
+
+
+async def _call(handler: Target, message: Message[object], acknowledgment: Acknowledgment | None) -> Settlement | None:
+    """Call ``handler`` with a message; return the settlement, or None if the handler settles it later."""
+    assert acknowledgment is not None, "a polled message can always be settled by hand"
+    try:
+        await handler(message)
+    except (Requeue, Reject) as decision:
+        return decision.with_traceback(None)
+    return acknowledgment.settlement or (None if acknowledgment.is_engaged else ACCEPT)
 
 
 async def _settle(polled: PolledMessage, settlement: Settlement) -> None:

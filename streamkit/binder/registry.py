@@ -1,133 +1,24 @@
-"""Which binders there are, and the one behind each binding.
+"""The binders of an application by name, and the default binder.
 
-Types are entry points (:mod:`streamkit.binder.plugin`), imported when a setting first needs them. Without
-``spring.cloud.stream.binders.*`` each installed type is a binder of that name; any entry there turns the
-implicit ones off.
+Binder types come from plugins, which are imported when a setting first needs a type. Without any setting
+``spring.cloud.stream.binders.*`` each installed type is a binder with the type's name. With such a setting only the
+binders of the settings exist.
 """
 
 import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
-from importlib.metadata import EntryPoint, entry_points
-from typing import Final
-
-import pluggy
-from pydantic import BaseModel
 
 from streamkit.binder.binder import Binder, BinderContext
+from streamkit.binder.binder_type import BinderTypes
 from streamkit.binder.customizers import Customizers
-from streamkit.binder.delivery import ConsumerModel, ProducerModel
-from streamkit.binder.plugin import PROJECT, BinderHooks
 from streamkit.clock import Clock
 from streamkit.config.environment import Environment
 from streamkit.config.settings import PREFIX, BinderConfiguration, StreamSettings
 from streamkit.errors import ConfigurationError
-from streamkit.messaging.cause import kind_and_text
 
-__all__ = ["ENTRY_POINTS", "BinderRegistry", "BinderTypes", "installed_types"]
-
-ENTRY_POINTS: Final = "streamkit.binders"
-
-
-def installed_types() -> dict[str, EntryPoint]:
-    """Return the installed binder types by name; nothing is imported."""
-    return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
-
-
-class BinderTypes:
-    """The kinds of binders that are installed, and those given by the application.
-
-    Attributes:
-        names: All of them, sorted.
-        plugins: Those given by the application.
-    """
-
-    def __init__(self, plugins: Mapping[str, object] | None = None) -> None:
-        """Look for entry points.
-
-        Args:
-            plugins: Objects with the hooks of :mod:`streamkit.binder.plugin`, by type; they win.
-        """
-        self.plugins = dict(plugins or {})
-        self._entries = installed_types()
-        self._loaded: dict[str, pluggy.PluginManager] = {}
-        self.names = sorted({*self.plugins, *self._entries})
-
-    def create(self, type_: str, name: str, context: BinderContext) -> Binder:
-        """Return a binder of that type, not started yet.
-
-        Raises:
-            ConfigurationError: There is no such type, or its settings are wrong.
-        """
-        hooks = self._hooks(type_)
-        binder: Binder | None = hooks.hook.streamkit_create_binder(type=type_, name=name, context=context)
-        if binder is None:
-            raise ConfigurationError(f"the plugin of binder type {type_!r} creates no such binder")
-        return binder
-
-    def extended_models(self, type_: str) -> tuple[ConsumerModel, ProducerModel]:
-        """Return the models of the type's extended properties of bindings."""
-        models: tuple[ConsumerModel, ProducerModel] | None
-        models = self._hooks(type_).hook.streamkit_extended_models(type=type_)
-        if models is None:
-            raise ConfigurationError(f"binder type {type_!r} has no extended properties of bindings")
-        return models
-
-    def settings_models(self, type_: str) -> Mapping[str, type[BaseModel]]:
-        """Return the models of the type's own settings, by their prefix."""
-        models: Mapping[str, type[BaseModel]] | None
-        models = self._hooks(type_).hook.streamkit_settings_models(type=type_)
-        return models or {}
-
-    def shared_system(
-        self, type_: str, name: str, context: BinderContext
-    ) -> AbstractAsyncContextManager[Mapping[str, str]] | None:
-        """Return what the processes of one application share, if the type has such a thing."""
-        shared: AbstractAsyncContextManager[Mapping[str, str]] | None
-        shared = self._hooks(type_).hook.streamkit_shared_system(type=type_, name=name, context=context)
-        return shared
-
-    def is_default_candidate(self, type_: str) -> bool:
-        """Return whether the type serves an application that names no binder."""
-        answer: bool | None = self._hooks(type_).hook.streamkit_is_default_candidate(type=type_)
-        return answer is not False
-
-    def _hooks(self, type_: str) -> pluggy.PluginManager:
-        found = self._loaded.get(type_)
-        if found is None:
-            found = pluggy.PluginManager(PROJECT)
-            found.add_hookspecs(BinderHooks)
-            plugin = self._plugin(type_)
-            try:
-                found.register(plugin)
-            except pluggy.PluginValidationError as error:
-                raise ConfigurationError(
-                    f"the plugin of binder type {type_!r} is not made for this version of streamkit: {error}"
-                ) from error
-            self._loaded[type_] = found
-        return found
-
-    def _plugin(self, type_: str) -> object:
-        given = self.plugins.get(type_)
-        if given is not None:
-            return given
-        entry = self._entries.get(type_)
-        if entry is None:
-            near = get_close_matches(type_, self.names, n=1)
-            raise ConfigurationError(
-                f"there is no binder type {type_!r}; installed: {', '.join(self.names) or 'none'}"
-                + (f". Did you mean {near[0]!r}?" if near else ""),
-                value=type_,
-                suggestion=near[0] if near else None,
-            )
-        try:
-            return entry.load()
-        except Exception as error:  # somebody else's module may raise anything
-            package = "" if entry.dist is None else f" of package {entry.dist.name}"
-            raise ConfigurationError(
-                f"binder type {type_!r}, {entry.value}{package}, cannot be loaded: {kind_and_text(error)}"
-            ) from error
+__all__ = ["BinderRegistry"]
 
 
 class BinderRegistry:
@@ -155,21 +46,24 @@ class BinderRegistry:
 
     @property
     def configurations(self) -> Mapping[str, BinderConfiguration]:
-        """The binders that settings define, or one for each installed type."""
+        """The binders of the settings by name, or one for each installed type."""
         if self._settings.binders:
             return self._settings.binders
         return {name: BinderConfiguration(type=name) for name in self._types.names}
 
     @property
     def made(self) -> Mapping[str, Binder]:
-        """The binders that bindings use, by name."""
+        """The binders that have been made for bindings, by name."""
         return self._made
 
     def get(self, name: str | None) -> Binder:
-        """Return the binder of that name, or the default one; it may not be started yet.
+        """Return a binder, which may not be started yet; make it if it is new.
+
+        Args:
+            name: The binder's name, or None for the default binder.
 
         Raises:
-            ConfigurationError: There is no such binder, or no telling which is the default.
+            ConfigurationError: There is no such binder, its settings are wrong, or no default can be chosen.
         """
         name = name or self._default()
         found = self._made.get(name)
@@ -178,10 +72,12 @@ class BinderRegistry:
         return found
 
     def used(self) -> list[str]:
-        """Return the names of the binders that the settings' bindings use; of the default one, where one names none.
+        """Return the names of the binders that the bindings of the settings use.
+
+        The default binder is included if a binding names no binder, or if there are no bindings.
 
         Raises:
-            ConfigurationError: There is no telling which is the default.
+            ConfigurationError: No default binder can be chosen.
         """
         bindings = self._settings.bindings.values()
         names = [binding.binder for binding in bindings if binding.binder]
@@ -190,23 +86,25 @@ class BinderRegistry:
         return [name for name in dict.fromkeys(names) if name in self.configurations]
 
     def shared_system(self, name: str) -> AbstractAsyncContextManager[Mapping[str, str]] | None:
-        """Return what several processes with this binder share, if one of them is to start it; see the plugin's hook.
+        """Return the context manager of :meth:`BinderType.shared_system` for a binder, or None.
 
         Raises:
-            ConfigurationError: Its settings are wrong.
+            ConfigurationError: The binder's settings are wrong.
         """
         configuration = self.configurations[name]
-        return self._types.shared_system(configuration.type or name, name, self._context(name, configuration))
+        type_ = self._types.get(configuration.type or name)
+        return type_.shared_system(name, self._context(name, configuration))
 
     def key_for(self, name: str, key: str) -> str:
-        """Return the key by which the settings of the application set ``key`` for that binder."""
+        """Return the key in the application's settings that sets ``key`` in the environment of binder ``name``."""
         return f"{PREFIX}.binders[{name}].environment.{key}" if self._settings.binders else key
 
     async def started(self, binder: Binder) -> Binder:
-        """Return ``binder`` once it is started.
+        """Start ``binder`` if it is not started, and return it.
 
         Raises:
-            BinderUnavailable: Its system is away; another call tries again.
+            BinderUnavailable: The binder's system cannot be reached; another call tries again.
+            BinderError: The binder's system refused.
         """
         lock = self._starting.setdefault(binder.name, asyncio.Lock())
         async with lock:
@@ -214,13 +112,18 @@ class BinderRegistry:
                 try:
                     await binder.start()
                 except BaseException:
+                    # A start that fails or is cancelled in the middle leaves connections open.
                     await binder.stop()
                     raise
                 self._started.add(binder.name)
         return binder
 
     async def stop(self) -> None:
-        """Stop every binder that was started; the first error is raised when all are stopped."""
+        """Stop every binder that was started, the newest first.
+
+        Raises:
+            Exception: The first error of a binder, raised after all binders have been stopped.
+        """
         errors: list[Exception] = []
         for name in reversed([name for name in self._made if name in self._started]):
             try:
@@ -267,16 +170,16 @@ class BinderRegistry:
         if not candidates:
             raise ConfigurationError(f"no binder can be the default: set {PREFIX}.default-binder")
         raise ConfigurationError(
-            f"there are several binders, {', '.join(candidates)}: say which one with {PREFIX}.default-binder, or "
+            f"there are several binders, {', '.join(candidates)}: choose one with {PREFIX}.default-binder, or "
             f"for each binding with {PREFIX}.bindings.<name>.binder",
             key=f"{PREFIX}.default-binder",
         )
 
     def _candidates(self) -> list[str]:
-        """The binders that may be the default; of several implicit ones, those that have settings."""
+        """Return the names of the binders that may be the default; of several implicit binders, those with settings."""
         if self._settings.binders:
             return [name for name, each in self._settings.binders.items() if each.default_candidate]
-        implicit = [name for name in self._types.names if self._types.is_default_candidate(name)]
+        implicit = [name for name in self._types.names if self._types.get(name).is_default_candidate]
         if len(implicit) > 1:
             configured = [name for name in implicit if self._environment.sets_below(f"{PREFIX}.{name}")]
             return configured or implicit

@@ -1,4 +1,4 @@
-"""How calls are tried again: by a policy that settings name, or by the numbers they give."""
+"""The retry policies of bindings: a registered policy that settings name, or one made from the settings."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ from streamkit.binder.attempts import BackOff, RetryPolicy
 from streamkit.binder.binding_settings import BindingSettings
 from streamkit.binder.named_objects import NamedObjects
 from streamkit.binder.retryable import exception_classes
-from streamkit.config.places import located
+from streamkit.config.located_errors import located
 from streamkit.config.settings import ConsumerProperties
 
 __all__ = ["RetryPolicies"]
@@ -16,22 +16,26 @@ class RetryPolicies:
     """The policies of one application's bindings."""
 
     def __init__(self, settings: BindingSettings, named: NamedObjects, default: RetryPolicy | None) -> None:
-        """Make it.
+        """Make the table of policies.
 
         Args:
             settings: The settings of the bindings.
-            named: What settings name.
-            default: For the bindings that name none, in place of their settings.
+            named: The registered objects, which settings name.
+            default: The policy of bindings that name no policy; it replaces their settings.
         """
         self._settings = settings
         self._named = named
         self._default = default
 
     def of(self, name: str, properties: ConsumerProperties) -> RetryPolicy:
-        """Return the policy of the binding of that name.
+        """Return the policy of a binding.
+
+        Args:
+            name: The binding's name.
+            properties: The binding's consumer settings.
 
         Raises:
-            ConfigurationError: Its settings name what there is not.
+            ConfigurationError: The settings name an unknown policy or exception class.
         """
         policy = self._named_policy(name, properties.retry_template_name)
         if policy is not None:

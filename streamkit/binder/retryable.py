@@ -1,4 +1,4 @@
-"""Exceptions by name, for ``retryable-exceptions``."""
+"""Exception classes by name, for the setting ``retryable-exceptions``."""
 
 import builtins
 from collections.abc import Mapping
@@ -8,19 +8,22 @@ __all__ = ["exception_class", "exception_classes"]
 
 
 def exception_classes(listed: Mapping[str, bool]) -> dict[type[BaseException], bool]:
-    """Return the classes of a table from names to whether they are retried.
+    """Return a table with exception classes in place of their names.
+
+    Args:
+        listed: The names of exception classes, each with whether the exception is retried.
 
     Raises:
-        LookupError: One of the names is no exception that can be imported.
+        LookupError: A name is not that of an exception class that can be imported.
     """
     return {exception_class(name): retried for name, retried in listed.items()}
 
 
 def exception_class(name: str) -> type[BaseException]:
-    """Return the exception class of a dotted name, or of a built-in one.
+    """Return the exception class of a name such as ``ValueError`` or ``package.module.Class``.
 
     Raises:
-        LookupError: There is none of that name.
+        LookupError: There is no exception class of that name.
     """
     module, _, attribute = name.rpartition(".")
     try:
@@ -30,5 +33,5 @@ def exception_class(name: str) -> type[BaseException]:
     if isinstance(found, type) and issubclass(found, BaseException):
         return found
     raise LookupError(
-        f"{name!r} is no exception: expected a built-in such as ValueError, or package.module.Class"
+        f"{name!r} is not an exception class: expected a built-in such as ValueError, or package.module.Class"
     )

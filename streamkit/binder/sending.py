@@ -1,17 +1,17 @@
-"""The last subscriber of an output channel: makes wire messages of what the application sends.
+"""The last subscriber of an output channel: it converts messages and sends them through the binding's producer.
 
 ::
 
-    output channel ─▶ SendingHandler: ask of the message what the binder can do
+    output channel ─▶ SendingHandler: check the headers against the binder's capabilities
                                       choose the partition
-                                      write the payload by its content type
+                                      convert the payload by its content type
                       ─▶ ProducerBinding.send
                              fails ─▶ exception to the sender, or `<destination>.errors`
 
-Whatever is wrong with the message itself is raised to the sender before anything is written.
+An error in the message itself is raised to the sender before the message is sent.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from streamkit.binder.binder import ProducerBinding
@@ -19,6 +19,7 @@ from streamkit.binder.capabilities import Capability, describe
 from streamkit.binder.partitioning import Partitioner, explicit_partition
 from streamkit.errors import BinderError, MessageConversionError, MessageDeliveryError, UnsupportedCapability
 from streamkit.events import message_sent, notify, send_failed
+from streamkit.messaging.handler import Failed
 from streamkit.messaging.headers import (
     DELAY,
     DELAY_LEVEL,
@@ -35,7 +36,7 @@ __all__ = ["SendFailure", "SendingHandler", "Writer", "reporting_loss", "write_n
 Writer = Callable[[Message[object]], Message[bytes]]
 SendFailure = Callable[[Message[bytes], BinderError], Awaitable[None]]
 
-# Any of the capabilities will do; which delays exactly a table has, the binder checks.
+# A message with the header needs at least one of the capabilities. The binder checks which delays its table has.
 _ASKED: Final = (
     (DELAY, frozenset({Capability.DELAY_ANY, Capability.DELAY_LEVEL})),
     (DELIVER_AT, frozenset({Capability.DELAY_ANY, Capability.DELAY_LEVEL})),
@@ -66,13 +67,13 @@ class SendingHandler:
         Args:
             owner: The application, for events.
             binding: The binding's name, for errors.
-            producer: What the binder made of it.
-            capabilities: What the binder can do.
-            write: Makes the wire message; see :func:`write_native` for bindings without conversion.
-            key: Makes the key of a message, where settings say how.
-            partitioner: Chooses partitions, on a partitioned binding.
-            partition_count: The setting, for binders that do not know their partitions.
-            on_failure: Takes failed sends in place of the sender.
+            producer: The producer of the binding.
+            capabilities: The binder's capabilities.
+            write: Converts the payload; :func:`write_native` for bindings without conversion.
+            key: Returns the key of a message, or None if the settings name no such function.
+            partitioner: Chooses the partition, or None if the binding is not partitioned.
+            partition_count: The setting ``partition-count``, for binders that do not know the number of partitions.
+            on_failure: Called with a message that could not be sent; None raises the error to the sender.
         """
         self._owner = owner
         self._binding = binding
@@ -86,38 +87,70 @@ class SendingHandler:
         self._refused = tuple((name, any_of) for name, any_of in _ASKED if any_of.isdisjoint(capabilities))
 
     async def handle_message(self, message: Message[object]) -> None:
-        """Send ``message``; returns when the binder has accepted it.
+        """Send ``message``; return when the binder has accepted it.
 
         Raises:
-            UnsupportedCapability: The message asks for what the binder cannot do.
-            MessageConversionError: Its payload cannot be written under its content type.
-            MessageDeliveryError: It has no partition key, or a wrong partition, or is to begin a transaction.
-            BinderError: Sending failed.
+            UnsupportedCapability: A header requires a capability that the binder lacks.
+            MessageConversionError: The payload cannot be converted to its content type.
+            MessageDeliveryError: The message has no partition key or a wrong partition, or asks for a transaction.
+            BinderError: The send failed, and there is no ``on_failure``.
         """
-        if message.headers.get(TRANSACTION) is not None:
-            raise MessageDeliveryError(
-                f"binding {self._binding!r} is not transactional, so no transaction can begin there: make it so in its "
-                "settings (on RocketMQ: producer.transactional=true), or send with asend",
-                message,
-            )
+        self._refuse_transaction(message)
         wire = self.to_wire(message)
         try:
             await self._producer.send(wire)
         except BinderError as error:
-            self.tell_failure(wire, error)
+            self.report_failure(wire, error)
             if self._on_failure is None:
                 raise
             await self._on_failure(wire, error)
         else:
-            self.tell_success(wire)
+            self.report_success(wire)
+
+    async def handle_messages(self, messages: Sequence[Message[object]]) -> Failed | None:
+        """Send ``messages`` in their order; return when the binder has accepted them, or the first one has failed.
+
+        Returns:
+            The first message that was not sent and its error, which is one of :meth:`handle_message`, or None.
+        """
+        if self._on_failure is not None:
+            return await self._handle_each(messages)
+        wires: list[Message[bytes]] = []
+        malformed: Failed | None = None
+        for message in messages:
+            try:
+                self._refuse_transaction(message)
+                wires.append(self.to_wire(message))
+            except Exception as error:  # returned; the messages before this one are sent
+                malformed = (message, error)
+                break
+        failed: dict[Exception, Message[object]] = {}
+        for message, wire, outcome in zip(messages, wires, await self._producer.send_all(wires), strict=False):
+            if outcome is None:
+                self.report_success(wire)
+            elif outcome not in failed:  # messages that were not sent because of it have the same error
+                failed[outcome] = message
+                if isinstance(outcome, BinderError):
+                    self.report_failure(wire, outcome)
+        for first, message in failed.items():
+            return message, first
+        return malformed
+
+    async def _handle_each(self, messages: Sequence[Message[object]]) -> Failed | None:
+        for message in messages:
+            try:
+                await self.handle_message(message)
+            except Exception as error:  # returned
+                return message, error
+        return None
 
     def to_wire(self, message: Message[object]) -> Message[bytes]:
-        """Return what the binder is given.
+        """Return the message for the producer: payload as bytes, key and partition in its headers.
 
         Raises:
-            UnsupportedCapability: The message asks for what the binder cannot do.
-            MessageConversionError: Its payload cannot be written under its content type.
-            MessageDeliveryError: It has no partition key, or a wrong partition.
+            UnsupportedCapability: A header requires a capability that the binder lacks.
+            MessageConversionError: The payload cannot be converted to its content type.
+            MessageDeliveryError: The message has no partition key, or a wrong partition.
         """
         if self._refused:
             self._refuse(message)
@@ -129,15 +162,23 @@ class SendingHandler:
             wire = Message(wire.payload, wire.headers.annotated(PARTITION, partition))
         return wire
 
-    def tell_failure(self, wire: Message[bytes], error: BinderError) -> None:
-        """Notify whoever listens to the event."""
+    def report_failure(self, wire: Message[bytes], error: BinderError) -> None:
+        """Send the event `send_failed`."""
         if send_failed.receivers:
             notify(send_failed, self._owner, binding=self._binding, message=wire, error=error)
 
-    def tell_success(self, wire: Message[bytes]) -> None:
-        """Notify whoever listens to the event."""
+    def report_success(self, wire: Message[bytes]) -> None:
+        """Send the event `message_sent`."""
         if message_sent.receivers:
             notify(message_sent, self._owner, binding=self._binding, message=wire)
+
+    def _refuse_transaction(self, message: Message[object]) -> None:
+        if message.headers.get(TRANSACTION) is not None:
+            raise MessageDeliveryError(
+                f"binding {self._binding!r} is not transactional, so it has no transactions: make it transactional "
+                "in its settings (on RocketMQ: producer.transactional=true), or send with asend",
+                message,
+            )
 
     def _refuse(self, message: Message[object]) -> None:
         for name, any_of in self._refused:
@@ -157,7 +198,15 @@ class SendingHandler:
 
 
 def reporting_loss(owner: object, binding: str, report: SendFailure) -> SendFailure:
-    """Return what is told of messages that the binder took and lost after all: `report`, and whoever listens."""
+    """Return a failure listener for messages that are lost after ``send`` has returned.
+
+    It sends the event `send_failed` and calls ``report``.
+
+    Args:
+        owner: The application, for events.
+        binding: The binding's name.
+        report: The failure listener of the binding's error channel.
+    """
 
     async def lost(message: Message[bytes], error: BinderError) -> None:
         if send_failed.receivers:
@@ -168,10 +217,10 @@ def reporting_loss(owner: object, binding: str, report: SendFailure) -> SendFail
 
 
 def write_native(message: Message[object]) -> Message[bytes]:
-    """Return ``message`` as it is, for a binding with native encoding.
+    """Return ``message`` unchanged, for a binding with native encoding.
 
     Raises:
-        MessageConversionError: Its payload is not bytes, which is all that clients here encode.
+        MessageConversionError: The payload is not bytes; the clients have no serializers.
     """
     payload = message.payload
     if isinstance(payload, bytes):

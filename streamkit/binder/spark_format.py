@@ -1,4 +1,4 @@
-"""How Spark reads or writes what a binding is bound to by itself, past the application's process."""
+"""The formats by which Spark's executors read or write a binding's destination without the application's process."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,13 +11,13 @@ __all__ = ["SparkFormat"]
 
 @dataclass(frozen=True, slots=True)
 class SparkFormat:
-    """A format that Spark knows, and the options that lead to one binding's destination.
+    """A Spark format, with the options for one binding's destination.
 
     Attributes:
-        name: What stands in ``format(...)``.
-        options: What stands in ``options(...)``; no secrets: Spark shows them.
-        starting: Options that say where a query begins that has no checkpoint yet, unless the query says so itself:
-            by any option whose name begins with ``starting``, as the names of all Spark's sources do.
+        name: The argument of ``format(...)``.
+        options: The arguments of ``options(...)``; they contain no secrets, because Spark shows them.
+        starting: Options with the start position of a query without a checkpoint. They are used unless the query has an
+            option of its own whose name begins with ``starting``, as in all of Spark's sources.
     """
 
     name: str
@@ -27,14 +27,18 @@ class SparkFormat:
     def options_with(self, given: Mapping[str, str], binding: str) -> dict[str, str]:
         """Return the options of a query: those of the binding, and those given for the query.
 
+        Args:
+            given: The options of the query.
+            binding: The binding's name, for errors.
+
         Raises:
-            ConfigurationError: One is given that the binding's settings decide.
+            ConfigurationError: The query has an option that the binding's settings decide.
         """
         decided = {name.lower(): name for name in self.options}
         for name in given:
             if name.lower() in decided:
                 raise ConfigurationError(
-                    f"option {name!r} is given for binding {binding!r}, whose settings say it already: "
+                    f"option {name!r} is given for binding {binding!r}, whose settings already have it: "
                     f"{shown_text(name, self.options[decided[name.lower()]])!r}",
                     key=name,
                     value=shown_text(name, given[name]),

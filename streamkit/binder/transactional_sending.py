@@ -2,10 +2,11 @@
 
 ::
 
-    channel.transaction(message)     the block that the application opened is the local transaction
-    channel.asend(message)           `execute_local_transaction` of the binding's listener is; without it an error
+    channel.transaction(message)     the local transaction is the `async with` block of the application
+    channel.asend(message)           the local transaction is `execute_local_transaction` of the binding's listener;
+                                     without such a method an error
 
-Which of the two it is, the message says: the first one carries a `TransactionRequest`.
+A message of `channel.transaction` has a `TransactionRequest` in its headers.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,7 +28,7 @@ from streamkit.messaging.transaction import BrokerTransaction, TransactionReques
 __all__ = ["LocalTransaction", "TransactionalSendingHandler"]
 
 LocalTransaction: TypeAlias = Callable[[Message[object], object], Awaitable[TransactionState]]
-"""Executes the local transaction of a message, given with the argument that its sender put into a header."""
+"""Executes the local transaction of a message; the second argument is the one that the sender put into a header."""
 
 _LOCAL: Final = (TRANSACTION, TRANSACTIONAL_ARG, TRANSACTIONAL_ARGS)
 
@@ -47,10 +48,10 @@ class TransactionalSendingHandler:
 
         Args:
             binding: The binding's name, for errors.
-            producer: What the binder made of it.
-            plain: What makes wire messages for it.
-            execute: The local transaction of messages that are sent without one.
-            open_: Where the ids of transactions stand while they are under way.
+            producer: The producer of the binding.
+            plain: Converts the messages for the producer.
+            execute: The local transaction of messages that are sent without a block, or None.
+            open_: The ids of the open transactions; this handler adds and removes its own.
         """
         self._binding = binding
         self._producer = producer
@@ -59,16 +60,17 @@ class TransactionalSendingHandler:
         self._open = open_
 
     async def handle_message(self, message: Message[object]) -> None:
-        """Begin the transaction that the message asks for, or go through a whole one.
+        """Begin the transaction of a block, or send the message and execute its local transaction.
 
         Raises:
-            UnsupportedCapability: The message asks for what the binder cannot do.
-            MessageConversionError: Its payload cannot be written under its content type.
-            MessageDeliveryError: It has no partition key, or no local transaction.
+            UnsupportedCapability: A header requires a capability that the binder lacks.
+            MessageConversionError: The payload cannot be converted to its content type.
+            MessageDeliveryError: The message has no partition key, a wrong partition, or no local transaction.
             BinderError: The half message could not be stored.
-            Exception: What the listener raised; its checker will be asked.
+            Exception: The listener's `execute_local_transaction` raised; the transaction's state is unknown, so the
+                checker will be called.
         """
-        request, argument, sent = _apart(message)
+        request, argument, sent = _without_request(message)
         if request is not None:
             request.begun = await self._begin(sent)
             return
@@ -89,20 +91,22 @@ class TransactionalSendingHandler:
     async def _begin(self, message: Message[object]) -> BrokerTransaction:
         wire = self._plain.to_wire(message)
         id_ = str(wire.headers[TRANSACTION_ID])
+        # Before the message is stored: the broker may ask the checker before the answer to `begin` is here. The
+        # checker would look for the row of a local transaction that has not begun.
         self._open.add(id_)
         try:
             transaction = await self._producer.begin(wire)
         except BaseException as error:
             self._open.discard(id_)
             if isinstance(error, BinderError):
-                self._plain.tell_failure(wire, error)
+                self._plain.report_failure(wire, error)
             raise
-        self._plain.tell_success(wire)
-        return _UnderWay(transaction, id_, self._open)
+        self._plain.report_success(wire)
+        return _OpenTransaction(transaction, id_, self._open)
 
 
-class _UnderWay:
-    """A transaction that is known as open until its end was told."""
+class _OpenTransaction:
+    """A transaction that counts as open until the system has been told its end."""
 
     def __init__(self, transaction: BrokerTransaction, id_: str, open_: set[str]) -> None:
         self._transaction = transaction
@@ -122,11 +126,13 @@ class _UnderWay:
         try:
             await telling
         finally:
+            # Also if the broker could not be told: then it asks the checker, and the local transaction has ended by
+            # now.
             self._open.discard(self._id)
 
 
 async def end(transaction: BrokerTransaction, state: TransactionState) -> None:
-    """Tell the system how a local transaction ended."""
+    """Commit the transaction, roll it back or leave it open, as its local transaction ended."""
     if state is TransactionState.COMMIT:
         await transaction.commit()
     elif state is TransactionState.ROLLBACK:
@@ -135,8 +141,8 @@ async def end(transaction: BrokerTransaction, state: TransactionState) -> None:
         await transaction.unknown()
 
 
-def _apart(message: Message[object]) -> tuple[TransactionRequest | None, object, Message[object]]:
-    """The request and the argument in the headers, and the message that travels, with its `TRANSACTION_ID`."""
+def _without_request(message: Message[object]) -> tuple[TransactionRequest | None, object, Message[object]]:
+    """Return the request and the argument of the headers, and the message to send, with its `TRANSACTION_ID`."""
     headers = message.headers
     request = headers.typed(TRANSACTION, TransactionRequest)
     argument = headers.get(TRANSACTIONAL_ARGS, headers.get(TRANSACTIONAL_ARG))

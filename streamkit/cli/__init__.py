@@ -1,52 +1,61 @@
-"""The command ``streamkit``: a door to commands that live with what they command.
+"""The command ``streamkit``, which loads its subcommands from entry points.
 
-Commands are found by the entry-point group ``streamkit.commands`` and imported when they are run, so that
-``streamkit --help`` is quick whatever is installed. Its one-line texts are the first sentences of the
-commands' docstrings, read from their source without importing it.
+The subcommands of the entry-point group ``streamkit.commands`` are imported only when they run, so that ``streamkit
+--help`` is fast whatever is installed. Their texts in the help are the first sentences of their docstrings, read from
+their source without importing it.
 """
 
 import ast
 import importlib.util
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, version
 from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from streamkit.entry_points import COMMANDS, claim_conflict, described, offers_of
+
 __all__ = ["main"]
 
-COMMANDS = "streamkit.commands"
 PROGRAM = "streamkit"
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are entry points, loaded one at a time."""
+    """A group whose subcommands are entry points, loaded on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, sorted."""
-        return sorted({*super().list_commands(ctx), *_entry_points()})
+        """Return the names of all subcommands, sorted."""
+        return sorted({*super().list_commands(ctx), *offers_of(COMMANDS)})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command, or return None when there is none of this name."""
+        """Import a subcommand and return it; None if there is none of this name.
+
+        Raises:
+            click.ClickException: Several packages have this subcommand, or it cannot be loaded.
+        """
         built_in = super().get_command(ctx, cmd_name)
         if built_in is not None:
             return built_in
-        entry = _entry_points().get(cmd_name)
-        if entry is None:
+        entries = offers_of(COMMANDS).get(cmd_name)
+        if entries is None:
             return None
+        if len(entries) > 1:
+            raise click.ClickException(claim_conflict(f"the command {cmd_name}", map(described, entries)))
+        (entry,) = entries
         try:
             command = entry.load()
         except ImportError as e:
-            raise click.ClickException(f"the command {cmd_name} ({entry.value}) cannot be loaded: {e}") from e
+            raise click.ClickException(f"the command {cmd_name} ({described(entry)}) cannot be loaded: {e}") from e
         if not isinstance(command, click.Command):
-            raise click.ClickException(f"{entry.value} is no click command, so {cmd_name} cannot be run")
+            raise click.ClickException(f"{described(entry)} is not a click command, so {cmd_name} cannot be run")
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which one was nearly named."""
+        """Return the subcommand of the arguments; for an unknown name, raise an error with the most similar one."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -57,35 +66,28 @@ class LazyGroup(click.Group):
             raise click.UsageError(text, ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands without importing any."""
+        """Write the list of subcommands without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl(self._described(ctx))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands and options that begin so, without importing any command."""
+        """Return the subcommands and options that begin with `incomplete`, without importing any subcommand."""
         names = [item for item in self._described(ctx) if item[0].startswith(incomplete)]
         items = [CompletionItem(name, help=text) for name, text in names]
         return items + click.Command.shell_complete(self, ctx, incomplete)
 
     def _described(self, ctx: click.Context) -> list[tuple[str, str]]:
-        entries = _entry_points()
-        return [(name, self._short_help(name, entries)) for name in self.list_commands(ctx)]
+        entries = offers_of(COMMANDS)
+        names = sorted({*super().list_commands(ctx), *entries})
+        return [(name, self._short_help(name, entries)) for name in names]
 
-    def _short_help(self, name: str, entries: dict[str, EntryPoint]) -> str:
+    def _short_help(self, name: str, entries: Mapping[str, Sequence[EntryPoint]]) -> str:
         built_in = self.commands.get(name)
-        return (
-            built_in.get_short_help_str(100).rstrip(".")
-            if built_in is not None
-            else _short_help(entries[name])
-        )
-
-
-def _entry_points() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=COMMANDS)}
+        return built_in.get_short_help_str(100).rstrip(".") if built_in is not None else _short_help(entries[name][0])
 
 
 def _short_help(entry: EntryPoint) -> str:
-    """Return the first sentence of the command's docstring, or nothing when its source is not to be had."""
+    """Return the first sentence of the subcommand's docstring; empty if its source is not available."""
     try:
         spec = importlib.util.find_spec(entry.module)
         if spec is None or spec.origin is None:
@@ -138,6 +140,6 @@ def completion(shell: str) -> None:
     """
     maker = get_completion_class(shell)
     if maker is None:
-        raise click.ClickException(f"this version of click completes nothing in {shell}")
+        raise click.ClickException(f"this version of click has no completion for {shell}")
     variable = f"_{PROGRAM.upper()}_COMPLETE"
     click.echo(maker(main, {}, PROGRAM, variable).source())

@@ -1,4 +1,4 @@
-"""``python -m streamkit.cli``: the command ``streamkit`` where its script is not on the path."""
+"""``python -m streamkit.cli``: the command ``streamkit``, for environments without its script on the path."""
 
 from streamkit.cli import PROGRAM, main
 

@@ -1,20 +1,22 @@
-"""`streamkit new`: a project to begin with, an application or a binder.
+"""`streamkit new`: create a project, an application or a binder, from templates.
 
-The files lie in `templates/`, one folder for each kind of project; in their names and texts ``$name``, ``$package``
-and ``$Class`` stand for the project's.
+The templates are in `templates/`, one folder for each kind of project. ``$name``, ``$package`` and ``$Class`` in their
+file names and texts are replaced by those of the project.
 """
 
 import keyword
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from importlib.metadata import entry_points
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from string import Template
 
 import click
+
+from streamkit.entry_points import BINDERS as BINDER_TYPES
+from streamkit.entry_points import offers_of
 
 __all__ = ["new"]
 
@@ -28,14 +30,12 @@ _REQUIREMENTS = {"kafka": "streamkit[kafka]"}
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME")
+@click.option("--on", "binder", type=click.Choice(BINDERS), help="What the application runs on: rocketmq by default.")
+@click.option("--binder", "is_binder", is_flag=True, help="Make a binder for a messaging system, of type NAME.")
 @click.option(
-    "--on", "binder", type=click.Choice(BINDERS), help="What the application runs on: rocketmq, if not told."
-)
-@click.option(
-    "--binder", "is_binder", is_flag=True, help="Make a binder for a messaging system, of type NAME."
-)
-@click.option(
-    "--directory", type=click.Path(path_type=Path, file_okay=False), help="Where to; ./NAME, if not told."
+    "--directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The directory of the project.  [default: ./NAME]",
 )
 def new(*, names: tuple[str, ...], binder: str | None, is_binder: bool, directory: Path | None) -> None:
     """Make a project: an application, or a binder of your own, with tests that pass.
@@ -48,43 +48,39 @@ def new(*, names: tuple[str, ...], binder: str | None, is_binder: bool, director
     name, *more = names
     if more:
         raise click.UsageError(
-            f"one name, please; an application on a binder: streamkit new {name} --on {more[0]}"
+            f"expected one name; to make an application on a binder: streamkit new {name} --on {more[0]}"
         )
     if is_binder and binder is not None:
-        raise click.UsageError("--on is for applications; a binder is what they run on")
+        raise click.UsageError("--on and --binder exclude each other: --on chooses the binder of an application")
     package = _package(name)
     target = directory or Path(name)
     if target.exists() and any(target.iterdir()):
-        raise click.ClickException(f"{target} is there already, and not empty; name another --directory")
+        raise click.ClickException(f"{target} exists and is not empty; choose another --directory")
     filling = {"name": name, "package": package, "Class": "".join(map(str.capitalize, name.split("-")))}
     if is_binder:
         _refuse_known_type(name)
         _write(target, _TEMPLATES / "binder", filling)
     else:
         _write_application(target, binder or BINDERS[0], filling)
-    click.echo(f"made {target}; README.md there tells the rest. Its tests: cd {target} && python -m pytest")
+    click.echo(f"made {target}; README.md there explains the rest. To run its tests: cd {target} && python -m pytest")
 
 
 def _package(name: str) -> str:
     if not NAME.fullmatch(name):
-        raise click.UsageError(f"{name!r} is no name of a project: small letters, digits and single hyphens")
-    package = name.replace("-", "_")
-    if (
-        keyword.iskeyword(package)
-        or package in sys.stdlib_module_names
-        or package in ("streamkit", "binders", "tests")
-    ):
         raise click.UsageError(
-            f"{package!r} is a module or a word of Python's or streamkit's; take another name"
+            f"{name!r} is not a valid project name: use lower-case letters, digits and single hyphens"
         )
+    package = name.replace("-", "_")
+    if keyword.iskeyword(package) or package in sys.stdlib_module_names or package in ("streamkit", "binders", "tests"):
+        raise click.UsageError(f"{package!r} is a keyword or module of Python or streamkit; choose another name")
     return package
 
 
 def _refuse_known_type(name: str) -> None:
-    known = {entry.name: entry.value for entry in entry_points(group="streamkit.binders")}
+    known = offers_of(BINDER_TYPES)
     if name in known:
         raise click.UsageError(
-            f"there is a binder of type {name!r} already, {known[name]}; an application on it: "
+            f"there is a binder of type {name!r} already, {known[name][0].value}; an application on it: "
             f"streamkit new NAME --on {name}"
         )
 
@@ -96,7 +92,7 @@ def _write_application(target: Path, binder: str, filling: Mapping[str, str]) ->
         "settings": _filled(_TEMPLATES / "on" / f"{binder}.properties{SUFFIX}", filling),
         "run": _filled(_TEMPLATES / "on" / f"{binder}.md{SUFFIX}", filling),
     }
-    # In memory nobody outside the process is heard.
+    # An application in memory receives no messages from other processes.
     without = "send.py" if binder == "inmemory" else None
     _write(target, _TEMPLATES / "application", {**filling, **more}, without)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streamkit.cli.setting_arguments import expect_settings
-from streamkit.cli.worker import LINE, Worker
+from streamkit.cli.worker import SOCKET_VARIABLE, Worker
 
 if TYPE_CHECKING:  # `streamkit --help` imports no application
     from streamkit.application import StreamApplication
@@ -27,22 +27,22 @@ _DETAILS = {
         ("rocket_broker", "rocket_client", "rocket_remoting", "kafka", "watchfiles", "uvicorn"),
         logging.WARNING,
     ),
-    # These warn of each attempt to connect, whose failure is an error besides.
+    # They warn of each attempt to connect; a failure is logged as an error besides.
     "kafka.net.manager": logging.ERROR,
     "kafka.net.inet": logging.ERROR,
 }
-"""From what level on loggers are heard that tell details of what the application does."""
+"""The log levels of libraries that log much at INFO."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """What was asked for.
+    """The arguments of the command.
 
     Attributes:
-        target: The module and the application's name in it.
+        target: The module and the name of the application in it.
         settings: Settings as arguments.
-        app_dir: Where the module is looked for.
-        log_level: What is logged.
+        app_dir: The directory to import the module from.
+        log_level: The lowest level to log.
     """
 
     target: str
@@ -51,27 +51,26 @@ class _Options:
     log_level: str
 
     def worker_command(self, number: int, own: Sequence[str] = ()) -> list[str]:
-        """Return the arguments to Python of a process that runs the application, with settings of its own."""
+        """Return the arguments to Python for a worker process.
+
+        Args:
+            number: The worker's number, for its log.
+            own: Settings of this worker, as arguments.
+        """
         options = ["--app-dir", self.app_dir, "--log-level", self.log_level, "--worker-number", str(number)]
         return ["-m", "streamkit.cli", "run", *options, self.target, *self.settings, *own]
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option(
-    "--app-dir", default=".", show_default=True, help="Where the module is looked for, before the path."
-)
-@click.option(
-    "--log-level", type=click.Choice(_LEVELS), default="info", show_default=True, help="What is logged."
-)
+@click.option("--app-dir", default=".", show_default=True, help="Where the module is looked for, before the path.")
+@click.option("--log-level", type=click.Choice(_LEVELS), default="info", show_default=True, help="What is logged.")
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
     help="Run as many processes, each with an instance index of its own.",
 )
 @click.option("--reload", is_flag=True, help="Start again when a Python or settings file changes.")
-@click.option(
-    "--reload-dir", "reload_dirs", multiple=True, help="Where files are watched; --app-dir, if not given."
-)
+@click.option("--reload-dir", "reload_dirs", multiple=True, help="Where files are watched; --app-dir, if not given.")
 @click.option("--worker-number", type=int, hidden=True)
 @click.argument("target", metavar="MODULE[:NAME]")
 @click.argument("settings", nargs=-1, type=click.UNPROCESSED)
@@ -115,14 +114,14 @@ def run(
 
 def _run_here(options: _Options) -> None:
     application = load_application(options.target)
-    line = os.environ.pop(LINE, None)
+    line = os.environ.pop(SOCKET_VARIABLE, None)
     if line is not None:
         Worker(application, int(line)).attach()
     application.run(list(options.settings))
 
 
 def _log_to_terminal(level: str, worker: int | None) -> None:
-    """Log to standard error; what the messaging system's parts tell of themselves only when something goes wrong."""
+    """Log to standard error; of the libraries in `_DETAILS` only warnings and errors, unless the level is debug."""
     who = "" if worker is None else f"[{worker}] "
     logging.basicConfig(
         level=level.upper(), format=f"%(asctime)s %(levelname)-7s {who}%(name)s: %(message)s", force=True
@@ -152,7 +151,7 @@ def load_application(target: str) -> "StreamApplication":
     """Import the application that ``module:name`` names.
 
     Raises:
-        click.UsageError: There is no such module, or nothing of that name in it, or it is no application.
+        click.UsageError: The module does not exist, or the name is missing in it or is not an application.
     """
     from streamkit.application import StreamApplication
 
@@ -165,9 +164,7 @@ def load_application(target: str) -> "StreamApplication":
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
-        raise click.UsageError(
-            f"there is no module {module_name!r} in this directory or on the path"
-        ) from error
+        raise click.UsageError(f"there is no module {module_name!r} in this directory or on the path") from error
     found = getattr(module, name or "app", None)
     if isinstance(found, StreamApplication):
         return found
@@ -177,13 +174,11 @@ def load_application(target: str) -> "StreamApplication":
         raise click.UsageError(
             f"module {module_name!r} has no {name or 'app'!r}{hint or ', nor any other StreamApplication'}"
         )
-    raise click.UsageError(
-        f"{module_name}:{name or 'app'} is a {type(found).__name__}, not a StreamApplication{hint}"
-    )
+    raise click.UsageError(f"{module_name}:{name or 'app'} is a {type(found).__name__}, not a StreamApplication{hint}")
 
 
 def _module_at(path: Path) -> str:
-    """How the module of that path, without suffix, is named on the command line."""
+    """Return the arguments that name the module at this path, given without its suffix."""
     if path.is_absolute() or ".." in path.parts:
         return f"--app-dir {quote(str(path.parent))} {path.name}"
     return ".".join(path.parts)

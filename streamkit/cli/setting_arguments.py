@@ -1,4 +1,4 @@
-"""Settings among a command's arguments: what is neither a setting nor an option is refused."""
+"""Settings among a command's arguments: an argument that is neither a setting nor an option is refused."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -11,16 +11,17 @@ __all__ = ["expect_settings"]
 
 
 def expect_settings(context: click.Context, place: str, first: str, settings: Sequence[str]) -> None:
-    """Refuse what is no setting, and what is nearly an option. Keys with a dot are settings.
+    """Refuse arguments that are not settings, or that resemble an option. Keys with a dot are settings.
 
     Args:
         context: The command and its options.
-        place: What stands before the settings, in the command's usage.
-        first: What does stand there; empty when nothing need be.
+        place: The name of the positional argument in front of the settings, in the command's usage.
+        first: The value of that argument; empty if it was not given.
         settings: The settings.
 
     Raises:
-        click.UsageError: There is such an argument.
+        click.UsageError: An argument is not a setting, or the first one is missing.
+        click.NoSuchOption: An argument resembles an option of the command.
     """
     options = [
         option
@@ -36,9 +37,9 @@ def expect_settings(context: click.Context, place: str, first: str, settings: Se
             raise click.NoSuchOption(key, possibilities=near, ctx=context)
         if not setting.startswith("--"):
             raise click.UsageError(
-                f"{without_secrets(setting)!r} is no setting: settings are written --key=value", context
+                f"{without_secrets(setting)!r} is not a setting: write settings as --key=value", context
             )
     if misplaced:
         raise click.UsageError(
-            f"{without_secrets(first)!r} stands where {place} belongs: settings follow it", context
+            f"{without_secrets(first)!r} stands where {place} belongs: write settings after it", context
         )

@@ -1,4 +1,4 @@
-"""Settings on a terminal: a table where it is wide enough, else one below the other."""
+"""Lists of settings on a terminal: a table if the terminal is wide enough, else one setting below the other."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,14 +15,14 @@ _UNFOLDED = 1000
 
 
 class Line(NamedTuple):
-    """A setting, as it is shown.
+    """A setting in a list.
 
     Attributes:
-        key: Its key.
+        key: The setting's key.
         value: Its value.
         origin: Where it was set.
-        why: Why it is where it is listed, if that needs to be said.
-        is_dim: Whether it matters less than others.
+        why: Why it is in this list, or None.
+        is_dim: Whether it is printed dim, as less important.
     """
 
     key: str
@@ -33,13 +33,13 @@ class Line(NamedTuple):
 
 
 def console_for_settings() -> Console:
-    """A console that folds nothing unless a person looks at it, on a terminal that has a width."""
+    """Return a console that wraps lines only on a terminal; redirected output is not wrapped."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(width=_UNFOLDED)
 
 
 def print_settings(console: Console, lists: Sequence[tuple[Text, Sequence[Line]]]) -> None:
-    """Print each list below its title: as tables, or line by line where a table's cells would be folded."""
+    """Print each list below its title: as tables, or line by line if a table would not fit the width."""
     tables = [_table(lines) for _, lines in lists]
     unfolded = console.options.update(width=_UNFOLDED)
     is_wide = all(Measurement.get(console, unfolded, table).maximum <= console.width for table in tables)
@@ -66,9 +66,9 @@ def _table(lines: Sequence[Line]) -> Table:
 def _print_line(console: Console, line: Line) -> None:
     setting = Text(f"  {line.key}={line.value}", style="dim" if line.is_dim else "")
     origin = line.origin.removesuffix(f" --{line.key}")
-    told = Text(origin if line.why is None else f"{origin}: {line.why}", style="dim")
-    if line.why is None and setting.cell_len + told.cell_len + 2 <= console.width:
-        console.print(Text.assemble(setting, "  ", told))
+    place = Text(origin if line.why is None else f"{origin}: {line.why}", style="dim")
+    if line.why is None and setting.cell_len + place.cell_len + 2 <= console.width:
+        console.print(Text.assemble(setting, "  ", place))
         return
     console.print(setting, soft_wrap=True)
-    console.print(Padding(told, (0, 0, 0, 6)))
+    console.print(Padding(place, (0, 0, 0, 6)))

@@ -1,4 +1,4 @@
-"""What the supervisor of `streamkit run` starts: how many workers, with which settings of their own, beside what."""
+"""The start of the supervisor of `streamkit run`: the workers, their own settings, and the systems they share."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from streamkit.cli.supervisor import Plan, Supervisor
 from streamkit.config.application_properties import MANAGEMENT_SERVER, ManagementServerProperties
 from streamkit.config.environment import IN_CODE
-from streamkit.config.places import located
+from streamkit.config.located_errors import located
 from streamkit.config.secret import shown_text
 from streamkit.config.settings import PREFIX
 from streamkit.errors import StreamkitError
@@ -17,7 +17,7 @@ from streamkit.errors import StreamkitError
 if TYPE_CHECKING:
     from streamkit.application import StreamApplication
 
-__all__ = ["check_can_be_told", "settings_of_workers", "shared_settings", "supervise"]
+__all__ = ["check_settings_reach_workers", "settings_of_workers", "shared_settings", "supervise"]
 
 logger = logging.getLogger(__name__)
 
@@ -34,14 +34,16 @@ def supervise(
     """Run workers until a signal, or until none is left; return the exit code.
 
     Args:
-        load: Imports the application, whose settings say what its workers share.
+        load: Imports the application, whose settings tell which systems its workers share.
         settings: Settings as arguments.
-        command: Returns the arguments to Python of the worker of that number, with settings of its own.
-        workers: How many; None is one as it would run alone, which nothing is shared with.
-        changes: The files that changed.
+        command: Returns the arguments to Python for the worker with the given number and settings of its own.
+        workers: The number of workers. None runs a single worker with the settings of the application; it shares no
+            system.
+        changes: Yields the files that changed, each group a reason to restart the workers; None if no files are
+            watched.
 
     Raises:
-        SystemExit: The settings are wrong, or what the workers share cannot be started.
+        SystemExit: The settings are invalid, or a shared system cannot be started.
     """
     try:
         if workers is None:
@@ -63,19 +65,24 @@ async def _supervise_several(
         common = await shared_settings(application, shared)
 
         def commands() -> Sequence[Sequence[str]]:
-            application.take_arguments(settings)  # reads the files anew
+            application.take_arguments(settings)  # loads the settings files again
             each = [{**common, **own} for own in settings_of_workers(application, workers)]
-            check_can_be_told(application, each)
+            check_settings_reach_workers(application, each)
             return [
-                command(number, [f"--{key}={value}" for key, value in told.items()])
-                for number, told in enumerate(each)
+                command(number, [f"--{key}={value}" for key, value in settings_of_worker.items()])
+                for number, settings_of_worker in enumerate(each)
             ]
 
         return await Supervisor(Plan(commands, changes)).run()
 
 
 async def shared_settings(application: "StreamApplication", shared: AsyncExitStack) -> Mapping[str, str]:
-    """Start what the workers share; return the settings by which they find it."""
+    """Start the systems that the workers share, such as the embedded broker; return the settings to find them.
+
+    Args:
+        application: The application.
+        shared: The exit stack that stops the systems.
+    """
     found: dict[str, str] = {}
     registry = application.container.binders()
     for binder in registry.used():
@@ -88,25 +95,25 @@ async def shared_settings(application: "StreamApplication", shared: AsyncExitSta
     return found
 
 
-def check_can_be_told(application: "StreamApplication", workers: Sequence[Mapping[str, str]]) -> None:
-    """Refuse settings of workers that the application's code gives itself: those win over arguments.
+def check_settings_reach_workers(application: "StreamApplication", workers: Sequence[Mapping[str, str]]) -> None:
+    """Check that the application's code does not override the workers' settings: code takes precedence over arguments.
 
     Raises:
-        ConfigurationError: There is one, with another value.
+        ConfigurationError: Code sets one of the keys to another value.
     """
-    for told in workers:
-        for key, value in told.items():
+    for settings_of_worker in workers:
+        for key, value in settings_of_worker.items():
             found = application.environment.get(key)
             if found is not None and str(found.origin) == IN_CODE and str(found) != value:
                 raise located(
                     found,
-                    f"with --workers this one is told {key}={shown_text(key, value)}, but what code gives wins: give "
-                    "it in a file, as an argument or as an environment variable",
+                    f"with --workers this process needs {key}={shown_text(key, value)}, but the code sets another "
+                    "value, which takes precedence: set it in a file, as an argument or as an environment variable",
                 )
 
 
 def settings_of_workers(application: "StreamApplication", workers: int) -> Sequence[Mapping[str, str]]:
-    """Each worker's instance index and management port: the application's, and those after it."""
+    """Return the instance index, the instance count and the management port of each worker, counted up."""
     stream = application.container.settings().value
     count = max(stream.instance_count, stream.instance_index + workers)
     port = application.environment.bind(MANAGEMENT_SERVER, ManagementServerProperties).port

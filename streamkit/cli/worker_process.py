@@ -1,4 +1,11 @@
-"""The supervisor's side of a worker: the process, its line, and its lives one after the other."""
+"""The supervisor's side of a worker: its process, its socket, and its runs.
+
+A worker has one number and one process after the other::
+
+    run() ── process starts ── STARTED on the socket ── process ends ── wait_before_restart() ── run() …
+                                                            ▲
+                     end(), renew(): SIGTERM ───────────────┘
+"""
 
 import asyncio
 import contextlib
@@ -13,7 +20,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from service_manager import NOTIFY_SOCKET
-from streamkit.cli.worker import LINE, STARTED
+from streamkit.cli.worker import SOCKET_VARIABLE, STARTED
 
 __all__ = ["WorkerProcess"]
 
@@ -21,19 +28,19 @@ logger = logging.getLogger(__name__)
 
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
-STEADY: Final = 60.0
-"""Seconds after which a worker's failure is no longer in a row with the one before."""
+STEADY_SECONDS: Final = 60.0
+"""The seconds of life after which a failure counts as the first in a row again."""
 
 
 class WorkerProcess:
-    """One worker, through all its lives.
+    """One worker with its successive processes.
 
     Attributes:
-        number: Its number.
-        has_started: Whether its present or last life has begun to work.
-        was_up: Whether any of its lives has.
-        tried: Set when its first life has started or ended.
-        failures: How many lives in a row ended with an error.
+        number: The worker's number.
+        has_started: Whether the application in the present or last process has started.
+        was_up: Whether the application has started in any process.
+        tried: Set when the application has started, or the process has ended, for the first time.
+        failures: The number of processes in a row that ended with an error.
     """
 
     def __init__(self, number: int, command: Sequence[str]) -> None:
@@ -48,11 +55,12 @@ class WorkerProcess:
         self._awake = asyncio.Event()
         self._renewal: asyncio.Future[bool] | None = None
 
-    async def live(self) -> int:
-        """Run the process to its end; return its exit code, as a shell would tell it."""
+    async def run(self) -> int:
+        """Run a process to its end; return its exit code in a shell's form, 128 plus the number of a signal."""
         ours, theirs = socket.socketpair()
         self.has_started = self._is_ending = False
         self._awake.clear()
+        # Taken over by this run: a `renew` during the run makes a new future, which the next run resolves.
         renewal, self._renewal = self._renewal, None
         born = asyncio.get_running_loop().time()
         with ours, theirs:
@@ -64,7 +72,7 @@ class WorkerProcess:
                 start_new_session=True,
             )
             theirs.close()
-            if self._is_ending:  # asked while the process was being made
+            if self._is_ending:  # end() was called while the process was being created
                 self.end()
             ours.setblocking(False)
             listening = asyncio.create_task(self._hear(ours, renewal))
@@ -76,14 +84,14 @@ class WorkerProcess:
         self._process = None
         self._settle(renewal)
         if code == -signal.SIGTERM and self._is_ending and not self.has_started:
-            code = 0  # asked to end before it could hear
-        self.failures = 0 if code == 0 else 1 if lived > STEADY else self.failures + 1
+            code = 0  # SIGTERM came before the process had installed its handler
+        self.failures = 0 if code == 0 else 1 if lived > STEADY_SECONDS else self.failures + 1
         return code if code >= 0 else 128 - code
 
     @staticmethod
     def _environment(line: socket.socket) -> dict[str, str]:
-        """What the process finds: its line, and nothing to tell systemd by, which watches the supervisor."""
-        environment = {**os.environ, LINE: str(line.fileno())}
+        """Return the environment of the process: with the socket, but without the supervisor's systemd socket."""
+        environment = {**os.environ, SOCKET_VARIABLE: str(line.fileno())}
         environment.pop(NOTIFY_SOCKET, None)
         return environment
 
@@ -99,10 +107,14 @@ class WorkerProcess:
             renewal.set_result(self.has_started)
 
     def renew(self, command: Sequence[str]) -> asyncio.Future[bool]:
-        """Ask the process to end and to live again, with another command.
+        """Ask the process to end, and have the next one run another command.
+
+        Args:
+            command: The arguments to Python for the next process.
 
         Returns:
-            Whether that next life has started, once it has or has ended.
+            A future that is resolved when the next process has started its application, or has ended: whether it has
+            started.
         """
         self._command = command
         self._renewal = asyncio.get_running_loop().create_future()
@@ -111,24 +123,24 @@ class WorkerProcess:
 
     @property
     def is_renewed(self) -> bool:
-        """Whether its next life is asked for."""
+        """Whether a restart was requested that :meth:`run` has not begun yet."""
         return self._renewal is not None
 
     def end(self) -> None:
-        """Ask the process to end, now or as soon as it is there."""
+        """Ask the process to end with SIGTERM, as soon as it exists."""
         self._is_ending = True
         self._awake.set()
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the process at once."""
+        """Kill the process."""
         self._send(signal.SIGKILL)
 
     def wait_for_its_end(self, until: float) -> None:
-        """Block until the process has ended, or ``time.monotonic()`` is ``until``; the loop need not run."""
+        """Block until the process has ended, or ``time.monotonic()`` reaches ``until``; this does not need the loop."""
         process = self._process
         while process is not None and process.returncode is None and time.monotonic() < until:
-            with contextlib.suppress(ChildProcessError):  # the loop's own watcher was first
+            with contextlib.suppress(ChildProcessError):  # the loop's child watcher has reaped the process
                 if os.waitpid(process.pid, os.WNOHANG) == (0, 0):
                     time.sleep(0.005)
                     continue
@@ -141,11 +153,11 @@ class WorkerProcess:
 
     @property
     def pause(self) -> float:
-        """Seconds before its next life."""
+        """The seconds to wait before the next process: doubled with each failure in a row."""
         return min(FIRST_PAUSE * 2.0 ** (self.failures - 1), LONGEST_PAUSE)
 
-    async def rest(self) -> None:
-        """Wait for the pause to pass, or for somebody to ask something of it."""
+    async def wait_before_restart(self) -> None:
+        """Wait for the pause, or until :meth:`end` or :meth:`renew` is called."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.pause):
                 await self._awake.wait()

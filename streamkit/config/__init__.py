@@ -1,7 +1,8 @@
-"""Settings: read from files, environment and arguments, with the place each value was set.
+"""Settings from files, environment variables and arguments, each value with the place that sets it.
 
-environment.py         all settings of an application, looked up by relaxed names
+environment.py         all settings of an application, found by relaxed names
 settings.py            what `spring.cloud.stream.*` means, as pydantic-settings models
 stream_properties.py   the groups of settings of one binding
-support.py             how a setting says that it is not, or not fully, honoured
+setting_limits.py      annotations of settings that are ignored or refused
+located_errors.py      errors that name the setting and the place that sets it
 """

@@ -1,6 +1,6 @@
-"""The settings of an application that stand beside `spring.cloud.stream`, with Spring Boot's names.
+"""The settings of an application outside of `spring.cloud.stream`, with Spring Boot's names.
 
-`GROUPS` lists them for what must know all settings: the report, and the reference page.
+`GROUPS` lists them for the report of settings and for the reference page, which need all settings.
 """
 
 import re
@@ -13,18 +13,16 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from streamkit.config.durations import Milliseconds
 from streamkit.config.function_properties import CloudFunctionProperties, PollerProperties
+from streamkit.config.setting_limits import Accepted
 from streamkit.config.settings_model import SettingsModel, ShownWithoutSecrets
-from streamkit.config.support import Accepted
 
 _ALL_ADDRESSES: Final = ("", "0.0.0.0", "::")
-_HOST: Final = re.compile(
-    r"\*|(?:\*\.)?[\w-]+(?:\.[\w-]+)*|\[?[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*\]?", re.ASCII
-)
-_NO_LOGIN = Accepted("nobody logs in here: details are shown always, or never")
+_HOST: Final = re.compile(r"\*|(?:\*\.)?[\w-]+(?:\.[\w-]+)*|\[?[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*\]?", re.ASCII)
+_NO_LOGIN = Accepted("there is no login: details are shown always, or never")
 
 
 class SharedSettingsModel(ShownWithoutSecrets):
-    """Settings below a prefix where others have theirs too: what is not known is left to them."""
+    """Settings below a prefix that other software uses too. Unknown keys are ignored: they may belong to that."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
 
@@ -52,7 +50,7 @@ class ManagementServerProperties(SharedSettingsModel):
 
     @property
     def hosts(self) -> list[str]:
-        """The names that the endpoints are reached by, `address` among them, unless it stands for all addresses."""
+        """The hosts by which the endpoints are reached: `allowed_hosts`, and `address` unless it means all."""
         own = [self.address] if self.address not in _ALL_ADDRESSES else []
         return [*self.allowed_hosts, *own]
 
@@ -72,20 +70,20 @@ class ExposureProperties(SharedSettingsModel):
     """`management.endpoints.web.exposure.*`."""
 
     include: list[str] = Field(default=["health"])
-    """Which endpoints are served: `health`, `bindings`, `metrics`, `prometheus`, or `*`."""
+    """Which endpoints are served: `health`, `bindings`, `metrics`, `prometheus`, those of plugins, or `*`."""
     exclude: list[str] = Field(default=[])
     """Which are not, whatever `include` says."""
 
 
 class Access(Enum):
-    """What may be done by an endpoint."""
+    """The operations that an endpoint permits."""
 
     NONE = "none"
-    """Nothing: there is no such endpoint."""
+    """No operation: the endpoint does not exist."""
     READ_ONLY = "read-only"
-    """Look, not change."""
+    """Operations that read."""
     UNRESTRICTED = "unrestricted"
-    """Look and change."""
+    """Operations that read and operations that change something."""
 
 
 _ACCESSES: Final = tuple(Access)
@@ -125,7 +123,7 @@ class EndpointsProperties(SharedSettingsModel):
     """What may be done by endpoints."""
 
     def access_to(self, endpoint: EndpointProperties) -> Access:
-        """Return what may be done by an endpoint."""
+        """Return which access an endpoint gives: its own setting or the default, limited by `access.max-permitted`."""
         asked = _access(endpoint.enabled, endpoint.access)
         default = _access(self.enabled_by_default, self.access.default)
         return min(asked or default or Access.UNRESTRICTED, self.access.max_permitted, key=_ACCESSES.index)
@@ -153,7 +151,7 @@ class WebEndpointsProperties(SharedSettingsModel):
 
 
 class Show(Enum):
-    """Who is shown something."""
+    """When details are shown."""
 
     NEVER = "never"
     WHEN_AUTHORIZED = "when-authorized"
@@ -195,9 +193,9 @@ class Group:
     """Settings below one prefix.
 
     Attributes:
-        title: What they are about.
-        prefix: The prefix.
-        model: What they are.
+        title: The heading of the group on the reference page.
+        prefix: The key below which the settings are.
+        model: The model of the settings.
     """
 
     title: str

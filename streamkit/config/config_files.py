@@ -1,4 +1,4 @@
-"""Finds and reads the settings files, in Spring Boot's order.
+"""Find and read the settings files, in Spring Boot's order.
 
 From the weakest to the strongest:
 
@@ -7,9 +7,9 @@ From the weakest to the strongest:
 3. for each active profile, in the order they are listed: `application-<profile>.yml`, then
    `application-<profile>.properties`, in the directory, then in its `config/`.
 
-A later document of a file is stronger than an earlier one; a document with
-`spring.config.activate.on-profile` counts only where that holds. What a document imports
-(`streamkit.config.imports`) is stronger than the document itself, and weaker than what comes after it.
+A later document of a file is stronger than an earlier one. A document with `spring.config.activate.on-profile` is used
+only if its profile expression is true. The documents that a document imports (`streamkit.config.imports`) are stronger
+than the document itself, and weaker than the documents after it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +20,9 @@ from pathlib import Path
 from streamkit.config import profiles
 from streamkit.config.document import Document
 from streamkit.config.imports import Import, imported_by, read_tree_of_files
+from streamkit.config.located_errors import located
 from streamkit.config.origin import Value
 from streamkit.config.placeholders import Lookup, resolve
-from streamkit.config.places import located
 from streamkit.config.profiles import expanded
 from streamkit.config.properties_file import read_properties
 from streamkit.config.relaxed import uniform, uniform_key
@@ -35,7 +35,7 @@ _SUFFIXES = (".yaml", ".yml", ".properties")
 _BOOTSTRAP = "bootstrap"
 _ON_PROFILE = ("spring", "config", "activate", "onprofile")
 _ON_CLOUD_PLATFORM = ("spring", "config", "activate", "oncloudplatform")
-# Before Spring Boot 2.4 a document's condition was written so.
+# The key of a document's profile condition before Spring Boot 2.4.
 _OLD_ON_PROFILE = ("spring", "profiles")
 _ACTIVE = ("spring", "profiles", "active")
 _INCLUDE = ("spring", "profiles", "include")
@@ -45,11 +45,11 @@ _GROUP = ("spring", "profiles", "group")
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where files are looked for: a directory, or one file.
+    """A directory that is searched for settings files, or one settings file.
 
     Attributes:
         path: The directory or file.
-        optional: Whether it may be missing.
+        optional: Whether the directory or file may be missing.
     """
 
     path: Path
@@ -57,7 +57,7 @@ class Location:
 
     @classmethod
     def parse(cls, text: str, directory: Path) -> "list[Location]":
-        """The locations of a comma-separated list of paths, each with `optional:` before it or not."""
+        """Return the locations in a comma-separated list of paths, each with or without a leading `optional:`."""
         locations = []
         for part in filter(None, map(str.strip, text.replace(";", ",").split(","))):
             optional = part.startswith("optional:")
@@ -67,18 +67,18 @@ class Location:
 
     @classmethod
     def standard(cls, directory: Path) -> "list[Location]":
-        """The places looked in when nothing else is said."""
+        """Return the default locations: the directory and its `config/`, both optional."""
         return [cls(directory, optional=True), cls(directory / "config", optional=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedFiles:
-    """What the files say.
+    """The settings of all files.
 
     Attributes:
-        sources: One for each document that counts, the weakest first.
-        active_profiles: The profiles that were active, in their order.
-        warnings: Imports that are not read here.
+        sources: A source for each document that is used, the weakest first.
+        active_profiles: The active profiles, in their order.
+        warnings: Imports of kinds that are not supported.
     """
 
     sources: tuple[KeyedSource, ...]
@@ -88,7 +88,7 @@ class LoadedFiles:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A document, with its file and how errors call that."""
+    """A document, its file, and the name of that file in errors (`where`)."""
 
     path: Path
     where: str
@@ -101,25 +101,26 @@ def load_files(
     name: str = "application",
     lookup: Lookup = lambda key: None,
 ) -> LoadedFiles:
-    """Reads every settings file there is.
+    """Read all settings files.
 
     Args:
-        locations: Where to look, the weakest first.
-        directory: What the file names in errors are relative to.
-        name: The files' name, without profile and suffix.
-        lookup: What is set by something stronger than files; the active profiles, for instance.
+        locations: The directories and files to read, the weakest first.
+        directory: The directory to which file names in errors are relative.
+        name: The name of the files, without profile and suffix.
+        lookup: Returns settings of sources that are stronger than files, such as the active profiles.
 
     Raises:
-        ConfigurationError: A location is missing, or a file is malformed.
+        ConfigurationError: A location or an import that is not optional is missing, or a file cannot be read or is
+            malformed.
     """
     reader = _Reader(directory)
     names = [_BOOTSTRAP, name]
-    unconditional = [
-        found for each in names for found in _files(reader, locations, each) if _condition(found) is None
-    ]
+    unconditional = [found for each in names for found in _files(reader, locations, each) if _condition(found) is None]
     for found in list(unconditional):
+        # Imported files may set the active profiles, so they are read once before the profiles are known.
         unconditional += _Imports(reader, lookup).of(found, ())
     active = _active_profiles(unconditional, lookup)
+    # Not those above: they were asked without profiles, and would skip the files that they have followed.
     imports = _Imports(reader, lookup)
     counting: list[_Found] = []
     for each in names:
@@ -134,10 +135,8 @@ def load_files(
     )
 
 
-def _files(
-    reader: "_Reader", locations: Sequence[Location], name: str, profile: str | None = None
-) -> Iterator[_Found]:
-    """The documents of the profile's files of that name, the weakest first."""
+def _files(reader: "_Reader", locations: Sequence[Location], name: str, profile: str | None = None) -> Iterator[_Found]:
+    """Yield the documents of the files with a name and a profile, the weakest first."""
     full = name if profile is None else f"{name}-{profile}"
     for location in locations:
         if location.path.is_dir():
@@ -154,21 +153,21 @@ def _files(
 
 
 class _Reader:
-    """Reads files, each once."""
+    """Reads settings files, each file once."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.file: Callable[[Path, str], Sequence[_Found]] = cache(self._read)
 
     def directory_files(self, directory: Path, name: str) -> Iterator[_Found]:
-        """The documents of the files of that name."""
+        """Yield the documents of a directory's files with a name, for each known suffix."""
         for suffix in _SUFFIXES:
             path = directory / f"{name}{suffix}"
             if path.is_file():
                 yield from self.file(path, suffix)
 
     def key_tree(self, directory: Path) -> _Found:
-        """The files below a directory, each a setting."""
+        """Return a document with a setting for each file below a directory."""
         where = self._shown(directory)
         return _Found(directory, where, read_tree_of_files(directory, where))
 
@@ -191,7 +190,7 @@ class _Reader:
 
 
 class _Imports:
-    """Follows imports; what is imported twice counts once, as in Spring Boot."""
+    """Follows imports. A file that is imported twice is read at its first import only, as in Spring Boot."""
 
     def __init__(self, reader: _Reader, lookup: Lookup) -> None:
         self.warnings: list[SettingWarning] = []
@@ -200,7 +199,7 @@ class _Imports:
         self._followed: set[Path] = set()
 
     def of(self, found: _Found, active: Sequence[str]) -> list[_Found]:
-        """What the document imports, and what that imports, the weakest first."""
+        """Return the documents that a document imports, directly or through others, the weakest first."""
         documents: list[_Found] = []
         for each in imported_by(found.document, found.path.parent, self._lookup):
             if isinstance(each, SettingWarning):
@@ -227,7 +226,7 @@ class _Imports:
 
 
 def _condition(found: _Found) -> str | None:
-    """The profile expression under which the document counts, if it has one."""
+    """Return the profile expression on which a document depends; None if it names no profile."""
     condition = found.document.find(*_ON_PROFILE)
     if condition is not None:
         return str(condition)
@@ -261,27 +260,32 @@ def _active_profiles(unconditional: Sequence[_Found], lookup: Lookup) -> tuple[s
     listed = _listed(unconditional, lookup, _ACTIVE)
     included = _listed(unconditional, lookup, _INCLUDE)
     defaults = _listed(unconditional, lookup, _DEFAULT) or ["default"]
-    found = expanded(
-        [*listed, *included], lambda profile: _listed(unconditional, lookup, (*_GROUP, uniform(profile)))
-    )
+    found = expanded([*listed, *included], lambda profile: _listed(unconditional, lookup, (*_GROUP, uniform(profile))))
     return tuple(found or defaults)
 
 
 def _listed(documents: Sequence[_Found], lookup: Lookup, key: tuple[str, ...]) -> list[str]:
-    """The profiles that a setting lists: where something stronger than files does, those; else the last list."""
+    """Return the profiles that a setting lists.
+
+    A source that is stronger than files wins. Otherwise the last document that has the setting wins.
+    """
     strong = lookup(".".join(key))
     if strong is not None:
         return _split(strong)
     found: list[str] = []
     for each in documents:
         values = each.document.find_values(*key) if _condition(each) is None else []
+        # A document with a condition cannot set profiles, because its condition depends on them.
         if values:
             found = [item for value in values for item in _split(_resolved(value, documents, lookup))]
     return found
 
 
 def _resolved(value: Value, documents: Sequence[_Found], lookup: Lookup) -> str:
-    """The value's text; its placeholders may stand for anything but what a profile's files say."""
+    """Return a value's text without placeholders.
+
+    The text decides which profiles are active, so placeholders are not looked up in the files of profiles.
+    """
 
     def find(key: str) -> str | None:
         strong = lookup(key)

@@ -1,4 +1,4 @@
-"""Cron expressions as Spring has them: six fields, the first of them seconds.
+"""Cron expressions with Spring's six fields; the first field is the second.
 
 ::
 
@@ -10,7 +10,7 @@
     │ └ minute
     └ second
 
-All six must match: a day of the month *and* a day of the week, where Unix would take either.
+All six fields must match: the day of the month *and* the day of the week. Unix cron requires only one of these two.
 """
 
 import re
@@ -33,15 +33,18 @@ _LAST_WEEKDAY: Final = re.compile(r"\b([0-7]|SUN|MON|TUE|WED|THU|FRI|SAT)L\b", r
 
 
 class CronExpression:
-    """Times at which something happens."""
+    """A series of times, described by a cron expression."""
 
     def __init__(self, text: str) -> None:
-        """Read an expression.
+        """Parse a cron expression.
+
+        Args:
+            text: The expression, or one of the macros such as ``@daily``.
 
         Raises:
-            ValueError: It is not a valid cron expression.
+            ValueError: The text is not a valid cron expression.
         """
-        from croniter import croniter  # slow to import, and few applications need it
+        from croniter import croniter  # slow to import; few applications need croniter
 
         self._text = text.strip()
         fields = _MACROS.get(self._text.lower(), self._text).split()
@@ -59,7 +62,7 @@ class CronExpression:
             raise ValueError(f"{text!r} is no cron expression: {error}") from error
 
     def next(self, after: datetime) -> datetime:
-        """Return the first time after ``after`` that matches."""
+        """Return the first matching time after ``after``."""
         found: datetime = self._croniter(
             self._pattern, after, ret_type=datetime, day_or=False, second_at_beginning=True
         ).get_next()

@@ -14,20 +14,20 @@ class Document:
     entries: dict[Segments, Value] = field(default_factory=dict)
 
     def add(self, segments: Segments, value: Value) -> None:
-        """Sets a value; a key that was there before is overridden."""
+        """Set a value; a value that the key had before is replaced."""
         self.entries[segments] = value
 
     def find(self, *names: str) -> Value | None:
-        """The value of the key with these uniform segments, or None."""
+        """Return the value of the key with these uniform segments; None if the document does not set the key."""
         return next((value for rest, value in self._below(names) if not rest), None)
 
     def find_list(self, *names: str) -> list[str] | None:
-        """The items of the list with these uniform segments, written as one text or one by one, or None."""
+        """Return the items of a list, given as a comma-separated text or by index; None if the list is not set."""
         found = [str(value) for value in self.find_values(*names)]
         return [item.strip() for text in found for item in text.split(",") if item.strip()] if found else None
 
     def find_values(self, *names: str) -> list[Value]:
-        """The values of the list with these uniform segments: one text, or one for each index."""
+        """Return the values of the list with these uniform segments: a single text, or a value for each index."""
         return [value for rest, value in self._below(names) if not rest or rest[0].isdigit()]
 
     def _below(self, names: Segments) -> Iterator[tuple[Segments, Value]]:

@@ -1,4 +1,4 @@
-"""Durations as Spring spells them: `10s`, `1m`, `PT0.5S`, or a plain number of the setting's own unit."""
+"""Durations in Spring's notation: `10s`, `1m`, `PT0.5S`, or a plain number in the unit of the setting."""
 
 import re
 from datetime import timedelta
@@ -13,10 +13,14 @@ _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0
 
 
 def parse_duration(text: str, unit: str) -> timedelta | str:
-    """The duration `text` spells; a plain number counts `unit`s. ISO 8601 is left to pydantic.
+    """Return the duration that a text describes; ISO 8601 text is returned unchanged for pydantic to parse.
+
+    Args:
+        text: The duration, such as `10s`.
+        unit: The unit of plain numbers: `ns`, `us`, `ms`, `s`, `m`, `h` or `d`.
 
     Raises:
-        ValueError: It spells none.
+        ValueError: The text is not a duration.
     """
     stripped = text.strip()
     if _NUMBER.fullmatch(stripped):
@@ -29,7 +33,7 @@ def parse_duration(text: str, unit: str) -> timedelta | str:
 
 
 def format_duration(duration: timedelta) -> str:
-    """The duration in the largest unit that gives a whole number: `1500ms`, `10s`, `15m`."""
+    """Return a duration as text, in the largest unit that gives a whole number: `1500ms`, `10s`, `15m`."""
     milliseconds = duration / timedelta(milliseconds=1)
     for unit in ("d", "h", "m", "s"):
         amount = milliseconds / (_SECONDS[unit] * 1000)
@@ -54,7 +58,7 @@ def _longer_than_nothing(value: timedelta) -> timedelta:
 
 
 Positive = AfterValidator(_longer_than_nothing)
-"""Refuses 0 and less, as in `Annotated[Seconds, Positive]`."""
+"""A validator that refuses durations of 0 and less, as in `Annotated[Seconds, Positive]`."""
 Milliseconds = Annotated[timedelta, _counted_in("ms")]
 """A duration whose plain numbers are milliseconds."""
 Seconds = Annotated[timedelta, _counted_in("s")]

@@ -1,22 +1,23 @@
-"""The environment of an application: all its settings, each with the place it was set.
+"""The environment of an application: all settings, each with the place that sets it.
 
-From the strongest to the weakest source: overrides given in code, arguments (`--key=value`),
-SPRING_APPLICATION_JSON, environment variables, settings files (`streamkit.config.config_files`),
-defaults given in code.
+The sources, from the strongest to the weakest: overrides given in code, arguments (`--key=value`),
+SPRING_APPLICATION_JSON, environment variables, random values, sources of plugins, settings files
+(`streamkit.config.config_files`), defaults given in code.
 """
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
 from streamkit.config.config_files import Location, load_files
+from streamkit.config.located_errors import located
 from streamkit.config.origin import Scalar, Value
 from streamkit.config.placeholders import resolve
-from streamkit.config.places import located
 from streamkit.config.relaxed import uniform_key
 from streamkit.config.shape import section_of
 from streamkit.config.source import (
@@ -35,19 +36,19 @@ from streamkit.errors import ConfigurationError
 logger = logging.getLogger(__name__)
 
 IN_CODE: Final = "given in code"
-"""The origin of settings that win over all others."""
+"""The origin of overrides given in code, which win over all other settings."""
 
 M = TypeVar("M", bound=BaseModel)
 
 
 class Environment:
-    """Settings by relaxed names, from several sources.
+    """The settings of several sources, found by relaxed names.
 
     Attributes:
         sources: The sources, the strongest first.
-        active_profiles: The profiles that were active when the files were read.
-        warnings: Settings found to have no effect so far, by what is said about them.
-        asked: The values somebody has asked for so far, by their places and keys.
+        active_profiles: The profiles with which the files were read.
+        warnings: The settings without effect that were found so far, by the text of the warning.
+        asked: The values that were read so far, by place and key.
     """
 
     def __init__(self, sources: Sequence[PropertySource] = (), active_profiles: Sequence[str] = ()) -> None:
@@ -66,24 +67,27 @@ class Environment:
         overrides: Mapping[str, Scalar] | None = None,
         defaults: Mapping[str, Scalar] | None = None,
         directory: Path | None = None,
+        more_sources: "Callable[[Environment], Iterable[PropertySource]] | None" = None,
     ) -> "Environment":
-        """Reads all settings there are.
+        """Read the settings of all sources.
 
         Args:
             config_location: Files or directories to read instead of those in `directory`, comma-separated.
-            arguments: The command line; what does not start with `--` is not ours.
-            variables: The environment variables; those of the process unless given.
-            overrides: Settings from code that win over everything.
-            defaults: Settings from code that everything wins over.
-            directory: Where files are looked for; the current one unless given.
+            arguments: The command line; arguments that do not start with `--` are ignored.
+            variables: The environment variables; by default those of the process.
+            overrides: Settings from code, stronger than all others.
+            defaults: Settings from code, weaker than all others.
+            directory: The directory that is searched for files; by default the current one.
+            more_sources: A function that is called with the environment of all other sources and returns further ones,
+                such as those of plugins. They are stronger than files and weaker than environment variables; the first
+                is the strongest.
 
         Raises:
-            ConfigurationError: A file is missing or malformed.
+            ConfigurationError: A file is missing or malformed, or a further source cannot be read.
         """
         directory = Path.cwd() if directory is None else directory
-        strong = cls(
-            list(_strong_sources(overrides, arguments, os.environ if variables is None else variables))
-        )
+        # First, because these sources say where the files are and which profiles are active.
+        strong = cls(list(_strong_sources(overrides, arguments, os.environ if variables is None else variables)))
         files = load_files(
             strong._locations(config_location, directory),
             directory,
@@ -91,29 +95,37 @@ class Environment:
             lookup=strong.text,
         )
         weak = [] if defaults is None else [table_source("defaults", defaults, "default given in code")]
-        environment = cls([*strong.sources, *reversed(files.sources), *weak], files.active_profiles)
+        weaker = [*reversed(files.sources), *weak]
+        environment = cls([*strong.sources, *weaker], files.active_profiles)
         environment.note(files.warnings)
-        return environment
+        more = () if more_sources is None else tuple(more_sources(environment))
+        if not more:
+            return environment
+        return environment._with_sources([*strong.sources, *more, *weaker])
 
     def get(self, key: str) -> Value | None:
-        """The value of `key`, its placeholders replaced, or None when nothing sets it.
+        """Return the value of `key` with its placeholders replaced; None if no source sets it.
 
         Raises:
-            ConfigurationError: A placeholder in it cannot be replaced.
+            ConfigurationError: A placeholder in the value cannot be replaced.
         """
         found = self._raw(key)
         return None if found is None else self.resolved(found)
 
     def text(self, key: str, default: str | None = None) -> str | None:
-        """The value of `key` as text, or `default` when nothing sets it."""
+        """Return the value of `key` as text; `default` if no source sets it.
+
+        Raises:
+            ConfigurationError: A placeholder in the value cannot be replaced.
+        """
         found = self.get(key)
         return default if found is None else str(found)
 
     def resolved(self, found: Value) -> Value:
-        """The value with its placeholders replaced.
+        """Return a value with its placeholders replaced.
 
         Raises:
-            ConfigurationError: One of them cannot be.
+            ConfigurationError: A placeholder cannot be replaced.
         """
         if not isinstance(found.value, str) or "$" not in found.value:
             return found
@@ -123,85 +135,102 @@ class Environment:
             raise located(found, error) from error
 
     def bind(self, prefix: str, model: type[M]) -> M:
-        """What is set below `prefix`, as `model`; the names of its fields are relaxed.
+        """Return the settings below `prefix` as a `model`; keys may spell its fields in any relaxed form.
 
         Raises:
-            ConfigurationErrors: Keys the model does not know, and values it refuses, all of them.
+            ConfigurationErrors: All keys that the model does not know and all values that it refuses.
         """
         return self.bound(self.tree(prefix, model), model).value
 
     def bind_extended(self, type_: str, binding: str, side: str, model: type[M]) -> M:
-        """A binder's own settings of one binding: those of its defaults and, stronger, of the binding.
+        """Return the settings that a binder type has for one binding; the binding's own win over the type's defaults.
 
         Args:
             type_: The binder's type, such as `rocketmq`.
             binding: The binding's name, in any case.
             side: `consumer` or `producer`.
-            model: What they are.
+            model: The model of the settings.
 
         Raises:
-            ConfigurationErrors: Keys the model does not know, and values it refuses, all of them.
+            ConfigurationErrors: All keys that the model does not know and all values that it refuses.
         """
         return self.explain_extended(type_, binding, side, model).value
 
     def explain_extended(self, type_: str, binding: str, side: str, model: type[M]) -> Bound[M]:
-        """As `bind_extended`, with the origin of every value."""
+        """Do the same as `bind_extended`, and return the origin of every value too."""
         prefix = f"spring.cloud.stream.{type_}"
         own = self.tree(f"{prefix}.bindings[{binding}].{side}", model)
         return self.bound(own.over(self.tree(f"{prefix}.default.{side}", model)), model)
 
     def tree(self, prefix: str, model: type[BaseModel], skip: Iterable[str] = ()) -> RawTree:
-        """What is set below `prefix`, read by the shape of `model`, but for the first segments in `skip`."""
+        """Return the raw values below `prefix`, placed by the shape of `model`.
+
+        Args:
+            prefix: The key below which the settings are.
+            model: The model whose fields the keys name.
+            skip: First segments below the prefix that are left out.
+        """
         return read_tree(self.sources, self.resolved, prefix, section_of(model), skip)
 
-    def bound(self, tree: RawTree, model: type[M]) -> Bound[M]:
-        """The validated model of a tree; a setting without effect is warned about, once.
+    def bound(self, tree: RawTree, model: type[M], given: Mapping[str, object] = MappingProxyType({})) -> Bound[M]:
+        """Return the validated model of raw values, and log a warning for each setting without effect, once.
+
+        Args:
+            tree: The raw values.
+            model: The model.
+            given: Values of a `BaseSettings` that win over those of the tree.
 
         Raises:
-            ConfigurationErrors: Everything that is wrong with it.
+            ConfigurationErrors: All problems of the values.
         """
         self.note(without_effect(tree))
         for value in tree.origins.values():
             self._ask(value)
-        return validate(tree, model)
+        return validate(tree, model, given)
 
     def note(self, warnings: Iterable[SettingWarning]) -> None:
-        """Logs the warnings that were not logged before, and keeps them in `warnings`."""
+        """Log the warnings that were not logged before, and add them to `warnings`."""
         for warning in warnings:
             if str(warning) not in self.warnings:
                 self.warnings[str(warning)] = warning
                 logger.warning("%s", warning)
 
     def sets_below(self, prefix: str) -> bool:
-        """Whether anything is set below `prefix`."""
+        """Return whether any source sets a key below `prefix`."""
         segments = uniform_key(prefix)
         return any(True for source in self.sources for _ in source.entries(segments))
 
     def below(self, prefix: str, *, inherit: bool = True) -> "Environment":
-        """An environment in which what is set below `prefix` wins; nothing else is set unless `inherit`."""
+        """Return an environment in which the settings below `prefix` stand at the top and win over all others.
+
+        Args:
+            prefix: The key below which the settings are.
+            inherit: Whether the settings of this environment are part of the new one too.
+        """
         own = [SubtreeSource(source, uniform_key(prefix)) for source in self.sources]
-        inner = Environment([*own, *(self.sources if inherit else ())], self.active_profiles)
-        inner.warnings, inner.asked = self.warnings, self.asked
-        return inner
+        return self._with_sources([*own, *(self.sources if inherit else ())])
 
     def with_arguments(self, arguments: Sequence[str]) -> "Environment":
-        """The same settings, over which those of a command line win."""
-        made = Environment([arguments_source(arguments), *self.sources], self.active_profiles)
-        made.warnings, made.asked = self.warnings, self.asked
-        return made
+        """Return an environment in which the settings of a command line win over these."""
+        return self._with_sources([arguments_source(arguments), *self.sources])
 
     def portable(self) -> "Environment":
-        """The same settings for another process, which may have other files and variables.
+        """Return the same settings for another process, which may have other files and variables.
 
-        Of the environment variables it has those that are settings, and those that anybody has asked for so far: the
-        others, secrets perhaps, are none of its business.
+        Of the environment variables, only those that begin with `SPRING_` or `SPRING.` and those that were read so far
+        are passed on: other variables may hold secrets that the process does not need.
         """
         asked = {value.key for value in self.asked.values()}
         sources = [
-            source.only(asked) if isinstance(source, EnvironmentVariables) else source
-            for source in self.sources
+            source.only(asked) if isinstance(source, EnvironmentVariables) else source for source in self.sources
         ]
         return Environment(sources, self.active_profiles)
+
+    def _with_sources(self, sources: Sequence[PropertySource]) -> "Environment":
+        """Return an environment of other sources that shares `warnings` and `asked` with this one."""
+        made = Environment(sources, self.active_profiles)
+        made.warnings, made.asked = self.warnings, self.asked
+        return made
 
     def _raw(self, key: str) -> Value | None:
         for source in self.sources:
@@ -231,13 +260,14 @@ class Environment:
 def _strong_sources(
     overrides: Mapping[str, Scalar] | None, arguments: Sequence[str], variables: Mapping[str, str]
 ) -> Iterator[PropertySource]:
-    """The sources stronger than files, the strongest first."""
+    """Yield the sources that are stronger than files, the strongest first."""
     if overrides is not None:
         yield table_source("overrides", overrides, IN_CODE)
     from_arguments = arguments_source(arguments)
     yield from_arguments
     from_variables = EnvironmentVariables(variables)
     inline = from_arguments.get("spring.application.json") or from_variables.get("spring.application.json")
+    # Weaker than arguments and stronger than all variables, even if a variable holds the JSON: Spring Boot's order.
     if inline is not None:
         yield json_source(str(inline), inline.origin)
     yield from_variables

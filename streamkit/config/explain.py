@@ -1,4 +1,4 @@
-"""What a binding's settings are, and where each comes from."""
+"""The effective settings of a binding, each with its origin."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ from streamkit.config.function_properties import PollerProperties
 from streamkit.config.origin import DEFAULT, Value, scalar_text
 from streamkit.config.relaxed import kebab
 from streamkit.config.secret import shown
+from streamkit.config.setting_limits import limit_of
 from streamkit.config.settings import StreamSettings
 from streamkit.config.shape import Location
-from streamkit.config.support import limit_of
 from streamkit.config.validation import Bound
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedSetting:
-    """A setting in force.
+    """An effective setting.
 
     Attributes:
-        key: Its name, from where the binding's settings begin.
-        value: Its value, as a settings file would spell it.
-        origin: Where it was set; `default` when nowhere.
-        note: Why it has no effect, when it has none.
+        key: The key, below the prefix of the binding.
+        value: The value, as written in a settings file.
+        origin: The place that sets the value; `default` if no source does.
+        note: Why the setting has no effect; None if it has one.
     """
 
     key: str
@@ -36,19 +36,19 @@ class ExplainedSetting:
 
     @property
     def is_default(self) -> bool:
-        """Whether nothing sets it."""
+        """Whether no source sets the value."""
         return self.origin == str(DEFAULT)
 
 
 def explain_binding(
     settings: Bound[StreamSettings], name: str, poller: Bound[PollerProperties]
 ) -> list[ExplainedSetting]:
-    """Every setting under `spring.cloud.stream.bindings.<name>`, defaults included.
+    """Return all settings of a binding, `spring.cloud.stream.bindings.<name>.*`, defaults included.
 
     Args:
         settings: `spring.cloud.stream.*`.
         name: The binding's name.
-        poller: `spring.integration.poller.*`: how its supplier is polled where nothing else says it.
+        poller: `spring.integration.poller.*`: how the supplier is polled, unless a stronger setting says so.
     """
     place = _place_of(settings.value, name)
     origins = {at[len(place) :]: value for at, value in settings.origins.items() if at[: len(place)] == place}
@@ -66,10 +66,8 @@ def explain_binding(
     return [ExplainedSetting("destination", name, "the binding's name"), *rows[1:]]
 
 
-def _poller_origins(
-    settings: Bound[StreamSettings], poller: Bound[PollerProperties]
-) -> Iterator[tuple[str, Value]]:
-    """Where the settings come from by which all suppliers are polled, the weaker spelling first."""
+def _poller_origins(settings: Bound[StreamSettings], poller: Bound[PollerProperties]) -> Iterator[tuple[str, Value]]:
+    """Yield the origins of the polling settings for all suppliers, those of the older, weaker prefix first."""
     for at, value in settings.origins.items():
         if at[0] == "poller":
             yield str(at[1]), value
@@ -80,12 +78,14 @@ def _poller_origins(
 def explain_model(
     model: BaseModel, origins: Mapping[Location, Value], prefix: Location = ()
 ) -> Iterator[ExplainedSetting]:
-    """Every setting of the model, in its order, groups flattened; of those not honoured, the ones that are set.
+    """Yield the settings of a model in its order, groups flattened.
+
+    A setting that is ignored or refused whatever its value is left out unless a source sets it.
 
     Args:
         model: The settings.
-        origins: Where those come from that were set, by their place.
-        prefix: The place of `model` itself.
+        origins: The values that sources set, by location.
+        prefix: The location of `model` itself.
     """
     for name, info in type(model).model_fields.items():
         value = getattr(model, name)
@@ -103,7 +103,12 @@ def explain_model(
 
 
 def setting_text(value: object, key: str = "") -> str:
-    """Return the value of a setting as a settings file would spell it; secrets are hidden."""
+    """Return the value of a setting as written in a settings file; secrets are hidden.
+
+    Args:
+        value: The value.
+        key: The key, which tells whether the value is a secret.
+    """
     return _text(shown(key, value))
 
 
@@ -127,7 +132,7 @@ def _key(prefix: Location, name: str) -> str:
 
 
 def _origin_of(origins: Mapping[Location, Value], place: Location) -> str | None:
-    """Where the setting, or the first item of it, comes from."""
+    """Return the origin of a setting or of its first item; None if no source sets it."""
     return next((str(value.origin) for at, value in origins.items() if at[: len(place)] == place), None)
 
 

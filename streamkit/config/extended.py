@@ -1,7 +1,7 @@
 """The settings of one binder type for all bindings: `spring.cloud.stream.<type>.{default,bindings.<name>}.*`.
 
-A binding's own are read when it is made (`Environment.bind_extended`). This module looks at all of them, also
-those of bindings that are not made: a key nobody knows is wrong wherever it stands.
+`Environment.bind_extended` reads the settings of a binding when the binding is made. This module checks the settings of
+all bindings, also of those that are not made: an unknown key is an error for any binding.
 """
 
 from collections.abc import Callable
@@ -16,18 +16,16 @@ from streamkit.config.settings_model import SettingsModel
 from streamkit.errors import ConfigurationError, ConfigurationErrors
 
 ExtendedModels: TypeAlias = Callable[[str], tuple[type[BaseModel], type[BaseModel]]]
-"""The models of a type's `consumer.*` and `producer.*`."""
+"""A function that returns the models of a binder type's `consumer.*` and `producer.*`."""
 
 
-def extended_problems(
-    environment: Environment, type_: str, models: ExtendedModels
-) -> tuple[ConfigurationError, ...]:
-    """What is wrong with the type's settings of bindings, and with its defaults; its `binder.*` is its own.
+def extended_problems(environment: Environment, type_: str, models: ExtendedModels) -> tuple[ConfigurationError, ...]:
+    """Return the problems of a binder type's settings of bindings and of its defaults; `binder.*` is not checked.
 
     Args:
         environment: All settings.
         type_: The binder's type, such as `rocketmq`.
-        models: Asked for the type's models, when there are settings of it.
+        models: Returns the models of the type; called only if there are settings of the type.
     """
     prefix = f"spring.cloud.stream.{type_}"
     if not environment.sets_below(prefix):

@@ -1,7 +1,7 @@
-"""Settings of functions and of how suppliers are polled, with the names they have in Spring.
+"""Settings of functions and of the polling of suppliers, with Spring's names.
 
-`spring.cloud.function.*` is Spring Cloud Function's; `spring.integration.poller.*` is Spring Boot's, and has an
-older spelling, `spring.cloud.stream.poller.*`.
+`spring.cloud.function.*` is from Spring Cloud Function. `spring.integration.poller.*` is from Spring Boot; its older
+prefix is `spring.cloud.stream.poller.*`.
 """
 
 from datetime import timedelta
@@ -12,8 +12,8 @@ from pydantic import Field, field_validator, model_validator
 
 from streamkit.config.cron import CronExpression
 from streamkit.config.durations import Milliseconds, Positive
+from streamkit.config.setting_limits import Accepted
 from streamkit.config.settings_model import SettingsModel
-from streamkit.config.support import Accepted
 
 __all__ = [
     "CloudFunctionProperties",
@@ -30,7 +30,7 @@ _NO_WEB: Final = Accepted("functions are called for messages only")
 
 
 class TimeUnit(Enum):
-    """What plain numbers count."""
+    """The unit of plain numbers."""
 
     NANOSECONDS = "NANOSECONDS"
     MICROSECONDS = "MICROSECONDS"
@@ -53,7 +53,7 @@ _ABBREVIATED: Final = {
 
 
 class PollerProperties(SettingsModel):
-    """How suppliers are polled; what a binding does not set is as in `spring.integration.poller.*`."""
+    """How suppliers are polled; a setting that a binding lacks is taken from `spring.integration.poller.*`."""
 
     fixed_delay: Annotated[Milliseconds, Positive] | None = None
     """Pause between the end of a poll and the next; 1s where nothing says when to poll."""
@@ -76,7 +76,7 @@ class PollerProperties(SettingsModel):
     @model_validator(mode="before")
     @classmethod
     def _in_its_unit(cls, values: Any) -> Any:
-        """Write the unit behind plain numbers."""
+        """Append the unit to plain numbers."""
         unit = values.get("time_unit") if isinstance(values, dict) else None
         if not isinstance(unit, TimeUnit):
             return values
@@ -101,7 +101,11 @@ class PollerProperties(SettingsModel):
         return self
 
     def over(self, weaker: "PollerProperties") -> "PollerProperties":
-        """Return these settings, with what they leave open from ``weaker``."""
+        """Return these settings, completed by those of ``weaker``.
+
+        ``cron``, ``fixed_delay`` and ``fixed_rate`` are taken together from one of the two, because they exclude each
+        other.
+        """
         timed = self if self._is_timed else weaker
         return self.model_copy(
             update={

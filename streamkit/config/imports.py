@@ -1,8 +1,8 @@
-"""What a settings document imports: `spring.config.import`.
+"""The imports of a settings document: `spring.config.import`.
 
 ./more.yml   optional:file:/etc/shop/shop.properties   file:/etc/shop/config[.yaml]     files
 configtree:/run/secrets/                                                                 a file for each setting
-nacos:shop.yml   configserver:http://…                                                   not read: a warning says so
+nacos:shop.yml   configserver:http://…                                                   not read; a warning says so
 """
 
 import re
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streamkit.config.document import Document
+from streamkit.config.located_errors import located
 from streamkit.config.origin import Origin, Value
 from streamkit.config.placeholders import Lookup, resolve
-from streamkit.config.places import located
 from streamkit.config.relaxed import parse_key, uniform_key
 from streamkit.config.validation import SettingWarning
 from streamkit.errors import ConfigurationError
@@ -28,12 +28,12 @@ _SUFFIXES = (".properties", ".yml", ".yaml")
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One thing to import, which exists.
+    """A file or directory to import, which exists.
 
     Attributes:
         path: The file or directory.
-        suffix: What the file is read as: `.properties`, or `.yml` and `.yaml`.
-        is_tree: Whether each file below it is a setting.
+        suffix: The format of the file: `.properties`, `.yml` or `.yaml`.
+        is_tree: Whether each file below the directory is a setting.
     """
 
     path: Path
@@ -42,15 +42,16 @@ class Import:
 
 
 def imported_by(document: Document, directory: Path, lookup: Lookup) -> Iterator[Import | SettingWarning]:
-    """What the document imports, in its order, or why something of it is not read.
+    """Yield the imports of a document in its order, and a warning for each import of an unsupported kind.
 
     Args:
         document: The document.
-        directory: What relative paths start from: where the document's file is.
-        lookup: Settings stronger than files, for placeholders.
+        directory: The directory of the document's file, to which paths are relative.
+        lookup: Returns settings that are stronger than files, for placeholders.
 
     Raises:
-        ConfigurationError: Something that is not optional is missing.
+        ConfigurationError: An import that is not optional is missing, a file has an unknown suffix, or a placeholder
+            cannot be replaced.
     """
     for value in document.find_values(*_IMPORT):
         for part in filter(None, map(str.strip, str(value).split(","))):
@@ -81,21 +82,24 @@ def _found(path: Path, kind: str, *, is_optional: bool) -> Iterator[Import]:
     if path.is_file():
         if suffix not in _SUFFIXES:
             raise ConfigurationError(
-                f"{path.name!r} ends neither in .properties nor in .yml: say what it is with {path.name}[.yaml]"
+                f"{path.name!r} ends neither in .properties nor in .yml: name its format, such as {path.name}[.yaml]"
             )
         yield Import(path, suffix)
     elif not is_optional:
-        raise ConfigurationError(
-            f"there is no {str(path)!r}; write `optional:` before it if it may be missing"
-        )
+        raise ConfigurationError(f"there is no {str(path)!r}; write `optional:` before it if it may be missing")
 
 
 def read_tree_of_files(directory: Path, where: str) -> Document:
-    """A document in which the path of each file below `directory` is a key, and its text the value."""
+    """Return a document with a setting for each file below a directory: the path is the key, the text the value.
+
+    Args:
+        directory: The directory.
+        where: The name of the directory in errors.
+    """
     document = Document()
     for path in sorted(directory.rglob("*")):
         parts = path.relative_to(directory).parts
-        # Kubernetes mounts a volume's files by links from a directory whose name begins with two dots.
+        # Kubernetes mounts a volume's files as links into a directory named with two leading dots: skip the targets.
         if path.is_file() and not any(part.startswith(".") for part in parts):
             key = ".".join(parts)
             text = path.read_text(encoding="utf-8").removesuffix("\n")

@@ -1,4 +1,4 @@
-"""Where a setting's value comes from, kept beside it from the first byte read to the last error told."""
+"""The value of a setting together with its origin, so that errors can name the place that sets it."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -10,11 +10,11 @@ Scalar: TypeAlias = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A place that sets values; `str()` of it is how people find it.
+    """A place that sets values; `str()` returns the text for errors, such as `application.yml:3`.
 
     Attributes:
         place: The file, `environment variable X`, `argument --x`, or the name of a table in code.
-        line: The line in that file, from 1; None where there are no lines.
+        line: The line in the file, from 1; None for places without lines.
     """
 
     place: str
@@ -26,12 +26,12 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A setting's value with its origin.
+    """The value of a setting with its origin.
 
     Attributes:
-        value: As its source had it: text, or what a YAML or JSON scalar is.
-        origin: Where that is.
-        key: The key as it is spelt there.
+        value: The value as read from the source: text, or a YAML or JSON scalar.
+        origin: The place that sets the value.
+        key: The key, as spelt at that place.
     """
 
     value: Scalar
@@ -40,7 +40,7 @@ class Value:
 
     @property
     def shown(self) -> str:
-        """The value as people may see it: secrets are hidden."""
+        """The value for logs and errors; secrets are hidden."""
         return shown_text(self.key, str(self))
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Value:
 
 
 def scalar_text(value: Scalar) -> str:
-    """The value as a .properties file would spell it."""
+    """Return a value as written in a .properties file; None is the empty text."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Placeholders: `${key}` and `${key:default}` stand for other settings, nested as deep as anyone likes.
+"""Placeholders: `${key}` and `${key:default}` stand for other settings, nested to any depth.
 
 ${orders.topic:${default.topic:orders}}        \\${not-a-placeholder}
 """
@@ -9,14 +9,18 @@ from typing import TypeAlias
 from streamkit.errors import ConfigurationError
 
 Lookup: TypeAlias = Callable[[str], str | None]
-"""The raw value of a key, its own placeholders unresolved; None when nothing sets it."""
+"""A function that returns the raw value of a key, with placeholders; None if no source sets the key."""
 
 
 def resolve(text: str, lookup: Lookup) -> str:
-    """The text with every placeholder replaced.
+    """Return a text with every placeholder replaced.
+
+    Args:
+        text: The text.
+        lookup: Returns the raw values of the keys.
 
     Raises:
-        ConfigurationError: A placeholder has neither value nor default, or leads back to itself.
+        ConfigurationError: A placeholder has neither a value nor a default, or refers to itself through others.
     """
     return text if "${" not in text else _resolve(text, lookup, ())
 
@@ -39,14 +43,13 @@ def _replacement(inner: str, lookup: Lookup, path: tuple[str, ...]) -> str:
     if default is not None:
         return _resolve(default, lookup, path)
     raise ConfigurationError(
-        f"nothing sets {key!r}, which the placeholder ${{{key}}} stands for; "
-        f"set it, or give a default: ${{{key}:…}}",
+        f"nothing sets {key!r}, which the placeholder ${{{key}}} stands for; set it, or give a default: ${{{key}:…}}",
         key=key,
     )
 
 
 def _parts(text: str) -> Iterator[tuple[bool, str]]:
-    """The text in pieces: (False, literal) and (True, what stands between `${` and its `}`)."""
+    """Yield the parts of a text: (False, literal text) and (True, the text between `${` and its `}`)."""
     position = 0
     while (start := text.find("${", position)) >= 0:
         if start > 0 and text[start - 1] == "\\":
@@ -63,7 +66,12 @@ def _parts(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def _closing(text: str, position: int) -> int:
-    """The index of the `}` that ends the placeholder whose inside starts at `position`; -1: there is none."""
+    """Return the index of the `}` that ends a placeholder; -1 if it is missing.
+
+    Args:
+        text: The whole text.
+        position: The index behind the `${` of the placeholder.
+    """
     depth = 0
     while position < len(text):
         if text.startswith("${", position):
@@ -78,7 +86,7 @@ def _closing(text: str, position: int) -> int:
 
 
 def _split_default(inner: str) -> tuple[str, str | None]:
-    """`key:default` at the first colon outside nested placeholders."""
+    """Split `key:default` at the first colon outside of nested placeholders; the default is None without a colon."""
     depth = 0
     for index, character in enumerate(inner):
         if inner.startswith("${", index):

@@ -1,4 +1,4 @@
-"""Profile expressions: `cloud`, `!cloud`, `eu & (staging | prod)`, and lists of which one suffices."""
+"""Profile expressions: `cloud`, `!cloud`, `eu & (staging | prod)`, and lists, which are true if one item is."""
 
 import re
 from collections.abc import Callable, Collection, Iterable
@@ -7,16 +7,27 @@ _TOKEN = re.compile(r"\s*([&|!()]|[^&|!()\s]+)")
 
 
 def matches(expression: str, active: Collection[str]) -> bool:
-    """True when one of the comma-separated expressions holds for the active profiles.
+    """Return whether at least one of several expressions is true for the active profiles.
+
+    Args:
+        expression: Profile expressions, comma-separated.
+        active: The active profiles.
 
     Raises:
         ValueError: An expression is malformed.
     """
-    return any(_Parser(part, active).parse() for part in expression.split(","))
+    # Each expression is parsed, so that a malformed one is an error whatever the others say.
+    results = [_Parser(part, active).parse() for part in expression.split(",")]
+    return any(results)
 
 
 def expanded(profiles: Iterable[str], group_of: Callable[[str], Iterable[str]]) -> list[str]:
-    """The profiles, each followed by those of its group (`spring.profiles.group.<profile>`), each once."""
+    """Return profiles with the members of their groups, each profile once and before its members.
+
+    Args:
+        profiles: The profiles.
+        group_of: Returns the members of `spring.profiles.group.<profile>`.
+    """
     found: dict[str, None] = {}
 
     def add(profile: str) -> None:
@@ -76,4 +87,4 @@ class _Parser:
 
     def _malformed(self) -> ValueError:
         expression = self._expression.strip()
-        return ValueError(f"{expression!r} is no profile expression, such as `a`, `!a`, `a & (b | c)`")
+        return ValueError(f"{expression!r} is not a profile expression; write one such as `a`, `!a`, `a & (b | c)`")

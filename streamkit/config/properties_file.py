@@ -1,4 +1,4 @@
-"""Reads Java's .properties files, line numbers kept.
+"""Read Java's .properties files, with the line number of each value.
 
 A comment line `#---` or `!---` starts another document, as in Spring Boot.
 """
@@ -16,12 +16,17 @@ _SEPARATORS = ("#---", "!---")
 
 
 def read_properties(path: Path, name: str) -> list[Document]:
-    """The documents of the file, which errors call `name`.
+    """Return the documents of a file.
 
-    The text is UTF-8; a file that is not is read as Latin-1, the encoding of old.
+    A file that is not UTF-8 is read as Latin-1, the encoding of .properties files before Java 9.
+
+    Args:
+        path: The file.
+        name: The name of the file in errors.
 
     Raises:
-        ConfigurationError: A line is malformed.
+        ConfigurationError: A line has a `\\u` without four hexadecimal digits.
+        OSError: The file cannot be read.
     """
     content = path.read_bytes()
     try:
@@ -32,10 +37,14 @@ def read_properties(path: Path, name: str) -> list[Document]:
 
 
 def parse_properties(text: str, name: str) -> list[Document]:
-    """The documents of the text, which errors call `name`.
+    """Return the documents of a text.
+
+    Args:
+        text: The text of a .properties file.
+        name: The name of the file in errors.
 
     Raises:
-        ConfigurationError: A line is malformed.
+        ConfigurationError: A line has a `\\u` without four hexadecimal digits.
     """
     document = Document()
     documents = [document]
@@ -51,7 +60,5 @@ def parse_properties(text: str, name: str) -> list[Document]:
             line += element.source.count("\n")
     except javaproperties.InvalidUEscapeError:
         origin = str(Origin(name, line))
-        raise ConfigurationError(
-            f"{origin}: \\u needs four hexadecimal digits after it", origin=origin
-        ) from None
+        raise ConfigurationError(f"{origin}: \\u needs four hexadecimal digits after it", origin=origin) from None
     return documents

@@ -1,4 +1,4 @@
-"""The reference page of all settings, written from the models: Markdown tables, one for each group."""
+"""The reference page of all settings, generated from the models: a Markdown table for each group."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,14 +12,12 @@ from streamkit.config.application_properties import GROUPS
 from streamkit.config.explain import setting_text
 from streamkit.config.relaxed import kebab
 from streamkit.config.report import KnownTypes
+from streamkit.config.setting_limits import Accepted, limit_of
 from streamkit.config.settings import PREFIX, StreamSettings
 from streamkit.config.shape import Field, Leaf, Listing, Section, Shape, Table, section_of
-from streamkit.config.support import Accepted, limit_of
 
-MARKER = (
-    "<!-- What follows is written by `streamkit config reference --update`: change the models instead. -->"
-)
-"""The line of a Markdown file below which the tables stand."""
+MARKER = "<!-- What follows is written by `streamkit config reference --update`: change the models instead. -->"
+"""The line of a Markdown file below which the generated tables begin."""
 
 _HEADER = "| setting | type | default | what it does | here |\n|---|---|---|---|---|"
 _TYPES: Mapping[object, str] = {
@@ -33,15 +31,15 @@ _TYPES: Mapping[object, str] = {
 
 @dataclass(frozen=True, slots=True)
 class DocumentedSetting:
-    """One row.
+    """A row of a table.
 
     Attributes:
-        key: Its key, below the group's prefix.
-        aliases: Other spellings of its last segment.
-        type: What it is, in a word.
-        default: What holds when nothing sets it.
-        text: What it does.
-        status: `honoured`, or how far not, and why.
+        key: The key, below the prefix of the group.
+        aliases: Other names of the last segment of the key.
+        type: The type of the value, such as `int` or `duration`.
+        default: The default value.
+        text: What the setting does.
+        status: `honoured`, or that the setting is ignored or refused, and why.
     """
 
     key: str
@@ -58,7 +56,7 @@ class DocumentedSetting:
 
 
 def reference_tables(types: KnownTypes) -> str:
-    """The tables of all settings there are, those of the installed binder types included."""
+    """Return the tables of all settings, including those of the installed binder types."""
     tables = [reference_table("The application", PREFIX, StreamSettings)]
     tables += [reference_table(group.title, group.prefix, group.model) for group in GROUPS]
     for type_ in types.names:
@@ -72,13 +70,13 @@ def reference_tables(types: KnownTypes) -> str:
 
 
 def reference_table(title: str, prefix: str, model: type[BaseModel]) -> str:
-    """A section with the settings of the model below the prefix."""
+    """Return a section of the page: a heading, the prefix, and a table with the settings of a model."""
     rows = "\n".join(map(str, documented(model)))
     return f"## {title}\n\nBelow `{prefix}`:\n\n{_HEADER}\n{rows}\n"
 
 
 def documented(model: type[BaseModel]) -> Iterator[DocumentedSetting]:
-    """The settings of the model, in its order; groups are flattened, a group met again is referred to."""
+    """Yield the settings of a model in its order, groups flattened; a group of a table that occurs again is one row."""
     yield from _rows(section_of(model), (), model(), set())
 
 
@@ -112,14 +110,10 @@ def _section_below(shape: Shape) -> Section | None:
 def _row(known: Field, place: tuple[str, ...], default: object) -> DocumentedSetting:
     key = ".".join(place) + (".<key>" if isinstance(known.shape, Table) else "")
     aliases = tuple(
-        dict.fromkeys(
-            spelling for alias in _aliases(known.info) if (spelling := kebab(alias)) != kebab(known.name)
-        )
+        dict.fromkeys(spelling for alias in _aliases(known.info) if (spelling := kebab(alias)) != kebab(known.name))
     )
     text = " ".join((known.info.description or "").split())
-    return DocumentedSetting(
-        key, aliases, _type(known.shape), setting_text(default), text, _status(known.info)
-    )
+    return DocumentedSetting(key, aliases, _type(known.shape), setting_text(default), text, _status(known.info))
 
 
 def _aliases(info: FieldInfo) -> list[str]:
@@ -152,7 +146,7 @@ def _type(shape: Shape) -> str:
 
 
 def _is(annotation: object, type_: object) -> bool:
-    """Whether an annotation is the type, or an `Annotated` of it."""
+    """Return whether an annotation is a type or an `Annotated` of that type."""
     return annotation is type_ or getattr(annotation, "__origin__", None) is type_
 
 

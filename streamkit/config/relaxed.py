@@ -1,12 +1,12 @@
-"""Relaxed names: `nameServer`, `name-server`, `name_server` and `NAME_SERVER` are one.
+"""Relaxed names: `nameServer`, `name-server`, `name_server` and `NAME_SERVER` are the same name.
 
     spring.cloud.stream.bindings[my.orders].consumer.maxAttempts        a key
     spring  cloud  stream  bindings  my.orders  consumer  maxAttempts   its segments
     spring  cloud  stream  bindings  my.orders  consumer  maxattempts   their uniform forms
 
-Two keys are the same when the uniform forms of their segments are. In the name of an environment variable
-nothing tells where one segment ends and the next begins: `SPRING_CLOUD_STREAM_BINDINGS_INPUT_GROUP` is only
-understood beside what is expected (`streamkit.config.shape`).
+Two keys are the same if the uniform forms of their segments are. The name of an environment variable does not show
+where one segment ends and the next begins: `SPRING_CLOUD_STREAM_BINDINGS_INPUT_GROUP` can be split only with the
+knowledge of the settings model (`streamkit.config.shape`).
 """
 
 import re
@@ -20,12 +20,12 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def parse_key(text: str) -> Segments:
-    """The segments of a key; what stands in brackets is one segment, whatever it holds."""
+    """Return the segments of a key; the text between brackets is one segment, whatever characters it has."""
     return tuple(bracketed or plain for bracketed, plain, _ in _SEGMENT.findall(text) if bracketed or plain)
 
 
 def format_key(segments: Segments) -> str:
-    """The key of these segments: indexes, and names that are not plain, in brackets."""
+    """Return the key of some segments, with brackets around indexes and around names with special characters."""
     text = ""
     for segment in segments:
         if segment.isdigit() or not _PLAIN.fullmatch(segment):
@@ -36,15 +36,15 @@ def format_key(segments: Segments) -> str:
 
 
 def uniform(name: str) -> str:
-    """The form in which equal names are equal."""
+    """Return the uniform form of a name, which is equal for all relaxed spellings: `nameserver`."""
     return name.replace("-", "").replace("_", "").lower()
 
 
 def uniform_key(text: str) -> Segments:
-    """The uniform forms of the key's segments."""
+    """Return the uniform forms of a key's segments."""
     return tuple(uniform(segment) for segment in parse_key(text))
 
 
 def kebab(name: str) -> str:
-    """The name as the documentation spells it: `max-attempts` of `max_attempts` or `maxAttempts`."""
+    """Return a name in the spelling of the documentation: `max-attempts` for `max_attempts` or `maxAttempts`."""
     return _CAMEL_HUMP.sub("-", name).replace("_", "-").lower()

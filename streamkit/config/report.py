@@ -1,4 +1,4 @@
-"""What becomes of each setting: honoured, without effect, wrong, or nothing of ours."""
+"""A report that says of each setting whether it is honoured, without effect, overridden, wrong or foreign."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from streamkit.config.validation import in_order
 from streamkit.errors import ConfigurationError, ConfigurationErrors
 
 _OF_THE_READER = (("spring", "profiles"), ("spring", "config"))
-"""What decides which files are read, and what else of them."""
+"""Prefixes of the settings that decide which files and documents are read."""
 
 _FOREIGN_REASONS: Mapping[Segments, str] = {
     ("spring", "cloud", "nacos"): "settings kept in Nacos are not read, and nothing is registered there",
@@ -32,31 +32,31 @@ _NOT_OURS = "not streamkit's: left to whoever reads it"
 
 
 class Verdict(Enum):
-    """What becomes of a setting."""
+    """The effect of a setting."""
 
     WRONG = "wrong"
     """Unknown, of the wrong kind, or not supported: the application does not start."""
     NO_EFFECT = "no effect"
-    """It has no meaning here."""
+    """The setting is ignored."""
     OVERRIDDEN = "overridden"
-    """Something stronger sets the same."""
+    """A stronger source sets the same key."""
     HONOURED = "honoured"
-    """It does what it says."""
+    """The setting has its effect."""
     FOREIGN = "not ours"
-    """It is below no prefix of ours."""
+    """The key is below none of streamkit's prefixes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedSetting:
-    """One setting, as it was written.
+    """A setting as written at its place.
 
     Attributes:
-        key: Its key.
-        value: Its value; a secret's is hidden.
-        origin: Where it was set.
-        verdict: What becomes of it.
-        reason: Why, unless it is honoured.
-        suggestion: What to write instead, of one that is wrong.
+        key: The key.
+        value: The value; a secret is hidden.
+        origin: The place that sets the value.
+        verdict: The effect of the setting.
+        reason: The reason for the verdict; None if the setting is honoured.
+        suggestion: What to write instead of a wrong setting.
     """
 
     key: str
@@ -68,51 +68,58 @@ class ReportedSetting:
 
 
 class KnownTypes(Protocol):
-    """The binder types there are."""
+    """The installed binder types."""
 
     names: list[str]
 
     @property
     def extended_models(self) -> ExtendedModels:
-        """The models of a type's `consumer.*` and `producer.*`."""
+        """A function that returns the models of a type's `consumer.*` and `producer.*`."""
         ...
 
     @property
     def settings_models(self) -> Callable[[str], Mapping[str, type[BaseModel]]]:
-        """The models of a type's other settings, by their prefix."""
+        """A function that returns the models of a type's other settings, by prefix."""
         ...
 
 
 def report_settings(environment: Environment, types: KnownTypes) -> list[ReportedSetting]:
-    """Every setting of the files, the arguments and the code, and of the environment variables those that count."""
+    """Return a row for each setting, sorted by verdict.
+
+    The settings are those of the files, the arguments and the code, and the environment variables that were read.
+
+    Args:
+        environment: All settings.
+        types: The installed binder types.
+    """
     problems = list(_problems(environment, types))
-    told = [_wrong(problem) for problem in in_order(problems)]
-    said = {(row.origin, row.key) for row in told}
+    rows = [_wrong(problem) for problem in in_order(problems)]
+    reported = {(row.origin, row.key) for row in rows}
     no_effect = {(str(w.value.origin), w.value.key): w.reason for w in environment.warnings.values()}
     strongest: dict[Segments, Value] = {}
     for value in _written(environment):
         segments = tuple(map(uniform, parse_key(value.key)))
         place = (str(value.origin), value.key)
         stronger = strongest.setdefault(segments, value)
-        if place in said:
+        if place in reported:
             continue
-        said.add(place)
+        reported.add(place)
         if stronger is not value:
-            told.append(_row(value, Verdict.OVERRIDDEN, f"by {stronger.origin}"))
+            rows.append(_row(value, Verdict.OVERRIDDEN, f"by {stronger.origin}"))
         elif place in no_effect:
-            told.append(_row(value, Verdict.NO_EFFECT, no_effect[place]))
+            rows.append(_row(value, Verdict.NO_EFFECT, no_effect[place]))
         elif place in environment.asked or segments[:2] in _OF_THE_READER:
-            told.append(_row(value, Verdict.HONOURED))
+            rows.append(_row(value, Verdict.HONOURED))
         elif (variable := _variable_for(environment, value)) is not None:
-            told.append(_row(value, Verdict.OVERRIDDEN, f"by {variable.origin}"))
+            rows.append(_row(value, Verdict.OVERRIDDEN, f"by {variable.origin}"))
         else:
-            told.append(_row(value, Verdict.FOREIGN, _why_foreign(segments)))
+            rows.append(_row(value, Verdict.FOREIGN, _why_foreign(segments)))
     order = list(Verdict)
-    return sorted(told, key=lambda row: order.index(row.verdict))
+    return sorted(rows, key=lambda row: order.index(row.verdict))
 
 
 def _written(environment: Environment) -> Iterator[Value]:
-    """The values, the strongest first; of the environment variables those somebody asked for."""
+    """Yield the values of keyed sources, the strongest first, then the environment variables that were read."""
     for source in environment.sources:
         if isinstance(source, KeyedSource):
             yield from (entry.value for entry in source.entries())
@@ -120,14 +127,18 @@ def _written(environment: Environment) -> Iterator[Value]:
 
 
 def _variable_for(environment: Environment, value: Value) -> Value | None:
-    """The environment variable that sets the same as a key nobody has asked for; its name alone does not tell."""
+    """Return the environment variable that overrides a value; None if there is none.
+
+    The name of a variable alone does not tell which key it sets, so each variable source is asked for the value's key,
+    and the variable counts only if it was read.
+    """
     variables = (source for source in environment.sources if isinstance(source, EnvironmentVariables))
     found = (source.get(value.key) for source in variables)
     return next((each for each in found if each and (str(each.origin), each.key) in environment.asked), None)
 
 
 def _problems(environment: Environment, types: KnownTypes) -> Iterator[ConfigurationError]:
-    """What is wrong with the settings, found by reading them as an application would."""
+    """Yield the problems of the settings, found by reading the settings as an application does."""
     environment.text("spring.application.name")
     groups: dict[str, type[BaseModel]] = {group.prefix: group.model for group in GROUPS}
     for type_ in types.names:
@@ -139,11 +150,11 @@ def _problems(environment: Environment, types: KnownTypes) -> Iterator[Configura
 
 
 def _problems_of_binders(environment: Environment, types: KnownTypes) -> Iterator[ConfigurationError]:
-    """What is wrong with what only one binder sees."""
+    """Yield the problems of the settings in the environments of single binders."""
     try:
         binders = StreamSettings.load(environment, types.names).binders
     except ConfigurationErrors:
-        return  # told already
+        return  # `_problems` has yielded these errors
     for name, binder in binders.items():
         type_ = binder.type or name
         if type_ not in types.names:
@@ -182,5 +193,5 @@ def _why_foreign(segments: Segments) -> str:
 
 
 def by_verdict(rows: Iterable[ReportedSetting], verdict: Verdict) -> list[ReportedSetting]:
-    """The rows of one verdict."""
+    """Return the rows with a verdict."""
     return [row for row in rows if row.verdict is verdict]

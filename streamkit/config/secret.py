@@ -1,14 +1,14 @@
-"""Which settings are secrets, and how settings are shown without them.
+"""Recognise secrets in settings, and hide them.
 
-Everything that shows a setting (reports, errors, logs, endpoints, `repr`) shows it by this module. Two things make a
-secret:
+Reports, errors, logs, endpoints and `repr` show settings only by the functions of this module. A secret is recognised
+by its key or by its value:
 
     the key     my.db.password=…   SASL_JAAS_CONFIG=…   client-secret[0]=…      the whole value is hidden
     the value   amqp://me:…@host   host list me:…@a:1,me:…@b:2                  the password is hidden
                 password=… in a JDBC URL, a JAAS login, a connection string, JSON
                 Bearer …           -----BEGIN PRIVATE KEY-----…
 
-In doubt a value is hidden: a hidden value costs a look into the settings file, a shown one costs the secret.
+In doubt a value is hidden: a hidden value can still be read in the settings file, but a published secret stays known.
 """
 
 import re
@@ -20,7 +20,7 @@ from streamkit.config.relaxed import kebab, parse_key
 __all__ = ["HIDDEN", "is_secret", "shown", "shown_text", "without_secrets"]
 
 HIDDEN: Final = "******"
-"""What is shown for a secret."""
+"""The text that replaces a secret."""
 
 _NAMES: Final = (
     "password", "passwd", "pwd", "passphrase", "passcode", "secret", "secretid", "token", "credential", "auth",
@@ -28,18 +28,18 @@ _NAMES: Final = (
     "masterkey", "licensekey", "connectionstring", "accesssignature", "userinfo", "springapplicationjson",
     "vcapservices", "jaasconfig", "keystorekey",
 )  # fmt: skip
-"""Ends of keys, in letters only: an environment variable's name has neither dots nor dashes, and maybe no underscores.
+"""Ends of keys of secrets, in letters only: the name of an environment variable has neither dots nor dashes.
 
 `springapplicationjson` and `vcapservices` are JSON texts of many settings; the last two are Kafka's, a login with its
 password (`sasl.jaas.config`) and a private key (`ssl.keystore.key`).
 """
 _SECRET: Final = re.compile(f"(?:{'|'.join(_NAMES)})s?(?:value)?$")
 _PASS: Final = re.compile(r"(?:^|[^a-z])pass[^a-z]*(?:value)?[^a-z]*$")
-"""A word of its own only: not the end of `bypass`."""
+"""Matches `pass` as a word of its own, not as the end of `bypass`."""
 _TABLE_OF_SECRETS: Final = re.compile("(?:passwords|secrets|tokens)$")
-"""What stands below such a name is a secret by any name: `my.passwords.alice`."""
+"""Matches names below which every value is a secret: `my.passwords.alice`."""
 _SWITCHES: Final = ("true", "false", "none", "want", "need", "requested", "required")
-"""What `auth` may also mean: whether something is asked for, as in `mail.smtp.auth` and `server.ssl.client-auth`."""
+"""Values of keys that end in `auth` and are switches, not secrets: `mail.smtp.auth`, `server.ssl.client-auth`."""
 
 _PEM_KEY: Final = re.compile(
     r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
@@ -72,7 +72,7 @@ def is_secret(key: str) -> bool:
 
 
 def shown_text(key: str, text: str) -> str:
-    """Return the value of a setting as people may see it.
+    """Return the value of a setting with secrets hidden.
 
     Args:
         key: The setting's key.
@@ -87,7 +87,7 @@ def shown_text(key: str, text: str) -> str:
 
 
 def shown(key: str, value: object) -> object:
-    """Return a value of a settings object as people may see it: as `shown_text`, also within lists and tables."""
+    """Return a value of a settings object with secrets hidden, as by `shown_text`, also in lists and mappings."""
     match value:
         case str():
             return shown_text(key, value)
@@ -101,7 +101,7 @@ def shown(key: str, value: object) -> object:
 
 
 def without_secrets(text: str) -> str:
-    """Return a text, such as an error, with `******` in place of what looks like a secret.
+    """Return a text, such as an error, with `******` in place of everything that looks like a secret.
 
     Hidden are passwords in URLs and host lists, values assigned to names of secrets, private keys in PEM, and what
     follows `Bearer` and `Basic`. The time it takes grows with the length of the text only.
@@ -113,7 +113,7 @@ def without_secrets(text: str) -> str:
 
 
 def _without_assigned(text: str) -> str:
-    """Hide what is assigned to names of secrets."""
+    """Hide the values that are assigned to names of secrets."""
     parts: list[str] = []
     position = 0
     for found in _ASSIGNMENT.finditer(text):
@@ -130,14 +130,14 @@ def _without_assigned(text: str) -> str:
 
 
 def _without_passwords(text: str) -> str:
-    """Hide what stands between a user's name and the `@` before a host."""
+    """Hide the passwords between a user's name and the `@` before a host."""
     first, *others = text.split("://")
     text = "://".join([first, *map(_without_password_in_url, others)])
     return _IN_HOST_LIST.sub(lambda found: _without_password_before_host(found[0]), text)
 
 
 def _without_password_before_host(item: str) -> str:
-    """Hide the password in `user:password@host`, which is one item of a list."""
+    """Hide the password in `user:password@host`, an item of a list."""
     at = item.rfind("@")
     user = _USER.search(item, 0, max(at, 0))
     if user is None or not item[at + 1 : at + 2].strip("["):
@@ -149,7 +149,7 @@ def _without_password_in_url(rest: str) -> str:
     """Hide the password in a URL.
 
     Args:
-        rest: The URL from behind its `://` on, and what follows the URL.
+        rest: The URL behind its `://`, and the text behind the URL.
     """
     found = _END_OF_AUTHORITY.search(rest)
     end = len(rest) if found is None else found.start()

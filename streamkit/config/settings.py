@@ -1,16 +1,14 @@
-"""All settings under `spring.cloud.stream`.
+"""All settings below `spring.cloud.stream`.
 
-A binding's settings come, the weakest first, from the defaults written in the models,
-`spring.cloud.stream.default.*`, and `spring.cloud.stream.bindings.<name>.*`.
+The settings of a binding come from three places, the weakest first: the defaults of the models,
+`spring.cloud.stream.default.*` and `spring.cloud.stream.bindings.<name>.*`.
 """
 
-from collections.abc import Iterable, Iterator
-from contextvars import ContextVar
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import Field
-from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from streamkit.config.durations import Seconds
@@ -18,7 +16,9 @@ from streamkit.config.environment import Environment
 from streamkit.config.extended import ExtendedModels, extended_problems
 from streamkit.config.function_properties import PollerProperties, StreamFunctionProperties
 from streamkit.config.relaxed import uniform, uniform_key
+from streamkit.config.setting_limits import Accepted, Rejected
 from streamkit.config.settings_model import SettingsModel, ShownWithoutSecrets
+from streamkit.config.settings_source import StreamSettingsSource
 from streamkit.config.shape import Separator
 from streamkit.config.stream_properties import (
     BinderConfiguration,
@@ -27,7 +27,6 @@ from streamkit.config.stream_properties import (
     HeaderMode,
     ProducerProperties,
 )
-from streamkit.config.support import Accepted, Rejected
 from streamkit.config.tree import RawTree, merged
 from streamkit.config.validation import Bound, SettingWarning, in_order
 from streamkit.errors import ConfigurationError, ConfigurationErrors
@@ -61,9 +60,7 @@ _OTHER_BINDERS = (
     "eventhubs",
     "servicebus",
 )
-"""Types of binders that Spring knows, whether they are installed here or not."""
-
-_reading: ContextVar[RawTree] = ContextVar("streamkit_settings_being_read")
+"""The types of Spring's binders. Settings of types that are not installed cause a warning, not an error."""
 
 
 class IntegrationProperties(SettingsModel):
@@ -139,16 +136,16 @@ class StreamSettings(ShownWithoutSecrets, BaseSettings):
         binder_types: Iterable[str] = (),
         extended_models: ExtendedModels | None = None,
     ) -> Self:
-        """The settings of `environment`.
+        """Return the settings of an environment.
 
         Args:
             environment: All settings.
-            binder_types: The types of the binders there are: keys below those names are theirs.
-            extended_models: What their own settings of consumers and producers are; given, they are
-                checked too, also those of bindings that are not made.
+            binder_types: The installed binder types; keys below `spring.cloud.stream.<type>` belong to the binder.
+            extended_models: Returns the models of a type's own consumer and producer settings. If given, these settings
+                are checked too, also those of bindings that are not made.
 
         Raises:
-            ConfigurationErrors: Everything that is wrong with the settings.
+            ConfigurationErrors: All problems of the settings.
         """
         return cls.explain(environment, binder_types, extended_models).value
 
@@ -159,33 +156,19 @@ class StreamSettings(ShownWithoutSecrets, BaseSettings):
         binder_types: Iterable[str] = (),
         extended_models: ExtendedModels | None = None,
     ) -> Bound[Self]:
-        """As `load`, with the origin of every value."""
+        """Do the same as `load`, and return the origin of every value too."""
         types = list(binder_types)
         problems: list[ConfigurationError] = []
         if extended_models is not None:
             for type_ in types:
                 problems.extend(extended_problems(environment, type_, extended_models))
         try:
-            bound = cls._explain(environment, types)
+            bound = environment.bound(_tree(environment, types), cls)
         except ConfigurationErrors as found:
             raise ConfigurationErrors(in_order([*found.errors, *problems])) from None
         if problems:
             raise ConfigurationErrors(in_order(problems))
         return bound
-
-    @classmethod
-    def _explain(cls, environment: Environment, binder_types: Iterable[str]) -> Bound[Self]:
-        types = list(binder_types)
-        others = [type_ for type_ in _OTHER_BINDERS if type_ not in types]
-        tree = environment.tree(PREFIX, cls, [*types, *others])
-        environment.note(_settings_of_others(environment, others))
-        _default_instance_index(tree, environment)
-        environment.note(_inherit_defaults(tree))
-        token = _reading.set(tree)
-        try:
-            return environment.bound(tree, cls)
-        finally:
-            _reading.reset(token)
 
     @classmethod
     def settings_customise_sources(
@@ -196,12 +179,15 @@ class StreamSettings(ShownWithoutSecrets, BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Values given in code, then those of the environment being read."""
-        tree = _reading.get(None)
-        return (init_settings,) if tree is None else (init_settings, EnvironmentSource(settings_cls, tree))
+        """Return the sources, the strongest first: the constructor's arguments, then the environment."""
+        return init_settings, _StreamSource(settings_cls, PREFIX, init_settings)
 
     def binding(self, name: str) -> BindingProperties:
-        """The settings of the binding of that name, in any case; a destination it lacks is its name."""
+        """Return the settings of a binding; without a destination, the binding's name is the destination.
+
+        Args:
+            name: The binding's name, in any relaxed spelling.
+        """
         known = self.configured_name(name)
         if known is None:
             return self.default.model_copy(update={"destination": name})
@@ -209,24 +195,25 @@ class StreamSettings(ShownWithoutSecrets, BaseSettings):
         return found if found.destination else found.model_copy(update={"destination": name})
 
     def configured_name(self, name: str) -> str | None:
-        """How settings spell the binding of that name, or None when they do not mention it."""
+        """Return the name of a binding as the settings spell it; None if the settings do not have the binding."""
         return next((known for known in self.bindings if uniform(known) == uniform(name)), None)
 
 
-class EnvironmentSource(PydanticBaseSettingsSource):
-    """What an `Environment` says, as pydantic-settings asks for it."""
+class _StreamSource(StreamSettingsSource):
+    """The source of `StreamSettings` objects that are made without a list of binder types."""
 
-    def __init__(self, settings_cls: type[BaseSettings], tree: RawTree) -> None:
-        super().__init__(settings_cls)
-        self._tree = tree
+    def read(self, environment: Environment) -> RawTree:
+        """Return the raw values below the prefix, with `default.*` copied to each binding."""
+        return _tree(environment, ())
 
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """The raw value of one field; nested ones are nested dictionaries."""
-        return self._tree.values.get(field_name), field_name, False
 
-    def __call__(self) -> dict[str, Any]:
-        """The raw values of all fields that are set."""
-        return self._tree.values
+def _tree(environment: Environment, binder_types: Sequence[str]) -> RawTree:
+    others = [type_ for type_ in _OTHER_BINDERS if type_ not in binder_types]
+    tree = environment.tree(PREFIX, StreamSettings, [*binder_types, *others])
+    environment.note(_settings_of_others(environment, others))
+    _default_instance_index(tree, environment)
+    environment.note(_inherit_defaults(tree))
+    return tree
 
 
 def _default_instance_index(tree: RawTree, environment: Environment) -> None:
@@ -236,7 +223,10 @@ def _default_instance_index(tree: RawTree, environment: Environment) -> None:
 
 
 def _settings_of_others(environment: Environment, types: Iterable[str]) -> Iterator[SettingWarning]:
-    """The settings of binders that are not installed: a service may have several, and use one here."""
+    """Yield a warning for each setting of a binder type that is not installed.
+
+    The files of a service may have settings of several binders, of which this application uses one.
+    """
     for type_ in types:
         for source in environment.sources:
             for entry in source.entries(uniform_key(f"{PREFIX}.{type_}")):
@@ -244,7 +234,7 @@ def _settings_of_others(environment: Environment, types: Iterable[str]) -> Itera
 
 
 def _inherit_defaults(tree: RawTree) -> Iterator[SettingWarning]:
-    """Puts `default.*` below what every binding sets itself."""
+    """Copy `default.*` to each binding, weaker than the binding's own settings; yield warnings."""
     default, bindings = tree.values.get("default"), tree.values.get("bindings")
     if ("default", "destination") in tree.origins:
         yield SettingWarning(

@@ -1,4 +1,4 @@
-"""What all groups of settings share."""
+"""The base classes of all models of settings."""
 
 from collections.abc import Iterable
 
@@ -10,15 +10,15 @@ __all__ = ["SettingsModel", "ShownWithoutSecrets"]
 
 
 class ShownWithoutSecrets(BaseModel):
-    """A model whose `repr` and `str` hide secrets."""
+    """A pydantic model whose `repr` and `str` hide secrets."""
 
     def __repr_args__(self) -> Iterable[tuple[str | None, object]]:
-        """Return the names and values that `repr` shows."""
+        """Yield the names and values that `repr` shows, with secrets hidden."""
         for name, value in super().__repr_args__():
             yield name, shown(name or "", value)
 
 
 class SettingsModel(ShownWithoutSecrets):
-    """A group of settings: unknown keys are errors, values never change."""
+    """A group of settings. Unknown keys are errors; values are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)

@@ -1,12 +1,12 @@
-"""The shape of a settings model: which keys it has, and how a key leads to a place in it.
+"""The shape of a settings model: its keys, and the location of each key in the model.
 
     Section   a model: named fields
     Table     a mapping: any name, then the shape of its values
     Listing   a list: indexes, or one text with separators
     Leaf      a value
 
-A key is located segment by segment. The words of an environment variable's name are located by trying
-which of them, taken together, make a known name.
+A key is located segment by segment. The name of an environment variable is located word by word: `locate` tries which
+numbers of words, joined, make a known name (`loose`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ _LONGEST_LIST = 1000
 
 @dataclass(frozen=True, slots=True)
 class Separator:
-    """Annotates a list whose items one text may hold: what stands between them."""
+    """Annotates a list setting with the separator of the items in a text."""
 
     text: str
 
@@ -40,20 +40,20 @@ class Leaf:
     """A single value.
 
     Attributes:
-        type: Its annotation, without None.
-        optional: Whether None is allowed: an empty text then means it.
+        type: The annotation, without None.
+        optional: Whether None is allowed; the empty text then means None.
     """
 
     type: object
     optional: bool = False
 
     def locate(self, segments: Segments, loose: bool) -> Iterator[Location]:
-        """The empty location, where no segment is left."""
+        """Yield the empty location if no segments are left."""
         if not segments:
             yield ()
 
     def prepare(self, value: Scalar) -> object:
-        """The value as pydantic takes it: trimmed, the relaxed name of a choice replaced by the choice."""
+        """Return a value for pydantic: text is stripped, and the relaxed name of a choice is replaced by the choice."""
         if self.optional and value in ("", None):
             return None
         if self.type is str:
@@ -69,15 +69,15 @@ class Listing:
     """A list of values.
 
     Attributes:
-        item: The shape of each.
-        separator: What stands between them when they come as one text.
+        item: The shape of an item.
+        separator: The separator of the items in a text.
     """
 
     item: "Shape"
     separator: str = ","
 
     def locate(self, segments: Segments, loose: bool) -> Iterator[Location]:
-        """An index and what follows, or the empty location: the whole list as one text."""
+        """Yield an index and the location in the item, or the empty location for the whole list as a text."""
         if not segments:
             yield ()
         elif segments[0].isdigit() and int(segments[0]) < _LONGEST_LIST:
@@ -85,7 +85,7 @@ class Listing:
                 yield (int(segments[0]), *rest)
 
     def split(self, value: Scalar) -> list[object]:
-        """The items in one text."""
+        """Return the items of a text."""
         parts = (part.strip() for part in scalar_text(value).split(self.separator))
         return [self.item.prepare(part) if isinstance(self.item, Leaf) else part for part in parts if part]
 
@@ -97,13 +97,15 @@ class Table:
     value: "Shape"
 
     def locate(self, segments: Segments, loose: bool) -> Iterator[Location]:
-        """A name and what follows; a table of plain values takes the whole rest of the key for the name."""
+        """Yield a name and the location in the value; if the values are leaves, the rest of the key is the name."""
         if not segments:
             yield ()
             return
         if isinstance(self.value, Leaf):
             yield (segments[0] if len(segments) == 1 else format_key(segments),)
             return
+        # At least one segment is left for the value. The words of a name are joined with dashes, as names of bindings
+        # usually are; `RawTree.put` prefers the spelling of a key that another source has.
         for taken in range(1, len(segments) if loose else 2):
             for rest in self.value.locate(segments[taken:], loose):
                 yield ("-".join(segments[:taken]), *rest)
@@ -139,9 +141,12 @@ class Section:
     fields: Mapping[str, Field] = field(repr=False, compare=False)
 
     def locate(self, segments: Segments, loose: bool) -> Iterator[Location]:
-        """A field and what follows."""
+        """Yield a field and the location in its value; loose keys may give several."""
         if not segments:
             yield ()
+        # A loose key comes from an environment variable, whose underscores may separate segments or words of one
+        # name. Every split is tried, the longest name first: MAX_ATTEMPTS is `max_attempts`, not a field `max` with a
+        # key `attempts`.
         for taken in range(len(segments) if loose else 1, 0, -1):
             found = self.fields.get(uniform("".join(segments[:taken])))
             if found is not None:
@@ -149,7 +154,7 @@ class Section:
                     yield (found.key, *rest)
 
     def leaf_keys(self) -> Iterator[str]:
-        """The keys of all values below, as the documentation spells them; tables are left out."""
+        """Yield the keys of all values in the spelling of the documentation, without those within tables."""
         for known in dict.fromkeys(self.fields.values()):
             name = kebab(known.name)
             if isinstance(known.shape, Section):
@@ -163,7 +168,7 @@ Shape: TypeAlias = Section | Table | Listing | Leaf
 
 @lru_cache(maxsize=256)
 def section_of(model: type[BaseModel]) -> Section:
-    """The shape of a settings model."""
+    """Return the shape of a settings model."""
     fields: dict[str, Field] = {}
     for name, info in model.model_fields.items():
         aliases = _aliases(info)
@@ -205,7 +210,7 @@ def _aliases(info: FieldInfo) -> list[str]:
 
 
 def _choices(type_: object) -> Iterator[tuple[str, object]]:
-    """The spellings of an enum's or literal's values, with the values."""
+    """Yield the spellings of an enum's or a literal's values, each with the value."""
     if isinstance(type_, type) and issubclass(type_, Enum):
         for member in type_:
             yield member.name, member

@@ -1,4 +1,4 @@
-"""Property sources: settings from one place, looked up by relaxed names."""
+"""Property sources: each has the settings of one place and finds them by relaxed names."""
 
 import json
 import re
@@ -17,12 +17,12 @@ _RANDOM: Final = re.compile(r"random\.(uuid|value|int|long)(\(\s*\d+\s*\)|[([]\s
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One setting of a source, below some prefix.
+    """A setting of a source, below a prefix.
 
     Attributes:
-        segments: What is left of its key.
-        value: Its value.
-        loose: The segments are words of an environment variable's name: several may make one segment.
+        segments: The segments of the key, below the prefix.
+        value: The value.
+        loose: Whether the segments are words of an environment variable's name, of which several may make one segment.
     """
 
     segments: Segments
@@ -36,30 +36,28 @@ class PropertySource(Protocol):
     name: str
 
     def get(self, key: str) -> Value | None:
-        """The value of `key`, or None when this source does not set it."""
+        """Return the value of `key`; None if this source does not set it."""
         ...
 
     def entries(self, prefix: Segments = ()) -> Iterator[Entry]:
-        """What the source sets below the key with these uniform segments."""
+        """Yield the settings below the key with these uniform segments."""
         ...
 
 
 class KeyedSource:
-    """Settings whose keys are written out: of a file, of arguments, of a table in code."""
+    """A source with full keys: a document of a file, arguments, or a table in code."""
 
     def __init__(self, name: str, values: Mapping[Segments, Value]) -> None:
         self.name = name
-        self._values = {
-            tuple(map(uniform, segments)): (segments, value) for segments, value in values.items()
-        }
+        self._values = {tuple(map(uniform, segments)): (segments, value) for segments, value in values.items()}
 
     def get(self, key: str) -> Value | None:
-        """The value of `key`, or None when this source does not set it."""
+        """Return the value of `key`; None if this source does not set it."""
         found = self._values.get(tuple(map(uniform, parse_key(key))))
         return None if found is None else found[1]
 
     def entries(self, prefix: Segments = ()) -> Iterator[Entry]:
-        """What the source sets below the key with these uniform segments."""
+        """Yield the settings below the key with these uniform segments."""
         length = len(prefix)
         for uniform_segments, (segments, value) in self._values.items():
             if uniform_segments[:length] == prefix and len(segments) > length:
@@ -72,22 +70,21 @@ class KeyedSource:
 class EnvironmentVariables:
     """Settings in environment variables: `SPRING_CLOUD_STREAM_BINDINGS_INPUT_GROUP`.
 
-    A name with dots, which containers can be given, is a key as files have them.
+    A variable name with dots, which container platforms allow, is a key as in a file.
     """
 
     name = "environment variables"
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._values = {
-            name: Value(value, Origin(f"environment variable {name}"), name)
-            for name, value in variables.items()
+            name: Value(value, Origin(f"environment variable {name}"), name) for name, value in variables.items()
         }
         self._by_letters: dict[str, list[str]] = {}
         for name in variables:
             self._by_letters.setdefault(_letters(name), []).append(name)
 
     def get(self, key: str) -> Value | None:
-        """The value of `key`, itself a variable's name or spelt as one; None when no variable sets it."""
+        """Return the value of `key`, a setting's key or the name of a variable; None if no variable sets it."""
         if key in self._values:
             return self._values[key]
         segments = uniform_key(key)
@@ -97,7 +94,10 @@ class EnvironmentVariables:
         return None
 
     def entries(self, prefix: Segments = ()) -> Iterator[Entry]:
-        """The variables whose names start as the prefix does; their other words are left to be understood."""
+        """Yield the variables whose names begin with the prefix.
+
+        The entries have the remaining words of the name as loose segments, or segments if the name has dots.
+        """
         for name, value in self._values.items():
             if "." in name:
                 segments = parse_key(name)
@@ -109,7 +109,7 @@ class EnvironmentVariables:
                 yield Entry(rest, value, loose=True)
 
     def only(self, names: Container[str]) -> "EnvironmentVariables":
-        """Those that are settings by their names, and those of the names."""
+        """Return a source of the variables with these names and of all that begin with `SPRING_` or `SPRING.`."""
         return EnvironmentVariables(
             {
                 name: str(value.value)
@@ -123,12 +123,12 @@ class EnvironmentVariables:
 
 
 class RandomSource:
-    """Random values, anew at each look: `random.int`, `random.int(10)`, `random.long[1,100]`, `random.uuid`, …"""
+    """Random values, new at each read: `random.int`, `random.int(10)`, `random.long[1,100]`, `random.uuid`, …"""
 
     name = "random values"
 
     def get(self, key: str) -> Value | None:
-        """A value for a key below `random.`; None for others, and for a range that is none."""
+        """Return a random value for a key below `random.`; None for other keys and for empty ranges."""
         known = _RANDOM.fullmatch(key.strip())
         if known is None:
             return None
@@ -136,7 +136,7 @@ class RandomSource:
         return None if value is None else Value(value, Origin("random value"), key)
 
     def entries(self, prefix: Segments = ()) -> Iterator[Entry]:
-        """Nothing: random values are only there when asked for."""
+        """Return no entries: random values exist only when `get` asks for them."""
         return iter(())
 
     def __repr__(self) -> str:
@@ -155,7 +155,7 @@ def _random(kind: str, range_: str | None) -> str | None:
 
 
 class SubtreeSource:
-    """What a source sets below a prefix, as a source of its own: a binder's private environment."""
+    """The settings of a source below a prefix, as a source of its own: the `environment` of a binder."""
 
     def __init__(self, source: PropertySource, prefix: Segments) -> None:
         self.name = f"{source.name}, below {format_key(prefix)}"
@@ -163,16 +163,16 @@ class SubtreeSource:
         self._prefix = prefix
 
     def get(self, key: str) -> Value | None:
-        """The value of `key` below the prefix, or None."""
+        """Return the value of `key` below the prefix; None if the source does not set it."""
         return self._source.get(format_key((*self._prefix, *parse_key(key))))
 
     def entries(self, prefix: Segments = ()) -> Iterator[Entry]:
-        """What is set below the prefix and, from there, below the key with these uniform segments."""
+        """Yield the settings below the key with these uniform segments, itself below the prefix of this source."""
         return self._source.entries((*self._prefix, *prefix))
 
 
 def _without_prefix(words: Segments, prefix: Segments) -> Segments | None:
-    """The words left when the prefix is taken off, each of its segments being one or more words."""
+    """Return the words behind the prefix, each segment of which is one or more words; None if they do not match."""
     position = 0
     for segment in prefix:
         taken = ""
@@ -194,13 +194,19 @@ def _letters(name: str) -> str:
 
 
 def table_source(name: str, table: Mapping[str, Scalar], place: str) -> KeyedSource:
-    """A source of settings written in code; `place` is what errors call it."""
+    """Return a source of settings from code.
+
+    Args:
+        name: The name of the source.
+        table: The values by key.
+        place: The name of the table in errors.
+    """
     origin = Origin(place)
     return KeyedSource(name, {parse_key(key): Value(value, origin, key) for key, value in table.items()})
 
 
 def arguments_source(arguments: Sequence[str]) -> KeyedSource:
-    """A source of the `--key=value` among the arguments; `--key` alone means true."""
+    """Return a source of the arguments `--key=value`; `--key` alone means true, other arguments are ignored."""
     values = {}
     for argument in arguments:
         key, equals, text = argument.removeprefix("--").partition("=")
@@ -211,7 +217,11 @@ def arguments_source(arguments: Sequence[str]) -> KeyedSource:
 
 
 def json_source(text: str, origin: Origin) -> KeyedSource:
-    """Return a source of the settings in a JSON object, such as SPRING_APPLICATION_JSON holds.
+    """Return a source of the settings in a JSON object, such as SPRING_APPLICATION_JSON.
+
+    Args:
+        text: The JSON text.
+        origin: The place of the text.
 
     Raises:
         ConfigurationError: The text is not a JSON object. The error does not repeat the text, which may hold secrets.
@@ -222,9 +232,7 @@ def json_source(text: str, origin: Origin) -> KeyedSource:
         raise ConfigurationError(f"{origin}: not valid JSON: {error}", origin=str(origin)) from error
     if not isinstance(document, dict):
         raise ConfigurationError(f"{origin}: expected a JSON object", origin=str(origin))
-    leaves = {
-        segments: Value(value, origin, format_key(segments)) for segments, value in _leaves(document, ())
-    }
+    leaves = {segments: Value(value, origin, format_key(segments)) for segments, value in _leaves(document, ())}
     return KeyedSource(str(origin), leaves)
 
 

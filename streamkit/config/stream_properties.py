@@ -1,6 +1,6 @@
-"""The groups of settings of a binding, and of an application's binders, with Spring's names and defaults.
+"""The settings of bindings and of binders, with Spring's names and defaults.
 
-Each field's docstring is what the reference page says about it.
+The reference page of settings shows the docstring of each field.
 """
 
 from datetime import timedelta
@@ -11,8 +11,8 @@ from pydantic import Field, field_validator
 
 from streamkit.config.durations import Milliseconds
 from streamkit.config.function_properties import PollerProperties
+from streamkit.config.setting_limits import Accepted, Rejected
 from streamkit.config.settings_model import SettingsModel
-from streamkit.config.support import Accepted, Rejected
 from streamkit.messaging.mime import MimeType
 
 _NO_CLASSES = Rejected(
@@ -22,7 +22,7 @@ _NO_CLASSES = Rejected(
 
 
 class HeaderMode(Enum):
-    """How headers travel."""
+    """How the headers of a message are sent."""
 
     NONE = "none"
     HEADERS = "headers"
@@ -44,9 +44,9 @@ class ConsumerProperties(SettingsModel):
     """Overrides `spring.cloud.stream.instance-count` for this binding; -1 does not."""
     instance_index: int = Field(default=-1, ge=-1)
     """Overrides `spring.cloud.stream.instance-index` for this binding; -1 does not."""
-    instance_index_list: Annotated[
-        list[int], Rejected("a process has one index here; start one for each")
-    ] = Field(default_factory=list)
+    instance_index_list: Annotated[list[int], Rejected("a process has one index here; start one for each")] = Field(
+        default_factory=list
+    )
     """Several indexes, a consumer for each."""
     max_attempts: int = Field(default=3, ge=1)
     """Attempts in this process, the first included; 1 turns retrying off."""

@@ -1,4 +1,4 @@
-"""Raw values of a settings model, gathered from all sources, each with its origin."""
+"""The raw values of a settings model, collected from all sources, each with its origin."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,14 +14,14 @@ from streamkit.errors import ConfigurationError, UnknownSetting
 
 @dataclass(slots=True)
 class RawTree:
-    """What the sources set below a prefix.
+    """The settings of all sources below a prefix.
 
     Attributes:
-        prefix: The key all others stand below.
-        section: The shape they are read by.
-        values: Nested dictionaries and lists, as pydantic validates them.
-        origins: Where each value comes from.
-        problems: Keys nobody knows, placeholders that cannot be replaced.
+        prefix: The key below which the settings are.
+        section: The shape of the model.
+        values: Nested dictionaries and lists for pydantic to validate.
+        origins: The origin of each value, by location.
+        problems: Unknown keys, and placeholders that cannot be replaced.
     """
 
     prefix: str
@@ -31,12 +31,12 @@ class RawTree:
     problems: list[ConfigurationError] = field(default_factory=list)
 
     def put(self, location: Location, value: Value, loose: bool = False) -> bool:
-        """Sets the value at `location`; False when no value can stand there.
+        """Set the value at a location; return False if the location is a section or table and the value is not empty.
 
         Args:
-            location: Where.
-            value: What.
-            loose: The names in `location` come from an environment variable: dots in them are lost.
+            location: The location.
+            value: The value.
+            loose: Whether the names in `location` come from an environment variable, in which dots are lost.
         """
         shape: Shape = self.section
         node: object = self.values
@@ -48,6 +48,7 @@ class RawTree:
             node = _child(node, key, shape)
         last = _key_in(node, shape, location[-1], loose)
         shape = _below(shape, last)
+        # A YAML key with nothing below is such an empty value.
         if isinstance(shape, Section | Table):
             return value.value in ("", None)
         _assign(node, last, _prepared(shape, value))
@@ -55,7 +56,7 @@ class RawTree:
         return True
 
     def drop(self, location: Location) -> None:
-        """Removes what is set at and below `location`."""
+        """Remove the values at and below a location."""
         node: Any = self.values
         for step in location[:-1]:
             node = node.get(step) if isinstance(node, dict) else None
@@ -64,7 +65,7 @@ class RawTree:
         self.origins = {at: value for at, value in self.origins.items() if at[: len(location)] != location}
 
     def over(self, weaker: "RawTree") -> "RawTree":
-        """A tree with the values of both, those of this one winning; the prefix stays this one's."""
+        """Return a tree with the values of both trees, with this tree's prefix; this tree's values win."""
         origins = dict(weaker.origins)
         for location in self.origins:
             origins = {at: v for at, v in origins.items() if at[: len(location)] != location}
@@ -77,11 +78,12 @@ class RawTree:
         )
 
     def _note_origin(self, location: Location, value: Value) -> None:
+        # A whole list from this source replaces the items that a weaker source has set one by one.
         self.origins = {at: v for at, v in self.origins.items() if at[: len(location)] != location}
         self.origins[location] = value
 
     def origin_of(self, location: Location) -> Value | None:
-        """Where the value at `location` comes from; for a section, where the first value below it does."""
+        """Return the origin of the value at a location; for a section, of the first value below; None if not set."""
         for length in range(len(location), 0, -1):
             found = self.origins.get(location[:length])
             if found is not None:
@@ -96,18 +98,19 @@ def read_tree(
     section: Section,
     skip: Iterable[str] = (),
 ) -> RawTree:
-    """Gathers what is set below `prefix`.
+    """Return the settings of all sources below a prefix.
 
     Args:
-        sources: The strongest first.
-        resolved: Replaces placeholders.
-        prefix: The key all others stand below.
-        section: The shape to read them by; of a model that ignores what it does not know, so does this.
-        skip: First segments that are somebody else's.
+        sources: The sources, the strongest first.
+        resolved: Returns a value with its placeholders replaced.
+        prefix: The key below which the settings are.
+        section: The shape of the model. If the model ignores unknown keys, they are no problems here either.
+        skip: First segments of keys that belong to others.
     """
     tree = RawTree(prefix, section)
     is_ours = section.model.model_config.get("extra") != "ignore"
     skipped = frozenset(map(uniform, skip))
+    # The weakest first: a stronger source overwrites. `lists` belongs to one source, whose own items are added up.
     for source in reversed(sources):
         lists: set[Location] = set()
         for entry in source.entries(uniform_key(prefix)):
@@ -126,7 +129,7 @@ def read_tree(
 
 
 def _replace_weaker_list(tree: RawTree, location: Location, own: set[Location]) -> None:
-    """The items of a list come from one source: the strongest that has any."""
+    """Drop the items of a list that a weaker source has set: all items come from the strongest source with any."""
     index = next((i for i, step in enumerate(location) if isinstance(step, int)), None)
     if index is not None and location[:index] not in own:
         own.add(location[:index])
@@ -134,7 +137,7 @@ def _replace_weaker_list(tree: RawTree, location: Location, own: set[Location]) 
 
 
 def merged(weaker: Mapping[str, object], stronger: Mapping[str, object]) -> dict[str, object]:
-    """Both nested dictionaries in one; where both have a value, the stronger's."""
+    """Return two nested dictionaries merged; where both have a value, the stronger's is taken."""
     result = dict(weaker)
     for key, value in stronger.items():
         below = result.get(key)
@@ -142,10 +145,16 @@ def merged(weaker: Mapping[str, object], stronger: Mapping[str, object]) -> dict
     return result
 
 
-def unknown_setting(
-    prefix: str, section: Section, entry: Entry, neighbours: Iterable[str] = ()
-) -> UnknownSetting:
-    """The error for a key that leads nowhere, with the nearest one that leads somewhere."""
+def unknown_setting(prefix: str, section: Section, entry: Entry, neighbours: Iterable[str] = ()) -> UnknownSetting:
+    """Return the error for an unknown key, with the nearest known key as its suggestion.
+
+    Args:
+        prefix: The key below which the settings are.
+        section: The shape of the model.
+        entry: The unknown setting.
+        neighbours: Names below the prefix that belong to others, for suggestions.
+    """
+    # The name of an environment variable does not show where its segments end, so no nearest key can be found.
     nearest = None if entry.loose else _nearest(section, entry.segments, neighbours)
     suggestion = None if nearest is None else format_key((*parse_key(prefix), *nearest))
     hint = f"; did you mean {suggestion}?" if suggestion else ""
@@ -159,7 +168,7 @@ def unknown_setting(
 
 
 def _nearest(section: Section, segments: Segments, neighbours: Iterable[str]) -> Segments | None:
-    """The known key nearest to the segments: as far as they are known, then the best of what is there."""
+    """Return the known key nearest to the segments: their known beginning, then the best match below; or None."""
     shape: Shape = section
     misspelt = get_close_matches(uniform(segments[0]), list(neighbours), n=1, cutoff=0.8)
     if misspelt and uniform(segments[0]) not in section.fields:
@@ -195,7 +204,7 @@ def _nearest_leaf(section: Section, segments: Segments) -> Segments | None:
 
 
 def _dotted_name(table: Table, segments: Segments) -> Segments | None:
-    """`my.orders` for a table's key when `my.orders.group` was written without the brackets it needs."""
+    """Return the segments of a key whose name with dots lacks brackets: `[my.orders].group` for `my.orders.group`."""
     for taken in range(2, len(segments)):
         if next(table.value.locate(segments[taken:], False), None) is not None:
             return (".".join(segments[:taken]), *segments[taken:])
@@ -203,7 +212,7 @@ def _dotted_name(table: Table, segments: Segments) -> Segments | None:
 
 
 def _key_in(node: object, shape: Shape, step: str | int, loose: bool) -> str | int:
-    """The key a table has already when it differs from `step` only in case or dashes."""
+    """Return the key that a table has already, if it differs from `step` only in case or dashes; else `step`."""
     if isinstance(shape, Table) and isinstance(node, dict) and isinstance(step, str):
         form = _letters if loose else uniform
         return next((key for key in node if form(key) == form(step)), step)
@@ -223,7 +232,7 @@ def _below(shape: Shape, step: str | int) -> Shape:
 
 
 def _child(node: object, key: str | int, shape: Shape) -> object:
-    """The container at `key`, made when it is missing."""
+    """Return the container at a key; make it first if it is missing."""
     empty: list[object] | dict[str, object] = [] if isinstance(shape, Listing) else {}
     match node:
         case dict():

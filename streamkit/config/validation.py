@@ -1,24 +1,27 @@
-"""Settings models out of raw values; what is wrong is said with file, line, key, value and expectation."""
+"""Validate settings models; errors name file, line, key, value and the expected value."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Annotated, Any, Generic, TypeVar
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings
 
+from streamkit.config.located_errors import located
 from streamkit.config.origin import Value
-from streamkit.config.places import located
 from streamkit.config.relaxed import format_key, kebab, parse_key
+from streamkit.config.setting_limits import Accepted, Limit, Rejected, limit_of
 from streamkit.config.shape import Field, Leaf, Listing, Location, Section, Shape, Table
-from streamkit.config.support import Accepted, Limit, Rejected, limit_of
 from streamkit.config.tree import RawTree
 from streamkit.errors import ConfigurationError, ConfigurationErrors
 
 logger = logging.getLogger(__name__)
+
+ENVIRONMENT: Final = "_environment"
+"""The argument of a `BaseSettings` with the environment that its StreamSettingsSource reads."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -28,8 +31,8 @@ class SettingWarning:
     """A setting that has no effect.
 
     Attributes:
-        value: What was set, and where.
-        reason: Why it has none.
+        value: The value, with its origin.
+        reason: Why the setting has no effect.
     """
 
     value: Value
@@ -45,33 +48,69 @@ class Bound(Generic[M]):
 
     Attributes:
         value: The model.
-        origins: Where each value that was set comes from, by its place in the model.
+        origins: The values that sources set, by their location in the model.
     """
 
     value: M
     origins: Mapping[Location, Value]
 
 
-def validate(tree: RawTree, model: type[M]) -> Bound[M]:
-    """Return the model of the raw values; a model that is a `BaseSettings` gets them from its own sources.
+class Reading:
+    """The raw values of a settings object, passed to its StreamSettingsSource through the constructor.
+
+    Attributes:
+        is_used: Whether the source has read the values.
+    """
+
+    def __init__(self, tree: RawTree) -> None:
+        self.is_used = False
+        self._tree = tree
+
+    def values(self) -> dict[str, object]:
+        """Return the raw values, and note that they are used."""
+        self.is_used = True
+        return self._tree.values
+
+
+def validate(tree: RawTree, model: type[M], given: Mapping[str, object] = MappingProxyType({})) -> Bound[M]:
+    """Return the validated model of raw values.
+
+    Args:
+        tree: The raw values.
+        model: The model. A `BaseSettings` gets the values through its own sources, of which one must be a
+            :class:`streamkit.config.settings_source.StreamSettingsSource`.
+        given: Arguments of a `BaseSettings`; they win over the values.
 
     Raises:
-        ConfigurationErrors: Everything that is wrong with the values.
+        ConfigurationErrors: All problems of the values.
+        TypeError: The model is a `BaseSettings` without a StreamSettingsSource.
     """
     problems = [*tree.problems, *_rejections(tree)]
-    make = model if issubclass(model, BaseSettings) else partial(model.model_validate, tree.values)
     try:
-        value: M = make()
+        reads_sources = issubclass(model, BaseSettings)
+        value: M = _through_sources(model, tree, given) if reads_sources else model.model_validate(tree.values)
     except ValidationError as error:
-        # Not `from error`: its text, which tracebacks print, repeats the values, secrets among them.
+        # Not `from error`: tracebacks would print the text of that error, which repeats the values, secrets included.
         raise ConfigurationErrors(in_order([*problems, *errors_of(tree, error)])) from None
     if problems:
         raise ConfigurationErrors(in_order(problems))
     return Bound(value, tree.origins)
 
 
+def _through_sources(model: type[M], tree: RawTree, given: Mapping[str, object]) -> M:
+    reading = Reading(tree)
+    try:
+        return model(**{**given, ENVIRONMENT: reading})
+    finally:
+        if not reading.is_used:
+            raise TypeError(
+                f"{model.__qualname__} does not read streamkit's settings: let its settings_customise_sources return a "
+                "StreamSettingsSource"
+            ) from None
+
+
 def errors_of(tree: RawTree, error: ValidationError) -> Iterator[ConfigurationError]:
-    """Yield pydantic's complaints, each with the place where the value was set; secrets are hidden."""
+    """Yield an error for each of pydantic's errors, with the place that sets the value; secrets are hidden."""
     for details in error.errors(include_url=False):
         location: Location = details["loc"]
         source = tree.origin_of(location)
@@ -79,7 +118,7 @@ def errors_of(tree: RawTree, error: ValidationError) -> Iterator[ConfigurationEr
         if source is None or details["type"] == "missing":
             yield ConfigurationError(f"{known} is not set: {_expectation(details)}", key=known)
             continue
-        # A complaint about a whole table names one of its keys, and may repeat any of its values.
+        # An error about a whole table names one of its keys and may repeat any of its values.
         below = (value for at, value in tree.origins.items() if at[: len(location)] == location)
         yield located(source, _expectation(details), secrets=below)
 
@@ -101,14 +140,14 @@ def _rejections(tree: RawTree) -> Iterator[ConfigurationError]:
 
 
 def without_effect(tree: RawTree) -> Iterator[SettingWarning]:
-    """The settings that were given, but have no effect."""
+    """Yield a warning for each setting that is set but has no effect."""
     for value, limit in _limited(tree):
         if isinstance(limit, Accepted):
             yield SettingWarning(value, limit.reason)
 
 
 def _limited(tree: RawTree) -> Iterator[tuple[Value, Limit]]:
-    """The values set at fields that are not, or not for this value, honoured."""
+    """Yield the values that a limit applies to, each with the limit."""
     for location, value in tree.origins.items():
         for known in _fields_on(tree.section, location):
             limit = limit_of(known.info)
@@ -120,7 +159,7 @@ def _limited(tree: RawTree) -> Iterator[tuple[Value, Limit]]:
 def _applies(limit: Limit, known: Field, value: Value) -> bool:
     if not isinstance(known.shape, Leaf):
         return True
-    # The field has metadata: the limit itself.
+    # `Annotated` needs at least one argument of metadata: the limit is one.
     annotation: Any = Annotated[known.info.annotation, *known.info.metadata]
     try:
         validated = TypeAdapter(annotation).validate_python(known.shape.prepare(value.value))
@@ -132,7 +171,7 @@ def _applies(limit: Limit, known: Field, value: Value) -> bool:
 
 
 def _fields_on(section: Section, location: Location) -> Iterator[Field]:
-    """The fields on the way to `location`, the outermost first."""
+    """Yield the fields that contain a location, the outermost first."""
     shape: Shape = section
     for step in location:
         if isinstance(shape, Section):
@@ -148,7 +187,7 @@ def _fields_on(section: Section, location: Location) -> Iterator[Field]:
 
 
 def in_order(problems: Iterable[ConfigurationError]) -> list[ConfigurationError]:
-    """The problems in the order of the files, each once: a wrong default is wrong for every binding."""
+    """Return problems sorted by file and line, each text once: a wrong default is found again for every binding."""
     return sorted({str(problem): problem for problem in problems}.values(), key=_place)
 
 

@@ -1,4 +1,4 @@
-"""Reads YAML files, line numbers kept; `---` starts another document."""
+"""Read YAML files, with the line number of each value; `---` starts another document."""
 
 from collections.abc import Hashable, Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ _UNQUOTED = {
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML's safe types; dates stay text, settings know better what they are."""
+    """A loader of YAML's safe types, except dates: they stay text, which the type of the setting interprets."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own class-level table, with one type left out
         first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
@@ -31,19 +31,29 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_yaml(path: Path, name: str) -> list[Document]:
-    """The documents of the file, which errors call `name`.
+    """Return the documents of a file.
+
+    Args:
+        path: The file.
+        name: The name of the file in errors.
 
     Raises:
-        ConfigurationError: It is no YAML, or a document is not a mapping.
+        ConfigurationError: The text is not valid YAML, or a document is not a mapping.
+        OSError: The file cannot be read.
+        UnicodeDecodeError: The file is not UTF-8.
     """
     return parse_yaml(path.read_text(encoding="utf-8-sig"), name)
 
 
 def parse_yaml(text: str, name: str) -> list[Document]:
-    """The documents of the text, which errors call `name`.
+    """Return the documents of a text.
+
+    Args:
+        text: The YAML text.
+        name: The name of the file in errors.
 
     Raises:
-        ConfigurationError: It is no YAML, or a document is not a mapping.
+        ConfigurationError: The text is not valid YAML, or a document is not a mapping.
     """
     try:
         loader = _Loader(text)
@@ -62,14 +72,14 @@ def parse_yaml(text: str, name: str) -> list[Document]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         origin = Origin(name, line)
-        # Not `from error`: its text, which tracebacks print, repeats the line, with the secret that may stand there.
+        # Not `from error`: tracebacks would print the text of that error, which repeats the line and a secret in it.
         raise ConfigurationError(f"{origin}: {_problem(error)}", origin=str(origin)) from None
     finally:
         loader.dispose()
 
 
 def _problem(error: yaml.MarkedYAMLError) -> str:
-    """Return what is wrong with a file; an alias or a tag is not repeated, since it may be an unquoted password."""
+    """Return the problem as text, without the name of an alias or tag, which may be an unquoted password."""
     text = error.problem or error.context or "not valid YAML"
     return next((plain for beginning, plain in _UNQUOTED.items() if text.startswith(beginning)), text)
 
@@ -89,7 +99,7 @@ def _document(loader: _Loader, node: yaml.Node, name: str) -> Document:
 
 
 def _leaves(loader: _Loader, node: yaml.Node, path: Segments) -> Iterator[tuple[Segments, Scalar, int]]:
-    """Every scalar under `node`; an empty list or mapping is an empty text."""
+    """Yield every scalar under a node with its path and line; an empty list or mapping is the empty text."""
     if isinstance(node, yaml.ScalarNode):
         yield path, _scalar(loader, node), node.start_mark.line + 1
     elif path and not node.value:
@@ -112,9 +122,7 @@ def _refuse_duplicates(loader: _Loader, node: yaml.MappingNode) -> None:
             continue
         key = _scalar(loader, key_node)
         if key in seen:
-            raise yaml.MarkedYAMLError(
-                problem=f"the key {key!r} is there twice", problem_mark=key_node.start_mark
-            )
+            raise yaml.MarkedYAMLError(problem=f"the key {key!r} is given twice", problem_mark=key_node.start_mark)
         seen.add(key)
 
 

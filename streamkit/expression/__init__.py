@@ -4,15 +4,15 @@
     payload.customer.id                                        a partition key
     payload.name?.toUpperCase() ?: 'NOBODY'
 
-What there is: `payload` and `headers` with properties, keys and indexes; literals, and lists in braces;
+The language has `payload` and `headers` with properties, keys and indexes; literals, and lists in braces;
 `== != < <= > >=` and `eq ne lt le gt ge`; `&& || !` and `and or not`; `+ - * / % ^` and `div mod`; `? :`,
 `?:` and `?.`; `matches` and `between`; the methods of `streamkit.expression.methods`. Arithmetic of whole
 numbers is Java's. Nothing else is reachable: no types, no constructors, no beans, no assignments, no methods
 or private names of Python objects.
 
-A payload that is still bytes is read as JSON when a part of it is asked for.
+If the payload is still bytes, an expression that reads a part of it parses it as JSON.
 
-An expression and the data it works with may come from a stranger's message. So every evaluation is bounded
+An expression and its data may come from a stranger's message. So every evaluation is bounded
 (`streamkit.expression.limits`), and patterns match in linear time (`streamkit.expression.patterns`).
 """
 
@@ -39,20 +39,20 @@ class Expression:
         self._evaluate = parse(source)
 
     def __call__(self, root: Message[object] | object) -> object:
-        """Return the expression's value for `root`: a message, or what a selector is asked about.
+        """Return the expression's value for `root`, which is a message, or the key that a selector receives.
 
         Raises:
-            ExpressionError: The root does not have what the expression asks for.
-            ExpressionLimitExceeded: The value takes too much work.
+            ExpressionError: The root lacks something that the expression reads.
+            ExpressionLimitExceeded: The evaluation takes too much work.
         """
         return self.evaluate(Evaluation(root, self.source))
 
     def evaluate(self, evaluation: Evaluation) -> object:
-        """Return the expression's value, with the work that `evaluation` may still do.
+        """Return the expression's value, within the work that `evaluation` has left.
 
         Raises:
-            ExpressionError: The root does not have what the expression asks for.
-            ExpressionLimitExceeded: The value takes too much work.
+            ExpressionError: The root lacks something that the expression reads.
+            ExpressionLimitExceeded: The evaluation takes too much work.
         """
         try:
             return self._evaluate(evaluation)
@@ -65,8 +65,8 @@ class Expression:
         """Return whether the expression is true for `root`.
 
         Raises:
-            ExpressionError: The value is neither true nor false, or there is none.
-            ExpressionLimitExceeded: The value takes too much work.
+            ExpressionError: There is no value, or it is neither true nor false.
+            ExpressionLimitExceeded: The evaluation takes too much work.
         """
         evaluation = Evaluation(root, self.source)
         return as_boolean(self.evaluate(evaluation), evaluation, 0)
@@ -76,7 +76,7 @@ class Expression:
 
 
 def compile_expression(source: str) -> Expression:
-    """Return the expression that `source` spells, ready to be evaluated for many messages.
+    """Compile an expression, which may then be evaluated for many messages.
 
     Raises:
         ExpressionError: The text is not an expression; position and a caret show where.

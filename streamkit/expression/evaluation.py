@@ -14,16 +14,16 @@ CONTAINERS: Final = (list, tuple, dict, set, frozenset, Mapping)
 """The types of values that contain others."""
 
 PLAIN: Final = frozenset((str, int, float, bool, type(None)))
-"""The types of nearly all values that contain no others; looking here first is faster than `isinstance`."""
+"""The types of nearly all values that contain no others; testing them first is faster than `isinstance`."""
 
 
 class Evaluation(msgspec.Struct):
-    """What the parts of an expression share while they are evaluated.
+    """The state that the parts of an expression share during one evaluation.
 
-    A struct of msgspec, because one is made for every message and takes a third of the time of a class with `__init__`.
+    A msgspec struct, because one is made for every message, in a third of the time of a class with `__init__`.
 
     Attributes:
-        root: What the expression is evaluated for.
+        root: The value for which the expression is evaluated.
         source: The expression's text, for errors.
         work_left: Units of work the evaluation may still do.
     """
@@ -35,10 +35,10 @@ class Evaluation(msgspec.Struct):
     _document: object = None
 
     def charge(self, work: int, position: int) -> None:
-        """Take ``work`` off what is left, before it is done.
+        """Subtract ``work`` from the remaining work, before it is done.
 
         Raises:
-            ExpressionLimitExceeded: Less is left.
+            ExpressionLimitExceeded: Less work is left.
         """
         self.work_left -= work
         if self.work_left < 0:
@@ -47,12 +47,12 @@ class Evaluation(msgspec.Struct):
     def document(self, data: bytes | bytearray | memoryview, position: int) -> object:
         """Return the JSON document in ``data``.
 
-        The first document, which is nearly always the payload, is kept and not charged: parsing it once is work in
+        The first document, nearly always the payload, is cached and not charged, because parsing it once is work in
         proportion to the message.
 
         Raises:
             ExpressionError: The data is not JSON.
-            ExpressionLimitExceeded: Not the first document, and too large for what is left.
+            ExpressionLimitExceeded: It is not the first document, and too large for the work that is left.
         """
         if data is self._data:
             return self._document
@@ -61,12 +61,12 @@ class Evaluation(msgspec.Struct):
         try:
             self._document = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise self.error(f"the payload is no JSON: {error}", position) from None
+            raise self.error(f"the payload is not JSON: {error}", position) from None
         self._data = data
         return self._document
 
     def error(self, reason: str, position: int) -> ExpressionError:
-        """Return the error that blames the character at ``position``."""
+        """Return an error about the character at ``position``."""
         return ExpressionError(reason, self.source, position)
 
     def exhausted(self, position: int) -> ExpressionLimitExceeded:

@@ -1,4 +1,4 @@
-"""The methods that expressions may call: Java's names, for texts, lists, maps and numbers.
+"""The methods that expressions may call, with Java's names, for texts, lists, maps and numbers.
 
 texts     length isEmpty startsWith endsWith contains indexOf substring trim toUpperCase toLowerCase
           replace equals equalsIgnoreCase matches toString
@@ -24,7 +24,7 @@ class Method(NamedTuple):
     """A method of a kind of values.
 
     Attributes:
-        function: The value and the arguments in, the result out.
+        function: Returns the result for the value and the arguments.
         cost: The units of work for the same arguments: characters and items that are read and made. None for methods
             that take the same time whatever the value.
     """
@@ -38,7 +38,7 @@ def _texts(text: str, other: str = "") -> int:
 
 
 def _twice(text: str, other: str = "") -> int:
-    """The cost of texts that are read and of those that are made of them."""
+    """Return the cost of reading texts and of making texts of the same length."""
     return 2 * (len(text) + len(other))
 
 
@@ -47,7 +47,7 @@ def _slice(text: str, start: int, end: int | None = None) -> int:
 
 
 def _replacement(text: str, old: str, new: str) -> int:
-    """The cost of the text with ``old`` replaced, which may be much longer than the text."""
+    """Return the cost of the text with ``old`` replaced, which may be much longer than the text."""
     return 2 * len(text) + text.count(old) * len(new)
 
 
@@ -80,9 +80,7 @@ _LIST: Final[Mapping[str, Method]] = {
     "isEmpty": Method(lambda items: not items),
     "contains": Method(lambda items, item: any(equal(each, item) for each in items), _items),
     "get": Method(lambda items, index: items[index]),
-    "indexOf": Method(
-        lambda items, item: next((i for i, each in enumerate(items) if equal(each, item)), -1), _items
-    ),
+    "indexOf": Method(lambda items, item: next((i for i, each in enumerate(items) if equal(each, item)), -1), _items),
 }
 _MAP: Final[Mapping[str, Method]] = {
     "size": Method(len),
@@ -109,16 +107,16 @@ _OF_TYPE: Final[Mapping[type, Mapping[str, Method]]] = {
 
 
 def is_method(name: str) -> bool:
-    """Return whether some value has a method of that name."""
+    """Return whether any value has a method of that name."""
     return name in _NAMES
 
 
 def call(value: object, name: str, arguments: Sequence[object], run: Evaluation, position: int) -> object:
-    """Return what a method returns.
+    """Call a method and return its result.
 
     Raises:
         ExpressionError: The value has no such method, or not with such arguments.
-        ExpressionLimitExceeded: The method reads or makes more than is left of the evaluation's work.
+        ExpressionLimitExceeded: The method reads or makes more than the evaluation has work left.
     """
     if name == "toString" and value is not None and not arguments:
         return as_text(value, run, position)

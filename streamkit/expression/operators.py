@@ -1,7 +1,6 @@
 """The operators of expressions, with the results that Spring's expression language gives.
 
-Every function takes the evaluation, which is charged for work in proportion to data, and the position to blame in
-errors.
+Every function takes the evaluation, which is charged for work in proportion to data, and the position for errors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ _MISSING: Final = object()
 
 
 def as_boolean(value: object, run: Evaluation, position: int) -> bool:
-    """Return a boolean, or the boolean that the text `true` or `false` spells.
+    """Return a boolean, or the boolean of the text `true` or `false`.
 
     Raises:
         ExpressionError: The value is neither.
@@ -47,7 +46,7 @@ def equal(left: object, right: object) -> bool:
         return left in (right.name, right.value)
     try:
         return bool(left == right)
-    except ArithmeticError:  # a decimal that is a signaling NaN: not a number equals nothing
+    except ArithmeticError:  # a decimal that is a signaling NaN, which equals nothing
         return False
 
 
@@ -63,7 +62,7 @@ def compare(operator: str, left: object, right: object, run: Evaluation, positio
     """Return whether two values are in the order that ``operator`` names; null comes before everything.
 
     Raises:
-        ExpressionError: The values have no order.
+        ExpressionError: The values cannot be ordered.
     """
     if left is None or right is None:
         return bool(COMPARISONS[operator](left is not None, right is not None))
@@ -74,9 +73,9 @@ def compare(operator: str, left: object, right: object, run: Evaluation, positio
             run.charge(comparison_work(left, right), position)
         if isinstance(left, bool) == isinstance(right, bool):
             return bool(COMPARISONS[operator](first, second))
-    except (TypeError, ArithmeticError):  # the latter of a decimal that is not a number
+    except (TypeError, ArithmeticError):  # the latter of a decimal NaN
         pass  # reported below
-    raise run.error(f"{shown(left)} and {shown(right)} have no order", position)
+    raise run.error(f"{shown(left)} and {shown(right)} cannot be ordered", position)
 
 
 def add(left: object, right: object, run: Evaluation, position: int) -> object:
@@ -87,7 +86,7 @@ def add(left: object, right: object, run: Evaluation, position: int) -> object:
 
 
 def calculate(operator: str, left: object, right: object, run: Evaluation, position: int) -> object:
-    """Return the result of arithmetic; whole numbers divide as in Java, towards zero.
+    """Return the result of arithmetic; integers divide as in Java, towards zero.
 
     Raises:
         ExpressionError: The values are not numbers, or have no such result.
@@ -124,7 +123,7 @@ def _check_power(left: Any, right: Any, run: Evaluation, position: int) -> None:
             raise run.exceeded(f"the exponent is too large: more than {MAX_EXPONENT:,}", position)
     except ArithmeticError as error:
         raise run.error(f"{shown(left)} ^ {shown(right)}: {error}", position) from None
-    # A power of two passes up to the bound. Of other numbers less is known before the result is there.
+    # The size of a power of two is known beforehand; of other bases only a lower bound is.
     if (_bits(left) - 1) * abs(right) > MAX_NUMBER_BITS:
         raise run.exceeded(f"the result of ^ has more than {MAX_NUMBER_BITS:,} bits", position)
 
@@ -156,7 +155,7 @@ def property_of(value: object, name: str, run: Evaluation, position: int) -> obj
             return value.payload
         if name == "headers":
             return value.headers
-        raise run.error(f"a message has payload and headers, no {name!r}", position)
+        raise run.error(f"a message has payload and headers, not {name!r}", position)
     if isinstance(value, _BYTES):
         value = run.document(value, position)
     if isinstance(value, Mapping):
@@ -215,22 +214,20 @@ def _text_of(value: object, run: Evaluation, position: int) -> str:
         return _joined(value, run, position)
     try:
         return str(value)
-    except ValueError as error:  # a whole number beyond sys.get_int_max_str_digits()
+    except ValueError as error:  # an integer beyond sys.get_int_max_str_digits()
         raise run.exceeded(str(error), position) from None
 
 
 def _joined(items: Any, run: Evaluation, position: int) -> str:
     run.charge(ITEM_WORK * len(items), position)
     if isinstance(items, Mapping):
-        pairs = (
-            f"{as_text(key, run, position)}={as_text(item, run, position)}" for key, item in items.items()
-        )
+        pairs = (f"{as_text(key, run, position)}={as_text(item, run, position)}" for key, item in items.items())
         return f"{{{', '.join(pairs)}}}"
     return f"[{', '.join(as_text(item, run, position) for item in items)}]"
 
 
 def shown(value: object) -> str:
-    """Return what errors call a value; payloads are not printed, they may be large and secret."""
+    """Return a value's description for errors; payloads are not printed, because they may be large and secret."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -256,7 +253,7 @@ def _is_key(value: object) -> bool:
 
 
 def _bits(value: object) -> int:
-    """Return the bits of a whole number, or of a fraction's greater part; 0 for numbers of a fixed size."""
+    """Return the bits of an integer, or of the larger part of a fraction; 0 for numbers of a fixed size."""
     if type(value) is int:
         return value.bit_length()
     if isinstance(value, Rational):

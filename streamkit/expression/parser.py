@@ -43,7 +43,7 @@ class _Node:
     Attributes:
         evaluate: Returns the node's value.
         position: Where the node starts.
-        name: The node's name if it is only a name, which between the brackets of a map is a key.
+        name: The name, if the node is only a name; between brackets a name is a key.
         constant: The node's value if it is the same for every root, else `_VARIES`.
     """
 
@@ -72,7 +72,7 @@ class _Parser:
             raise ExpressionLimitExceeded(reason, source, self._tokens[MAX_TOKENS].position)
         self._next = 0
         self._depth = 0
-        # Constant patterns are compiled to be checked, which is work too.
+        # Constant patterns are compiled here to check them, which takes time.
         self._compilation = Evaluation(None, source)
 
     def parse(self) -> Evaluate:
@@ -102,12 +102,8 @@ class _Parser:
         operand = self._expression(_UNARY)
         evaluate = operand.evaluate
         if token.text == "!":
-            return _Node(
-                lambda run: not operators.as_boolean(evaluate(run), run, operand.position), token.position
-            )
-        return _Node(
-            lambda run: operators.calculate(token.text, 0, evaluate(run), run, token.position), token.position
-        )
+            return _Node(lambda run: not operators.as_boolean(evaluate(run), run, operand.position), token.position)
+        return _Node(lambda run: operators.calculate(token.text, 0, evaluate(run), run, token.position), token.position)
 
     def _binary(self, left: _Node, operator: Token) -> _Node:
         match operator.text:
@@ -150,7 +146,7 @@ class _Parser:
         return _Node(evaluate, position)
 
     def _elvis(self, left: _Node) -> _Node:
-        """`a ?: b` is b where a is null or an empty text."""
+        """Return `a ?: b`, which is b if a is null or an empty text."""
         first, second = left.evaluate, self._expression(0).evaluate
 
         def evaluate(run: Evaluation) -> object:
@@ -330,7 +326,7 @@ def _constant(value: object, position: int) -> _Node:
 
 
 def _property_of_root(name: str, position: int) -> Evaluate:
-    """Return what evaluates a bare name: nearly always a message's payload or headers."""
+    """Return a function that evaluates a bare name: nearly always a message's payload or headers."""
 
     def payload(run: Evaluation) -> object:
         root = run.root
@@ -347,7 +343,7 @@ def _property_of_root(name: str, position: int) -> Evaluate:
 
 
 def _named_item(target: Evaluate, key: str, position: int) -> Evaluate:
-    """Return what evaluates `target['key']`: nearly always a header."""
+    """Return a function that evaluates `target['key']`: nearly always a header."""
 
     def evaluate(run: Evaluation) -> object:
         value = target(run)
@@ -359,13 +355,13 @@ def _named_item(target: Evaluate, key: str, position: int) -> Evaluate:
 
 
 def _matches(target: Evaluate, pattern: Evaluate, constant: object, position: int) -> Evaluate:
-    """Return what evaluates `target matches pattern`: nearly always a text and a constant."""
+    """Return a function that evaluates `target matches pattern`: nearly always a text and a constant."""
 
     def matches_constant(run: Evaluation) -> object:
         text = target(run)
         if type(text) is not str or type(constant) is not str:
             return methods.call(text, "matches", (constant,), run, position)
-        compiled = compile_pattern(constant)  # kept there, not here: compiled patterns may be large
+        compiled = compile_pattern(constant)  # cached there, not here: compiled patterns may be large
         run.charge(compiled.cost(text), position)
         return compiled.matches(text)
 
@@ -379,6 +375,4 @@ def _between(value: object, bounds: object, run: Evaluation, position: int) -> b
     if not isinstance(bounds, list) or len(bounds) != 2:
         raise run.error("between takes two bounds: {1, 10}", position)
     low, high = bounds
-    return operators.compare(">=", value, low, run, position) and operators.compare(
-        "<=", value, high, run, position
-    )
+    return operators.compare(">=", value, low, run, position) and operators.compare("<=", value, high, run, position)

@@ -1,8 +1,8 @@
 """Regular expressions of expressions: Java's syntax, matched by RE2 in time linear in the text.
 
-RE2 has no back references, no look-around and no possessive quantifiers: those cannot be matched in linear time, so
-they are refused. So is everything that RE2 reads in another way than Java: a pattern means the same on both sides, or
-it is an error. Small differences of character classes remain: `.` stands for every character but a line feed (Java
+RE2 has no back references, no look-around and no possessive quantifiers, because they cannot be matched in linear time;
+they are refused. Syntax that RE2 reads differently than Java is refused too: a pattern means the same in both, or is an
+error. Small differences of character classes remain: `.` stands for every character but a line feed (Java
 excludes other line ends too), and `(?i)` knows all of Unicode.
 """
 
@@ -14,13 +14,13 @@ from streamkit.expression.limits import MAX_PATTERN_LENGTH, PATTERN_MEMORY, PATT
 
 __all__ = ["Pattern", "PatternError", "compile_pattern"]
 
-# RE2's fast automaton looks once at each character. Where it would have too many states, RE2 runs all instructions
-# beside each other, 10 ns for each and each character; so a unit of work is eight instructions.
+# RE2's fast automaton reads each character once. If it would have too many states, RE2 runs all instructions in
+# parallel, with 10 ns for each instruction and character; so a unit of work is eight instructions.
 _INSTRUCTIONS: Final = 8
-# What compiling takes, in characters of a text that is matched.
+# The cost of compiling, in characters of a matched text.
 _COMPILATION: Final = 64
 
-# Outside of a class: what is quoted, escapes, the beginning of a class, groups with flags.
+# Outside of a class: quoted text, escapes, the beginning of a class, groups with flags.
 _OUTSIDE: Final = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?|\(\?[A-Za-z-]*[:)]", re.DOTALL)
 _INSIDE: Final = re.compile(r"\\.|\[|&&|\]", re.DOTALL)
 _ESCAPES: Final = {
@@ -32,7 +32,7 @@ _ESCAPES: Final = {
 
 
 class PatternError(ValueError):
-    """A regular expression is malformed, too large, or asks for what RE2 cannot do."""
+    """A regular expression is malformed, too large, or uses a feature that RE2 does not have."""
 
 
 class Pattern:
@@ -53,7 +53,7 @@ class Pattern:
         """Return whether the whole of ``text`` matches, as Java's `String.matches` does."""
         try:
             data = text.encode()
-        except UnicodeEncodeError:  # a lone surrogate, which is no character
+        except UnicodeEncodeError:  # a lone surrogate, which is not a character
             data = text.encode("utf-8", "replace")
         return bool(self._match(data, 0, len(data))[0][0] == 0)
 
@@ -70,31 +70,30 @@ def compile_pattern(source: str) -> Pattern:
     """Return the compiled regular expression.
 
     Raises:
-        PatternError: The pattern is malformed, too large, or asks for what RE2 cannot do.
+        PatternError: The pattern is malformed, too large, or uses a feature that RE2 does not have.
     """
     if len(source) > MAX_PATTERN_LENGTH:
-        raise PatternError(
-            f"the regular expression has {len(source):,} characters, more than {MAX_PATTERN_LENGTH:,}"
-        )
+        raise PatternError(f"the regular expression has {len(source):,} characters, more than {MAX_PATTERN_LENGTH:,}")
     _check_syntax(source)
-    # The binding itself: the module around it takes twice the time for a match, and keeps 128 patterns more.
+    # The extension itself: the Python module around it takes twice the time for a match, and caches 128 more patterns.
     from re2 import _re2  # pyright: ignore[reportAttributeAccessIssue] - re2 has no types
 
     options = _re2.RE2.Options()
     options.max_mem = PATTERN_MEMORY
-    options.never_capture = True  # without groups the fast automaton is all that runs
-    options.log_errors = False  # they are raised
+    options.never_capture = True  # without groups only the fast automaton runs
+    options.log_errors = False  # errors are raised instead
     compiled = _re2.RE2(source.encode("utf-8", "replace"), options)
     if compiled.ok():
         return Pattern(source, compiled, _re2.RE2.Anchor.ANCHOR_BOTH)
     raise PatternError(
-        f"no regular expression that matches in linear time (RE2): {compiled.error().decode()}; look-around, back "
+        f"not a regular expression of RE2, which matches in linear time: {compiled.error().decode()}; look-around, "
+        "back "
         "references and possessive quantifiers are not supported"
     )
 
 
 def _check_syntax(source: str) -> None:
-    """Refuse what RE2 reads in another way than Java.
+    """Refuse syntax that RE2 reads differently than Java.
 
     Raises:
         PatternError: The pattern has such a part.
@@ -115,7 +114,7 @@ def _check_syntax(source: str) -> None:
         elif part == "]":
             inside = False
         else:
-            raise _refusal("classes within each other (write \\[ for a bracket)", source, found.start())
+            raise _refusal("nested character classes (write \\[ for a bracket)", source, found.start())
 
 
 def _refusal(what: str, source: str, position: int) -> PatternError:

@@ -1,4 +1,4 @@
-"""Cuts an expression into tokens."""
+"""The tokenizer of expressions."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from streamkit.expression.limits import MAX_LENGTH
 
 
 class Kind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     NAME = "a name"
     NUMBER = "a number"
@@ -20,12 +20,12 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of an expression.
+    """A token of an expression.
 
     Attributes:
-        kind: What it is.
-        text: As it is written; of a text, what it says.
-        position: Where it starts.
+        kind: The kind of token.
+        text: The token as it is written; of a text literal, its value.
+        position: The index of its first character.
     """
 
     kind: Kind
@@ -98,7 +98,7 @@ def _unreadable(source: str, position: int) -> ExpressionError:
     while source[position].isspace():
         position += 1
     if source[position] in "'\"":
-        return ExpressionError("this text is not closed", source, position)
+        return ExpressionError("the closing quote of this text is missing", source, position)
     if source[position] == "=":
-        return ExpressionError("nothing can be assigned; to compare, write ==", source, position)
-    return ExpressionError(f"{source[position]!r} means nothing here", source, position)
+        return ExpressionError("assignments are not supported; to compare, write ==", source, position)
+    return ExpressionError(f"{source[position]!r} is not expected here", source, position)

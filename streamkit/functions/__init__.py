@@ -1,7 +1,7 @@
-"""Functions as bindings: plain functions, registered under a name, that settings bind and compose.
+"""Functions as bindings: plain functions, registered by name, that settings bind and compose.
 
-`declaration` has the decorator; `signature` reads from annotations what a function takes and gives;
-`definition` reads `spring.cloud.function.definition`; `wiring` makes bindings and handlers of both. Messages go
-through `pipeline` and, for functions over streams, `streams`; `supplier` calls those that take none, when a
-`trigger` says so; `routing` chooses a function for each message.
+`signature` reads the inputs and outputs of a function from its annotations. `definition` parses
+`spring.cloud.function.definition`. `catalog` finds the functions of a definition, and `wiring` creates their stages
+and suppliers. Messages pass through the stages of `pipeline` and, for functions over streams, of `streams`. `supplier`
+calls functions without inputs at the times of a `trigger`. `routing` selects a function for each message.
 """

@@ -1,4 +1,4 @@
-"""The functions of an application by name, and which of them settings bind."""
+"""The functions of an application by name, and those that settings bind."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from streamkit.listeners.function_declaration import FunctionDeclaration
 __all__ = ["ROUTER", "BoundFunction", "FunctionCatalog", "RegisteredFunction"]
 
 ROUTER: Final = Definition(("functionRouter",))
-"""The routing function, which `streamkit.functions.routing` makes."""
+"""The routing function, which `streamkit.functions.routing` creates."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredFunction:
-    """A function that settings may bind."""
+    """A function that settings can bind, with its declaration and its signature."""
 
     function: Callable[..., object]
     declaration: FunctionDeclaration
@@ -32,13 +32,13 @@ class RegisteredFunction:
 
 @dataclass(frozen=True, slots=True)
 class BoundFunction:
-    """What a definition binds.
+    """A definition with its functions and its bindings.
 
     Attributes:
         definition: The definition.
-        functions: What it is composed of.
+        functions: The functions that the definition is composed of.
         inputs: The names of its input bindings.
-        outputs: Those of its output bindings.
+        outputs: The names of its output bindings.
     """
 
     definition: Definition
@@ -48,14 +48,14 @@ class BoundFunction:
 
 
 class FunctionCatalog:
-    """Functions by name."""
+    """The functions of an application by name."""
 
     def __init__(self, settings: FunctionSettings, providers: ProviderLookup) -> None:
-        """Make an empty one.
+        """Create an empty catalog.
 
         Args:
-            settings: What settings say about functions.
-            providers: Where the markers of a container are looked up.
+            settings: The settings of functions.
+            providers: Resolves the markers of a container.
         """
         self._settings = settings
         self._providers = providers
@@ -70,7 +70,7 @@ class FunctionCatalog:
         """Register a function.
 
         Raises:
-            ConfigurationError: Another one has its name.
+            ConfigurationError: Another function has the same name.
         """
         known, _ = self._functions.setdefault(declaration.name, (function, declaration))
         if known != function:
@@ -80,10 +80,10 @@ class FunctionCatalog:
             )
 
     def find(self, name: str) -> RegisteredFunction | None:
-        """Return the function of that name, or None.
+        """Return the function of this name, or None.
 
         Raises:
-            ConfigurationError: Its annotations do not say what it is.
+            ConfigurationError: The function's annotations do not tell its inputs and outputs.
         """
         found = self._functions.get(name)
         if found is None:
@@ -91,14 +91,14 @@ class FunctionCatalog:
         return RegisteredFunction(*found, read_signature(found[0], self._providers))
 
     def nearest(self, name: str) -> str | None:
-        """Return the known name most like ``name``, if there is one."""
+        """Return the function name most similar to ``name``, or None if none is similar."""
         return next(iter(get_close_matches(name, self.names, n=1)), None)
 
     def definitions(self) -> list[Definition]:
-        """Return what settings bind: what they say, else the only function there is.
+        """Return the definitions that the settings bind; without such a setting, the only function.
 
         Raises:
-            ConfigurationError: They do not say enough.
+            ConfigurationError: The setting is malformed, or there are several functions and no setting selects one.
         """
         settings = self._settings
         if settings.definition is not None:
@@ -113,24 +113,25 @@ class FunctionCatalog:
         if len(eligible) == 1 and settings.autodetect:
             return [Definition((eligible[0],))]
         raise ConfigurationError(
-            f"which functions are bound is not said: set {FUNCTION}.definition={';'.join(eligible)}, with '|' in "
+            "there are several functions and no definition says which are bound: set "
+            f"{FUNCTION}.definition={';'.join(eligible)}, with '|' in "
             "place of ';' between those that are composed",
             key=f"{FUNCTION}.definition",
         )
 
     def plan(self, definition: Definition, at: Value | None = None) -> BoundFunction:
-        """Return what a definition binds.
+        """Return the functions and the bindings of a definition.
 
         Args:
             definition: The definition.
-            at: The setting it comes from.
+            at: The setting that contains the definition, for errors.
 
         Raises:
-            ConfigurationError: A name is unknown, an annotation says too little, or the functions do not fit.
+            ConfigurationError: A function is unknown, an annotation is missing, or the functions cannot be composed.
         """
         functions = tuple(self._known(name, at) for name in definition.parts)
         for before, after in pairwise(functions):
-            self._check_joint(definition, before, after, at)
+            self._check_composable(definition, before, after, at)
         named = self._settings.binding
         inputs = (named(definition.input(index)) for index in range(functions[0].signature.inputs))
         outputs = (named(definition.output(index)) for index in range(functions[-1].signature.outputs))
@@ -149,12 +150,8 @@ class FunctionCatalog:
             near,
         )
 
-    def _check_joint(
-        self,
-        definition: Definition,
-        before: RegisteredFunction,
-        after: RegisteredFunction,
-        at: Value | None,
+    def _check_composable(
+        self, definition: Definition, before: RegisteredFunction, after: RegisteredFunction, at: Value | None
     ) -> None:
         if before.signature.outputs == after.signature.inputs == 1:
             return

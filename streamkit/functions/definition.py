@@ -1,10 +1,10 @@
-"""`spring.cloud.function.definition`: which functions are bound, and what they are composed of.
+"""`spring.cloud.function.definition`: the functions to bind, and how they are composed.
 
 ::
 
     upper;charge|audit;ticks
     │     │             └ ticks-out-0
-    │     └ two functions as one: chargeaudit-in-0, chargeaudit-out-0
+    │     └ two functions composed to one: chargeaudit-in-0, chargeaudit-out-0
     └ upper-in-0, upper-out-0
 """
 
@@ -15,25 +15,25 @@ __all__ = ["Definition", "parse_definitions"]
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One function to bind.
+    """One function to bind, perhaps composed of several.
 
     Attributes:
-        parts: The names of the functions it is composed of, in the order they are called.
+        parts: The names of the functions, in the order in which they are called.
     """
 
     parts: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """What the names of its bindings begin with."""
+        """The prefix of the names of its bindings."""
         return "".join(self.parts)
 
     def input(self, index: int) -> str:
-        """The name of an input binding."""
+        """Return the name of an input binding."""
         return f"{self.name}-in-{index}"
 
     def output(self, index: int) -> str:
-        """The name of an output binding."""
+        """Return the name of an output binding."""
         return f"{self.name}-out-{index}"
 
     def __str__(self) -> str:
@@ -41,15 +41,15 @@ class Definition:
 
 
 def parse_definitions(text: str) -> list[Definition]:
-    """Return the definitions in ``text``: `;` stands between them, `|` or `,` between composed functions.
+    """Return the definitions in ``text``: `;` separates definitions, `|` or `,` separates composed functions.
 
     Raises:
-        ValueError: A name is missing.
+        ValueError: The name of a composed function is missing.
     """
     found = []
     for one in filter(None, map(str.strip, text.split(";"))):
         parts = tuple(part.strip() for part in one.replace(",", "|").split("|"))
         if not all(parts):
-            raise ValueError(f"{one!r} lacks the name of a function beside a '|'")
+            raise ValueError(f"{one!r} has no name of a function on one side of a '|'")
         found.append(Definition(parts))
     return found

@@ -1,7 +1,7 @@
-"""The way of a message through composed functions: each is a stage whose results are the next one's messages.
+"""The stages of composed functions: the results of each stage are the messages of the next one.
 
-A stage returns when everything that came of its message has gone through all stages behind it, and has been
-sent. So what fails anywhere fails the message it began with.
+A stage returns when all results of its message have passed through the following stages and have been sent. So a
+failure at any stage fails the original message.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -16,67 +16,70 @@ from streamkit.messaging.headers import SEND_TO_DESTINATION
 from streamkit.messaging.message import Message
 from streamkit.messaging.message_converter import type_name, without_none
 
-__all__ = ["ItemsHandler", "Joint", "JointReader", "Stage", "StreamStage", "items_of", "send_to_outputs"]
+__all__ = ["ItemsHandler", "NextStage", "Stage", "StageReader", "StreamStage", "items_of", "send_to_outputs"]
 
 _END: Final = object()
 
 
 class Stage(Protocol):
-    """One function of a composition, or the only one."""
+    """One function of a composition, or a single function."""
 
     @property
     def settles_by_hand(self) -> bool:
-        """Whether the function asks for an acknowledgment."""
+        """Whether the function takes an acknowledgment."""
         ...
 
     async def handle_message(self, message: Message[object]) -> None:
-        """Run the function for ``message``; what it gives goes on."""
+        """Call the function with ``message`` and pass its results to the next stage or to the outputs."""
         ...
 
 
-class Joint:
-    """Where one stage ends and the next begins."""
+class NextStage:
+    """The output of a stage that is the input of the next one."""
 
     def __init__(self, following: Stage) -> None:
         self._following = following
 
     async def asend(self, message: Message[object]) -> bool:
-        """Hand a result on."""
+        """Hand a result to the next stage."""
         await self._following.handle_message(message)
         return True
 
+    async def asend_all(self, messages: Sequence[Message[object]]) -> None:
+        """Hand several results to the next stage, one by one."""
+        for message in messages:
+            await self._following.handle_message(message)
+
     async def elsewhere(self, destination: str, message: Message[object]) -> bool:
-        """Hand a result on: only what leaves the last stage can be sent elsewhere."""
+        """Hand a result to the next stage; only the last stage can send to other destinations."""
         return await self.asend(message)
 
 
-class JointReader:
-    """Reads the results of one stage as what the next one takes.
+class StageReader:
+    """Converts the results of one stage to the type that the next stage takes.
 
-    A value that is of that type goes on as it is; another is converted as between two bindings: written by its
-    content type and read again.
+    A value of that type is passed unchanged. Any other value is converted as between two bindings: it is written by
+    its content type and read again.
     """
 
     def __init__(self, converter: CompositeMessageConverter, given: object, asked: object) -> None:
-        """Prepare.
+        """Create a reader.
 
         Args:
-            converter: Converts what has to be.
-            given: What the stage before gives, by its annotation.
-            asked: What this one takes.
+            converter: Converts values.
+            given: The type of the preceding stage's results, by its annotation.
+            asked: The type that the following stage takes.
 
         Raises:
-            MessageConversionError: Nobody can make it.
+            MessageConversionError: No converter can read `asked`.
         """
         self._is_same = _is_same(given, asked)
         self._type = asked if isinstance(asked, type) else None
         self._write = converter.payload_writer(None)
-        self._read: Reader = (
-            (lambda message: message.payload) if self._is_same else converter.payload_reader(asked)
-        )
+        self._read: Reader = (lambda message: message.payload) if self._is_same else converter.payload_reader(asked)
 
     def __call__(self, message: Message[object]) -> object:
-        """Return the payload as what the next stage takes."""
+        """Return the payload as the type that the next stage takes."""
         payload = message.payload
         if self._is_same or (self._type is not None and type(payload) is self._type):
             return payload
@@ -84,7 +87,7 @@ class JointReader:
 
 
 def _is_same(given: object, asked: object) -> bool:
-    """Whether whatever is annotated so can be handed on as it is."""
+    """Return whether every value annotated as `given` can be passed unchanged as `asked`."""
     given, asked = without_none(given), without_none(asked)
     if given == asked or asked is object or type_name(asked) == "Any":
         return True
@@ -92,15 +95,14 @@ def _is_same(given: object, asked: object) -> bool:
 
 
 class ItemsHandler(ListenerHandler):
-    """Calls a function that gives an iterator for each message; its items are sent one by one."""
+    """Calls a function that returns an iterator for each message, and sends the items one by one."""
 
     async def handle_message(self, message: Message[object]) -> None:
-        """Call the function with ``message``; send what it yields."""
+        """Call the function with ``message`` and send the items that it yields."""
         positional, keywords = self._plan.arguments(message)
         result = self.function(*positional, **keywords)
         async for item in items_of(result, self._pool):
-            for output in self._messages(item, message.headers):
-                await self._send(output)
+            await self._answer(item, message.headers)
 
 
 class StreamStage:
@@ -113,7 +115,7 @@ class StreamStage:
         self._index = index
 
     async def handle_message(self, message: Message[object]) -> None:
-        """Hand ``message`` to the stream; returns when the function is done with it."""
+        """Hand ``message`` to the stream, and return when the function has finished with it."""
         await self.function.handle(self._index, message)
 
     def __repr__(self) -> str:
@@ -121,7 +123,11 @@ class StreamStage:
 
 
 async def items_of(result: object, pool: Callable[[], Executor]) -> AsyncIterator[object]:
-    """Yield the items of an iterator of either kind; those of a `def` are made on threads."""
+    """Yield the items of an iterator or an async iterator; those of an iterator are computed on threads.
+
+    Raises:
+        TypeError: The result is neither.
+    """
     if isinstance(result, Awaitable):
         result = await result
     if isinstance(result, AsyncIterator):
@@ -140,7 +146,7 @@ async def items_of(result: object, pool: Callable[[], Executor]) -> AsyncIterato
 
 
 async def send_to_outputs(value: object, outputs: Sequence[Outputs], elsewhere: SendElsewhere) -> None:
-    """Send a value, or a message, that came of no message; a header may name another destination."""
+    """Send a value or a message that does not answer an incoming message; its header may name another destination."""
     message = value if isinstance(value, Message) else Message(value)
     destination = message.headers.get(SEND_TO_DESTINATION)
     if isinstance(destination, str):

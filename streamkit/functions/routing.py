@@ -1,18 +1,18 @@
-"""The routing function: binding `functionRouter-in-0`, whose messages each go to a function of their own.
+"""The routing function, binding `functionRouter-in-0`: it hands each message to a function selected for it.
 
-::
+The first of these that names a function decides::
 
     the routing callback                                     @app.message_routing_callback
     header spring.cloud.function.definition                  a name, or functions composed with |
-    header spring.cloud.function.routing-expression          an expression over the message that gives a name; off
-    setting spring.cloud.function.routing-expression         likewise, for messages that say nothing
-    setting spring.cloud.function.definition                 where it names one function only
+    header spring.cloud.function.routing-expression          an expression that yields a name; off by default
+    setting spring.cloud.function.routing-expression         likewise, for messages without these headers
+    setting spring.cloud.function.definition                 if it names only one function
 
-The first that names a function counts. The header with an expression counts only if the setting
-`spring.cloud.stream.function.routing.expression-header-enabled` is true, because whoever can send a message chooses the
-expression. A message that nothing routes, or that is routed to a function that does not exist, is dropped with a
-warning. A message whose expression fails, fails: attempts, error channel, dead letter. Results of the function go to
-`functionRouter-out-0`, which is bound at the first result.
+The header with an expression is evaluated only if the setting
+`spring.cloud.stream.function.routing.expression-header-enabled` is true, because every sender of a message could
+choose the expression. A message for which nothing names a function, or whose function does not exist, is dropped with
+a warning. A message whose expression raises fails like any other: with attempts, error channel and dead letter.
+Results of the function go to `functionRouter-out-0`, which is bound at the first result.
 """
 
 import logging
@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Sequence
 from functools import lru_cache
 from typing import Final, cast
 
+from streamkit.bridge import StreamBridge
 from streamkit.errors import ConfigurationError, ExpressionError
 from streamkit.expression import Expression, compile_expression
 from streamkit.functions.catalog import ROUTER, BoundFunction, FunctionCatalog
@@ -27,8 +28,7 @@ from streamkit.functions.definition import Definition, parse_definitions
 from streamkit.functions.pipeline import Stage
 from streamkit.functions.routing_callback import RoutingCallback
 from streamkit.functions.settings import FunctionSettings
-from streamkit.functions.wiring import Exit, FunctionWiring
-from streamkit.listeners.parts import Parts
+from streamkit.functions.wiring import FunctionWiring, ResultTarget
 from streamkit.messaging.message import Message
 
 __all__ = [
@@ -45,39 +45,46 @@ logger = logging.getLogger(__name__)
 DEFINITION: Final = "spring.cloud.function.definition"
 """The header that names the function."""
 ROUTING_EXPRESSION: Final = "spring.cloud.function.routing-expression"
-"""The header that holds an expression for its name."""
+"""The header with an expression that yields the function's name."""
 
 EXPRESSION_HEADER_ENABLED: Final = "spring.cloud.stream.function.routing.expression-header-enabled"
-"""The setting without which the header with an expression is ignored."""
+"""The setting that enables the header with an expression."""
 
 EXPRESSIONS_KEPT: Final = 100
-"""Compiled expressions of messages, and compositions that messages name, that are kept for the next message. Senders
-have a few; an expression of the greatest size takes 400 KiB, so 40 MiB are kept at most."""
+"""The number of compiled expressions of messages, and of compositions named by messages, that are cached.
+
+Senders use a few. An expression of the greatest size takes 400 KiB, so the cache takes 40 MiB at most.
+"""
 
 MAX_COMPOSED: Final = 10
-"""Functions that a message may have composed: with one that doubles its text, a result is 1,024 times its message."""
+"""The most functions that a message may compose: ten that each double a text return 1,024 times that text."""
 
 _MAX_DEFINITION: Final = 1000
-"""Characters of a definition out of a message: ten names of a hundred characters."""
+"""The most characters of a definition in a message: ten names of a hundred characters."""
 
 
 class _RouterOutput:
-    """The output of the routing function: bound when it is first sent to."""
+    """The output of the routing function, bound at the first result."""
 
-    def __init__(self, name: str, parts: Parts) -> None:
+    def __init__(self, name: str, bridge: StreamBridge) -> None:
         self._name = name
-        self._send = parts.bridge.asend
+        self._send = bridge.asend
 
     async def asend(self, message: Message[object]) -> bool:
-        """Send a result."""
+        """Send a result; return whether it was accepted."""
         return await self._send(self._name, message)
+
+    async def asend_all(self, messages: Sequence[Message[object]]) -> None:
+        """Send several results, one by one."""
+        for message in messages:
+            await self._send(self._name, message)
 
 
 class FunctionRouter:
-    """Hands each message to the function it is meant for.
+    """Hands each message to the function selected for it.
 
     Attributes:
-        input: The name of its input binding.
+        input: The name of the router's input binding.
     """
 
     def __init__(
@@ -85,26 +92,26 @@ class FunctionRouter:
         settings: FunctionSettings,
         catalog: FunctionCatalog,
         wiring: FunctionWiring,
-        parts: Parts,
+        bridge: StreamBridge,
         callback: RoutingCallback | None,
     ) -> None:
-        """Make a router.
+        """Create a router.
 
         Args:
             settings: The settings of functions.
             catalog: The functions.
-            wiring: Makes handlers of functions.
-            parts: The parts that handlers are made from.
-            callback: The application's own choice, which is asked first.
+            wiring: Creates the stages of functions.
+            bridge: Sends to outputs that are bound on first use.
+            callback: The application's routing callback, called first, or None.
 
         Raises:
-            ConfigurationError: The setting `routing-expression` is not an expression.
+            ConfigurationError: The setting `routing-expression` is not a valid expression.
         """
         self.input = settings.binding(ROUTER.input(0))
         self._catalog = catalog
         self._wiring = wiring
-        output = _RouterOutput(settings.binding(ROUTER.output(0)), parts)
-        self._exit = Exit((output,), parts.bridge.asend, (DEFINITION, ROUTING_EXPRESSION))
+        output = _RouterOutput(settings.binding(ROUTER.output(0)), bridge)
+        self._exit = ResultTarget((output,), bridge.asend, (DEFINITION, ROUTING_EXPRESSION))
         self._callback = callback
         self._default = _only_one(settings.definition)
         self._expression: Expression | None = None
@@ -120,10 +127,10 @@ class FunctionRouter:
         self._composed = lru_cache(maxsize=EXPRESSIONS_KEPT)(self._compose)
 
     def prepare(self) -> None:
-        """Make the handler of every function that messages can be routed to.
+        """Create the stage of every function that messages can be routed to.
 
         Raises:
-            ConfigurationError: A function asks for something that a message cannot give.
+            ConfigurationError: A function has a parameter that a message cannot satisfy.
         """
         for name in self._catalog.names:
             found = self._catalog.find(name)
@@ -132,11 +139,11 @@ class FunctionRouter:
 
     @property
     def settles_by_hand(self) -> bool:
-        """Whether one of the functions asks for an acknowledgment."""
+        """Whether one of the functions takes an acknowledgment."""
         return any(stage.settles_by_hand for stage in self._stages.values())
 
     async def handle_message(self, message: Message[object]) -> None:
-        """Have the function that a message is routed to handle the message.
+        """Hand a message to the function selected for it; drop the message with a warning if there is none.
 
         Raises:
             ExpressionError: The routing expression fails for the message.
@@ -145,12 +152,12 @@ class FunctionRouter:
             name = await self._route(message)
             stage = None if name is None else self._stages.get(name) or self._composed(name)
         except ConfigurationError as error:
-            logger.warning("Message %s is unroutable and dropped: %s", message.headers.id, error)
+            logger.warning("Dropped message %s, which cannot be routed: %s", message.headers.id, error)
             return
         if stage is None:
             logger.warning(
-                "Message %s is unroutable and dropped: neither a callback, nor a header %s%s, nor a setting says "
-                "where it goes",
+                "Dropped message %s, which cannot be routed: there is no routing callback, no header %s%s and no "
+                "routing setting",
                 message.headers.id,
                 DEFINITION,
                 f" or {ROUTING_EXPRESSION}" if self._trusts_messages else "",
@@ -159,7 +166,7 @@ class FunctionRouter:
         await stage.handle_message(message)
 
     async def _route(self, message: Message[object]) -> str | None:
-        """Return the name of a message's function, or None."""
+        """Return the name of the function for a message, or None."""
         if self._callback is not None:
             answer = self._callback(cast("Message[bytes]", message))
             chosen = await answer if isinstance(answer, Awaitable) else answer
@@ -175,7 +182,7 @@ class FunctionRouter:
         return value if isinstance(value, str) else None
 
     def _expression_for(self, message: Message[object]) -> Expression | None:
-        """Return the message's own expression if such expressions are enabled, else the setting's or None."""
+        """Return the expression in the message if such expressions are enabled, else that of the setting, or None."""
         source = message.headers.get(ROUTING_EXPRESSION)
         if not isinstance(source, str) or not source:
             return self._expression
@@ -184,9 +191,9 @@ class FunctionRouter:
         if not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "Function %s ignores header %s of message %s, and of all messages from now on: expressions out of "
-                "messages are off. Set %s=true to have them evaluated, if you trust everybody who can send to binding "
-                "%r",
+                "Function %s ignores header %s of message %s, and of all messages from now on: expressions in "
+                "headers are not evaluated. Set %s=true to evaluate them, if you trust everybody who can send to "
+                "binding %r",
                 ROUTER.name,
                 ROUTING_EXPRESSION,
                 message.headers.id,
@@ -196,7 +203,7 @@ class FunctionRouter:
         return self._expression
 
     def _compose(self, name: str) -> Stage:
-        """Return the handler of messages for a function, or for several composed.
+        """Return the stage of a function, or of several composed functions.
 
         Raises:
             ConfigurationError: There is no such function, or messages cannot be routed to it.
@@ -204,17 +211,18 @@ class FunctionRouter:
         definition = self._parsed(name)
         planned = self._catalog.plan(definition)
         if not all(one.signature.takes_messages and not one.signature.streams for one in planned.functions):
-            raise ConfigurationError(f"{str(definition)!r} is not called for each message")
+            raise ConfigurationError(
+                f"{str(definition)!r} is bound to streams, so it cannot be called for single messages"
+            )
         bound = BoundFunction(definition, planned.functions, (self.input,), ())
         (stage,) = self._wiring.compose(bound, self._exit)
         return stage
 
     def _parsed(self, name: str) -> Definition:
+        # The limits are for names out of messages. The definition in the settings comes from the application.
         is_own = name == self._default
         if len(name) > _MAX_DEFINITION and not is_own:
-            raise ConfigurationError(
-                f"its definition has {len(name):,} characters, more than {_MAX_DEFINITION:,}"
-            )
+            raise ConfigurationError(f"its definition has {len(name):,} characters, more than {_MAX_DEFINITION:,}")
         try:
             found: Sequence[Definition] = parse_definitions(name)
         except ValueError as error:
@@ -222,9 +230,7 @@ class FunctionRouter:
         if len(found) != 1:
             raise ConfigurationError(f"{name!r} is not the name of one function")
         if len(found[0].parts) > MAX_COMPOSED and not is_own:
-            raise ConfigurationError(
-                f"it has {len(found[0].parts)} functions composed, more than {MAX_COMPOSED}"
-            )
+            raise ConfigurationError(f"it has {len(found[0].parts)} functions composed, more than {MAX_COMPOSED}")
         return found[0]
 
     def __repr__(self) -> str:
@@ -232,7 +238,7 @@ class FunctionRouter:
 
 
 def _only_one(definition: str | None) -> str | None:
-    """Return the function that a definition names, unless it names several or the router itself."""
+    """Return the function of a definition that names exactly one function besides the router, else None."""
     try:
         found = [each for each in parse_definitions(definition or "") if each != ROUTER]
     except ValueError:

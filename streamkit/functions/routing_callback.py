@@ -1,4 +1,4 @@
-"""What chooses the function of a message before its headers do: Spring's `MessageRoutingCallback`."""
+"""The routing callback, which selects a function before headers and settings do: Spring's `MessageRoutingCallback`."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
@@ -8,4 +8,4 @@ from streamkit.messaging.message import Message
 __all__ = ["RoutingCallback"]
 
 RoutingCallback: TypeAlias = Callable[[Message[bytes]], str | Awaitable[str | None] | None]
-"""Returns the name of the function a message goes to, or None to leave it to the headers and settings."""
+"""Takes a message; returns the name of the function for it, or None to let the headers and settings select one."""

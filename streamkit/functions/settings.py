@@ -1,4 +1,4 @@
-"""What settings say about functions, gathered from the names they have had in Spring."""
+"""The settings of functions, read from all the names that Spring has given them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from streamkit.config.application_properties import FUNCTION, POLLER
 from streamkit.config.environment import Environment
 from streamkit.config.function_properties import CloudFunctionProperties, PollerProperties
+from streamkit.config.located_errors import located
 from streamkit.config.origin import Value
-from streamkit.config.places import located
 from streamkit.config.relaxed import uniform
 from streamkit.config.settings import StreamSettings
 from streamkit.config.validation import Bound
@@ -21,15 +21,15 @@ class FunctionSettings:
     """The settings of functions.
 
     Attributes:
-        definition: Which functions are bound; None: the only one.
-        definition_value: Where that was set.
-        bindings: Other names of functions' bindings.
+        definition: The functions to bind; if None, the only function is bound.
+        definition_value: The setting of `definition` with its origin, or None.
+        bindings: Other names of functions' bindings, by their uniform names.
         autodetect: Whether a single function is bound without a definition.
-        ineligible: Functions that never are.
+        ineligible: Functions that are never bound without a definition.
         routing: Whether the routing function is bound.
-        routing_expression_header: Whether it evaluates the expressions that messages bring in a header.
-        routing_expression: What it routes by.
-        routing_value: Where that was set.
+        routing_expression_header: Whether the routing function evaluates expressions in the headers of messages.
+        routing_expression: The routing function's expression, or None.
+        routing_value: The setting of `routing_expression` with its origin, or None.
         poller: How suppliers are polled.
     """
 
@@ -46,14 +46,12 @@ class FunctionSettings:
 
     @classmethod
     def load(cls, environment: Environment, stream: Bound[StreamSettings]) -> "FunctionSettings":
-        """Read them.
+        """Read the settings.
 
         Raises:
-            ConfigurationErrors: Some are wrong.
+            ConfigurationErrors: Settings are invalid.
         """
-        cloud = environment.bound(
-            environment.tree(FUNCTION, CloudFunctionProperties), CloudFunctionProperties
-        )
+        cloud = environment.bound(environment.tree(FUNCTION, CloudFunctionProperties), CloudFunctionProperties)
         own = stream.value.function
         definition, at = cloud.value.definition, cloud.origins.get(("definition",))
         if not definition:
@@ -72,9 +70,9 @@ class FunctionSettings:
         )
 
     def binding(self, name: str) -> str:
-        """Return what a function's binding is called: its name, or the one it was given."""
+        """Return the name of a function's binding: the configured one, or `name`."""
         return self.bindings.get(uniform(name), name)
 
     def wrong(self, at: Value | None, reason: str, suggestion: str | None = None) -> ConfigurationError:
-        """Return the error for a setting read from ``at``."""
+        """Return the error for the setting ``at``, with its origin."""
         return located(at, reason, suggestion=suggestion)

@@ -1,17 +1,17 @@
-"""What a function takes and gives, read from its annotations.
+"""Signatures of functions: their inputs and outputs, read from the annotations.
 
 ::
 
     (Order) -> Receipt                                    a function: called for each message
     (Order) -> None                                       a consumer
     () -> Tick                                            a supplier: polled
-    (Order) -> Iterator[Line], AsyncIterator[Line]        each item is sent on its own
-    (AsyncIterator[Order]) -> AsyncIterator[Receipt]      called once, with the stream of what arrives
-    (tuple[AsyncIterator[A], AsyncIterator[B]]) -> …      two inputs; as well as two parameters
+    (Order) -> Iterator[Line], AsyncIterator[Line]        each item is sent as a message
+    (AsyncIterator[Order]) -> AsyncIterator[Receipt]      called once, with the stream of incoming messages
+    (tuple[AsyncIterator[A], AsyncIterator[B]]) -> …      two inputs; two parameters are possible as well
     … -> tuple[AsyncIterator[A], AsyncIterator[B]]        two outputs
 
-An item of a stream may be a message: `AsyncIterator[Message[Order]]`. A function that takes messages takes what a
-listener does: headers, an acknowledgment, what a container provides.
+The items of a stream may be messages: `AsyncIterator[Message[Order]]`. A function that is called for each message may
+have the same parameters as a listener: headers, an acknowledgment, objects of a container.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterator
@@ -31,7 +31,7 @@ _SYNC: Final = (Iterator, Generator)
 
 
 class Result(Enum):
-    """What a call gives."""
+    """The kind of a function's result."""
 
     NOTHING = "nothing"
     VALUE = "a value"
@@ -42,12 +42,12 @@ class Result(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StreamParameter:
-    """A parameter that takes streams.
+    """A parameter that takes a stream or a tuple of streams.
 
     Attributes:
-        name: Its name.
-        items: What its streams' items are: of one stream, or of each in a tuple.
-        is_tuple: Whether it takes a tuple of them.
+        name: The parameter's name.
+        items: The item type of each stream.
+        is_tuple: Whether the parameter takes a tuple of streams.
     """
 
     name: str
@@ -57,14 +57,15 @@ class StreamParameter:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A function's shape.
+    """The inputs and outputs of a function.
 
     Attributes:
-        takes_messages: Whether it is called with messages, or with streams of them; else it is a supplier.
-        streams: Its parameters that take streams; empty when it is called for each message.
-        result: What a call gives.
-        outputs: How many outputs it has.
-        item: What it gives: the value's annotation, or that of an item.
+        takes_messages: Whether the function is called with messages or with streams of messages; if not, it is a
+            supplier.
+        streams: The parameters that take streams; empty if the function is called for each message.
+        result: The kind of its result.
+        outputs: The number of its outputs.
+        item: The type of the data it sends: that of its value, or of an item.
     """
 
     takes_messages: bool
@@ -75,44 +76,47 @@ class Signature:
 
     @property
     def inputs(self) -> int:
-        """How many inputs it has."""
+        """The number of the function's inputs."""
         if self.streams:
             return sum(len(each.items) for each in self.streams)
         return 1 if self.takes_messages else 0
 
 
 def read_signature(function: Callable[..., object], providers: ProviderLookup) -> Signature:
-    """Return the shape of ``function``.
+    """Return the signature of ``function``.
+
+    Args:
+        function: The function.
+        providers: Resolves the markers of a container; parameters with such a marker are not inputs.
 
     Raises:
-        ConfigurationError: Its annotations do not say one.
+        ConfigurationError: The annotations are missing, cannot be resolved, or do not fit together.
     """
     hints = annotations_of(function)
     parameters = free_parameters(function)
     streams = tuple(
-        found
-        for each in parameters
-        if (found := _stream_parameter(each.name, hints.get(each.name))) is not None
+        found for each in parameters if (found := _stream_parameter(each.name, hints.get(each.name))) is not None
     )
     given = {*(stream.name for stream in streams), *provided_to(function, providers)}
     others = [each.name for each in parameters if each.name not in given]
     if streams and others:
         raise _wrong(
             function,
-            f"takes streams, so it cannot take {others[0]!r}: let the items be Message[...] for their headers",
+            f"takes streams, so it cannot take {others[0]!r}: annotate the items as Message[...] for their headers",
         )
     if "return" not in hints:
-        raise _wrong(function, "does not say what it returns: annotate it, with -> None if it is a consumer")
+        raise _wrong(function, "has no return annotation: add one, -> None for a consumer")
     result, outputs, item = _result(hints["return"])
     takes_messages = bool(streams or others)
     if streams and result in (Result.VALUE, Result.ITEMS):
         raise _wrong(
-            function, "takes streams, so it gives async iterators, or None: annotate what it returns"
+            function,
+            "takes streams, so it must return async iterators or None: correct its return annotation",
         )
     if streams and result is Result.NOTHING and not is_async(function):
         raise _wrong(function, "consumes a stream, so it has to be `async def`")
     if not takes_messages and result is Result.NOTHING:
-        raise _wrong(function, "takes nothing and returns nothing: what is it for?")
+        raise _wrong(function, "has neither a parameter nor a result, so it cannot be bound")
     return Signature(takes_messages, streams, result, outputs, item)
 
 
@@ -126,7 +130,7 @@ def _stream_parameter(name: str, hint: object) -> StreamParameter | None:
 
 
 def _result(hint: object) -> tuple[Result, int, object]:
-    """What a return annotation says: the kind, how many outputs, what is sent."""
+    """Return the kind of result, the number of outputs and the type of sent data of a return annotation."""
     if hint in (None, NoneType):
         return Result.NOTHING, 0, None
     origin, members = get_origin(hint), get_args(hint)
@@ -143,13 +147,11 @@ def _item(hint: object) -> object:
     return next(iter(get_args(hint)), Any)
 
 
-def provided_to(
-    function: Callable[..., object], providers: ProviderLookup
-) -> dict[str, Callable[[], object]]:
-    """Return what a container gives a function, by the names of the parameters.
+def provided_to(function: Callable[..., object], providers: ProviderLookup) -> dict[str, Callable[[], object]]:
+    """Return the providers of the objects that a container gives to a function, by parameter name.
 
     Raises:
-        ConfigurationError: A marker stands for nothing that any container has.
+        ConfigurationError: No container has the provider that a marker names.
     """
     hints = annotations_of(function)
     found = {}

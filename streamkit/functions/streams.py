@@ -1,14 +1,14 @@
-"""Functions over streams: called once, with async iterators of what arrives.
+"""Functions over streams: called once, with async iterators of the incoming messages.
 
 ::
 
     handler ── offer(message) ─▶ MessageStream ── async for ─▶ function ── yield ─▶ outputs
        ▲                                                          │
-       └── the message is done when the function asks for the next one, or ends; it failed when that raises
+       └── the message succeeds when the function asks for the next one or returns, and fails when it raises
 
-So a message is settled after what was made of it is sent, one message of a stream is in work at a time, and
-attempts, error channels and dead letters are the same as for other functions. A function that has ended or
-failed is called anew, with new streams, for the next message; what it had gathered until then is gone.
+So a message is settled after the results of it are sent, the function works on one message of a stream at a time, and
+attempts, error channels and dead letters work as for other functions. After the function has returned or failed, it is
+called again, with the same inputs, for the next message; the state of the former call is lost.
 """
 
 import asyncio
@@ -17,22 +17,23 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol, cast
 
-from streamkit.errors import MessageConversionError, Requeue
+from streamkit.errors import MessageConversionError
 from streamkit.listeners.arguments import Reader
 from streamkit.loop.loops import cancel
-from streamkit.messaging.cancellation import ends_more_than_the_call, failure_of
+from streamkit.messaging.cancellation import failure_of, must_be_raised_again
 from streamkit.messaging.message import Message
+from streamkit.settlement import Requeue
 
 __all__ = ["Emit", "MessageStream", "StreamFunction"]
 
 logger = logging.getLogger(__name__)
 
 Emit = Callable[[int, object], Awaitable[object]]
-"""Sends one item to the output of that index."""
+"""Sends one item to the output with that index."""
 
 
 class _Offer:
-    """A message on its way through the function; ``done`` is resolved when that is over."""
+    """A message that the function has not finished; ``done`` is resolved when it has."""
 
     __slots__ = ("done", "message")
 
@@ -42,18 +43,18 @@ class _Offer:
 
 
 class StreamOwner(Protocol):
-    """What a stream tells when its function asks for a message and there is none."""
+    """The owner of a stream, told when the function asks for a message and none is queued."""
 
     def waits(self) -> None:
-        """The function waits for a message."""
+        """React to the function waiting for a message."""
         ...
 
 
 class MessageStream:
     """The messages of one input, as an async iterator.
 
-    Messages offered while the function is at work wait in line. They outlive the function's call: the next
-    call goes on with them.
+    Messages offered while the function is busy are queued. The queue outlives the function's call: the next call
+    continues with it.
     """
 
     def __init__(self, read: Reader, owner: StreamOwner) -> None:
@@ -64,10 +65,10 @@ class MessageStream:
         self._arrival = asyncio.Event()
 
     async def offer(self, message: Message[object]) -> None:
-        """Have the function handle ``message``; returns when it is done with it.
+        """Queue ``message`` for the function, and return when the function has finished with it.
 
         Raises:
-            Exception: The function failed with it.
+            Exception: The exception with which the function failed for the message.
         """
         offered = _Offer(message)
         self._line.append(offered)
@@ -75,11 +76,13 @@ class MessageStream:
         try:
             await offered.done
         finally:
+            # Only if the caller is cancelled while the message is queued. A message that the function holds already
+            # is cancelled through `done`, and `finish` passes over it.
             if offered in self._line:
                 self._line.remove(offered)
 
     async def arrival(self) -> None:
-        """Wait until a message is in line."""
+        """Wait until a message is queued."""
         while not self._line:
             self._arrival.clear()
             await self._arrival.wait()
@@ -88,13 +91,14 @@ class MessageStream:
         return self
 
     async def __anext__(self) -> object:
+        # The function asks for the next item, so it has finished with the item before: this accepts that message.
         self.finish()
         while True:
             if not self._line:
                 self._owner.waits()
                 await self.arrival()
             offered = self._line.popleft()
-            if offered.done.done():  # who offered it has given up
+            if offered.done.done():  # the caller of offer() was cancelled
                 continue
             try:
                 item = self._read(offered.message)
@@ -105,10 +109,10 @@ class MessageStream:
             return item
 
     def finish(self, error: Exception | None = None) -> bool:
-        """Say that the function is done with the message it has; returns whether it had one.
+        """Resolve the message that the function works on; return whether there was one.
 
         Args:
-            error: What it failed with.
+            error: The exception with which the function failed, or None if it succeeded.
         """
         held, self._held = self._held, None
         if held is None or held.done.done():
@@ -121,10 +125,10 @@ class MessageStream:
 
 
 class StreamFunction:
-    """Runs a function over streams, from the start of the application to its end.
+    """Runs a function over streams, from the start of the application to its stop.
 
     Attributes:
-        inputs: Its streams, by the index of their input.
+        inputs: The streams, by the index of the input.
     """
 
     def __init__(
@@ -135,14 +139,14 @@ class StreamFunction:
         emit: Emit,
         report: Callable[[Exception], Awaitable[None]],
     ) -> None:
-        """Call nothing yet.
+        """Create the runner; :meth:`start` calls the function.
 
         Args:
-            name: What logs call it.
+            name: The function's name in logs.
             call: Calls the function with its streams.
-            readers: What make the items of each input's messages.
-            emit: Sends what it yields.
-            report: Tells a failure that is no message's.
+            readers: The reader for each input, which makes an item of a message.
+            emit: Sends the items that the function yields.
+            report: Reports a failure that concerns no message.
         """
         self._name = name
         self._call = call
@@ -153,31 +157,40 @@ class StreamFunction:
         self._is_closing = False
 
     def start(self) -> None:
-        """Call the function, if it is not called yet."""
+        """Call the function, unless it is running already."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"function {self._name}")
 
     async def handle(self, index: int, message: Message[object]) -> None:
-        """Have the function handle a message of one input; returns when it is done with it."""
+        """Give the function a message of one input, and return when the function has finished with it.
+
+        Raises:
+            Exception: The exception with which the function failed for the message.
+        """
         self.start()
         await self.inputs[index].offer(message)
 
     def waits(self) -> None:
-        """The function waits for a message; when the application stops, none of another input will come."""
+        """Give back the held messages if the application is stopping, as no other input will receive one."""
         if self._is_closing:
             self._give_back()
 
     def close(self) -> None:
-        """Expect no more messages: those that wait for a message of another input are given back."""
+        """Expect no more messages; give back those held while the function waits for another input.
+
+        A function with several inputs may hold a message of one of them until another input receives one, which does
+        not happen any more.
+        """
         self._is_closing = True
         self._give_back()
 
     def _give_back(self) -> None:
+        # A function with one input works on the message that it holds, and has its time to finish with it.
         for stream in self.inputs if len(self.inputs) > 1 else ():
             stream.finish(Requeue("the application stops"))
 
     async def stop(self) -> None:
-        """End the function, wherever it is."""
+        """Cancel the function, wherever it is."""
         task, self._task = self._task, None
         if task is not None:
             await cancel([task])
@@ -187,16 +200,18 @@ class StreamFunction:
             try:
                 await self._drain(self._call(self.inputs))
             except BaseException as error:
-                if ends_more_than_the_call(error):
+                if must_be_raised_again(error):
                     raise
-                # It belongs to the message the function was at work with.
+                # The message that the function was working on fails with this error.
                 await self._failed(failure_of(error, "the function"))
             else:
                 for stream in self.inputs:
+                    # The function has returned without asking for another item: the items that it had are handled.
                     stream.finish()
             await self._next_arrival()
 
     async def _failed(self, error: Exception) -> None:
+        # Several outputs are sent by a task group, which wraps their exceptions; the first one is reported.
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
         at_work = [stream.finish(error) for stream in self.inputs]
@@ -204,7 +219,7 @@ class StreamFunction:
             await self._report(error)
 
     async def _next_arrival(self) -> None:
-        """Wait for a message to call the function anew for."""
+        """Wait until an input has a message: then the function is called again."""
         waiting = [asyncio.ensure_future(stream.arrival()) for stream in self.inputs]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -227,6 +242,8 @@ class StreamFunction:
             async for item in items:
                 await self._emit(index, item)
         finally:
+            # A failed send leaves the generator suspended at its `yield`. Its `finally` blocks run now, before the
+            # function is called again, and not when the generator is collected.
             close = getattr(items, "aclose", None)
             if close is not None:
                 await close()

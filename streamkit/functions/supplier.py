@@ -1,4 +1,4 @@
-"""Suppliers: functions that take no message, called when a trigger says so, or once.
+"""Suppliers: functions without inputs, called at the times of a trigger, or once.
 
 ::
 
@@ -17,7 +17,7 @@ from typing import Final
 
 from streamkit.functions.trigger import Trigger
 from streamkit.loop.loops import cancel
-from streamkit.messaging.cancellation import ends_more_than_the_call, failure_of
+from streamkit.messaging.cancellation import failure_of, must_be_raised_again
 from streamkit.messaging.message import Message
 
 __all__ = ["Call", "Feed", "PolledSupplier", "Send", "StreamSupplier", "Supplier"]
@@ -25,24 +25,24 @@ __all__ = ["Call", "Feed", "PolledSupplier", "Send", "StreamSupplier", "Supplier
 logger = logging.getLogger(__name__)
 
 _LOOK_AGAIN: Final = 0.5
-"""Seconds after which a stream looks whether its output is bound again."""
+"""The seconds between two tests whether the output of a stream is bound again."""
 
 Call = Callable[[], AsyncIterator[object]]
-"""Calls the function and yields what it gives; of a value, that value."""
+"""Calls the function and yields its items, or its value."""
 Send = Callable[[object], Awaitable[object]]
 Report = Callable[[Exception], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """From where and to where a supplier's messages go.
+    """The source and the target of a supplier's messages.
 
     Attributes:
-        name: What logs call it.
+        name: The supplier's name in logs.
         call: Calls the function.
-        send: Sends what it gives.
-        is_ready: Whether its output is bound: else nothing is asked of it.
-        report: Tells a failure.
+        send: Sends a value or an item of the function.
+        is_ready: Returns whether the output is bound; the function is not called until it is.
+        report: Reports a failure.
     """
 
     name: str
@@ -53,14 +53,14 @@ class Feed:
 
 
 class Supplier(ABC):
-    """A supplier at work, from the start of the application to its end."""
+    """Runs a function without inputs, from the start of the application to its stop."""
 
     def __init__(self, feed: Feed, trigger: Trigger) -> None:
-        """Call nothing yet.
+        """Create the supplier; :meth:`start` begins to call the function.
 
         Args:
-            feed: From where and to where.
-            trigger: When.
+            feed: The source and the target of messages.
+            trigger: The times of the calls.
         """
         self._feed = feed
         self._trigger = trigger
@@ -69,11 +69,15 @@ class Supplier(ABC):
         self._is_stopping = False
 
     def start(self) -> None:
-        """Begin."""
+        """Start the task that calls the function."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"supplier {self._feed.name}")
 
     async def stop(self, timeout: float) -> None:
-        """Begin no call any more; one under way, and sending what it gave, gets ``timeout`` seconds."""
+        """Stop calling the function.
+
+        Args:
+            timeout: Seconds for a call in progress, and for sending its result, before they are cancelled.
+        """
         self._is_stopping = True
         task, self._task = self._task, None
         if task is None:
@@ -88,20 +92,20 @@ class Supplier(ABC):
         while not self._is_stopping:
             await asyncio.sleep(self._trigger.pause(began, loop.time()))
             began = loop.time()
-            if self._feed.is_ready() and await self._turn():
+            if self._feed.is_ready() and await self._run_once():
                 logger.info("Supplier %s finished", self._feed.name)
                 return
 
     @abstractmethod
-    async def _turn(self) -> bool:
-        """Call the function; return True when it has finished and is not to be called again."""
+    async def _run_once(self) -> bool:
+        """Call the function; return True if the supplier has finished, and False if it is to be called again."""
 
     async def _attempt(self, work: Awaitable[object]) -> bool:
-        """Await ``work`` and report its failure; return True when it succeeded."""
+        """Await ``work`` and report its failure; return True if it succeeded."""
         self._is_busy = True
         try:
             await work
-        except BaseException as error:  # no message fails: the error channel is all there is
+        except BaseException as error:  # the failure concerns no message, so only an error channel can get it
             await self._tell(error)
             return False
         finally:
@@ -109,8 +113,8 @@ class Supplier(ABC):
         return True
 
     async def _tell(self, error: BaseException) -> None:
-        """Report a failure; re-raise what ends more than the call."""
-        if ends_more_than_the_call(error):
+        """Report a failure; re-raise an exception that must end the task, such as a cancellation."""
+        if must_be_raised_again(error):
             raise error
         await self._feed.report(failure_of(error, "the function"))
 
@@ -119,20 +123,20 @@ class Supplier(ABC):
 
 
 class PolledSupplier(Supplier):
-    """Called again and again."""
+    """A supplier that is called at every poll."""
 
     def __init__(self, feed: Feed, trigger: Trigger, max_messages: int) -> None:
-        """Call nothing yet.
+        """Create the supplier; :meth:`start` begins to poll.
 
         Args:
-            feed: From where and to where.
-            trigger: When.
-            max_messages: How often in a poll; a negative number is as long as it gives something.
+            feed: The source and the target of messages.
+            trigger: The times of the polls.
+            max_messages: The most calls in a poll; a negative number means until a call yields nothing.
         """
         super().__init__(feed, trigger)
         self._max_messages = max_messages
 
-    async def _turn(self) -> bool:
+    async def _run_once(self) -> bool:
         await self._attempt(self._poll())
         return False
 
@@ -140,11 +144,11 @@ class PolledSupplier(Supplier):
         calls = 0
         while calls != self._max_messages and not self._is_stopping:
             calls += 1
-            if not await self._give():
+            if not await self._send_once():
                 return
 
-    async def _give(self) -> bool:
-        """Make one call; False when it gave nothing."""
+    async def _send_once(self) -> bool:
+        """Call the function once and send what it yields; return False if it yielded nothing."""
         has_given = False
         async for value in self._feed.call():
             if value is not None:
@@ -161,19 +165,19 @@ class PolledSupplier(Supplier):
 
 
 class StreamSupplier(Supplier):
-    """Called once, for a stream that may never end; called anew, after a pause, when it fails."""
+    """A supplier that is called once, for a possibly endless stream; a failed call is repeated after a pause."""
 
-    async def _turn(self) -> bool:
-        """Send what one call yields; False when it failed."""
+    async def _run_once(self) -> bool:
+        """Send the items of one call; return False if the call failed."""
         stream = self._feed.call()
         try:
             async for value in stream:
-                while not self._feed.is_ready():  # noqa: ASYNC110  # nobody tells when an output is bound
+                while not self._feed.is_ready():  # noqa: ASYNC110  # there is no event for a binding that becomes bound
                     await asyncio.sleep(_LOOK_AGAIN)
                 await self._attempt(self._feed.send(value))
                 if self._is_stopping:
                     return True
-        except BaseException as error:  # the function's own
+        except BaseException as error:  # an exception of the function
             await self._tell(error)
             return False
         return True

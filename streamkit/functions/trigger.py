@@ -1,4 +1,4 @@
-"""When a supplier is polled: after a fixed delay, at a fixed rate, or by a cron expression."""
+"""Triggers: the times at which a supplier is polled, by fixed delay, fixed rate or cron expression."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
@@ -13,20 +13,20 @@ _DEFAULT_DELAY: Final = timedelta(seconds=1)
 
 
 class Trigger(Protocol):
-    """Says how long to wait before the next poll."""
+    """Determines the time until the next poll."""
 
     def pause(self, began: float | None, now: float) -> float:
         """Return the seconds until the next poll.
 
         Args:
-            began: When the last poll began, in seconds of the loop; None before the first.
-            now: The loop's time.
+            began: The loop's time at the beginning of the last poll, in seconds; None before the first poll.
+            now: The loop's time, in seconds.
         """
         ...
 
 
 class FixedDelay:
-    """The same pause after every poll."""
+    """Waits the same time after the end of every poll."""
 
     def __init__(self, delay: timedelta, initial: timedelta = timedelta(0)) -> None:
         self._delay = delay.total_seconds()
@@ -38,7 +38,7 @@ class FixedDelay:
 
 
 class FixedRate:
-    """The same time from the beginning of a poll to the next; a poll that takes longer is followed at once."""
+    """Waits the same time from the beginning of a poll to the next; a poll that takes longer is followed at once."""
 
     def __init__(self, period: timedelta, initial: timedelta = timedelta(0)) -> None:
         self._period = period.total_seconds()
@@ -50,7 +50,7 @@ class FixedRate:
 
 
 class CronTrigger:
-    """The times of a cron expression, in the local time of the wall clock."""
+    """Polls at the times of a cron expression, in the local time of the wall clock."""
 
     def __init__(self, expression: CronExpression, clock: Clock) -> None:
         self._expression = expression
@@ -63,7 +63,7 @@ class CronTrigger:
 
 
 def trigger_of(poller: PollerProperties, clock: Clock) -> Trigger:
-    """Return what the settings ask for."""
+    """Return the trigger of the poller settings: a cron expression, a fixed rate, or a fixed delay."""
     initial = poller.initial_delay or timedelta(0)
     if poller.cron is not None:
         return CronTrigger(CronExpression(poller.cron), clock)

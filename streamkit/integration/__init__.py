@@ -1,11 +1,11 @@
 """Message endpoints between channels: filter, router, splitter, aggregator, transformer, bridge, gateway, poller.
 
-Each but the gateway and the poller is a handler to subscribe to a channel, and sends to others::
+All except the gateway and the poller are handlers, which are subscribed to a channel and send to others::
 
     app.channel("orders").subscribe(MessageFilter(is_large, app.channel("large"), discards=app.channel("small")))
 
-They see messages as the channel carries them: on the channel of an input binding payloads are bytes, as they came; on a
-channel of the application's own, such as ``app.channel("internal")``, whatever was sent.
+They receive messages as they are on the channel: on the channel of an input binding payloads are bytes; on a channel
+inside the application, such as ``app.channel("internal")``, payloads are what was sent.
 """
 
 from streamkit.integration.aggregator import Aggregator

@@ -1,4 +1,4 @@
-"""The aggregator: makes one message of several that belong together."""
+"""The aggregator, which makes one message of several that belong together."""
 
 import asyncio
 import logging
@@ -18,20 +18,20 @@ Group = Sequence[Message[object]]
 
 
 @dataclass(slots=True)
-class _Open:
-    """A group that is not complete yet."""
+class _OpenGroup:
+    """An incomplete group."""
 
     messages: list[Message[object]] = field(default_factory=list)
     expiry: asyncio.TimerHandle | None = None
 
 
 def by_correlation_id(message: Message[object]) -> object:
-    """Return what a splitter wrote."""
+    """Return the correlation id that a splitter wrote."""
     return message.headers.get(CORRELATION_ID)
 
 
 def is_complete(group: Group) -> bool:
-    """Return whether all parts of what a splitter split are there."""
+    """Return whether all parts of a split message are there."""
     return len(group) == group[0].headers.get(SEQUENCE_SIZE)
 
 
@@ -43,8 +43,8 @@ def payloads(group: Group) -> object:
 class Aggregator:
     """Collects messages into groups and sends one message for each group that is complete.
 
-    Groups are kept in memory: messages count as handled as soon as they are collected, so those of an incomplete group
-    are lost with the process.
+    Groups are kept in memory. A message counts as handled when it is collected, so messages of an incomplete group are
+    lost with the process.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class Aggregator:
         timeout: timedelta | None = None,
         expired: MessageChannel | None = None,
     ) -> None:
-        """Make an aggregator; without more than an output it puts together what a splitter has split.
+        """Make an aggregator; by default it joins the parts that a splitter has made.
 
         Args:
-            output: Where the result goes, with the headers of the group's first message.
-            correlate: Says which group a message belongs to.
-            release: Says whether a group is complete.
-            combine: Makes the payload of the result.
-            timeout: How long a group may wait for its next message; None: for ever.
-            expired: Where the messages of a group go that waited too long, one by one; None drops them.
+            output: The channel of the result, which has the headers of the group's first message.
+            correlate: Returns the key of a message's group.
+            release: Returns whether a group is complete.
+            combine: Returns the payload of the result.
+            timeout: The longest time that a group waits for its next message; None: no limit.
+            expired: The channel for the messages of a group that waited too long; None drops them.
         """
         self._output = output
         self._correlate = correlate
@@ -73,21 +73,21 @@ class Aggregator:
         self._combine = combine
         self._timeout = timeout
         self._expired = expired
-        self._groups: dict[object, _Open] = {}
+        self._groups: dict[object, _OpenGroup] = {}
         self._discarding: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        """How many groups are open."""
+        """Return the number of incomplete groups."""
         return len(self._groups)
 
     async def handle_message(self, message: Message[object]) -> None:
         """Collect ``message``; send the result if that completes its group.
 
-        A message that fails, because the result could not be sent for instance, is not in its group any more: it may
-        come again.
+        A message that fails, for instance because the result could not be sent, is removed from its group, because it
+        may be delivered again.
         """
         key = self._correlate(message)
-        group = self._groups.setdefault(key, _Open())
+        group = self._groups.setdefault(key, _OpenGroup())
         group.messages.append(message)
         if group.expiry is not None:
             group.expiry.cancel()
@@ -107,8 +107,8 @@ class Aggregator:
             headers.pop(name, None)
         return Message(self._combine(group), headers)
 
-    def _take_back(self, key: object, group: _Open, message: Message[object]) -> None:
-        """Leave a group as it was before ``message`` came; what came while its result was sent is added to it."""
+    def _take_back(self, key: object, group: _OpenGroup, message: Message[object]) -> None:
+        """Restore a group without ``message``, and add the messages that came while its result was sent."""
         group.messages = [each for each in group.messages if each is not message]
         other = self._groups.get(key, group)
         if other is not group:
@@ -121,14 +121,14 @@ class Aggregator:
         else:
             self._groups.pop(key, None)
 
-    def _wait_for_more(self, key: object, group: _Open) -> None:
+    def _wait_for_more(self, key: object, group: _OpenGroup) -> None:
         if self._timeout is not None:
             loop = asyncio.get_running_loop()
             group.expiry = loop.call_later(self._timeout.total_seconds(), self._give_up, key)
 
     def _give_up(self, key: object) -> None:
         group = self._groups.pop(key)
-        logger.warning("A group of %d message(s) never became complete: %r", len(group.messages), key)
+        logger.warning("An incomplete group of %d message(s) was given up: %r", len(group.messages), key)
         if self._expired is not None:
             task = asyncio.get_running_loop().create_task(self._discard(self._expired, group.messages))
             self._discarding.add(task)
@@ -139,7 +139,7 @@ class Aggregator:
         for message in messages:
             try:
                 await expired.asend(message)
-            except Exception:  # nobody waits for the outcome
+            except Exception:  # no caller waits for the outcome
                 logger.exception("A message of an incomplete group could not be sent to %r", expired.name)
 
 

@@ -1,4 +1,4 @@
-"""Endpoints that answer for one message at a time and keep nothing between two."""
+"""Endpoints that handle one message at a time and keep no state."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeAlias, TypeVar, cast
@@ -24,12 +24,12 @@ class Bridge:
         self._output = output
 
     async def handle_message(self, message: Message[object]) -> None:
-        """Send ``message`` as it is."""
+        """Send ``message`` unchanged."""
         await self._output.asend(message)
 
 
 class MessageFilter:
-    """Passes on the messages that fit."""
+    """Passes on the messages that it accepts."""
 
     def __init__(
         self, accepts: Decision[bool] | str, output: MessageChannel, *, discards: MessageChannel | None = None
@@ -37,19 +37,19 @@ class MessageFilter:
         """Make a filter.
 
         Args:
-            accepts: Says whether a message fits: a function, or an expression over the message.
-            output: Where those go that fit.
-            discards: Where the others go; None drops them.
+            accepts: Whether to accept a message: a function, or an expression over the message.
+            output: The channel of accepted messages.
+            discards: The channel of other messages; None drops them.
 
         Raises:
-            ExpressionError: ``accepts`` is no expression.
+            ExpressionError: The text of ``accepts`` is not an expression.
         """
         self._accepts = compile_expression(accepts).test if isinstance(accepts, str) else accepts
         self._output = output
         self._discards = discards
 
     async def handle_message(self, message: Message[object]) -> None:
-        """Send ``message`` on, or away."""
+        """Send ``message`` to the output, or to the discards."""
         output = self._output if await _result(self._accepts(message)) else self._discards
         if output is not None:
             await output.asend(message)
@@ -68,24 +68,22 @@ class Router:
         """Make a router.
 
         Args:
-            route: Names the way of a message: a function, or an expression over the message.
-            channels: The channel of each way.
-            default: The channel of messages whose way is None or unknown; None: they cannot be delivered.
+            route: The name of a message's route: a function, or an expression over the message.
+            channels: The channel of each route.
+            default: The channel of messages whose route is None or unknown; None: such messages fail.
 
         Raises:
-            ExpressionError: ``route`` is no expression.
+            ExpressionError: The text of ``route`` is not an expression.
         """
-        self._route = (
-            cast("Decision[str | None]", compile_expression(route)) if isinstance(route, str) else route
-        )
+        self._route = cast("Decision[str | None]", compile_expression(route)) if isinstance(route, str) else route
         self._channels = dict(channels)
         self._default = default
 
     async def handle_message(self, message: Message[object]) -> None:
-        """Send ``message`` its way.
+        """Send ``message`` to the channel of its route.
 
         Raises:
-            MessageDeliveryError: It has none.
+            MessageDeliveryError: There is no such channel, and no default.
         """
         way = await _result(self._route(message))
         channel = self._default if way is None else self._channels.get(way, self._default)
@@ -96,21 +94,21 @@ class Router:
 
 
 class Transformer:
-    """Sends another payload in place of each; a message in place of one goes as it is, None nothing."""
+    """Sends another payload, or message, instead of each message; nothing if the function returns None."""
 
     def __init__(self, transform: Decision[object], output: MessageChannel) -> None:
         self._transform = transform
         self._output = output
 
     async def handle_message(self, message: Message[object]) -> None:
-        """Send what became of ``message``, with its headers."""
+        """Send the transformed ``message``, with its headers."""
         made = await _result(self._transform(message))
         if made is not None:
             await self._output.asend(made if isinstance(made, Message) else message.with_payload(made))
 
 
 class Splitter:
-    """Sends the parts of each message one by one, numbered so that an aggregator can put them together again.
+    """Sends the parts of each message one by one, numbered so that an aggregator can join them.
 
     Headers: ``correlationId`` is the same for all parts, ``sequenceNumber`` counts them from 1 to ``sequenceSize``.
     """

@@ -1,4 +1,4 @@
-"""The gateway: a call whose answer comes back over a channel."""
+"""The gateway: a call whose answer is sent to a channel."""
 
 import asyncio
 from typing import cast
@@ -13,9 +13,9 @@ __all__ = ["MessagingGateway", "reply_channel"]
 
 
 class MessagingGateway:
-    """Sends requests to a channel and waits for what is sent to the channel their header ``replyChannel`` holds.
+    """Sends requests to a channel and waits for answers at the channel in their header ``replyChannel``.
 
-    The whole way lies in this process: whoever answers takes the channel from the request's headers, with
+    Request and answer stay in this process: the handler that answers takes the channel from the request's headers, with
     :func:`reply_channel`.
     """
 
@@ -23,17 +23,17 @@ class MessagingGateway:
         """Make a gateway.
 
         Args:
-            requests: Where requests go.
-            timeout: Seconds to wait for an answer; None waits for ever.
+            requests: The channel of requests.
+            timeout: Seconds to wait for an answer; None: no limit.
         """
         self._requests = requests
         self._timeout = timeout
 
     async def ask(self, payload: object, headers: dict[str, object] | None = None) -> object:
-        """Return the payload of the answer.
+        """Send a request and return the payload of the answer.
 
         Raises:
-            MessageDeliveryError: None came in time.
+            MessageDeliveryError: No answer came in time.
         """
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
@@ -49,11 +49,9 @@ class MessagingGateway:
                 await self._requests.asend(request)
                 return await answer
         except TimeoutError as error:
-            raise MessageDeliveryError(
-                f"no answer came over the reply channel within {self._timeout:g} s", request
-            ) from error
+            raise MessageDeliveryError(f"no reply was received within {self._timeout:g} s", request) from error
 
 
 def reply_channel(message: Message[object]) -> MessageChannel | None:
-    """Return the channel that a message's answer is wanted on."""
+    """Return the channel for the answer to a message."""
     return cast("MessageChannel | None", message.headers.get(REPLY_CHANNEL))

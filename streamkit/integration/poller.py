@@ -1,4 +1,4 @@
-"""The poller: asks a source for payloads, again and again, and sends them."""
+"""The poller, which calls a source at intervals and sends its payloads."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from inspect import isawaitable
 from types import TracebackType
 from typing import Self
 
-from streamkit.messaging.cancellation import ends_more_than_the_call
+from streamkit.messaging.cancellation import must_be_raised_again
 from streamkit.messaging.message import Message
 from streamkit.messaging.message_channel import MessageChannel
 
@@ -18,14 +18,14 @@ logger = logging.getLogger(__name__)
 
 
 class Poller:
-    """A context in which a source is polled; None says that there is nothing now.
+    """A context manager that polls a source; the source returns None if it has nothing now.
 
     ::
 
         async with Poller(next_line, app.channel("lines"), timedelta(seconds=1)):
             ...
 
-    For sources bound by name see suppliers, which settings can pace.
+    For a source that is bound by name, and polled as settings say, use a supplier.
     """
 
     def __init__(
@@ -36,13 +36,13 @@ class Poller:
         *,
         at_most: int = 1,
     ) -> None:
-        """Poll nothing yet.
+        """Make a poller; polling begins with the context.
 
         Args:
-            source: Gives a payload, a message or None; `def` or `async def`, and does not block.
-            output: Where what it gives goes.
+            source: Returns a payload, a message or None; `def` or `async def`, and must not block.
+            output: The channel of the payloads.
             pause: The time between two polls.
-            at_most: How many are asked for at one poll, up to the first None.
+            at_most: The largest number of calls in one poll, which ends with the first None.
         """
         self._source = source
         self._output = output
@@ -66,7 +66,7 @@ class Poller:
             try:
                 await self._poll()
             except BaseException as error:  # the next poll may succeed
-                if ends_more_than_the_call(error):
+                if must_be_raised_again(error):
                     raise
                 logger.exception("Polling %r failed", self._source)
             await asyncio.sleep(self._pause)

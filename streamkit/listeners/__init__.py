@@ -1,1 +1,1 @@
-"""Listeners: how they are declared, what their arguments are, and how they are called."""
+"""Listeners: their declarations, the plans of their arguments, and their invocation."""

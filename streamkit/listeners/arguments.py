@@ -1,14 +1,14 @@
-"""Argument plans: how a message becomes the arguments of a listener, decided once when the binding is made.
+"""Argument plans: how a message becomes the arguments of a listener, computed once for each binding.
 
 ::
 
-    Message, Message[T]                      the message, its payload read as T
+    Message, Message[T]                      the message, its payload converted to T
     MessageHeaders                           its headers
     Annotated[dict[str, object], Headers()]  its headers, in a new dictionary
-    Annotated[T, Header("name")]             one header, as T
-    Acknowledgment                           settling by hand
-    Annotated[T, Provide[...]]               what the container provides
-    anything else, once                      the payload, by the binding's content type
+    Annotated[T, Header("name")]             one header, converted to T
+    Acknowledgment                           to settle the message by hand
+    Annotated[T, Provide[...]]               the object that the container provides
+    any other type, for one parameter        the payload, converted by the binding's content type
 """
 
 import inspect
@@ -43,22 +43,26 @@ ReaderFactory = Callable[[object], Reader]
 
 
 class ProviderLookup(Protocol):
-    """Finds what a container's marker stands for."""
+    """Resolves the markers of a container."""
 
     def find(self, marker: object) -> Callable[[], object] | None:
-        """Return what provides the value, or None if `marker` is no marker."""
+        """Return the provider of the marker's value, or None if `marker` is not a marker.
+
+        Raises:
+            LookupError: No container has the provider that the marker names.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentPlan:
-    """How to make a listener's arguments.
+    """The getters of a listener's arguments.
 
     Attributes:
         positional: One getter for each positional argument.
-        keywords: One getter for each keyword-only argument.
-        takes_acknowledgment: Whether the listener settles by hand.
-        listener: What it is called in errors.
+        keywords: One getter for each keyword-only argument, by name.
+        takes_acknowledgment: Whether the listener settles messages by hand.
+        listener: The listener's name in errors.
     """
 
     positional: tuple[Getter, ...]
@@ -67,10 +71,10 @@ class ArgumentPlan:
     listener: str
 
     def arguments(self, message: Message[object]) -> tuple[list[object], dict[str, object]]:
-        """Return the arguments for ``message``.
+        """Return the positional and the keyword arguments for ``message``.
 
         Raises:
-            MessageConversionError: The payload or a header is not what the listener asks for.
+            MessageConversionError: The payload or a header cannot be converted to the annotated type.
         """
         try:
             positional = [get(message) for get in self.positional]
@@ -85,21 +89,21 @@ class ArgumentPlan:
 def plan_arguments(
     function: Callable[..., object], reader_for: ReaderFactory, providers: ProviderLookup
 ) -> ArgumentPlan:
-    """Plan the arguments of a listener.
+    """Return the argument plan for a listener.
 
     Args:
         function: The listener.
-        reader_for: Makes what reads the binding's payloads as a type.
-        providers: Where the markers of a container are looked up.
+        reader_for: Returns the reader that converts the binding's payloads to a type.
+        providers: Resolves the markers of a container.
 
     Raises:
-        ConfigurationError: The listener asks for what a message cannot give.
+        ConfigurationError: A parameter has an annotation that a message cannot satisfy.
     """
     return _Planner(function, reader_for, providers).plan()
 
 
 def describe(function: Callable[..., object]) -> str:
-    """Return how errors call a listener: its module, its name, and where it stands."""
+    """Return the listener's name for errors: its module, its qualified name, and its file and line."""
     innermost = _innermost(function)
     code = getattr(innermost, "__code__", None)
     name = f"{innermost.__module__}.{getattr(innermost, '__qualname__', innermost)}"
@@ -107,10 +111,10 @@ def describe(function: Callable[..., object]) -> str:
 
 
 def annotations_of(function: Callable[..., object]) -> dict[str, Any]:
-    """Return a function's annotations by the names of its parameters, markers included.
+    """Return a function's annotations by parameter name, with their markers.
 
     Raises:
-        ConfigurationError: One of them cannot be resolved.
+        ConfigurationError: An annotation cannot be resolved.
     """
     try:
         return get_type_hints(_innermost(function), include_extras=True)
@@ -119,12 +123,12 @@ def annotations_of(function: Callable[..., object]) -> dict[str, Any]:
         guilty = [name for name, text in written.items() if isinstance(text, str) and str(error.name) in text]
         raise ConfigurationError(
             f"listener {describe(function)} has an annotation that cannot be resolved, of "
-            f"{' and '.join(map(repr, guilty)) or 'what it is made of'}: {error}"
+            f"{' and '.join(map(repr, guilty)) or 'the class or function that it wraps'}: {error}"
         ) from error
 
 
 def lists_messages(function: Callable[..., object]) -> bool:
-    """Return whether the function's annotation says that it returns a list of messages."""
+    """Return whether the return annotation is a list of messages."""
     try:
         returned = get_type_hints(_innermost(function)).get("return")
     except NameError:
@@ -135,7 +139,7 @@ def lists_messages(function: Callable[..., object]) -> bool:
 
 
 def _innermost(function: Callable[..., object]) -> Callable[..., object]:
-    """The function behind partials and callable objects: what annotations were written on."""
+    """Return the function or method behind partials, callable objects and wrappers: the annotated one."""
     while isinstance(function, partial):
         function = function.func
     if not inspect.isroutine(function):
@@ -145,7 +149,7 @@ def _innermost(function: Callable[..., object]) -> Callable[..., object]:
 
 
 def free_parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
-    """Return a function's parameters, but for those that a partial gives by their names."""
+    """Return a function's parameters, without those that a partial already sets by keyword."""
     given: set[str] = set()
     parameters = inspect.signature(function).parameters.values()
     while isinstance(function, partial):
@@ -158,9 +162,7 @@ _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYW
 
 
 class _Planner:
-    def __init__(
-        self, function: Callable[..., object], reader_for: ReaderFactory, providers: ProviderLookup
-    ) -> None:
+    def __init__(self, function: Callable[..., object], reader_for: ReaderFactory, providers: ProviderLookup) -> None:
         self._function = function
         self._reader_for = reader_for
         self._providers = providers
@@ -179,7 +181,8 @@ class _Planner:
                 keywords[parameter.name] = getter
             else:
                 positional.append(getter)
-        listener = describe(self._function).partition(" (")[0]  # messages travel: no paths of this machine
+        # Without the file: errors travel with messages, and must not reveal paths of this machine.
+        listener = describe(self._function).partition(" (")[0]
         return ArgumentPlan(tuple(positional), keywords, self._takes_acknowledgment, listener)
 
     def _getter(self, parameter: inspect.Parameter, hint: object) -> Getter:
@@ -196,13 +199,11 @@ class _Planner:
         if type_ is Message or get_origin(type_) is Message:
             return self._message(parameter, type_)
         if isinstance(type_, type) and issubclass(type_, Message):
-            raise self._wrong(
-                f"takes a {type_.__name__}, which only error channels carry: use @error_listener"
-            )
+            raise self._wrong(f"takes a {type_.__name__}, which only error channels carry: use @error_listener")
         return self._payload(parameter, type_)
 
     def _marked(self, parameter: inspect.Parameter, type_: object, mark: object) -> Getter | None:
-        """What a marker in the annotation, or in place of a default, asks for."""
+        """Return the getter for a marker in the annotation or in the default; None if `mark` is not a marker."""
         if isinstance(mark, Header):
             return self._header(parameter, type_, mark)
         if isinstance(mark, Headers):
@@ -227,7 +228,7 @@ class _Planner:
     def _payload(self, parameter: inspect.Parameter, type_: object) -> Getter:
         if self._payload_parameter is not None:
             raise self._wrong(
-                f"takes the payload twice, as {self._payload_parameter!r} and as {parameter.name!r}: mark the "
+                f"has two parameters for the payload, {self._payload_parameter!r} and {parameter.name!r}: mark the "
                 'other with Header("name") or Provide[...]'
             )
         self._payload_parameter = parameter.name
@@ -259,7 +260,8 @@ class _Planner:
             is_known = False
         if not is_known:
             raise self._wrong(
-                f"takes header {name!r} as {type_}, which no header can be made: ask for text, a number, a list or "
+                f"takes header {name!r} as {type_}, to which no header can be converted: annotate it as text, a "
+                "number, a list or "
                 "a table"
             )
 
@@ -287,7 +289,7 @@ def _acknowledgment(message: Message[object]) -> object:
 
 
 def _header_getter(name: str, type_: object, *, required: bool, default: object) -> Getter:
-    """Read one header as a type; text, which is all some systems carry, is converted."""
+    """Return the getter of one header as a type; text, which is all that some systems carry, is converted."""
 
     def get(message: Message[object]) -> object:
         value = message.headers.get(name)

@@ -1,13 +1,13 @@
-"""Calling listeners of bindings in batch mode, with several messages at once.
+"""Invocation of the listeners of bindings in batch mode, which take several messages at once.
 
-::
+Annotations of the parameters::
 
     list[Order]              the payloads
-    list[Message[Order]]     with the headers of each
-    Message[list[Order]]     the payloads, and as its header `streamkit_batch_headers` the headers of each
-    Acknowledgment           settling all of them by hand
+    list[Message[Order]]     the messages, each with its headers
+    Message[list[Order]]     the payloads; the header `streamkit_batch_headers` lists the headers of each message
+    Acknowledgment           settles the whole batch by hand
 
-A listener returns nothing, one settlement for each message it was handed, or, with an output, what is to be sent.
+A listener returns None, a list with one settlement for each message it was given, or, with an output, data to send.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeGuard, cast, get_args, get_origin
 
 from streamkit.binder.batch import Batch
-from streamkit.binder.settlement import Settlement
 from streamkit.errors import ConfigurationError, MessageConversionError, MessageHandlingError
 from streamkit.listeners.arguments import (
     ArgumentPlan,
@@ -29,21 +28,22 @@ from streamkit.listeners.invocation import ListenerHandler, call_on_thread
 from streamkit.listeners.listener import Header
 from streamkit.messaging.message import Message
 from streamkit.messaging.message_converter import type_name
+from streamkit.settlement import Settlement
 
 __all__ = ["BATCH_HEADERS", "BatchListenerHandler", "BatchPlan", "plan_batch_arguments"]
 
 BATCH_HEADERS: Final = "streamkit_batch_headers"
-"""Of a batch: a list of the headers of its messages."""
+"""The header of a batch that lists the headers of its messages."""
 
 MakeReader = Callable[[object], Reader]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan(ArgumentPlan):
-    """How a batch becomes the arguments of a listener: those of a message whose payload is the list.
+    """The argument plan of a listener in batch mode: it treats the batch as one message with a list as payload.
 
     Attributes:
-        read: Makes an item of the list of a message.
+        read: Converts one message of the batch to an item of the list.
     """
 
     read: Reader
@@ -52,10 +52,15 @@ class BatchPlan(ArgumentPlan):
 def plan_batch_arguments(
     function: Callable[..., object], reader_for: MakeReader, providers: ProviderLookup
 ) -> BatchPlan:
-    """Plan the arguments of a listener of a binding in batch mode.
+    """Return the argument plan for a listener of a binding in batch mode.
+
+    Args:
+        function: The listener.
+        reader_for: Returns the reader that converts payloads to a type.
+        providers: Resolves the markers of a container.
 
     Raises:
-        ConfigurationError: It asks for what a batch cannot give.
+        ConfigurationError: A parameter has an annotation that a batch cannot satisfy.
     """
     items: list[Reader] = []
 
@@ -96,11 +101,17 @@ class BatchListenerHandler(ListenerHandler):
     """Calls one listener with batches."""
 
     async def handle_message(self, message: Message[object]) -> None:
-        """Call the listener with the messages of a batch that can be converted; the others fail each alone."""
+        """Call the listener with the messages of a batch that can be converted.
+
+        A message that cannot be converted fails alone: its error is recorded in the batch.
+
+        Raises:
+            MessageHandlingError: The message is not a batch: it was sent to the listener's channel directly.
+        """
         batch = message.payload
         if not isinstance(batch, Batch):
             raise MessageHandlingError(
-                f"listener {describe(self.function)} takes batches, but one message was sent to its channel by hand",
+                f"listener {describe(self.function)} takes batches, but a single message was sent to its channel",
                 message,
             )
         items = self._read(batch)
@@ -115,15 +126,13 @@ class BatchListenerHandler(ListenerHandler):
             result = await call_on_thread(self._pool(), self.function, *positional, **keywords)
         if _are_settlements(result):
             batch.settle(result)
-        elif self._outputs:
-            if result is not None:
-                for output in self._messages(result, headers):
-                    await self._send(output)
-        elif result == []:
-            batch.settle([])  # too few
+        elif result == [] and not self._outputs:
+            batch.settle([])  # raises: the listener returned too few settlements
+        elif result is not None:
+            await self._answer(result, headers)
 
     def _read(self, batch: Batch) -> list[object]:
-        """The items that can be made; of the others the batch knows why not."""
+        """Return the items of the messages that can be converted; record the errors of the others in the batch."""
         plan = self._plan
         assert isinstance(plan, BatchPlan), "a handler of batches is made with a plan for batches"
         items = []
@@ -137,10 +146,10 @@ class BatchListenerHandler(ListenerHandler):
 
 
 def _are_settlements(result: object) -> TypeGuard[list[Settlement]]:
-    """Whether a listener settles its messages.
+    """Return whether a listener returned settlements.
 
     Raises:
-        TypeError: It settles some of them only.
+        TypeError: Only some of the returned values are settlements.
     """
     if not isinstance(result, list):
         return False

@@ -1,4 +1,4 @@
-"""Binding interfaces: classes whose attributes name the channels of an application.
+"""Binding interfaces: classes whose attributes declare channels of an application.
 
 ::
 
@@ -9,18 +9,21 @@
     app.enable_binding(Orders)
     await app.bound(Orders).placed.asend(message)
 
-`Source`, `Sink` and `Processor` are ready-made.
+`Source`, `Sink` and `Processor` are predefined.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Self, TypeVar, cast, overload
 
+from streamkit.declarations import declare
 from streamkit.messaging.channel import SubscribableChannel
 
 __all__ = [
     "ChannelDeclaration",
     "Direction",
+    "EnabledBinding",
     "Processor",
     "Sink",
     "Source",
@@ -30,21 +33,20 @@ __all__ = [
 ]
 
 C = TypeVar("C", bound=type)
-I = TypeVar("I")  # noqa: E741  # an interface
+I = TypeVar("I")  # noqa: E741  # a binding interface
 
-_ENABLED: Final = "__streamkit_bindings__"
 _CHANNELS: Final = "_streamkit_channels"
 
 
 class Direction(Enum):
-    """Which way messages go through a binding."""
+    """The direction of messages through a binding."""
 
     INPUT = "input"
     OUTPUT = "output"
 
 
 class ChannelDeclaration:
-    """An attribute of a binding interface: a channel, once an application has bound the interface."""
+    """An attribute of a binding interface; on a bound instance its value is the channel."""
 
     def __init__(self, direction: Direction, name: str | None = None) -> None:
         self.direction = direction
@@ -52,7 +54,11 @@ class ChannelDeclaration:
 
     @property
     def name(self) -> str:
-        """The binding's name."""
+        """The binding's name.
+
+        Raises:
+            TypeError: The declaration has no name and is not an attribute of a class.
+        """
         if self._name is None:
             raise TypeError("a channel without a name must be an attribute of a class, whose name it takes")
         return self._name
@@ -80,18 +86,29 @@ class ChannelDeclaration:
         return f"{self.direction.value}_channel({self._name!r})"
 
 
+@dataclass(frozen=True, slots=True)
+class EnabledBinding:
+    """One binding interface of `enable_binding`.
+
+    Attributes:
+        interface: The binding interface.
+    """
+
+    interface: type
+
+
 def input_channel(name: str | None = None) -> ChannelDeclaration:
-    """Declare an input binding; without a name it is called like the attribute."""
+    """Declare an input binding; its name is that of the attribute if none is given."""
     return ChannelDeclaration(Direction.INPUT, name)
 
 
 def output_channel(name: str | None = None) -> ChannelDeclaration:
-    """Declare an output binding; without a name it is called like the attribute."""
+    """Declare an output binding; its name is that of the attribute if none is given."""
     return ChannelDeclaration(Direction.OUTPUT, name)
 
 
 class Source:
-    """One output, binding `output`."""
+    """An interface with one output, the binding `output`."""
 
     OUTPUT: Final = "output"
 
@@ -99,7 +116,7 @@ class Source:
 
 
 class Sink:
-    """One input, binding `input`."""
+    """An interface with one input, the binding `input`."""
 
     INPUT: Final = "input"
 
@@ -107,35 +124,25 @@ class Sink:
 
 
 class Processor(Source, Sink):
-    """An input and an output."""
+    """An interface with the input binding `input` and the output binding `output`."""
 
 
 def enable_binding(*interfaces: type) -> Callable[[C], C]:
-    """Decorate a class so that the application it is given to binds `interfaces`."""
+    """Decorate a class so that an application that is given the class binds `interfaces`."""
 
-    def mark(target: C) -> C:
-        setattr(target, _ENABLED, (*enabled_bindings(target), *interfaces))
-        return target
-
-    return mark
-
-
-def enabled_bindings(target: object) -> tuple[type, ...]:
-    """Return the interfaces that `enable_binding` noted on a class."""
-    return cast("tuple[type, ...]", getattr(target, _ENABLED, ()))
+    return lambda target: declare(target, *map(EnabledBinding, interfaces))
 
 
 def declarations_of(interface: type) -> Iterator[ChannelDeclaration]:
-    """Yield the channels an interface declares.
+    """Yield the channel declarations of a binding interface.
 
     Raises:
-        TypeError: It declares none.
+        TypeError: The class declares no channels.
     """
     found = _found_in(interface)
     if not found:
         raise TypeError(
-            f"{interface.__name__} declares no channels: give it attributes made by input_channel() or "
-            "output_channel()"
+            f"{interface.__name__} declares no channels: give it attributes made by input_channel() or output_channel()"
         )
     yield from found.values()
 
@@ -155,7 +162,10 @@ def _found_in(interface: type) -> dict[str, ChannelDeclaration]:
 
 
 def bound_interface(interface: type[I], channels: Mapping[str, SubscribableChannel]) -> I:
-    """Return an instance of `interface` whose attributes are the channels."""
+    """Return an instance of `interface` whose attributes are the channels.
+
+    Its constructor is not called.
+    """
     instance = object.__new__(interface)
     setattr(instance, _CHANNELS, channels)
     return instance

@@ -1,4 +1,4 @@
-"""What marks functions that settings bind by their name.
+"""The decorator of functions that settings bind by name.
 
 ::
 
@@ -6,29 +6,29 @@
     def upper(text: str) -> str: ...              # binding upper-in-0 to binding upper-out-0
 
     @function("ticks")
-    async def tick() -> Tick: ...                 # polled; what it returns goes to ticks-out-0
+    async def tick() -> Tick: ...                 # polled; the result goes to ticks-out-0
 
-The decorator notes what it is told and returns the function as it is.
+The decorator stores its arguments on the function and returns the function unchanged.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast, overload
+from typing import Any, TypeVar, overload
 
-__all__ = ["FunctionDeclaration", "declare", "function", "functions_on"]
+from streamkit.declarations import declare
+
+__all__ = ["FunctionDeclaration", "function", "function_declaration"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_FUNCTIONS: Final = "__streamkit_functions__"
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionDeclaration:
-    """What `function` was told.
+    """The arguments of `function`.
 
     Attributes:
-        name: The name settings bind it by.
-        polled: Whether a supplier of a stream is called at every poll, and not once.
+        name: The name by which settings bind the function.
+        polled: Whether a supplier that is an async generator is called at every poll, instead of once.
     """
 
     name: str
@@ -40,36 +40,32 @@ def function(name: F, /) -> F: ...
 @overload
 def function(name: str | None = None, /, *, polled: bool = False) -> Callable[[F], F]: ...
 def function(name: F | str | None = None, /, *, polled: bool = False) -> F | Callable[[F], F]:
-    """Register the function under a name that `spring.cloud.function.definition` may bind.
+    """Register the function under a name that `spring.cloud.function.definition` can bind.
 
-    What it is, its annotations say: a supplier takes no message, a consumer is annotated ``-> None``.
+    The annotations tell its kind: a supplier has no parameters for messages, a consumer is annotated ``-> None``.
 
     Args:
-        name: The name; the function's own if not given.
-        polled: Of a supplier that is an async generator: call it at every poll, for a finite stream. Without it
-            the supplier is called once.
+        name: The name; the function's own name if not given.
+        polled: For a supplier that is an async generator: call the function at every poll, as its stream is finite.
+            Without it, the function is called once.
+
+    Raises:
+        TypeError: The function has no name, or one with characters that separate names in a definition.
     """
 
     def note(target: F) -> F:
-        declared = declare(target, name if isinstance(name, str) else None, polled=polled)
-        setattr(target, _FUNCTIONS, (*functions_on(target), declared))
-        return target
+        return declare(target, function_declaration(target, name if isinstance(name, str) else None, polled=polled))
 
     return note(name) if callable(name) else note
 
 
-def declare(target: Callable[..., object], name: str | None, *, polled: bool) -> FunctionDeclaration:
-    """Return the declaration of a function, by its own name unless one is given.
+def function_declaration(target: Callable[..., object], name: str | None, *, polled: bool) -> FunctionDeclaration:
+    """Return the declaration of a function, under its own name if `name` is None.
 
     Raises:
-        TypeError: It has no name that a definition could mention.
+        TypeError: The function has no name, or one with characters that separate names in a definition.
     """
     chosen = name or getattr(target, "__name__", "")
     if not chosen or not set(chosen).isdisjoint("|;,<> \t"):
         raise TypeError(f'{target!r} needs a name without spaces, "|", ";" and ",": write @function("name")')
     return FunctionDeclaration(chosen, polled)
-
-
-def functions_on(target: object) -> tuple[FunctionDeclaration, ...]:
-    """Return what `function` noted on a function or bound method."""
-    return cast("tuple[FunctionDeclaration, ...]", getattr(target, _FUNCTIONS, ()))

@@ -1,7 +1,7 @@
-"""Calling listeners: from an input channel to the function, and from its result to outputs.
+"""Invocation of listeners: from an input channel to the function, and from its result to the outputs.
 
-`async def` listeners run on the application's loop, `def` listeners on threads of their binding, or of their
-error channel.
+`async def` listeners run on the application's loop, `def` listeners on threads of their binding or of their error
+channel.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from streamkit.messaging.headers import (
     MessageHeaders,
 )
 from streamkit.messaging.message import Message
+from streamkit.settlement import Accept, raise_returned
 
 __all__ = [
     "ErrorListenerOnThread",
@@ -40,7 +41,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-# What is true of the message that came, and not of the one that is sent because of it.
+# Headers that only concern the incoming message. They are not copied to a message sent in answer to it.
 _NOT_COPIED: Final = (
     ACKNOWLEDGMENT,
     DELIVERY_ATTEMPT,
@@ -55,10 +56,14 @@ _NOT_COPIED: Final = (
 
 
 class Outputs(Protocol):
-    """Sends a listener's results."""
+    """A channel for a listener's results."""
 
     async def asend(self, message: Message[object]) -> bool:
-        """Send one."""
+        """Send one message; return whether it was accepted."""
+        ...
+
+    async def asend_all(self, messages: Sequence[Message[object]]) -> None:
+        """Send several messages in their order, up to the first that fails."""
         ...
 
 
@@ -70,7 +75,7 @@ class ListenerHandler:
 
     Attributes:
         function: The listener.
-        condition: What a message must be like.
+        condition: The compiled condition that a message must match, or None.
     """
 
     def __init__(
@@ -86,18 +91,18 @@ class ListenerHandler:
         elsewhere: SendElsewhere,
         not_copied: Collection[str],
     ) -> None:
-        """Make a handler.
+        """Create a handler.
 
         Args:
             function: The listener.
-            listener: What its decorator was told.
-            plan: How a message becomes its arguments.
-            condition: What a message must be like, compiled.
-            is_async: Whether it is an `async def`.
-            pool: Where it runs if it is not.
-            outputs: Where its result goes.
-            elsewhere: Where a result goes whose header names another destination.
-            not_copied: Headers of the input that are not given to results.
+            listener: The arguments of its decorator.
+            plan: The argument plan.
+            condition: The compiled condition that a message must match, or None.
+            is_async: Whether the listener is an `async def`.
+            pool: Returns the threads for a listener that is a `def`.
+            outputs: The channels for the listener's results.
+            elsewhere: Sends a result whose header names another destination.
+            not_copied: Further headers of the input that are not copied to results.
         """
         self.function = function
         self.condition = condition
@@ -112,24 +117,40 @@ class ListenerHandler:
 
     @property
     def returns_messages(self) -> bool:
-        """Whether its results are sent on."""
+        """Whether the listener's results are sent."""
         return bool(self._outputs)
 
     @property
     def settles_by_hand(self) -> bool:
-        """Whether the listener asks for an acknowledgment."""
+        """Whether the listener takes an acknowledgment."""
         return self._plan.takes_acknowledgment
 
     async def handle_message(self, message: Message[object]) -> None:
-        """Call the listener with ``message``; send its result."""
+        """Call the listener with ``message`` and send its result.
+
+        Raises:
+            MessageConversionError: The payload or a header cannot be converted to the annotated type.
+            Requeue: The listener returned this settlement.
+            Reject: The listener returned this settlement.
+        """
         positional, keywords = self._plan.arguments(message)
         if self._is_async:
             result = await cast("Awaitable[object]", self.function(*positional, **keywords))
         else:
             result = await call_on_thread(self._pool(), self.function, *positional, **keywords)
-        if self._outputs and result is not None:
-            for output in self._messages(result, message.headers):
-                await self._send(output)
+        if result is not None:
+            await self._answer(result, message.headers)
+
+    async def _answer(self, result: object, headers: MessageHeaders) -> None:
+        """Process the listener's result: raise a returned settlement, or send the result to the outputs."""
+        raise_returned(result)
+        if self._outputs and not isinstance(result, Accept):
+            messages = self._messages(result, headers)
+            if len(messages) > 1 and len(self._outputs) == 1 and not any(map(_has_destination, messages)):
+                await self._outputs[0].asend_all(messages)
+                return
+            for message in messages:
+                await self._send(message)
 
     def _messages(self, result: object, headers: MessageHeaders) -> Sequence[Message[object]]:
         if isinstance(result, Message):
@@ -142,7 +163,7 @@ class ListenerHandler:
         return (Message(result, MessageHeaders.adopt(values)),)
 
     def _are_messages(self, items: list[object]) -> bool:
-        """Whether a list holds messages; of an empty one only the annotation can tell."""
+        """Return whether a list holds messages; for an empty list the annotation decides."""
         return all(isinstance(item, Message) for item in items) if items else self._lists_messages
 
     async def _send(self, message: Message[object]) -> None:
@@ -158,35 +179,35 @@ class ListenerHandler:
 
 
 class ErrorListenerOnThread:
-    """Calls a `def` listener of an error channel on a thread: whatever it does, the loop turns meanwhile."""
+    """Calls a `def` listener of an error channel on a thread, so that the listener cannot block the loop."""
 
     def __init__(self, function: Callable[..., object], pool: Callable[[], Executor]) -> None:
-        """Make a handler.
+        """Create a handler.
 
         Args:
             function: The listener.
-            pool: Where it runs.
+            pool: Returns the threads.
         """
         self.function = function
         self._pool = pool
 
-    async def handle_message(self, message: Message[object]) -> None:
-        """Call the listener with ``message``."""
-        await call_on_thread(self._pool(), self.function, message)
+    async def handle_message(self, message: Message[object]) -> object:
+        """Call the listener with ``message`` and return its result."""
+        return await call_on_thread(self._pool(), self.function, message)
 
     def __repr__(self) -> str:
         return f"<ErrorListenerOnThread {describe(self.function)}>"
 
 
 class ListenerDispatch:
-    """Calls every listener of one input whose condition matches, in the order they were registered."""
+    """Calls the listeners of one input whose conditions match, in the order of their registration."""
 
     def __init__(self, binding: str, handlers: Sequence[ListenerHandler]) -> None:
         self._binding = binding
         self._handlers = tuple(handlers)
 
     async def handle_message(self, message: Message[object]) -> None:
-        """Call the matching listeners; a message that none matches is dropped with a warning."""
+        """Call the matching listeners; drop a message that no condition matches, with a warning."""
         matched = False
         for handler in self._handlers:
             if handler.condition is None or handler.condition.test(message):
@@ -203,9 +224,13 @@ class ListenerDispatch:
         return f"<ListenerDispatch {self._binding!r} of {len(self._handlers)}>"
 
 
+def _has_destination(message: Message[object]) -> bool:
+    return isinstance(message.headers.get(SEND_TO_DESTINATION), str)
+
+
 def call_on_thread(
     pool: Executor, function: Callable[..., object], *positional: object, **keywords: object
 ) -> Awaitable[object]:
-    """Call ``function`` in the context of who calls this."""
+    """Call ``function`` on a thread, in a copy of the caller's context."""
     call = partial(copy_context().run, function, *positional, **keywords)
     return asyncio.get_running_loop().run_in_executor(pool, call)

@@ -1,7 +1,7 @@
-"""Threads for listeners that are `def`.
+"""The threads of `def` listeners.
 
-`concurrent.futures.ThreadPoolExecutor` is not used, since Python waits for its threads before it ends: one
-listener that never returns would keep a stopped application from ending.
+`concurrent.futures.ThreadPoolExecutor` does not fit: at exit Python joins its threads, so a listener that never
+returns would keep a stopped application from ending. The threads here are daemons.
 """
 
 from collections.abc import Callable
@@ -20,27 +20,32 @@ _Work = tuple["Future[object]", Callable[[], object]]
 
 
 class ListenerThreads(Executor):
-    """Makes calls on threads of its own, started as they are needed; none of them keeps the process alive."""
+    """An executor whose daemon threads start on demand and do not keep the process alive."""
 
     def __init__(self, width: int, name: str) -> None:
-        """Make no thread yet.
+        """Create the executor; threads are started by :meth:`submit`.
 
         Args:
-            width: How many threads there may be.
-            name: What they are called, with a number behind it.
+            width: The most threads that run at once.
+            name: The prefix of the threads' names; a number follows.
         """
         self._width = width
         self._name = name
         self._lock = Lock()
         self._work: SimpleQueue[_Work | None] = SimpleQueue()
         self._threads: list[Thread] = []
-        # Threads that found no work, less the calls submitted since. It may be too low, which costs a thread more
-        # (never above the width), but never too high, which would leave a call waiting.
+        # The idle threads, less the calls submitted since they became idle. The count may be too low: a thread too
+        # many is started then, but never more than the width. The count is never too high, because a call would
+        # then wait although a thread may be started.
         self._idle = 0
         self._closed = False
 
     def submit(self, call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> "Future[R]":
-        """Have the call made; the future has what came of it."""
+        """Queue the call for a thread, and start a thread if none is idle; return the future of the call's result.
+
+        Raises:
+            RuntimeError: The executor is shut down.
+        """
         future: Future[R] = Future()
         with self._lock:
             if self._closed:
@@ -64,29 +69,31 @@ class ListenerThreads(Executor):
                 continue
             try:
                 result = call()
-            except StopIteration as error:  # asyncio's futures refuse it: who waits would wait for ever
+            except StopIteration as error:  # asyncio futures refuse it: an awaiting coroutine would hang
                 future.set_exception(_as_runtime_error(error))
-            except BaseException as error:  # whatever it is, it belongs to who waits for the result
+            except BaseException as error:  # any exception belongs to the caller that awaits the future
                 future.set_exception(error)
             else:
                 future.set_result(result)
-            del work, future, call  # what they refer to must not live on while this thread waits
+            del work, future, call  # while this thread waits, it must not keep the call's objects alive
 
     def _next(self) -> _Work | None:
         try:
             return self._work.get_nowait()
         except Empty:
+            # submit() queues a call and reads the count under the same lock: either this thread sees the call here,
+            # or submit() sees this thread as idle.
             with self._lock:
                 if self._work.empty():
                     self._idle += 1
             return self._work.get()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls; the threads end when those that were submitted are over.
+        """Refuse new calls; the threads end after the calls that are already queued.
 
         Args:
-            wait: Whether to return only then.
-            cancel_futures: Whether to cancel the calls that no thread has begun with.
+            wait: Whether to block until the threads have ended.
+            cancel_futures: Whether to cancel the calls that have not begun.
         """
         with self._lock:
             self._closed = True
@@ -105,27 +112,27 @@ class ListenerThreads(Executor):
 
 
 def _as_runtime_error(error: StopIteration) -> RuntimeError:
-    """What Python itself makes of a StopIteration that leaves a coroutine."""
+    """Return the error into which Python turns a StopIteration that leaves a coroutine (PEP 479)."""
     failure = RuntimeError("the function raised StopIteration")
     failure.__cause__ = error
     return failure
 
 
 class ListenerPools:
-    """The threads of one application's bindings and error channels, by name."""
+    """The threads of an application's bindings and error channels, by name."""
 
     def __init__(self) -> None:
         self._pools: dict[str, Executor] = {}
 
     def get(self, name: str, width: int) -> Executor:
-        """Return the threads of that name, ``width`` of them; they are made when a `def` listener is called."""
+        """Return the executor of that name, created on first use with up to ``width`` threads."""
         found = self._pools.get(name)
         if found is None:
             found = self._pools[name] = ListenerThreads(width, f"{name} listener")
         return found
 
     def close(self) -> None:
-        """End the threads; one at work is left to itself."""
+        """Cancel the calls that have not begun and shut down; running calls are not awaited."""
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
         self._pools.clear()

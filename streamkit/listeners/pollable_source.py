@@ -1,8 +1,9 @@
-"""Polled consumers as applications see them: Spring's `PollableMessageSource`.
+"""Pollable sources, with which an application polls a binding itself: Spring's `PollableMessageSource`.
 
 ::
 
-    orders = app.pollable_source("orders")           # binding orders-in-0 of spring.cloud.stream.pollable-source=orders
+    # binding orders-in-0 of spring.cloud.stream.pollable-source=orders
+    orders = app.pollable_source("orders")
 
     async def work() -> None:
         while await orders.poll(handle, Order):
@@ -10,8 +11,8 @@
 
     async def handle(message: Message[Order]) -> None: ...
 
-A handler that returns has accepted its message. `no_auto_ack(message)` gives the `Acknowledgment` to settle it
-later, from anywhere.
+A message is accepted when its handler returns. A handler that calls `no_auto_ack(message)` gets the `Acknowledgment`
+to settle the message later, from any place.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 from streamkit.binder.acknowledgment import ACKNOWLEDGMENT, Acknowledgment
 from streamkit.messaging.message import Message
 
-if TYPE_CHECKING:  # slow to import, and needed only by an application that runs
+if TYPE_CHECKING:  # importing this is slow, and only a running application needs it
     from streamkit.listeners.polled_binding import PolledBinding
 
 __all__ = ["PollableMessageSource", "no_auto_ack"]
@@ -31,10 +32,10 @@ Handler = Callable[[Message[T]], object]
 
 
 class PollableMessageSource:
-    """Hands messages of a binding over when it is asked to.
+    """Hands the messages of a binding to handlers, one for each poll.
 
     Attributes:
-        name: The binding's name, or what `pollable-source` calls it.
+        name: The binding's name, or the name that `pollable-source` gives it.
     """
 
     def __init__(self, name: str, find: "Callable[[str], PolledBinding]") -> None:
@@ -47,20 +48,21 @@ class PollableMessageSource:
     @overload
     async def poll(self, handler: Handler[T], type_: type[T]) -> bool: ...
     async def poll(self, handler: Handler[Any], type_: object = None) -> bool:
-        """Have ``handler`` take one message.
+        """Receive one message and call ``handler`` with it.
 
-        A failing handler is tried again as the binding's settings say; then its error channel is told, and the
-        message rejected, unless a subscriber there handles it. ``Requeue`` gives it back.
+        A failing handler is called again as the binding's retry settings say. After the last attempt the failure is
+        sent to the error channel, and the message is rejected unless a subscriber of that channel handles it. A
+        handler that returns or raises ``Requeue`` has the message redelivered.
 
         Args:
-            handler: Called with the message; `async def` or not.
-            type_: What its payload is read as; bytes if not given.
+            handler: Called with the message; `async def`, or `def`, which runs on a thread.
+            type_: The type to convert the payload to; if None, the payload is passed as bytes.
 
         Returns:
-            True when there was a message; False when there is none now, or the binding is not bound.
+            True if a message was received; False if none is available now, or the binding is not bound.
 
         Raises:
-            ApplicationError: The application does not run.
+            ApplicationError: The application is not running.
         """
         found = self._find(self.name)
         read = None if type_ is None else found.reader(type_)
@@ -69,6 +71,7 @@ class PollableMessageSource:
             item = message if read is None else Message(read(message), message.headers)
             await found.call(handler, item)
 
+        # Round robin: begin behind the receiver that gave the last message, so that a full one does not starve others.
         receivers = found.receivers
         for step in range(len(receivers)):
             turn = (self._turn + step) % len(receivers)
@@ -82,7 +85,7 @@ class PollableMessageSource:
 
 
 def no_auto_ack(message: Message[Any]) -> Acknowledgment:
-    """Take the decision about a polled message upon oneself: the return of its handler accepts nothing.
+    """Switch off the automatic acceptance of a polled message, and return its acknowledgment.
 
     Raises:
         KeyError: The message was not polled.

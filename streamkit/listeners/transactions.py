@@ -1,19 +1,20 @@
-"""Transaction listeners: who tells how a local transaction ended, and who may execute it.
+"""Transaction listeners: they check the local transactions of a producer group, and may execute them.
 
-A function that is only asked::
+A function only checks::
 
     @app.transaction_listener("orders-producer")
     async def check(order: Order, transaction: Annotated[str, Header("TRANSACTION_ID")]) -> TransactionState:
         return COMMIT if await database.has(transaction) else ROLLBACK
 
-A class that executes the local transaction of whatever is sent to its group's bindings, too::
+A class also executes the local transaction of each message sent to its group's bindings::
 
     @app.transaction_listener("orders-producer")
     class OrderTransactions:
         def execute_local_transaction(self, message: Message[Order], argument: object) -> TransactionState: ...
         def check_local_transaction(self, message: Message[Order]) -> TransactionState: ...
 
-`def` runs on threads of the group, `async def` on the application's loop. A checker that raises says UNKNOWN.
+`def` methods run on threads of the group, `async def` methods on the application's loop. If a check raises, the state
+is UNKNOWN, and the broker checks again later.
 """
 
 import inspect
@@ -42,42 +43,45 @@ logger = logging.getLogger(__name__)
 
 
 class TransactionListener(Protocol):
-    """What a class of a transaction listener has; its methods may be `async def` as well."""
+    """The methods of a transaction listener that is a class; they may be `async def` as well."""
 
     def execute_local_transaction(self, message: Message[Any], argument: Any) -> Any:
-        """Execute the local transaction of a message that is stored, and return its `TransactionState`.
+        """Execute the local transaction of a message and return its `TransactionState`.
+
+        The broker has already stored the message, but does not deliver it before it knows the state.
 
         Args:
-            message: What was sent, its payload as it was.
-            argument: The header `TRANSACTIONAL_ARG` or `TRANSACTIONAL_ARGS` of what was sent.
+            message: The message as it was sent, its payload not yet converted.
+            argument: The header `TRANSACTIONAL_ARG` or `TRANSACTIONAL_ARGS` of the message.
         """
 
     def check_local_transaction(self, message: Message[Any]) -> Any:
-        """Return the `TransactionState` of the local transaction of a message, whoever executed it.
+        """Return the `TransactionState` of a message's local transaction, which any process may have executed.
 
         Args:
-            message: As it was stored; its payload read as the annotation says, bytes without one.
+            message: The stored message; its payload is converted to the annotated type, or stays bytes without an
+                annotation.
         """
 
 
 def prepare_listener(
     listener: object, pool: Callable[[], Executor], reader_for: ReaderFactory, providers: ProviderLookup
 ) -> TransactionHandlers:
-    """Make the handlers of a transaction listener.
+    """Return the handlers of a transaction listener.
 
     Args:
         listener: A function, or an object with `check_local_transaction` and perhaps `execute_local_transaction`.
-        pool: Where it runs if it is `def`.
-        reader_for: Makes what reads payloads as a type.
-        providers: Where the markers of a container are looked up.
+        pool: Returns the threads for `def` functions.
+        reader_for: Returns the reader that converts payloads to a type.
+        providers: Resolves the markers of a container.
 
     Raises:
-        ConfigurationError: It is neither, or asks for what a message cannot give.
+        ConfigurationError: `listener` is neither of these, or has a parameter that a message cannot satisfy.
     """
     check = getattr(listener, "check_local_transaction", listener)
     if not callable(check) or isinstance(check, type):
         raise ConfigurationError(
-            f"{listener!r} is no transaction listener: it is neither a function nor has it check_local_transaction"
+            f"{listener!r} is not a transaction listener: pass a function, or an object with check_local_transaction"
         )
     execute = getattr(listener, "execute_local_transaction", None)
     call_check = _Call(check, pool)
@@ -93,9 +97,7 @@ def prepare_listener(
         async def checked(message: Message[bytes]) -> object:
             return await call_check(message)
 
-    return TransactionHandlers(
-        _Checker(check, checked), None if execute is None else _Executor(execute, pool)
-    )
+    return TransactionHandlers(_Checker(check, checked), None if execute is None else _Executor(execute, pool))
 
 
 def _first_is_annotated(function: Callable[..., object]) -> bool:
@@ -104,7 +106,7 @@ def _first_is_annotated(function: Callable[..., object]) -> bool:
 
 
 class _Call:
-    """Calls a function where it belongs."""
+    """Calls a function: an `async def` on the loop, a `def` on a thread."""
 
     def __init__(self, function: Callable[..., object], pool: Callable[[], Executor]) -> None:
         self._function = function
@@ -118,11 +120,9 @@ class _Call:
 
 
 class _Checker:
-    """Asks a listener; whatever goes wrong is UNKNOWN, so that it is asked again."""
+    """Checks a transaction by a listener; any failure yields UNKNOWN, so that the broker checks again."""
 
-    def __init__(
-        self, function: Callable[..., object], call: Callable[[Message[bytes]], Awaitable[object]]
-    ) -> None:
+    def __init__(self, function: Callable[..., object], call: Callable[[Message[bytes]], Awaitable[object]]) -> None:
         self._function = function
         self._call = call
 
@@ -130,12 +130,15 @@ class _Checker:
         try:
             return _state(self._function, await self._call(message))
         except Exception:
-            logger.exception("The checker %s failed and is asked again later", describe(self._function))
+            logger.exception(
+                "The transaction checker %s failed; the transaction stays unknown and will be checked again",
+                describe(self._function),
+            )
             return TransactionState.UNKNOWN
 
 
 class _Executor:
-    """Executes local transactions by a listener."""
+    """Executes a local transaction by a listener."""
 
     def __init__(self, function: Callable[..., object], pool: Callable[[], Executor]) -> None:
         self._function = function

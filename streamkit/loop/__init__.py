@@ -1,1 +1,1 @@
-"""The event loops that applications run on, and which line of their code is at work."""
+"""The event loops of applications, and the lines of application code that run on them."""

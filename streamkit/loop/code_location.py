@@ -1,4 +1,4 @@
-"""Which line of the application's own code is at work, for warnings about it."""
+"""The location of the application's own code in a stack, for warnings about that code."""
 
 import asyncio
 import inspect
@@ -12,28 +12,30 @@ __all__ = ["line_of", "line_of_task"]
 
 _STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib")
 _INSTALLED: Final = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
-_STREAMKIT: Final = str(Path(__file__).parent)
+_STREAMKIT: Final = str(Path(__file__).parents[1])
 
 
 def line_of(frames: Sequence[FrameType]) -> str:
-    """Return a line such as ``shop.py:12 in take``.
+    """Return the file, line and function of the application's code, such as ``shop.py:12 in take``.
+
+    The location is that of the innermost frame outside Python, installed packages and streamkit. If there is no such
+    frame, the location is that of the innermost frame outside Python, or else of the innermost frame.
 
     Args:
-        frames: A stack, the outermost frame first. The innermost one that belongs to neither Python, an installed
-            package nor streamkit is told; where there is none, the innermost one outside Python, or of all.
+        frames: A stack, the outermost frame first.
     """
     if not frames:
         return "no line of Python"
     innermost_first = frames[::-1]
-    for foreign in (_is_not_the_application_s, _is_python_s):
+    for foreign in (_is_of_libraries, _is_of_python):
         for frame in innermost_first:
             if not foreign(frame.f_code.co_filename):
-                return _told(frame)
-    return _told(innermost_first[0])
+                return _described(frame)
+    return _described(innermost_first[0])
 
 
 def line_of_task(task: "asyncio.Task[object]") -> str:
-    """Return the line at which a task waits, as :func:`line_of`."""
+    """Return the line at which a task waits, in the form of :func:`line_of`."""
     frames: list[FrameType] = []
     coroutine: object = task.get_coro()
     while inspect.iscoroutine(coroutine) and coroutine.cr_frame is not None:
@@ -42,15 +44,13 @@ def line_of_task(task: "asyncio.Task[object]") -> str:
     return line_of(frames)
 
 
-def _is_python_s(filename: str) -> bool:
-    return (filename.startswith(_STANDARD_LIBRARY) and not filename.startswith(_INSTALLED)) or filename[
-        0
-    ] == "<"
+def _is_of_python(filename: str) -> bool:
+    return (filename.startswith(_STANDARD_LIBRARY) and not filename.startswith(_INSTALLED)) or filename[0] == "<"
 
 
-def _is_not_the_application_s(filename: str) -> bool:
-    return _is_python_s(filename) or filename.startswith((*_INSTALLED, _STREAMKIT))
+def _is_of_libraries(filename: str) -> bool:
+    return _is_of_python(filename) or filename.startswith((*_INSTALLED, _STREAMKIT))
 
 
-def _told(frame: FrameType) -> str:
+def _described(frame: FrameType) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"

@@ -1,4 +1,4 @@
-"""The event loop an application runs on when it makes its own, and how that loop ends."""
+"""The event loop of an application that creates its own, and the end of that loop."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ _END_PATIENCE: Final = 10.0
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Return a new event loop: uvloop's where that is installed."""
+    """Return a new event loop: uvloop's if uvloop is installed, else asyncio's."""
     try:
         import uvloop
     except ImportError:
@@ -26,13 +26,13 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def run_on_new_loop(main: Coroutine[object, None, None], *, patience: float = _CANCEL_PATIENCE) -> None:
-    """Run ``main``, cancel what it left running, and close the loop.
+    """Run ``main`` on a new loop, cancel the tasks that are left, and close the loop.
 
-    As `asyncio.run`, but a task that goes on although it was cancelled does not keep this from returning.
+    Unlike `asyncio.run`, this returns even if a task ignores its cancellation.
 
     Args:
-        main: What to run.
-        patience: Seconds that tasks get to end once they are cancelled.
+        main: The coroutine to run.
+        patience: Seconds that cancelled tasks have to end.
     """
     loop = new_loop()
     try:
@@ -46,13 +46,15 @@ def run_on_new_loop(main: Coroutine[object, None, None], *, patience: float = _C
             loop.close()
 
 
-async def cancel(
-    tasks: Collection["asyncio.Task[Any]"], patience: float = _END_PATIENCE
-) -> "set[asyncio.Task[Any]]":
-    """Cancel tasks and wait until they have ended; those that go on for longer than ``patience`` are left behind.
+async def cancel(tasks: Collection["asyncio.Task[Any]"], patience: float = _END_PATIENCE) -> "set[asyncio.Task[Any]]":
+    """Cancel tasks and wait until they have ended; log and abandon those that take longer than ``patience``.
+
+    Args:
+        tasks: The tasks.
+        patience: Seconds that the tasks have to end.
 
     Returns:
-        Those that have ended.
+        The tasks that have ended.
     """
     for task in tasks:
         task.cancel()
@@ -61,7 +63,9 @@ async def cancel(
     ended, stubborn = await asyncio.wait(tasks, timeout=patience)
     for task in stubborn:
         logger.error(
-            "Task %r was cancelled and goes on: it is left behind, at %s", task.get_name(), line_of_task(task)
+            "Task %r was cancelled and is still running; it is abandoned at %s",
+            task.get_name(),
+            line_of_task(task),
         )
     return ended
 

@@ -1,10 +1,14 @@
-"""Looking at a running application from outside: health, bindings, metrics, over HTTP.
+"""Management of a running application over HTTP: health, bindings and metrics.
 
-health.py          whether the application can do its work, and why not
-metrics.py         what went through its bindings, counted from its signals
-endpoints.py       an ASGI application of both, and of the bindings' states
-request_guard.py   refuses what other sites' pages send
-problem.py         the answer to what cannot be done
-server.py          serves the endpoints while the application runs
-connection.py      one connection of the server, with limits
+health.py                the health of the binders and bindings
+metrics.py               counters of messages, fed by the application's signals
+lags.py                  the unsettled messages of the inputs, asked from the binders
+answers.py               one question to all binders at once, with a time limit
+bindings_controller.py   the states of the bindings, listed and changed
+endpoint.py              one endpoint, streamkit's own or a plugin's
+endpoints.py             an ASGI application of all endpoints
+request_guard.py         refusal of requests sent by pages of other sites
+problem.py               the response to a refused or failed request
+server.py                the HTTP server of the endpoints
+connection.py            one connection of the server, with limits
 """

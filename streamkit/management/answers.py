@@ -1,4 +1,4 @@
-"""Asks an application's binders something, all at once, and waits for none of them for long."""
+"""Questions to all binders of an application at once, with a time limit."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -12,15 +12,15 @@ __all__ = ["NoAnswer", "answers"]
 _Answer = TypeVar("_Answer")
 
 _PATIENCE: Final = 5.0
-"""Seconds a binder gets to answer."""
+"""The seconds in which a binder has to answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """A binder has not answered.
+    """The result for a binder that did not answer.
 
     Attributes:
-        reason: Why not.
+        reason: Why the binder did not answer.
     """
 
     reason: str
@@ -29,7 +29,13 @@ class NoAnswer:
 async def answers(
     binders: Iterable[Binder], question: Callable[[Binder], Awaitable[_Answer]]
 ) -> Mapping[str, _Answer | NoAnswer]:
-    """Return what each binder answers, by the binders' names."""
+    """Return the answers of the binders, by name.
+
+    Args:
+        binders: The binders to ask.
+        question: Called with each binder; returns the answer. A binder that raises, or takes more than five seconds,
+            yields a `NoAnswer`.
+    """
     asked = list(binders)
     found = await asyncio.gather(*(_answer(question(binder)) for binder in asked))
     return {binder.name: answer for binder, answer in zip(asked, found, strict=True)}
@@ -41,5 +47,5 @@ async def _answer(answer: Awaitable[_Answer]) -> _Answer | NoAnswer:
             return await answer
     except TimeoutError:
         return NoAnswer(f"no answer within {_PATIENCE:g} s")
-    except Exception as error:  # a binder that breaks its promise takes no other along
+    except Exception as error:  # the failure of one binder must not hide the answers of the others
         return NoAnswer(str(error) or repr(error))

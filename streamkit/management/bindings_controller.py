@@ -1,4 +1,4 @@
-"""The bindings of a running application: what they are doing, told and changed from outside.
+"""The controller of a running application's bindings: it lists and changes their states.
 
 ::
 
@@ -24,7 +24,7 @@ __all__ = ["BindingInfo", "BindingsController", "StateChange"]
 
 
 class StateChange(Enum):
-    """What can be done with a binding."""
+    """A change of a binding's state."""
 
     STARTED = "STARTED"
     STOPPED = "STOPPED"
@@ -34,18 +34,18 @@ class StateChange(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BindingInfo:
-    """A binding, as it is now.
+    """The present state of a binding.
 
     Attributes:
-        name: Its name.
+        name: The binding's name.
         kind: `consumer` or `producer`.
-        destinations: What it is bound to.
-        group: Its group; None of a producer, and of an anonymous consumer.
-        binder: The name of its binder.
+        destinations: The destinations that it is bound to.
+        group: The consumer group; None for a producer and for an anonymous consumer.
+        binder: The binder's name.
         state: Running, paused or stopped.
-        is_pausable: Whether it can be paused.
-        is_dynamic: Whether it was made when it was first sent to.
-        settings: Its settings, its binder's own among them, by their names; secrets are hidden.
+        is_pausable: Whether the binding can be paused.
+        is_dynamic: Whether the binding was created by sending to a new name.
+        settings: The binding's settings by name, including those of its binder; secrets are hidden.
     """
 
     name: str
@@ -60,24 +60,24 @@ class BindingInfo:
 
 
 class RunningApplication(Protocol):
-    """What the controller needs of its application while that runs."""
+    """The part of a running application that the controller uses."""
 
     @property
     def service(self) -> BindingService:
-        """What has the bindings."""
+        """The service that manages the bindings."""
         ...
 
     async def define_input(self, name: str, listeners: Sequence[Callable[..., object]]) -> InputBinding:
-        """Return a new input binding."""
+        """Create an input binding and return it."""
         ...
 
     async def define_output(self, name: str) -> OutputBinding:
-        """Return a new output binding."""
+        """Create an output binding and return it."""
         ...
 
 
 class BindingsController:
-    """Tells and changes what the bindings of an application do; all of it on the application's loop.
+    """Lists, changes and creates the bindings of an application; call its methods on the application's loop.
 
     Other threads use the portal: ``app.portal.run(app.controller.change_state("orders", StateChange.STOPPED))``.
     """
@@ -86,30 +86,39 @@ class BindingsController:
         self._application = application
 
     def query_states(self) -> list[BindingInfo]:
-        """Return all bindings, those made by sending to a new name last."""
+        """Return the states of all bindings; those created by sending to a new name come last.
+
+        Raises:
+            ApplicationError: The application is not running.
+        """
         service = self._application().service
         known = [_info(binding, is_dynamic=False) for binding in service.bindings.values()]
         return known + [_info(binding, is_dynamic=True) for binding in service.dynamic]
 
     def query_state(self, name: str) -> BindingInfo:
-        """Return one binding, by its name in any case.
+        """Return the state of one binding, by its name in any spelling of case and dashes.
 
         Raises:
+            ApplicationError: The application is not running.
             UnknownBinding: There is no such binding.
         """
         binding = self._find(name)
         return _info(binding, is_dynamic=binding in self._application().service.dynamic)
 
     async def change_state(self, name: str, change: StateChange | str) -> BindingInfo:
-        """Start, stop, pause or resume a binding; return it as it is then.
+        """Start, stop, pause or resume a binding; return its new state.
 
-        Asked for what it already does, it goes on doing it. Stopping waits for calls in flight.
+        A binding that is in the wanted state already is left unchanged. Stopping waits for calls in flight.
+
+        Args:
+            name: The binding's name.
+            change: The change, or its name in any case.
 
         Raises:
             UnknownBinding: There is no such binding.
-            ApplicationError: There is no such change, or it is none for this binding as it is.
-            UnsupportedCapability: Its binder cannot pause.
-            BinderUnavailable: Its binder's system is away, so that it cannot be started.
+            ApplicationError: There is no such change, or the binding does not allow the change in its present state.
+            UnsupportedCapability: The binder cannot pause.
+            BinderUnavailable: The binding cannot be started, because the messaging system is unavailable.
         """
         binding, wanted = self._find(name), _change(change)
         if wanted in (StateChange.PAUSED, StateChange.RESUMED) and isinstance(binding, OutputBinding):
@@ -121,35 +130,38 @@ class BindingsController:
                 await binding.stop()
             case StateChange.PAUSED:
                 if binding.state is BindingState.STOPPED:
-                    raise ApplicationError(
-                        f"binding {binding.name!r} is stopped: start it before it is paused"
-                    )
+                    raise ApplicationError(f"binding {binding.name!r} is stopped: start it before it is paused")
                 await binding.pause()
             case StateChange.RESUMED:
                 await binding.resume()
         return self.query_state(name)
 
     async def define_input(self, name: str, *listeners: Callable[..., object]) -> InputBinding:
-        """Return a new input binding, bound unless its settings say otherwise.
+        """Create an input binding and return it, bound unless its settings disable automatic startup.
 
         Args:
-            name: Its name; settings below it count, else its destination is its name.
-            listeners: Functions that are called as those decorated with `stream_listener` are. Without one, what
-                comes goes to who subscribes to the binding's channel.
+            name: The binding's name, under which its settings are looked up; also its destination if no setting gives
+                another.
+            listeners: Functions that are called like those decorated with `stream_listener`. Without any, messages go
+                to the subscribers of the binding's channel.
 
         Raises:
-            ApplicationError: There is a binding of that name.
-            ConfigurationError: Its settings or listeners are wrong.
+            ApplicationError: There is a binding of this name already.
+            ConfigurationError: The settings or listeners are invalid.
         """
         self._refuse_known(name)
         return await self._application().define_input(name, listeners)
 
     async def define_output(self, name: str) -> OutputBinding:
-        """Return a new output binding, bound unless its settings say otherwise.
+        """Create an output binding and return it, bound unless its settings disable automatic startup.
+
+        Args:
+            name: The binding's name, under which its settings are looked up; also its destination if no setting gives
+                another.
 
         Raises:
-            ApplicationError: There is a binding of that name.
-            ConfigurationError: Its settings are wrong.
+            ApplicationError: There is a binding of this name already.
+            ConfigurationError: The settings are invalid.
         """
         self._refuse_known(name)
         return await self._application().define_output(name)
@@ -164,7 +176,7 @@ class BindingsController:
 
     def _refuse_known(self, name: str) -> None:
         if self._application().service.find(name) is not None:
-            raise ApplicationError(f"there is a binding {name!r} already: change_state starts and stops it")
+            raise ApplicationError(f"there is a binding {name!r} already: start or stop it with change_state")
 
 
 def _change(text: StateChange | str) -> StateChange:

@@ -1,8 +1,8 @@
-"""One HTTP/1.1 connection of the management server, with limits on what it may keep and for how long.
+"""One HTTP/1.1 connection of the management server, with limits of memory and time.
 
-uvicorn bounds neither how long a client may take to send its request, nor how long it may leave its answer unread, nor
-how many connections there are: its `limit_concurrency` refuses every request while there are too many connections, so
-that slow clients would lock out all others. Here the slow ones make room.
+uvicorn limits neither the time in which a client sends its request, nor the time in which it reads the response, nor
+the number of connections. Its `limit_concurrency` refuses every request while there are too many connections, so that
+slow clients would lock out all others. Here the slowest connection is closed instead.
 """
 
 import asyncio
@@ -21,26 +21,26 @@ __all__ = ["MAX_HEAD", "ConnectionLimits", "ManagementConnection"]
 logger = logging.getLogger(__name__)
 
 MAX_HEAD: Final = 16 * 1024
-"""Bytes of a request's first line and headers: h11's own limit. It bounds the number of headers too."""
+"""The most bytes of a request's first line and headers: h11's own limit. It also bounds the number of headers."""
 
 _LINGER: Final = 1.0
-"""Seconds a client has to read an answer that came before all of its request: a reset would take the answer away."""
+"""The seconds to read a response sent before the request was complete: a reset could discard the response."""
 _DISCARDED: Final = 64 * 1024
-"""Bytes of the rest of such a request that are read, so that a client whose body is small can go on."""
+"""The most bytes of the rest of such a request that are read, so that a client with a small body can go on."""
 
 _turns: Final = count()
-"""Numbers connections in the order in which they began to wait: many may begin at one time of the loop's clock."""
+"""Numbers the connections in the order in which they began to wait; times of the loop's clock may be equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What connections may use.
+    """The limits of connections.
 
     Attributes:
-        connections: How many there are at most: probes, scrapers and people need a few. One more closes the connection
-            that has waited longest for its request to be complete.
-        request_timeout: Seconds a client has to send a request, from when it connected or was last answered.
-        write_timeout: Seconds it may leave an answer unread that is too large for the sockets' buffers.
+        connections: The most connections: probes, scrapers and people need a few. At one more, the connection that has
+            waited longest for a complete request is closed.
+        request_timeout: The seconds in which a client has to send a request, from the connect or the last response.
+        write_timeout: The seconds for which a client may leave unread a response that exceeds the sockets' buffers.
     """
 
     connections: int = 100
@@ -49,7 +49,7 @@ class ConnectionLimits:
 
 
 class ManagementConnection(H11Protocol):
-    """A connection that is closed when its client is too slow, or when others need its place."""
+    """A connection that is closed if its client is too slow, or if there are too many connections."""
 
     def __init__(
         self,
@@ -68,14 +68,14 @@ class ManagementConnection(H11Protocol):
         self._writing: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for a request; close the connection that has waited longest if there are too many."""
+        """Wait for a request; if there are too many connections, close the one that has waited longest."""
         super().connection_made(transport)
         self._wait_again(self._limits.request_timeout)
         if len(self.connections) > self._limits.connections:
             self._make_room()
 
     def data_received(self, data: bytes) -> None:
-        """Take what the client sent, in pieces: h11 looks at the size of a head only while it is incomplete."""
+        """Process received bytes in pieces, as h11 checks the size of a head only while the head is incomplete."""
         for start in range(0, len(data), MAX_HEAD):
             if self.transport.is_closing() or self._is_cut_off:
                 return
@@ -102,47 +102,47 @@ class ManagementConnection(H11Protocol):
             self._wait_again(_LINGER if self._is_answered_early else self._limits.request_timeout)
 
     def pause_writing(self) -> None:
-        """Give the client time to read."""
+        """Start the time limit in which the client has to read."""
         super().pause_writing()
         self._writing = self.loop.call_later(self._limits.write_timeout, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Go on: the client has read."""
+        """End the time limit: the client has read."""
         super().resume_writing()
         self._write_no_more()
 
     def shutdown(self) -> None:
-        """Answer the request that is complete; close at once if there is none."""
+        """Finish the response to a complete request; if there is none, close the connection at once."""
         if self._is_waiting:
             self.transport.abort()
         else:
             super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timers."""
+        """Cancel the timers."""
         self._wait_no_more()
         self._write_no_more()
         super().connection_lost(exc)
 
     @property
     def _is_waiting(self) -> bool:
-        """Whether a request is to come, or the rest of one."""
+        """Whether the connection waits for a request or for the rest of one."""
         cycle = self._last_cycle
         return cycle is None or cycle.response_complete or self.conn.their_state is h11.SEND_BODY
 
     @property
     def _is_answered_early(self) -> bool:
-        """Whether the last request was answered before all of it has come."""
+        """Whether the last request was answered before all of its bytes arrived."""
         cycle = self._last_cycle
         return cycle is not None and cycle.response_complete and self.conn.their_state is h11.SEND_BODY
 
     @property
     def _last_cycle(self) -> RequestResponseCycle | None:
-        """The last request, with its answer; None before the first, though uvicorn's annotation does not say so."""
+        """The last request with its response; None before the first, although uvicorn annotates it otherwise."""
         return self.cycle
 
     def _cut_off(self) -> None:
-        """Read no more, and say so: what is unread stays with the client until the connection is reset."""
+        """Stop reading and send EOF; unread bytes stay in the sockets until the connection is reset."""
         self._is_cut_off = True
         self.transport.pause_reading()
         self.transport.write_eof()
@@ -163,11 +163,9 @@ class ManagementConnection(H11Protocol):
             self._writing = None
 
     def _make_room(self) -> None:
-        """Close the connection that has waited longest; this one, if all others are being answered."""
+        """Close the connection that has waited longest: this one, if all others have responses in progress."""
         connections = (each for each in self.connections if isinstance(each, ManagementConnection))
         slowest = min((each for each in connections if each._is_waiting), key=lambda each: each._turn)
-        logger.debug(
-            "Closed the connection of %s: there are more than %d", slowest.client, self._limits.connections
-        )
+        logger.debug("Closed the connection of %s: there are more than %d", slowest.client, self._limits.connections)
         self.connections.discard(slowest)
         slowest.transport.abort()

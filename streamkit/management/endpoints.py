@@ -1,21 +1,21 @@
-"""The management endpoints, an ASGI application with Spring Boot Actuator's paths and answers.
+"""The management endpoints, an ASGI application with Spring Boot Actuator's paths and responses.
 
 ::
 
-    GET  /actuator                         the endpoints there are
-    GET  /actuator/health[/…]              200, or 503 when something is DOWN; /liveness, /readiness for probes
+    GET  /actuator                         the available endpoints
+    GET  /actuator/health[/…]              200, or 503 if a component is DOWN; /liveness, /readiness for probes
     GET  /actuator/bindings[/{name}]       states and settings, secrets hidden
     POST /actuator/bindings/{name}         {"state": "STOPPED"}: also STARTED, PAUSED, RESUMED
-    GET  /actuator/metrics[/{name}]        counts and lags, with ?tag=binding:orders those of one binding
-    GET  /actuator/prometheus              the same as text
+    GET  /actuator/metrics[/{name}]        counts and lags; with ?tag=binding:orders those of one binding
+    GET  /actuator/prometheus              all metrics in Prometheus' text format
 
-Which of them answer, `management.endpoints.web.exposure` says, and whether they may change something, their `access`.
-The application can also be mounted in another web application. Requests by foreign names, of other sites' pages and
-with large bodies are refused (`streamkit.management.request_guard`, `MAX_BODY`).
+`management.endpoints.web.exposure` selects the endpoints, and their `access` whether they may change something. The
+application can also be mounted in another web application. Requests with unknown host names, changes requested by
+pages of other sites, and large bodies are refused (`streamkit.management.request_guard`, `MAX_BODY`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 from starlette.applications import Starlette
@@ -42,7 +42,6 @@ from streamkit.config.application_properties import (
     Show,
     WebEndpointsProperties,
 )
-from streamkit.config.environment import Environment
 from streamkit.config.secret import without_secrets
 from streamkit.errors import (
     ApplicationError,
@@ -51,18 +50,19 @@ from streamkit.errors import (
     UnknownBinding,
     UnsupportedCapability,
 )
-from streamkit.management.bindings_controller import BindingInfo, BindingsController
+from streamkit.management.bindings_controller import BindingInfo
+from streamkit.management.endpoint import EndpointRoute, ManagedApplication, ManagementEndpoint
 from streamkit.management.health import HealthComponent
 from streamkit.management.metrics import LAG, METERS, BindingMetrics, Reading
 from streamkit.management.problem import problem
 from streamkit.management.request_guard import RequestGuard
 
-__all__ = ["MAX_BODY", "NAMES", "Endpoints", "ManagedApplication"]
+__all__ = ["MAX_BODY", "NAMES", "Endpoints"]
 
 NAMES: Final = ("health", "bindings", "metrics", "prometheus")
-"""The endpoints there are."""
+"""The names of streamkit's own endpoints; plugins may add others."""
 MAX_BODY: Final = 16 * 1024
-"""Bytes of a request's body: a change of state has some 20, and what JSON of that size becomes stays small."""
+"""The most bytes of a request's body: a change of state has some 20, and decoded JSON of this size stays small."""
 
 _JSON: Final = (
     "application/json",
@@ -74,69 +74,44 @@ _PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class _Change(msgspec.Struct):
-    """What is asked of a binding."""
+    """The body of a request to change a binding's state."""
 
     state: str
 
 
-class ManagedApplication(Protocol):
-    """What the endpoints need of an application."""
-
-    @property
-    def environment(self) -> Environment:
-        """Its settings."""
-        ...
-
-    @property
-    def controller(self) -> BindingsController:
-        """Its bindings' states."""
-        ...
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it is started, and nobody stops it."""
-        ...
-
-    async def health(self) -> HealthComponent:
-        """Whether it can do its work."""
-        ...
-
-    async def lags(self) -> Mapping[str, int]:
-        """How far its inputs are behind."""
-        ...
-
-
 class Endpoints:
-    """The endpoints of one application, and what they count of it from when they are made.
+    """The endpoints of one application, and the metrics that they show, counted from the creation of this object.
 
     Attributes:
-        base_path: The path they are found below.
-        exposed: Which of them answer.
+        base_path: The path of the endpoints.
+        exposed: The names of the exposed endpoints.
         asgi: The ASGI application.
     """
 
     def __init__(self, application: ManagedApplication, prefix: str = "") -> None:
-        """Make the endpoints its settings expose; where these tell what is counted, count.
+        """Create the endpoints that the application's settings expose, and start to count if metrics are among them.
 
         Args:
             application: The application.
-            prefix: What comes before the base path of the settings.
+            prefix: The path in front of the settings' base path.
         """
         self._application = application
         self._metrics = BindingMetrics(application)
         environment = application.environment
         web = environment.bind(WEB_ENDPOINTS, WebEndpointsProperties)
-        self._shows_details = (
-            environment.bind(HEALTH_ENDPOINT, HealthEndpointProperties).show_details is not Show.NEVER
-        )
+        self._shows_details = environment.bind(HEALTH_ENDPOINT, HealthEndpointProperties).show_details is not Show.NEVER
         health = environment.bind(HEALTH, HealthProperties)
         counts = health.binders.enabled
         self._counts_binders = health.defaults.enabled if counts is None else counts
         self.base_path = f"/{prefix.strip('/')}/{web.base_path.strip('/')}".replace("//", "/").rstrip("/")
         every = environment.bind(ENDPOINTS, EndpointsProperties)
+        self._endpoints = self._own_endpoints() | {
+            endpoint.name: endpoint for endpoint in application.plugins.management_endpoints(application, NAMES)
+        }
         self._access = {
             name: every.access_to(environment.bind(f"{ENDPOINT}.{name}", EndpointProperties))
-            for name in _exposed(web.exposure.include, web.exposure.exclude)
+            for name in self._endpoints
+            if _is_exposed(name, web.exposure.include, web.exposure.exclude)
         }
         self.exposed = [name for name, access in self._access.items() if access is not Access.NONE]
         server = environment.bind(MANAGEMENT_SERVER, ManagementServerProperties)
@@ -146,8 +121,8 @@ class Endpoints:
             exception_handlers={
                 StreamkitError: _refused,
                 HTTPException: _not_served,
-                ClientDisconnect: _gone,
-                Exception: _broken,
+                ClientDisconnect: _client_closed,
+                Exception: _internal_error,
             },
             max_body_size=MAX_BODY,
         )
@@ -155,27 +130,36 @@ class Endpoints:
             self._metrics.connect()
 
     def close(self) -> None:
-        """Count no more; what was counted is told."""
+        """Stop counting; the counters keep their values."""
         self._metrics.disconnect()
 
-    def _routes(self) -> Iterable[Route]:
-        routes: Mapping[str, Sequence[tuple[str, str, Callable[[Request], object]]]] = {
-            "health": [("GET", "/health", self._health), ("GET", "/health/{path:path}", self._health)],
-            "bindings": [
-                ("GET", "/bindings", self._bindings),
-                ("GET", "/bindings/{name:path}", self._binding),
-                ("POST", "/bindings/{name:path}", self._change),
+    def _own_endpoints(self) -> dict[str, ManagementEndpoint]:
+        routes: Mapping[str, Sequence[EndpointRoute]] = {
+            "health": [
+                EndpointRoute("GET", "", self._health),
+                EndpointRoute("GET", "/{path:path}", self._health),
             ],
-            "metrics": [("GET", "/metrics", self._meters), ("GET", "/metrics/{name:path}", self._meter)],
-            "prometheus": [("GET", "/prometheus", self._prometheus)],
+            "bindings": [
+                EndpointRoute("GET", "", self._bindings),
+                EndpointRoute("GET", "/{name:path}", self._binding),
+                EndpointRoute("POST", "/{name:path}", self._change),
+            ],
+            "metrics": [
+                EndpointRoute("GET", "", self._meters),
+                EndpointRoute("GET", "/{name:path}", self._meter),
+            ],
+            "prometheus": [EndpointRoute("GET", "", self._prometheus)],
         }
+        return {name: ManagementEndpoint(name, routes[name]) for name in NAMES}
+
+    def _routes(self) -> Iterable[Route]:
         for path in dict.fromkeys((self.base_path or "/", f"{self.base_path}/")):
             yield Route(path, self._links, methods=["GET"])
         for name in self.exposed:
-            for method, path, endpoint in routes[name]:
-                if method != "GET" and self._access[name] is not Access.UNRESTRICTED:
+            for route in self._endpoints[name].routes:
+                if route.method != "GET" and self._access[name] is not Access.UNRESTRICTED:
                     continue
-                yield Route(f"{self.base_path}{path}", endpoint, methods=[method])
+                yield Route(f"{self.base_path}/{name}{route.path}", route.answer, methods=[route.method])
 
     async def _links(self, request: Request) -> Response:
         here = str(request.base_url).rstrip("/") + self.base_path
@@ -198,7 +182,7 @@ class Endpoints:
         return JSONResponse(_health_json(found, self._shows_details), status_code=code)
 
     async def _whole_health(self) -> HealthComponent:
-        """What there is to tell; an application that does not run here can do no work."""
+        """Return the health to show; DOWN for an application that is not running in this process."""
         try:
             whole = await self._application.health()
         except ApplicationError as error:
@@ -212,12 +196,10 @@ class Endpoints:
         return JSONResponse([_binding_json(info) for info in self._application.controller.query_states()])
 
     async def _binding(self, request: Request) -> Response:
-        return JSONResponse(
-            _binding_json(self._application.controller.query_state(request.path_params["name"]))
-        )
+        return JSONResponse(_binding_json(self._application.controller.query_state(request.path_params["name"])))
 
     async def _change(self, request: Request) -> Response:
-        # A page in a browser cannot send this content type to another site without being allowed to.
+        # A browser sends this content type to another site only if that site allows it.
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type not in _JSON:
             return problem(415, f"expected content type {_JSON[0]}, not {content_type!r}")
@@ -246,7 +228,7 @@ class Endpoints:
         return PlainTextResponse(self._metrics.prometheus(), media_type=_PROMETHEUS)
 
     async def _observe(self) -> None:
-        """Look how far inputs are behind; of an application that does not run here nothing is known."""
+        """Set the lags to the binders' present answers; no lags if the application is not running in this process."""
         try:
             lags = await self._application.lags()
         except ApplicationError:
@@ -254,18 +236,17 @@ class Endpoints:
         self._metrics.observe(lags)
 
 
-def _exposed(include: Sequence[str], exclude: Sequence[str]) -> list[str]:
-    wanted = [name for name in NAMES if "*" in include or name in include]
-    return [name for name in wanted if name not in exclude and "*" not in exclude]
+def _is_exposed(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
+    return ("*" in include or name in include) and name not in exclude and "*" not in exclude
 
 
 def _health_json(health: HealthComponent, shows_details: bool) -> dict[str, object]:
-    told: dict[str, object] = {"status": health.status.value}
+    shown: dict[str, object] = {"status": health.status.value}
     if shows_details and health.components:
-        told["components"] = {name: _health_json(part, True) for name, part in health.components.items()}
+        shown["components"] = {name: _health_json(part, True) for name, part in health.components.items()}
     if shows_details and health.details:
-        told["details"] = {name: without_secrets(text) for name, text in health.details.items()}
-    return told
+        shown["details"] = {name: without_secrets(text) for name, text in health.details.items()}
+    return shown
 
 
 def _binding_json(info: BindingInfo) -> dict[str, object]:
@@ -296,7 +277,7 @@ def _meter_json(name: str, readings: Sequence[Reading], wanted: set[str]) -> dic
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """Tell an error of the application: not there, not possible, not now."""
+    """Return the response to an error of the application: not found, not possible, or unavailable now."""
     match error:
         case BinderUnavailable():
             return problem(503, str(error))
@@ -310,16 +291,17 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _not_served(request: Request, error: Exception) -> Response:
-    """Tell that there is no such path or method, or that the body is too large."""
+    """Return the response to an unknown path or method, or to a body that is too large."""
     assert isinstance(error, HTTPException)
     return problem(error.status_code, error.detail, error.headers)
 
 
-async def _gone(request: Request, error: Exception) -> Response:
-    """Answer nobody: the client has closed its connection before its request was complete."""
+async def _client_closed(request: Request, error: Exception) -> Response:
+    """Return a response that is not sent: the client closed the connection before its request was complete."""
     return problem(400, "the request is not complete")
 
 
-async def _broken(request: Request, error: Exception) -> Response:
-    """Tell nothing of an error that nobody expected; the server logs it."""
-    return problem(500, "Internal Server Error", {"connection": "close"})  # as the server does after an error
+async def _internal_error(request: Request, error: Exception) -> Response:
+    """Return a response without details of an unexpected error; the server logs the error."""
+    # uvicorn closes the connection after an error.
+    return problem(500, "Internal Server Error", {"connection": "close"})

@@ -1,4 +1,4 @@
-"""Whether an application can do its work: its binders, and its bindings."""
+"""The health of an application: of its binders and its bindings."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ __all__ = ["HealthComponent", "application_health"]
 
 @dataclass(frozen=True, slots=True)
 class HealthComponent:
-    """The health of something, and of its parts.
+    """The health of a component and of its parts.
 
     Attributes:
-        status: The worst of its parts', or its own.
-        details: What people may want to know.
-        components: Its parts.
+        status: The worst status of the parts, or the component's own.
+        details: Information for people, by name.
+        components: The parts, by name.
     """
 
     status: HealthStatus
@@ -25,7 +25,7 @@ class HealthComponent:
     components: Mapping[str, "HealthComponent"] = field(default_factory=dict)
 
     def find(self, *path: str) -> "HealthComponent | None":
-        """Return the part of that path, or None."""
+        """Return the component at this path of names, or None."""
         if not path:
             return self
         part = self.components.get(path[0])
@@ -34,8 +34,8 @@ class HealthComponent:
 
 async def application_health(binders: Iterable[Binder], bindings: Iterable[Binding]) -> HealthComponent:
     """Return the health of an application: of its binders, asked now and all at once, and of its bindings."""
-    told = await answers(binders, lambda binder: binder.health())
-    parts = {name: _of_binder(answer) for name, answer in told.items()}
+    answered = await answers(binders, lambda binder: binder.health())
+    parts = {name: _of_binder(answer) for name, answer in answered.items()}
     return _together({"binders": _together(parts), "bindings": _of_bindings(bindings)})
 
 
@@ -46,7 +46,10 @@ def _of_binder(answer: Health | NoAnswer) -> HealthComponent:
 
 
 def _of_bindings(bindings: Iterable[Binding]) -> HealthComponent:
-    """DOWN while one that is to be bound is not, or what feeds it failed; one stopped by hand is as it should be."""
+    """Return DOWN if a binding that is to be bound is not, or if its feeder is down.
+
+    A binding that was stopped on purpose does not count as down.
+    """
     states: dict[str, str] = {}
     is_well = True
     for binding in bindings:

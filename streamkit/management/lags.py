@@ -1,4 +1,4 @@
-"""How far an application's inputs are behind: asked of its binders when somebody looks at the metrics."""
+"""The lags of an application's inputs, asked from its binders whenever the metrics are read."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -12,13 +12,13 @@ logger = logging.getLogger(__name__)
 
 
 class Lags:
-    """Asks one application's binders, again and again; one that does not tell is logged once, until it tells."""
+    """Asks an application's binders for their lags; a binder that fails is logged once, until it answers again."""
 
     def __init__(self) -> None:
         self._silent: set[str] = set()
 
     async def ask(self, binders: Iterable[Binder]) -> Mapping[str, int]:
-        """Return how many messages each input has not settled, by the bindings' names, of binders that tell in time."""
+        """Return the number of unsettled messages by input binding, of the binders that answer in time."""
         lags: dict[str, int] = {}
         for binder, answer in (await answers(binders, lambda binder: binder.lags())).items():
             if not isinstance(answer, NoAnswer):
@@ -26,7 +26,5 @@ class Lags:
                 lags |= answer
             elif binder not in self._silent:
                 self._silent.add(binder)
-                logger.warning(
-                    "Binder %r does not tell how far its inputs are behind: %s", binder, answer.reason
-                )
+                logger.warning("Binder %r could not read the lag of its inputs: %s", binder, answer.reason)
         return lags

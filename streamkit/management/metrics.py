@@ -1,6 +1,6 @@
-"""What went through an application's bindings, counted from its signals; and how far they are behind.
+"""Metrics of an application's bindings: counters fed by its signals, and the lags of its inputs.
 
-Nothing is counted, and nothing is spent, until :meth:`BindingMetrics.connect` is called.
+Nothing is counted, and no time is spent, before :meth:`BindingMetrics.connect` is called.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from blinker import Signal
 
 from streamkit import events
-from streamkit.binder.settlement import Accept, Retry
+from streamkit.settlement import Accept, Requeue
 from streamkit.spark.events import query_failed, query_progressed
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ __all__ = ["METERS", "BindingMetrics", "Meter", "Reading"]
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """Something that is counted, or looked at, for each binding.
+    """A counter or a gauge that each binding has.
 
     Attributes:
-        name: Its name, as the metrics endpoint tells it.
-        unit: `seconds`, or nothing for a number of messages.
-        text: What it counts.
-        is_gauge: Whether its value is that of now, and no sum.
+        name: The meter's name in the metrics endpoint.
+        text: The description.
+        unit: `seconds`, or empty for a number of messages.
+        is_gauge: Whether the value is the current one, not a sum.
     """
 
     name: str
@@ -39,13 +39,13 @@ class Meter:
 
     @property
     def prometheus_name(self) -> str:
-        """Its name as Prometheus wants it."""
+        """The meter's name in Prometheus' conventions."""
         parts = (*self.name.split("."), self.unit, "" if self.is_gauge else "total")
         return "_".join(filter(None, parts))
 
     @property
     def statistic(self) -> str:
-        """What its value is, in Actuator's words."""
+        """The kind of the value, in Actuator's words."""
         if self.is_gauge:
             return "VALUE"
         return "TOTAL_TIME" if self.unit else "COUNT"
@@ -53,9 +53,7 @@ class Meter:
 
 RECEIVED: Final = Meter("streamkit.messages.received", "Messages that came, redeliveries included.")
 HANDLED: Final = Meter("streamkit.messages.handled", "Calls of listeners that returned.")
-HANDLING: Final = Meter(
-    "streamkit.messages.handling", "Time spent in calls of listeners that returned.", "seconds"
-)
+HANDLING: Final = Meter("streamkit.messages.handling", "Time spent in calls of listeners that returned.", "seconds")
 FAILED: Final = Meter("streamkit.messages.failed", "Calls of listeners that raised.")
 ACCEPTED: Final = Meter("streamkit.messages.accepted", "Messages that were settled as accepted.")
 RETRIED: Final = Meter("streamkit.messages.retried", "Messages that were given back for another delivery.")
@@ -64,7 +62,7 @@ SENT: Final = Meter("streamkit.messages.sent", "Messages the messaging system ac
 UNSENT: Final = Meter("streamkit.messages.unsent", "Messages that could not be sent.")
 LAG: Final = Meter(
     "streamkit.messages.lag",
-    "Messages that are there and not settled yet, where the binder tells.",
+    "Messages that are not settled yet, if the binder knows their number.",
     is_gauge=True,
 )
 QUERY_BATCHES: Final = Meter("streamkit.queries.batches", "Batches that Spark's queries for it have done.")
@@ -80,12 +78,12 @@ METERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a meter shows for one binding.
+    """The value of a meter for one binding.
 
     Attributes:
         meter: The meter.
         binding: The binding's name.
-        value: The number.
+        value: The value, in the meter's unit.
     """
 
     meter: Meter
@@ -94,7 +92,7 @@ class Reading:
 
 
 class BindingMetrics:
-    """Counters of one application's bindings, fed from any thread."""
+    """The counters of an application's bindings; any thread may count."""
 
     def __init__(self, application: object) -> None:
         self._application = application
@@ -103,7 +101,7 @@ class BindingMetrics:
         self._connected = ExitStack()
 
     def connect(self) -> None:
-        """Count from now on."""
+        """Start to count."""
         receivers: list[tuple[Signal, Callable[..., None]]] = [
             (events.message_received, lambda sender, binding, **_: self._add(RECEIVED, binding)),
             (events.message_failed, lambda sender, binding, **_: self._add(FAILED, binding)),
@@ -118,18 +116,22 @@ class BindingMetrics:
             self._connected.enter_context(signal.connected_to(receiver, sender=self._application))
 
     def disconnect(self) -> None:
-        """Count no more; what was counted stays."""
+        """Stop counting; the counters keep their values."""
         self._connected.close()
 
     def observe(self, lags: Mapping[str, int]) -> None:
-        """Note how far each input is behind now; of all others nothing is known any more."""
+        """Set the lags of the inputs; a binding that is not given loses its former lag.
+
+        Args:
+            lags: The number of unsettled messages by binding.
+        """
         with self._lock:
             for key in [key for key in self._values if key[0] is LAG]:
                 del self._values[key]
             self._values |= {(LAG, binding): lag for binding, lag in lags.items()}
 
     def readings(self) -> list[Reading]:
-        """Return what was counted, meter by meter, binding by binding."""
+        """Return the values, sorted by meter and binding."""
         with self._lock:
             values = dict(self._values)
         order = {meter: number for number, meter in enumerate(METERS)}
@@ -137,17 +139,17 @@ class BindingMetrics:
         return [Reading(meter, binding, value) for (meter, binding), value in found]
 
     def prometheus(self) -> str:
-        """Return what was counted in Prometheus' text format, version 0.0.4."""
+        """Return the values in Prometheus' text format, version 0.0.4."""
         return "".join(f"{line}\n" for line in self._prometheus_lines())
 
     def _prometheus_lines(self) -> Iterator[str]:
-        told: Meter | None = None
+        described: Meter | None = None
         for reading in self.readings():
             name = reading.meter.prometheus_name
-            if reading.meter is not told:
-                told = reading.meter
-                yield f"# HELP {name} {told.text}"
-                yield f"# TYPE {name} {'gauge' if told.is_gauge else 'counter'}"
+            if reading.meter is not described:
+                described = reading.meter
+                yield f"# HELP {name} {described.text}"
+                yield f"# TYPE {name} {'gauge' if described.is_gauge else 'counter'}"
             label = reading.binding.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
             yield f'{name}{{binding="{label}"}} {repr(reading.value).removesuffix(".0")}'
 
@@ -156,18 +158,10 @@ class BindingMetrics:
         self._add(HANDLING, binding, seconds)
 
     def _settled(self, sender: object, *, binding: str, settlement: object, **_: object) -> None:
-        meter = (
-            ACCEPTED
-            if isinstance(settlement, Accept)
-            else RETRIED
-            if isinstance(settlement, Retry)
-            else REJECTED
-        )
+        meter = ACCEPTED if isinstance(settlement, Accept) else RETRIED if isinstance(settlement, Requeue) else REJECTED
         self._add(meter, binding)
 
-    def _progressed(
-        self, sender: object, *, binding: str, progress: "StreamingQueryProgress", **_: object
-    ) -> None:
+    def _progressed(self, sender: object, *, binding: str, progress: "StreamingQueryProgress", **_: object) -> None:
         self._add(QUERY_BATCHES, binding)
         self._add(QUERY_ROWS, binding, sum(source.numInputRows for source in progress.sources))
         self._add(QUERY_TIME, binding, progress.durationMs.get("triggerExecution", 0) / 1000)

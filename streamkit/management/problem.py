@@ -1,4 +1,4 @@
-"""The answer to a request that cannot be fulfilled."""
+"""The response to a request that is refused or fails."""
 
 from collections.abc import Mapping
 
@@ -10,13 +10,11 @@ __all__ = ["problem"]
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an answer that says what is wrong, as JSON.
+    """Return a response that describes an error, as JSON.
 
     Args:
-        status: The status code.
-        detail: What is wrong, and what to do; secrets in it are hidden.
+        status: The HTTP status code.
+        detail: What is wrong and what to do; secrets in the text are hidden.
         headers: Further headers.
     """
-    return JSONResponse(
-        {"status": status, "error": without_secrets(detail)}, status_code=status, headers=headers
-    )
+    return JSONResponse({"status": status, "error": without_secrets(detail)}, status_code=status, headers=headers)

@@ -1,14 +1,14 @@
-"""Refuses what a browser sends to the management endpoints on behalf of another site's page.
+"""Refusal of requests that a browser sends to the management endpoints for a page of another site.
 
-There is no login: whoever reaches the endpoints may use them. A page of any site can have its visitor's browser send
-requests to addresses that only the visitor reaches, such as loopback. Two checks keep such pages out:
+The endpoints have no login: everyone who can reach them may use them. A page of any site can make its visitor's
+browser send requests to addresses that only the visitor can reach, such as loopback. Two checks refuse such requests:
 
-Host     A page whose own name was made to lead here (DNS rebinding) is of the same origin as the endpoints for the
-         browser, and could read all answers. The `Host` header gives the name away: only names of loopback, the
-         address the connection came in at, and those of `management.server.allowed-hosts` are served.
-Origin   With each request that may change something, a browser says where the page is from: by `Sec-Fetch-Site`, an
-         older browser by `Origin`. Another site's are refused. Programs send neither header. These are the rules of
-         `CrossOriginProtection` in Go's net/http.
+Host     With DNS rebinding, the page's own host name resolves to this server. The browser then takes page and endpoints
+         for the same origin, and the page could read all responses. The `Host` header contains that name. Only names
+         of loopback, the local address of the connection, and `management.server.allowed-hosts` are served.
+Origin   With each request that may change something, a browser sends the origin of the page: in `Sec-Fetch-Site`, an
+         older browser in `Origin`. Requests from other sites are refused. Programs send neither header. These are the
+         rules of `CrossOriginProtection` in Go's net/http.
 """
 
 import re
@@ -27,26 +27,26 @@ __all__ = ["RequestGuard"]
 
 _READING: Final = ("GET", "HEAD", "OPTIONS")
 _SAME_SITE: Final = ("same-origin", "none")
-"""`none`: the user asked for it, not a page."""
+"""`none`: the user entered the address, no page sent the request."""
 _HOST: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[\w.~-]+?)\.?)(?::\d{1,5})?", re.ASCII)
 
 
 class RequestGuard:
-    """An ASGI middleware that refuses requests by foreign names, and changes asked for by other sites' pages."""
+    """An ASGI middleware that refuses unknown host names, and changes requested by pages of other sites."""
 
     def __init__(self, app: ASGIApp, allowed_hosts: Sequence[str]) -> None:
-        """Guard an application.
+        """Create the middleware.
 
         Args:
-            app: The application.
-            allowed_hosts: Names and addresses that it is reached by, beside those of loopback and the address that the
-                connection came in at: `ops.example.com`, `*.example.com` for all names below it, or `*` for any.
+            app: The application to guard.
+            allowed_hosts: Host names and addresses to serve, besides those of loopback and the local address of the
+                connection: `ops.example.com`, `*.example.com` for all names below it, or `*` for any.
         """
         self._app = app
         self._allowed = frozenset(host.strip("[]").lower() for host in allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass a request to the application, or refuse it."""
         refusal = self._refusal(scope) if scope["type"] == "http" else None
         if refusal is None:
             await self._app(scope, receive, send)
@@ -63,9 +63,7 @@ class RequestGuard:
                 f"host {host!r} is not known here: {MANAGEMENT_SERVER}.allowed-hosts lists the names served",
             )
         if scope["method"] not in _READING and not _is_of_same_origin(headers, host):
-            return problem(
-                403, "the request comes from a page of another site, which may not change anything here"
-            )
+            return problem(403, "the request comes from a page of another site, which may not change anything here")
         return None
 
     def _is_allowed(self, host: str, scope: Scope) -> bool:
@@ -87,13 +85,13 @@ def _is_of_same_origin(headers: Headers, host: str) -> bool:
 
 
 def _wildcards(name: str) -> list[str]:
-    """The patterns that match a name: `*.b.c` and `*.c` for `a.b.c`."""
+    """Return the patterns that match a name: `*.b.c` and `*.c` for `a.b.c`."""
     labels = name.split(".")
     return [f"*.{'.'.join(labels[start:])}" for start in range(1, len(labels))]
 
 
 def _local_address(scope: Scope) -> IPv4Address | IPv6Address | None:
-    """The address that the connection came in at, unless the server tells a name, which may be the client's."""
+    """Return the local address of the connection; None if the server gives a name, which the client may have chosen."""
     server = scope.get("server")
     address = None if server is None else _address(server[0])
     return None if address is None or address.is_unspecified else address

@@ -1,4 +1,4 @@
-"""Serves the management endpoints on a port of their own, for as long as the application runs."""
+"""The HTTP server of the management endpoints, with a port of its own, for as long as the application runs."""
 
 import asyncio
 import contextlib
@@ -14,21 +14,22 @@ import uvicorn
 from streamkit.config.application_properties import MANAGEMENT_SERVER, ManagementServerProperties
 from streamkit.errors import ConfigurationError
 from streamkit.management.connection import MAX_HEAD, ConnectionLimits, ManagementConnection
-from streamkit.management.endpoints import Endpoints, ManagedApplication
+from streamkit.management.endpoint import ManagedApplication
+from streamkit.management.endpoints import Endpoints
 
 __all__ = ["ManagementServer"]
 
 logger = logging.getLogger(__name__)
 
 _PATIENCE: Final = 1
-"""Seconds that requests under way have to be answered when the server stops."""
+"""The seconds for responses in progress when the server stops."""
 
 
 class ManagementServer:
-    """The endpoints of one application, behind a port.
+    """The management endpoints of one application, served on a port.
 
     Attributes:
-        url: Where they are, once started.
+        url: The URL of the endpoints, once started; empty before.
     """
 
     def __init__(
@@ -37,12 +38,12 @@ class ManagementServer:
         properties: ManagementServerProperties,
         limits: ConnectionLimits | None = None,
     ) -> None:
-        """Make the endpoints; they are served once the server is started.
+        """Create the endpoints; :meth:`start` serves them.
 
         Args:
             application: The application.
-            properties: Where they are served.
-            limits: What connections may use, if not the usual.
+            properties: The address, the port and the base path.
+            limits: The limits of connections; the defaults of :class:`ConnectionLimits` if None.
         """
         self.url = ""
         self._properties = properties
@@ -52,10 +53,10 @@ class ManagementServer:
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Serve on the running loop.
+        """Start to serve on the running loop.
 
         Raises:
-            ConfigurationError: The address cannot be had.
+            ConfigurationError: The address or port cannot be bound.
         """
         try:
             listener = self._listen()
@@ -66,7 +67,7 @@ class ManagementServer:
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}{self._endpoints.base_path}"
         config = uvicorn.Config(
             self._endpoints.asgi,
-            # uvicorn calls it as it would call the class.
+            # uvicorn calls the value as it would call the class.
             http=cast("type[asyncio.Protocol]", partial(ManagementConnection, self._limits)),
             h11_max_incomplete_event_size=MAX_HEAD,
             backlog=self._limits.connections,
@@ -83,14 +84,14 @@ class ManagementServer:
         logger.info("Management endpoints at %s: %s", self.url, ", ".join(self._endpoints.exposed) or "none")
         if not ip_address(host.partition("%")[0]).is_loopback:
             logger.warning(
-                "The management endpoints at %s can be reached from other machines, and there is no login: let only "
-                "those you trust reach the port, or set %s.address=127.0.0.1",
+                "The management endpoints at %s can be reached from other machines, without a login: protect the "
+                "port by a firewall, or set %s.address=127.0.0.1",
                 self.url,
                 MANAGEMENT_SERVER,
             )
 
     async def stop(self) -> None:
-        """Answer the requests that are complete, within a second, and close all connections."""
+        """Finish the responses to complete requests within a second, and close all connections."""
         self._endpoints.close()
         if self._server is not None and self._serving is not None:
             self._server.should_exit = True
@@ -106,17 +107,17 @@ class ManagementServer:
         except OSError as error:
             raise ConfigurationError(
                 f"the management endpoints cannot listen on {address}:{port}: {error.strerror or error}. Set "
-                f"{MANAGEMENT_SERVER}.port to a free one, or to 0, which takes any",
+                f"{MANAGEMENT_SERVER}.port to a free port, or to 0 for any free port",
                 key=f"{MANAGEMENT_SERVER}.port",
                 value=port,
             ) from error
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server without its signal handlers: the application has its own."""
+    """uvicorn's server without its signal handlers: the application has handlers of its own."""
 
     def abort_connections(self) -> None:
-        """Close the connections whose clients have not read their answers."""
+        """Close the connections whose clients have not read their responses."""
         for connection in list(self.server_state.connections):
             connection.transport.abort()
 

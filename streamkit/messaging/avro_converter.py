@@ -1,8 +1,7 @@
 """Avro: `application/avro`, `application/*+avro` and `avro/binary`, one record in binary form without a header.
 
-What is written carries no schema: the reader has to know with which one it was written. That is the schema given
-for the message's content type, else the one of the type asked for. Needs `fastavro`, which is imported when the
-first such payload is.
+A record is written without its schema, so the reader must know the writer's schema: the one given for the message's
+content type, else the one derived from the type. `fastavro` is imported for the first Avro payload.
 """
 
 import datetime as dt
@@ -25,34 +24,38 @@ from streamkit.messaging.mime import MimeType
 
 __all__ = ["AvroConverter"]
 
-# What fastavro takes and gives as it is.
+# Types that fastavro reads and writes unchanged.
 _NATIVE: Final = (bytes, dt.datetime, dt.date, dt.time, uuid.UUID, decimal.Decimal)
 
 
 class AvroConverter:
-    """Reads and writes classes as Avro records, and dictionaries where a schema is given.
+    """Reads and writes classes as Avro records, and dictionaries if a schema is given.
 
     ::
 
         StreamApplication(converters=[AvroConverter({"application/vnd.order.v1+avro": schema})])
 
-    Without schemas it is among the provided converters.
+    A converter without schemas is one of the provided converters.
     """
 
-    def __init__(
-        self, schemas: Mapping[str, Schema] | None = None, *, max_size: int = MAX_DOCUMENT_SIZE
-    ) -> None:
+    def __init__(self, schemas: Mapping[str, Schema] | None = None, *, max_size: int = MAX_DOCUMENT_SIZE) -> None:
         """Make a converter.
 
         Args:
-            schemas: With which schema payloads of a content type are written; others by their type's.
-            max_size: Bytes that a payload may have to be read.
+            schemas: The writer's schema of each content type; other payloads use the schema of their type.
+            max_size: The largest size in bytes of a payload that is read.
         """
         self._max_size = max_size
         self._schemas = {MimeType.parse(name).essence: schema for name, schema in (schemas or {}).items()}
 
     def reader(self, type_: object, mime: MimeType) -> Reader | None:
-        """What reads a record as `type_`, its fields matched by name as Avro's schema resolution does."""
+        """Return a function that reads a record as `type_`, with fields matched by name as in Avro's schema
+        resolution.
+
+        Raises:
+            MessageConversionError: fastavro is missing, or the type has no schema. The function raises it for a payload
+                that does not fit.
+        """
         if not _is_avro(mime):
             return None
         target = without_none(type_)
@@ -76,17 +79,22 @@ class AvroConverter:
             source = BytesIO(data)
             try:
                 value = fastavro.schemaless_reader(source, written, wanted)
-            except Exception as error:  # fastavro raises whatever its decoder met
+            except Exception as error:  # fastavro's decoder raises exceptions of any class
                 reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-                raise wrong_payload(type_, mime, f"it is no such record ({reason})", None) from error
+                raise wrong_payload(type_, mime, f"it is not a record of the schema ({reason})", None) from error
             if source.read(1):
-                raise wrong_payload(type_, mime, "bytes are left behind the record", None)
+                raise wrong_payload(type_, mime, "there are more bytes after the record", None)
             return build(value)
 
         return read
 
     def writer(self, type_: type, mime: MimeType) -> Writer | None:
-        """What writes an instance of `type_` as a record."""
+        """Return a function that writes an instance of `type_` as a record.
+
+        Raises:
+            MessageConversionError: fastavro is missing, or the type has no schema. The function raises it for a payload
+                that does not fit the schema.
+        """
         if not _is_avro(mime):
             return None
         _require_fastavro(mime)
@@ -100,7 +108,7 @@ class AvroConverter:
             buffer = BytesIO()
             try:
                 fastavro.schemaless_writer(buffer, schema, value)
-            except Exception as error:  # as above; the validator says which field it was
+            except Exception as error:  # any class, as above; the validator names the field
                 raise MessageConversionError(
                     f"Cannot write {type_name(type_)} as {mime.essence}: {_fault(value, schema, error)}",
                     content_type=str(mime),
@@ -140,7 +148,7 @@ def _schema(type_: object, mime: MimeType) -> Schema:
 
 
 def _builder(target: object, mime: MimeType) -> Callable[[object], object]:
-    """What makes a `target` of the dictionaries, lists and values that fastavro gives."""
+    """Return a function that makes a `target` of the dictionaries, lists and values that fastavro returns."""
     if hasattr(target, "__pydantic_validator__"):
         import pydantic
 
@@ -158,15 +166,15 @@ def _builder(target: object, mime: MimeType) -> Callable[[object], object]:
 
 
 def _dump(value: object) -> object:
-    """A pydantic model as a dictionary."""
+    """Return a pydantic model as a dictionary."""
     dump: Callable[[], object] | None = getattr(value, "model_dump", None)
     if dump is None:
-        raise TypeError(f"{type_name(type(value))} is no record")
+        raise TypeError(f"{type_name(type(value))} is not a record")
     return dump()
 
 
 def _fault(value: object, schema: Schema, error: Exception) -> str:
-    """What the validator says is wrong with each field."""
+    """Return the validator's complaint about each field."""
     from fastavro.validation import ValidationError, validate
 
     try:

@@ -1,12 +1,12 @@
-"""How much Avro data the converter reads: the data is walked through by its schema before anything is built of it.
+"""Limits of Avro data: the data is walked through by its schema before objects are made.
 
-fastavro believes what the data says. Items of an array may take no bytes at all, so that seven bytes say there are 2^60
-of them, and each level of a recursive schema takes a piece of the C stack, so that some thousand bytes end the process.
+fastavro trusts the counts in the data. Items of an array may take no bytes, so seven bytes can announce 2^60 items.
+Each level of a recursive schema takes a part of the C stack, so some thousand bytes can end the process.
 
 ::
 
-    always walked through        data of a schema that is recursive, or has decimals, or items without bytes
-    walked through if large      data of any other schema: a value takes a byte at least
+    always walked through        a schema that is recursive, or has decimals, or items without bytes
+    walked through if large      any other schema: a value takes at least one byte
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ MAX_DEPTH: Final = 100
 """Levels of nested records. The walk takes up to five Python calls for each, and Python allows 1000 in all."""
 
 _RECORD: Final = 3
-"""Values that a record counts as, beside its fields: a dictionary and an object are built of it."""
+"""Values that a record counts as, beside its fields: a dictionary and an object are made for it."""
 
 MAX_DECIMAL_SIZE: Final = 1 << 10
 """Bytes of a decimal, some 2,400 digits: Python takes quadratic time to make one of its bytes."""
@@ -55,7 +55,7 @@ class AvroLimits:
     def check(self, data: bytes) -> None:
         """Refuse data that is too large, nested too deeply, or holds too many values.
 
-        Data that is cut off or that is no such value is left to fastavro's error.
+        Truncated or invalid data is not refused here: fastavro raises its own error.
 
         Raises:
             ValueError: The data is beyond a limit.
@@ -75,7 +75,7 @@ def _too_deep() -> ValueError:
 
 
 class _NoSuchDataError(Exception):
-    """The data is no value of the schema."""
+    """The data is not a value of the schema."""
 
 
 class _Walk:
@@ -83,7 +83,7 @@ class _Walk:
 
     Attributes:
         data: The data.
-        values: How many values it has said to hold so far.
+        values: The number of values that the data has announced so far.
     """
 
     __slots__ = ("data", "values")
@@ -93,10 +93,10 @@ class _Walk:
         self.values = 0
 
     def count(self, values: int) -> None:
-        """Note that values follow.
+        """Count values that follow.
 
         Raises:
-            ValueError: They are too many.
+            ValueError: There are too many values.
         """
         self.values += values
         if self.values > MAX_VALUES:
@@ -104,25 +104,29 @@ class _Walk:
 
     def number(self, at: int) -> tuple[int, int]:
         """Return the number at a position, and the position behind it."""
+        # | 1 bits 0 to 6 | 1 bits 7 to 13 | ... | 0 highest bits |     a leading 1: another byte follows
         data = self.data
         byte = data[at]
         at += 1
         raw = byte & 0x7F
         shift = 7
         while byte & 0x80:
+            # Ten bytes hold 64 bits. Without this limit, a long row of bytes above 127 would make an integer of any
+            # size.
             if shift > 63:
                 raise _NoSuchDataError
             byte = data[at]
             at += 1
             raw |= (byte & 0x7F) << shift
             shift += 7
+        # Zigzag: the numbers 0, -1, 1, -2 are written as 0, 1, 2, 3.
         return (raw >> 1) ^ -(raw & 1), at
 
     def behind(self, at: int, size: int) -> int:
-        """Return the position behind so many bytes.
+        """Return the position behind `size` bytes.
 
         Raises:
-            _NoSuchDataError: There are not so many.
+            _NoSuchDataError: The data ends before.
         """
         end = at + size
         if size < 0 or end > len(self.data):
@@ -134,7 +138,7 @@ class _Compilation:
     """Makes the steps of a schema.
 
     Attributes:
-        is_always_walked: Whether a record holds itself, or there are decimals, or items that may take no bytes.
+        is_always_walked: Whether a record contains itself, or there are decimals, or items that may take no bytes.
     """
 
     def __init__(self, named: Mapping[str, Any]) -> None:
@@ -182,14 +186,13 @@ class _Compilation:
 
     def _record(self, schema: Mapping[str, Any]) -> _Step:
         name = schema["name"]
+        # While the name is open, a field that uses it is a recursion.
         self._open.add(name)
-        # Until the record is complete: one that holds itself cannot take less than that choice, a byte.
+        # Until the record is complete: a record that contains itself takes at least the byte of that choice.
         self._least[name] = 1
         steps = [self.step(field["type"]) for field in schema["fields"]]
         self._open.discard(name)
-        return self._keep(
-            name, _sequence(steps), sum(self._size(field["type"]) for field in schema["fields"])
-        )
+        return self._keep(name, _sequence(steps), sum(self._size(field["type"]) for field in schema["fields"]))
 
     def _array(self, schema: Mapping[str, Any]) -> _Step:
         items = schema["items"]
@@ -228,7 +231,7 @@ class _Compilation:
         return step
 
     def _size(self, schema: Any) -> int:
-        """Return how many bytes a value takes at least; any number above 0 says: some."""
+        """Return the smallest size of a value in bytes; a number above 0 need not be exact."""
         if isinstance(schema, list):
             return 1
         if isinstance(schema, str):
@@ -263,6 +266,8 @@ def _sequence(steps: list[_Step]) -> _Step:
     values = len(steps) + _RECORD
 
     def walk_record(walk: _Walk, at: int, depth: int) -> int:
+        # Only records count as levels: a schema can contain itself only through a type with a name, and arrays, maps
+        # and unions have none.
         if depth >= MAX_DEPTH:
             raise _too_deep()
         walk.count(values)
@@ -292,9 +297,11 @@ def _blocks(item: _Step, size: int | None) -> _Step:
 
     Args:
         item: The step for an item.
-        size: The bytes of an item, if all items have as many.
+        size: The size of an item in bytes, if all items have the same size.
     """
 
+    # | count | items | count | items | 0 |          or, with a negative count, the block's size in bytes:
+    # | -count | size | items | ... | 0 |
     def walk_blocks(walk: _Walk, at: int, depth: int) -> int:
         while True:
             count, at = walk.number(at)
@@ -302,9 +309,13 @@ def _blocks(item: _Step, size: int | None) -> _Step:
                 return at
             if count < 0:
                 count = -count
+                # The block's size in bytes is for readers that skip the block. It is not trusted: the items are
+                # walked through.
                 _, at = walk.number(at)
+            # Before anything is done `count` times. Items without bytes are refused by this, too, if they are more
+            # than the bytes that follow.
             if count > len(walk.data) - at:
-                raise ValueError(f"the data says that {count} items follow in {len(walk.data) - at} bytes")
+                raise ValueError(f"the data declares that {count} items follow in {len(walk.data) - at} bytes")
             walk.count(count)
             if size is not None:
                 at = walk.behind(at, count * size)

@@ -1,4 +1,4 @@
-"""Avro schemas of Python types: what a dataclass, a struct, a TypedDict or a pydantic model is in Avro.
+"""Avro schemas of Python types: dataclasses, structs, TypedDicts, pydantic models.
 
 ::
 
@@ -9,7 +9,7 @@
     Enum of Avro names                  enum of its values
     a class with annotated fields       record
 
-A class may say otherwise with an attribute ``__avro_schema__``: a schema as Python data.
+A class may have an attribute ``__avro_schema__`` instead: a schema as Python data.
 """
 
 import datetime as dt
@@ -45,13 +45,13 @@ def schema_of(type_: object) -> Schema:
     """Return the schema of a type.
 
     Raises:
-        TypeError: Avro has nothing like it.
+        TypeError: Avro has no equivalent of the type.
     """
     return _Schemas().of(type_)
 
 
 class _Schemas:
-    """One schema under construction: a class is written out once, then called by its name."""
+    """One schema under construction: a class is defined once, then referred to by its name."""
 
     def __init__(self) -> None:
         self._named: dict[type, str] = {}
@@ -71,7 +71,7 @@ class _Schemas:
             return self._collection(type_, origin, arguments)
         if isinstance(type_, type):
             return self._class(type_)
-        raise TypeError(f"Avro has nothing like {type_}")
+        raise TypeError(f"Avro has no equivalent of {type_}")
 
     def _collection(self, type_: object, origin: type, arguments: tuple[Any, ...]) -> Schema:
         if issubclass(origin, Mapping) and arguments[0] is str:
@@ -79,7 +79,7 @@ class _Schemas:
         is_variadic = origin is not tuple or arguments[1:] == (Ellipsis,)
         if issubclass(origin, Sequence | AbstractSet) and is_variadic:
             return {"type": "array", "items": self.of(arguments[0])}
-        raise TypeError(f"Avro has nothing like {type_}")
+        raise TypeError(f"Avro has no equivalent of {type_}")
 
     def _class(self, type_: type) -> Schema:
         known = self._named.get(type_)
@@ -93,7 +93,7 @@ class _Schemas:
             return self._enum(type_)
         fields = get_type_hints(type_, include_extras=True)
         if not fields or type_.__module__ == "builtins":
-            raise TypeError(f"Avro has nothing like {type_.__qualname__}: it has no annotated fields")
+            raise TypeError(f"Avro has no equivalent of {type_.__qualname__}: it has no annotated fields")
         return {
             "type": "record",
             "name": type_.__name__,
@@ -105,7 +105,7 @@ class _Schemas:
         symbols = [member.value for member in type_]
         if not all(isinstance(symbol, str) and _NAME.fullmatch(symbol) for symbol in symbols):
             raise TypeError(
-                f"the values of {type_.__qualname__} are no Avro names, which its symbols must be"
+                f"the values of {type_.__qualname__} are not Avro names, as the symbols of an Avro enum must be"
             )
         return {"type": "enum", "name": type_.__name__, "symbols": symbols}
 

@@ -1,8 +1,8 @@
-"""Whether what comes out of a call of the user's code is a failure of that call, or meant for who makes it.
+"""Distinguish failures of a call of the user's code from exceptions that end the caller's task or the process.
 
-A CancelledError is both: somebody cancels the task that makes the call, or the call awaited something that was
-cancelled. What is derived from BaseException alone, such as what `pytest.fail` raises, is a failure; only what ends a
-coroutine or the process is not.
+A CancelledError may be either: the task that makes the call is cancelled, or the call awaited something that was
+cancelled. An exception that derives from BaseException alone, such as that of `pytest.fail`, is a failure. Only
+exceptions that end a coroutine or the process are not.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ from typing import Final
 from streamkit.errors import MessagingError
 from streamkit.messaging.message import Message
 
-__all__ = ["ends_more_than_the_call", "failure_of"]
+__all__ = ["failure_of", "must_be_raised_again"]
 
 _ENDS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
-def ends_more_than_the_call(error: BaseException) -> bool:
-    """Return whether what was raised in the running task is to be raised on."""
+def must_be_raised_again(error: BaseException) -> bool:
+    """Return whether an exception of a call in the running task must be raised again."""
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
@@ -25,18 +25,20 @@ def ends_more_than_the_call(error: BaseException) -> bool:
 
 
 def failure_of(error: BaseException, who: str, message: Message[object] | None = None) -> Exception:
-    """Return a failure as an exception: itself, or one whose cause it is.
+    """Return a failure as an `Exception`: itself, or an exception whose cause it is.
 
     Args:
-        error: What was raised.
-        who: Who raised it, such as ``the listener``.
-        message: The message it is about, if there is one.
+        error: The exception of the call.
+        who: What raised it, such as ``the listener``.
+        message: The message that was handled, if any.
     """
     if isinstance(error, Exception):
         return error
     if isinstance(error, asyncio.CancelledError):
         failure = MessagingError(f"{who} awaited something that was cancelled", message)
     else:
-        failure = MessagingError(f"{who} raised {type(error).__qualname__}, which is no Exception", message)
+        failure = MessagingError(
+            f"{who} raised {type(error).__qualname__}, which is not a subclass of Exception", message
+        )
     failure.__cause__ = error
     return failure

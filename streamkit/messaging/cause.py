@@ -1,10 +1,10 @@
-"""What an exception of a listener is told as, whatever its class does instead of making a text."""
+"""The text of a listener's exception, also if its class fails to make one."""
 
 __all__ = ["kind_and_text", "text_of"]
 
 
 def text_of(error: BaseException) -> str:
-    """Return an exception's text; where it cannot be made, that."""
+    """Return an exception's text; if `str` fails, say that."""
     try:
         return str(error)
     except Exception as failure:
@@ -12,5 +12,5 @@ def text_of(error: BaseException) -> str:
 
 
 def kind_and_text(error: BaseException) -> str:
-    """Return its class and its text."""
+    """Return an exception's class and text."""
     return f"{type(error).__name__}: {text_of(error)}"

@@ -1,18 +1,21 @@
-"""Channels: where messages are sent to, named after what flows through them.
+"""Channels, to which messages are sent and from which handlers and receivers get them.
 
-    DirectChannel             one of the subscribers gets the message, in the sender's own time
-    PublishSubscribeChannel   every subscriber gets it
-    QueueChannel              it is kept until somebody receives it
+    DirectChannel             one subscriber handles the message, while the sender waits
+    PublishSubscribeChannel   every subscriber handles the message
+    QueueChannel              the message is kept until it is received
 
 Sending is written once, as a coroutine: `await channel.asend(message)` awaits it. `channel.send(message)`
 runs it in the caller's thread when every subscriber and interceptor is a plain function, else on the
 application's loop, through the channel's `portal`, and waits for it.
+
+asyncio is imported by the code that has a loop or waits for one, so that plain functions can be connected without it.
 """
 
-import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor
+from sys import modules
+from typing import TYPE_CHECKING
 
 from streamkit.errors import BlockingSendError
 from streamkit.messaging.dispatcher import (
@@ -28,14 +31,19 @@ from streamkit.messaging.message import Message
 from streamkit.messaging.portal import Portal
 from streamkit.messaging.transaction import ChannelTransaction
 
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
 
 class InterceptableChannel(ABC):
-    """What all channels share: a name, interceptors, and the two ways to send.
+    """The base of all channels: a name, interceptors, and the two ways to send.
 
     Attributes:
-        name: The name errors and settings know it by.
-        portal: The way onto the application's loop, once there is one.
+        name: The name in settings and errors.
     """
+
+    # Invariant: it is set when `_portal` is. Every message needs it, so it is asyncio's own function.
+    _running_loop: "Callable[[], AbstractEventLoop | None]"
 
     def __init__(self, name: str, *, portal: Portal | None = None) -> None:
         self.name = name
@@ -43,18 +51,31 @@ class InterceptableChannel(ABC):
         self._chain = InterceptorChain()
 
     @property
+    def portal(self) -> Portal | None:
+        """The way onto the application's loop, once there is one."""
+        return self._portal
+
+    @portal.setter
+    def portal(self, portal: Portal | None) -> None:
+        self._portal = portal
+        if portal is not None:
+            import asyncio
+
+            self._running_loop = asyncio._get_running_loop
+
+    @property
     def interceptors(self) -> tuple[ChannelInterceptor, ...]:
         """The interceptors, in the order their `pre_send` is called."""
         return self._chain.interceptors
 
     def add_interceptor(self, interceptor: ChannelInterceptor, index: int | None = None) -> None:
-        """After the call every message passes `interceptor`: the last one, or the one at `index`."""
+        """Add an interceptor for every further message, as the last one or at `index`."""
         interceptors = list(self.interceptors)
         interceptors.insert(len(interceptors) if index is None else index, interceptor)
         self._chain = InterceptorChain(interceptors)
 
     def remove_interceptor(self, interceptor: ChannelInterceptor) -> bool:
-        """After the call no message passes `interceptor`; False when none did."""
+        """Remove an interceptor; return False if the channel did not have it."""
         kept = [i for i in self.interceptors if i is not interceptor]
         removed = len(kept) < len(self.interceptors)
         self._chain = InterceptorChain(kept)
@@ -62,11 +83,11 @@ class InterceptableChannel(ABC):
 
     @property
     def is_synchronous(self) -> bool:
-        """True when `send` needs no loop: every subscriber and interceptor is a plain function."""
+        """Whether `send` needs no loop: every subscriber and interceptor is a plain function."""
         return self._chain.is_synchronous
 
     def send(self, message: Message[object], timeout: float | None = None) -> bool:
-        """Sends from a thread that may block.
+        """Send from a thread that may block.
 
         Args:
             message: What to send.
@@ -74,7 +95,7 @@ class InterceptableChannel(ABC):
                 cannot be interrupted: for them it has no effect.
 
         Returns:
-            True when accepted; False when an interceptor stopped it, or it was not accepted in time.
+            True if the message was accepted; False if an interceptor stopped it, or it was not accepted in time.
 
         Raises:
             BlockingSendError: Some subscriber or interceptor is `async def`, and this thread runs their
@@ -87,38 +108,41 @@ class InterceptableChannel(ABC):
         return portal.run(self._send(message, none_if_indefinite(timeout)))
 
     async def asend(self, message: Message[object], timeout: float | None = None) -> bool:
-        """Sends from a coroutine.
+        """Send from a coroutine.
 
         Args:
             message: What to send.
             timeout: Seconds; None or a negative number waits as long as it takes.
 
         Returns:
-            True when accepted; False when an interceptor stopped it, or it was not accepted in time.
+            True if the message was accepted; False if an interceptor stopped it, or it was not accepted in time.
 
         Raises:
             MessagingError: The message could not be delivered.
             ForeignLoopError: The subscribers belong to an application on another loop.
         """
-        portal = self.portal
-        if portal is not None and portal.loop is not running_loop() and not self.is_synchronous:
-            portal.check_loop(f"channel {self.name!r}")
+        self._check_loop()
         return await self._send(message, none_if_indefinite(timeout))
 
+    def _check_loop(self) -> None:
+        portal = self._portal
+        if portal is not None and portal.loop is not self._running_loop() and not self.is_synchronous:
+            portal.check_loop(f"channel {self.name!r}")
+
     def transaction(self, message: Message[object], timeout: float | None = None) -> ChannelTransaction:
-        """Sends `message` as part of a local transaction: the block that this opens.
+        """Return a context manager that sends `message` as part of a local transaction, the block.
 
         ::
 
             async with channel.transaction(message) as tx:     # in `def` code: with channel.transaction(message)
                 ...                                            # the local transaction
 
-        See :mod:`streamkit.messaging.transaction` for how it ends. The channel must be that of an output binding
-        whose settings say that it is transactional.
+        See :mod:`streamkit.messaging.transaction` for the ways it may end. The channel must be that of a transactional
+        output binding.
 
         Args:
             message: What to send; it is stored when the block begins.
-            timeout: Seconds for that; None or a negative number waits as long as it takes.
+            timeout: Seconds for storing it; None or a negative number waits as long as it takes.
         """
         return ChannelTransaction(self, message, timeout)
 
@@ -129,10 +153,10 @@ class InterceptableChannel(ABC):
 
     @abstractmethod
     def _do_send(self, message: Message[object], timeout: float | None) -> Coroutine[object, None, bool]:
-        """Sends what the interceptors let through; False when that took longer than `timeout` seconds."""
+        """Send a message that has passed the interceptors; return False if that took longer than `timeout` seconds."""
 
     def portal_for(self, message: Message[object]) -> Portal:
-        """The way onto the application's loop, for a thread that may block.
+        """Return the portal to the application's loop, for a thread that may block.
 
         Raises:
             BlockingSendError: This thread runs that loop, or no application runs.
@@ -156,7 +180,7 @@ class InterceptableChannel(ABC):
 
 
 class SubscribableChannel(InterceptableChannel):
-    """A channel that hands each message to its subscribers."""
+    """A channel that passes each message to its subscribers."""
 
     def __init__(
         self,
@@ -170,21 +194,37 @@ class SubscribableChannel(InterceptableChannel):
 
     @property
     def subscribers(self) -> tuple[Handler, ...]:
-        """The handlers, in the order they are asked."""
+        """The handlers, in the order in which they are called."""
         return self._dispatcher.handlers
 
     @property
     def is_synchronous(self) -> bool:
-        """True when `send` needs no loop: every subscriber and interceptor is a plain function."""
+        """Whether `send` needs no loop: every subscriber and interceptor is a plain function."""
         return self._dispatcher.is_synchronous and self._chain.is_synchronous
 
     def subscribe(self, handler: Handler) -> bool:
-        """After the call `handler` gets messages; False when it already did."""
+        """Add a handler; return False if it was subscribed already."""
         return self._dispatcher.add_handler(handler)
 
     def unsubscribe(self, handler: Handler) -> bool:
-        """After the call `handler` gets no new message; False when it never did."""
+        """Remove a handler, so that it gets no further message; return False if it was not subscribed."""
         return self._dispatcher.remove_handler(handler)
+
+    async def asend_all(self, messages: Sequence[Message[object]]) -> None:
+        """Send several messages from a coroutine, in their order, up to the first that fails.
+
+        An output channel without interceptors passes them to its binder together, which may take fewer requests.
+
+        Raises:
+            MessagingError: A message could not be delivered.
+            ForeignLoopError: The subscribers belong to an application on another loop.
+        """
+        if self._chain:
+            for message in messages:
+                await self.asend(message)
+        else:
+            self._check_loop()
+            await self._dispatcher.dispatch_all(messages)
 
     def _do_send(self, message: Message[object], timeout: float | None) -> Coroutine[object, None, bool]:
         if timeout is None:
@@ -192,17 +232,22 @@ class SubscribableChannel(InterceptableChannel):
         return self._dispatch_within(timeout, message)
 
     async def _dispatch_within(self, timeout: float, message: Message[object]) -> bool:
+        import asyncio
+
         limit = asyncio.timeout(timeout)
         try:
             async with limit:
                 return await self._dispatcher.dispatch(message)
         except TimeoutError:
+            # A handler may raise TimeoutError as well. Only the end of this limit means "not accepted in time".
             if limit.expired():
                 return False
             raise
 
     def _run_on_loop(self, coroutine: Coroutine[object, None, bool]) -> bool:
         if self.portal is None:
+            import asyncio
+
             return asyncio.run(_awaited(coroutine))
         return self.portal.run(coroutine)
 
@@ -219,11 +264,11 @@ class DirectChannel(SubscribableChannel):
         executor: Executor | None = None,
         portal: Portal | None = None,
     ) -> None:
-        """Makes a channel without subscribers.
+        """Make a channel without subscribers.
 
         Args:
-            name: The name errors and settings know it by.
-            load_balancing: Makes what chooses the subscriber to try first; None: always in their order.
+            name: The name in settings and errors.
+            load_balancing: Makes the strategy that chooses the first subscriber to try; None: always in their order.
             failover: Whether the next subscriber is tried when one raises.
             executor: Where subscribers run; `send` then only queues. None: where `send` does.
             portal: The way onto the application's loop.
@@ -253,12 +298,12 @@ class PublishSubscribeChannel(SubscribableChannel):
         executor: Executor | None = None,
         portal: Portal | None = None,
     ) -> None:
-        """Makes a channel without subscribers.
+        """Make a channel without subscribers.
 
         Args:
-            name: The name errors and settings know it by.
-            require_subscribers: Whether a message nobody hears is an error.
-            ignore_failures: Whether the other subscribers still get a message one of them failed with.
+            name: The name in settings and errors.
+            require_subscribers: Whether a message without subscribers is an error.
+            ignore_failures: Whether the other subscribers still get a message if one of them has failed.
             executor: Where subscribers run; `send` then only queues. None: where `send` does.
             portal: The way onto the application's loop.
         """
@@ -275,8 +320,13 @@ class PublishSubscribeChannel(SubscribableChannel):
         )
 
 
-running_loop: Callable[[], asyncio.AbstractEventLoop | None] = asyncio._get_running_loop
-"""The loop this thread is running, or None; asked for every message, and written in C."""
+def running_loop() -> "AbstractEventLoop | None":
+    """Return the running loop of this thread, or None."""
+    if "asyncio" not in modules:
+        return None
+    import asyncio
+
+    return asyncio._get_running_loop()
 
 
 async def _awaited(coroutine: Coroutine[object, None, bool]) -> bool:
@@ -284,5 +334,5 @@ async def _awaited(coroutine: Coroutine[object, None, bool]) -> bool:
 
 
 def none_if_indefinite(timeout: float | None) -> float | None:
-    """The timeout as asyncio has it: Spring's INDEFINITE_TIMEOUT is -1."""
+    """Return a timeout for asyncio: None for a negative one. Spring's INDEFINITE_TIMEOUT is -1."""
     return None if timeout is None or timeout < 0 else timeout

@@ -1,9 +1,9 @@
-"""The charsets that text may have: those that Java, IANA and Python all know as encodings of text.
+"""The charsets that text may have: the text encodings that Java, IANA and Python all know.
 
-A content type comes with a message, so anybody may name any charset. Python's codec registry also holds codecs that are
-no encodings of text: `bz2` and `zlib` decompress without a bound, `rot13` and `hex` map something else, `punycode`
-takes quadratic time, `unicode_escape` reads escapes. The registry also remembers every name it was asked for. So a name
-is looked up in the table here, and only a codec of the table is asked for.
+A content type comes with a message, so any sender can name any charset. Python's codec registry also has codecs that
+are not text encodings: `bz2` and `zlib` decompress without a bound, `rot13` and `hex` map something else, `punycode`
+takes quadratic time, `unicode_escape` reads escapes. The registry also remembers every name that was looked up. So a
+name is looked up in the table here, and the registry is asked for codecs of the table only.
 """
 
 import codecs
@@ -85,13 +85,12 @@ def text_codec(charset: str) -> codecs.CodecInfo:
         charset: Its name in Java, in IANA's registry or in Python; upper and lower case, `-` and `_` are the same.
 
     Raises:
-        LookupError: No encoding of text has this name.
+        LookupError: No text encoding has this name.
     """
     name = _SEPARATORS.sub("_", charset.lower()) if len(charset) <= _LONGEST else ""
     codec = _NAMES.get(name)
     if codec is None:
         raise LookupError(
-            f"unknown charset {charset[:_LONGEST]!r}: use utf-8, or another encoding of text that Java and Python"
-            " both know"
+            f"unknown charset {charset[:_LONGEST]!r}: use utf-8 or another text encoding that Java and Python both know"
         )
     return codecs.lookup(codec)

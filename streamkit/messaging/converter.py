@@ -1,8 +1,8 @@
 """Converters: from the bytes that bindings carry to a listener's argument, and back.
 
-A converter is asked once for a type and a content type, when the binding is made, and answers with a
-function that converts; that function is all that runs for a message. The content type in force is the
-message's own header, else the binding's, else `application/json`.
+A converter is asked once for each pair of type and content type, and returns a function that converts. For a message
+only that function runs. The content type of a payload is the message's header, else the binding's, else
+`application/json`.
 """
 
 from collections.abc import Sequence
@@ -19,23 +19,30 @@ from streamkit.messaging.plain_converter import BytesConverter, TextConverter
 
 DEFAULT_CONTENT_TYPE = "application/json"
 
-# Content types come with messages, so that anybody may invent new ones without end.
+# Content types come with messages, so senders may invent any number of them.
 _KEPT = 100
 
 
 class CompositeMessageConverter:
-    """Asks the user's converters first, then those that come with streamkit."""
+    """Asks the application's converters first, then those of plugins, then those that come with streamkit."""
 
-    def __init__(self, converters: Sequence[MessageConverter] = ()) -> None:
-        """Makes a converter of `converters`, tried in their order before the provided ones."""
+    def __init__(
+        self, converters: Sequence[MessageConverter] = (), of_plugins: Sequence[MessageConverter] = ()
+    ) -> None:
+        """Make a converter that asks others in turn.
+
+        Args:
+            converters: Those of the application, in the order in which they are tried.
+            of_plugins: Those of plugins, tried after them, in their order.
+        """
         provided = (BytesConverter(), TextConverter(), JsonConverter(), AvroConverter())
-        self.converters: tuple[MessageConverter, ...] = (*converters, *provided)
+        self.converters: tuple[MessageConverter, ...] = (*converters, *of_plugins, *provided)
 
     def reader(self, type_: object, content_type: MimeType | str) -> Reader:
-        """What makes a `type_` (any annotation) of bytes of that content type.
+        """Return a function that makes a `type_` (any annotation) of bytes of that content type.
 
         Raises:
-            MessageConversionError: Nobody can, or the content type is none.
+            MessageConversionError: No converter can, or the content type is invalid.
         """
         mime = _parsed(content_type)
         for converter in self.converters:
@@ -50,10 +57,10 @@ class CompositeMessageConverter:
         )
 
     def writer(self, type_: type, content_type: MimeType | str) -> Writer:
-        """What makes bytes of that content type of an instance of `type_`.
+        """Return a function that makes bytes of that content type of an instance of `type_`.
 
         Raises:
-            MessageConversionError: Nobody can, or the content type is none.
+            MessageConversionError: No converter can, or the content type is invalid.
         """
         mime = _parsed(content_type)
         for converter in self.converters:
@@ -67,18 +74,16 @@ class CompositeMessageConverter:
             target_type=type_,
         )
 
-    def payload_reader(
-        self, type_: object, content_type: str | None = None, *, place: str = ""
-    ) -> "PayloadReader":
-        """Reads the payloads of a binding of that content type as `type_`; its errors name the place.
+    def payload_reader(self, type_: object, content_type: str | None = None, *, place: str = "") -> "PayloadReader":
+        """Return a reader of the payloads of a binding as `type_`; its errors name the place.
 
         Raises:
-            MessageConversionError: Nobody can.
+            MessageConversionError: No converter can.
         """
         return PayloadReader(self, type_, content_type or DEFAULT_CONTENT_TYPE, place)
 
     def payload_writer(self, content_type: str | None = None, *, place: str = "") -> "PayloadWriter":
-        """Writes the payloads of a binding of that content type; its errors name the place."""
+        """Return a writer of the payloads of a binding; its errors name the place."""
         return PayloadWriter(self, content_type or DEFAULT_CONTENT_TYPE, place)
 
 
@@ -87,9 +92,7 @@ class PayloadReader:
 
     __slots__ = ("_accepts", "_converter", "_default", "_place", "_readers", "_type")
 
-    def __init__(
-        self, converter: CompositeMessageConverter, type_: object, content_type: str, place: str
-    ) -> None:
+    def __init__(self, converter: CompositeMessageConverter, type_: object, content_type: str, place: str) -> None:
         self._converter = converter
         self._type = type_
         self._place = place
@@ -102,25 +105,31 @@ class PayloadReader:
             raise
 
     def __call__(self, message: Message[object]) -> object:
-        """The payload of `message` as this reader's type.
+        """Return the payload of `message` as this reader's type.
+
+        All attempts of a delivery get the same object.
 
         Raises:
-            MessageConversionError: It is not one.
+            MessageConversionError: The payload cannot be converted.
         """
+        conversions = message.conversions
+        if conversions and self in conversions:
+            return conversions[self]
         content_type = message.headers.content_type or self._default
         payload = message.payload
         try:
             if type(payload) is bytes:
-                return self._reader(content_type)(payload)
-            if payload is NO_PAYLOAD:
-                return _nothing(self._type)
-            if isinstance(payload, self._accepts):
-                return payload
-            return self._reader(content_type)(_as_bytes(payload, self._type))
+                value = self._reader(content_type)(payload)
+            elif payload is NO_PAYLOAD:
+                value = _nothing(self._type)
+            elif isinstance(payload, self._accepts):
+                value = payload
+            else:
+                value = self._reader(content_type)(_as_bytes(payload, self._type))
         except MessageConversionError as error:
             error.happened_at(self._place, message)
             raise
-        except Exception as error:  # a user's converter may raise anything
+        except Exception as error:  # a user's converter may raise any exception
             failure = MessageConversionError(
                 f"Cannot read the payload as {type_name(self._type)} from {content_type}: {error}",
                 content_type=content_type,
@@ -128,6 +137,9 @@ class PayloadReader:
             )
             failure.happened_at(self._place, message)
             raise failure from error
+        if conversions is not None:
+            conversions[self] = value
+        return value
 
     def _reader(self, content_type: str) -> Reader:
         reader = self._readers.get(content_type)
@@ -151,10 +163,10 @@ class PayloadWriter:
         self._writers: dict[tuple[type, str], Writer] = {}
 
     def __call__(self, message: Message[object]) -> Message[bytes]:
-        """`message` with its payload as bytes and its content type as a header.
+        """Return `message` with its payload as bytes and its content type as a header.
 
         Raises:
-            MessageConversionError: The payload cannot be written so.
+            MessageConversionError: The payload cannot be converted.
         """
         headers = message.headers
         content_type = headers.content_type or self._default
@@ -163,7 +175,7 @@ class PayloadWriter:
         except MessageConversionError as error:
             error.happened_at(self._place, message)
             raise
-        except Exception as error:  # a user's converter may raise anything
+        except Exception as error:  # a user's converter may raise any exception
             failure = MessageConversionError(
                 f"Cannot write {type_name(type(message.payload))} as {content_type}: {error}",
                 content_type=content_type,
@@ -183,19 +195,19 @@ class PayloadWriter:
 
 
 def _nothing(type_: object) -> object:
-    """What is given to whoever wants a `type_` where there is no payload."""
+    """Return the value of a parameter annotated `type_` for a message without a payload."""
     if type_ is None or (get_origin(type_) in (Union, UnionType) and NoneType in get_args(type_)):
         return None
     if type_ in (bytes, object, Any):
         return NO_PAYLOAD
     raise MessageConversionError(
-        f"The message has no payload: annotate it as {type_name(type_)} | None to be given None.",
+        f"The message has no payload: annotate it as {type_name(type_)} | None to receive None.",
         target_type=type_,
     )
 
 
 def _instance_type(type_: object) -> type | tuple[()]:
-    """What payloads already are of the type asked for; `()` when that cannot be seen from outside."""
+    """Return the classes of payloads that need no conversion to a type; `()` if `isinstance` cannot tell."""
     return type_ if isinstance(type_, type) and get_origin(type_) is None else ()
 
 

@@ -1,9 +1,9 @@
-"""Dispatchers: how one message sent to a channel reaches the channel's handlers.
+"""Dispatchers, which pass a message of a channel to the channel's handlers.
 
-    UnicastingDispatcher      one handler gets it; the next one when that fails
-    BroadcastingDispatcher    every handler gets it
+    UnicastingDispatcher      to one handler; to the next one if that fails
+    BroadcastingDispatcher    to every handler
 
-Dispatching is a coroutine. When every handler is a plain function it never waits, so a channel can
+Dispatching is a coroutine. If every handler is a plain function the coroutine never waits, so a channel can
 run it to its end in the sender's own thread (`streamkit.messaging.handler.drive`).
 """
 
@@ -21,11 +21,11 @@ from streamkit.errors import (
     MessageHandlingError,
     MessagingError,
     NoSubscriberError,
-    SettlementRequest,
 )
 from streamkit.messaging.cause import kind_and_text
 from streamkit.messaging.handler import Handler, Subscription, drive, name_of
 from streamkit.messaging.message import Message
+from streamkit.settlement import Reject, Requeue, raise_returned
 
 logger = logging.getLogger(__name__)
 
@@ -34,44 +34,42 @@ RunOnLoop: TypeAlias = Callable[[Coroutine[object, None, bool]], bool]
 
 
 class MessageDispatcher(ABC):
-    """Holds handlers and hands them messages."""
+    """Keeps handlers and passes messages to them."""
 
-    def __init__(
-        self, channel_name: str, executor: Executor | None = None, run_on_loop: RunOnLoop = drive
-    ) -> None:
-        """Makes a dispatcher without handlers.
+    def __init__(self, channel_name: str, executor: Executor | None = None, run_on_loop: RunOnLoop = drive) -> None:
+        """Make a dispatcher without handlers.
 
         Args:
-            channel_name: The channel it works for, named in errors.
+            channel_name: The name of the channel, for errors.
             executor: Where handlers run; `dispatch` then only queues. None: where `dispatch` does.
             run_on_loop: How a thread of the executor runs `async def` handlers.
         """
         self.channel_name = channel_name
         self._executor = executor
         self._run_on_loop = run_on_loop
-        # Replaced as a whole, never changed in place: a dispatch under way keeps the one it started with.
+        # Replaced as a whole, never changed in place: a dispatch under way keeps the tuple that it started with.
         self._subscriptions: tuple[Subscription, ...] = ()
         self._any_async = False
 
     @property
     def handlers(self) -> tuple[Handler, ...]:
-        """The handlers, in the order they are asked."""
+        """The handlers, in the order in which they are called."""
         return tuple(subscription.handler for subscription in self._subscriptions)
 
     @property
     def is_synchronous(self) -> bool:
-        """True when `dispatch` never waits: it only queues, or every handler is a plain function."""
+        """Whether `dispatch` never waits: it only queues, or every handler is a plain function."""
         return not self._any_async or self._executor is not None
 
     def add_handler(self, handler: Handler) -> bool:
-        """After the call `handler` gets messages; False when it already did."""
+        """Add a handler; return False if it was there already."""
         if handler in self.handlers:
             return False
         self._replace(sorted((*self._subscriptions, Subscription(handler)), key=_order))
         return True
 
     def remove_handler(self, handler: Handler) -> bool:
-        """After the call `handler` gets no new message; False when it never did."""
+        """Remove a handler, so that it gets no further message; return False if it was not there."""
         kept = [s for s in self._subscriptions if s.handler != handler]
         removed = len(kept) < len(self._subscriptions)
         self._replace(kept)
@@ -83,12 +81,22 @@ class MessageDispatcher(ABC):
 
     @abstractmethod
     async def dispatch(self, message: Message[object]) -> bool:
-        """Hands `message` over; True when it was taken, or queued for the executor.
+        """Pass on `message`; return True if it was handled, or queued for the executor.
 
         Raises:
-            NoSubscriberError: There is no handler, and there has to be one.
-            MessagingError: It was not taken.
+            NoSubscriberError: There is no handler, and one is required.
+            MessagingError: No handler handled it.
         """
+
+    async def dispatch_all(self, messages: Sequence[Message[object]]) -> None:
+        """Pass on `messages` in their order, up to the first that fails.
+
+        Raises:
+            NoSubscriberError: There is no handler, and one is required.
+            MessagingError: No handler handled a message.
+        """
+        for message in messages:
+            await self.dispatch(message)
 
     def _queue(self, executor: Executor, delivery: Delivery, message: Message[object]) -> None:
         executor.submit(self._deliver_in_thread, delivery, message)
@@ -97,14 +105,14 @@ class MessageDispatcher(ABC):
         run = self._run_on_loop if self._any_async else drive
         try:
             run(delivery(message))
-        except Exception:  # nobody waits for the outcome any more
-            logger.exception("Channel %r could not deliver the queued %r", self.channel_name, message)
+        except Exception:  # the sender has returned already
+            logger.exception("Channel %r could not deliver the queued message %r", self.channel_name, message)
 
     def _no_subscriber(self, message: Message[object]) -> NoSubscriberError:
         return NoSubscriberError(
             f"Dispatcher has no subscribers for channel {self.channel_name!r}. Subscribe a handler to it; "
-            "when it belongs to a binding, start the application before sending. What the application sends to "
-            "without a listener or function that names it stands in spring.cloud.stream.output-bindings.",
+            "when it belongs to a binding, start the application before sending. List outputs that no listener or "
+            "function names in spring.cloud.stream.output-bindings.",
             message,
         )
 
@@ -117,12 +125,12 @@ class LoadBalancingStrategy(Protocol):
     """Decides in which order the handlers are tried for one message."""
 
     def order(self, subscriptions: Sequence[Subscription]) -> Sequence[Subscription]:
-        """All of `subscriptions`, the one to try first in front."""
+        """Return all of `subscriptions`, in the order in which they are tried."""
         ...
 
 
 class RoundRobin:
-    """Each message starts with the handler after the one the message before started with."""
+    """Starts each message with the handler after the first handler of the message before."""
 
     __slots__ = ("_turns",)
 
@@ -130,7 +138,7 @@ class RoundRobin:
         self._turns = count()  # atomic under the GIL: senders may come from any thread
 
     def order(self, subscriptions: Sequence[Subscription]) -> Sequence[Subscription]:
-        """All of `subscriptions`, turned by one more than for the message before."""
+        """Return all of `subscriptions`, rotated by one more than for the message before."""
         first = next(self._turns) % len(subscriptions)
         return (*subscriptions[first:], *subscriptions[:first])
 
@@ -138,8 +146,8 @@ class RoundRobin:
 class UnicastingDispatcher(MessageDispatcher):
     """Gives each message to one handler.
 
-    Handlers are tried in turn until one succeeds. Which one is first is the load balancing's choice;
-    without load balancing it is always the one with the smallest order, then the first one added.
+    Handlers are tried in turn until one succeeds. The load balancing chooses the first one. Without load
+    balancing it is the handler with the smallest order, then the one that was added first.
     """
 
     def __init__(
@@ -151,11 +159,11 @@ class UnicastingDispatcher(MessageDispatcher):
         executor: Executor | None = None,
         run_on_loop: RunOnLoop = drive,
     ) -> None:
-        """Makes a dispatcher without handlers.
+        """Make a dispatcher without handlers.
 
         Args:
-            channel_name: The channel it works for, named in errors.
-            load_balancing: Chooses which handler is first; None: the order they have.
+            channel_name: The name of the channel, for errors.
+            load_balancing: Chooses the first handler; None: always in their order.
             failover: Whether the next handler is tried when one raises.
             executor: Where handlers run; `dispatch` then only queues. None: where `dispatch` does.
             run_on_loop: How a thread of the executor runs `async def` handlers.
@@ -165,17 +173,34 @@ class UnicastingDispatcher(MessageDispatcher):
         self._failover = failover
 
     async def dispatch(self, message: Message[object]) -> bool:
-        """Hands `message` to one handler; True when one took it, or when it is queued for the executor.
+        """Pass `message` to one handler; return True if a handler handled it, or it is queued for the executor.
 
         Raises:
             NoSubscriberError: There is no handler.
-            MessageHandlingError: The only handler tried raised.
+            MessageHandlingError: The only handler that was tried raised.
             AllHandlersFailed: Every handler raised.
         """
         if self._executor is None:
             return await self._dispatch(message)
+        # The handlers are chosen when the task runs, so a handler that is removed until then does not get the
+        # message.
         self._queue(self._executor, self._dispatch, message)
         return True
+
+    async def dispatch_all(self, messages: Sequence[Message[object]]) -> None:
+        """Pass `messages` to one handler: all at once if it is the only one and can take them so.
+
+        Raises:
+            NoSubscriberError: There is no handler.
+            MessageHandlingError: The only handler that was tried raised.
+            AllHandlersFailed: Every handler raised.
+        """
+        call_with_all = self._subscriptions[0].call_with_all if len(self._subscriptions) == 1 else None
+        if call_with_all is None or self._executor is not None:
+            await super().dispatch_all(messages)
+        elif failed := await call_with_all(messages):
+            message, error = failed
+            raise error if isinstance(error, Requeue | Reject) else self._failure(message, [error])
 
     async def _dispatch(self, message: Message[object]) -> bool:
         failures: list[Exception] = []
@@ -183,10 +208,12 @@ class UnicastingDispatcher(MessageDispatcher):
             try:
                 result = subscription.call(message)
                 if result is not None and isinstance(result, Awaitable):
-                    await result
-                return True  # we have a winner
-            except SettlementRequest:
-                raise  # the handler took the message and decided about it
+                    result = await result
+                if result is not None:
+                    raise_returned(result)
+                return True  # handled
+            except (Requeue, Reject):
+                raise  # the handler decided about the message
             except Exception as error:
                 failures.append(error)
                 if not self._failover:
@@ -202,6 +229,8 @@ class UnicastingDispatcher(MessageDispatcher):
         return self._load_balancing.order(subscriptions)
 
     def _failure(self, message: Message[object], failures: Sequence[Exception]) -> MessagingError:
+        # As with Spring's UnicastingDispatcher: one failure is raised as such, several as one exception that names
+        # all.
         if len(failures) == 1:
             return handling_error(message, failures[0], self.channel_name)
         reasons = "; ".join(map(kind_and_text, failures))
@@ -213,7 +242,7 @@ class UnicastingDispatcher(MessageDispatcher):
 
 
 class BroadcastingDispatcher(MessageDispatcher):
-    """Gives each message to every handler, one after the other.
+    """Passes each message to every handler, one after the other.
 
     With an executor each handler gets the message as a task of its own.
     """
@@ -227,12 +256,12 @@ class BroadcastingDispatcher(MessageDispatcher):
         executor: Executor | None = None,
         run_on_loop: RunOnLoop = drive,
     ) -> None:
-        """Makes a dispatcher without handlers.
+        """Make a dispatcher without handlers.
 
         Args:
-            channel_name: The channel it works for, named in errors.
-            require_subscribers: Whether a message nobody hears is an error.
-            ignore_failures: Whether the other handlers still get a message one of them failed with.
+            channel_name: The name of the channel, for errors.
+            require_subscribers: Whether a message without handlers is an error.
+            ignore_failures: Whether the other handlers still get a message if one of them has failed.
             executor: Where handlers run; `dispatch` then only queues. None: where `dispatch` does.
             run_on_loop: How a thread of the executor runs `async def` handlers.
         """
@@ -241,10 +270,10 @@ class BroadcastingDispatcher(MessageDispatcher):
         self._ignore_failures = ignore_failures
 
     async def dispatch(self, message: Message[object]) -> bool:
-        """Hands `message` to every handler; True, also when there is none and none is required.
+        """Pass `message` to every handler; return True, also if there is no handler and none is required.
 
         Raises:
-            NoSubscriberError: There is no handler, and there has to be one.
+            NoSubscriberError: There is no handler, and one is required.
             MessageHandlingError: A handler raised, and failures are not ignored.
         """
         if self._require_subscribers and not self._subscriptions:
@@ -260,10 +289,15 @@ class BroadcastingDispatcher(MessageDispatcher):
         try:
             result = subscription.call(message)
             if result is not None and isinstance(result, Awaitable):
-                await result
-        except SettlementRequest:
+                result = await result
+            if result is not None:
+                raise_returned(result)
+        except (Requeue, Reject):
             raise
         except Exception as error:
+            # Without an executor the handlers after this one do not get the message, as with Spring's
+            # BroadcastingDispatcher. Requeue and Reject, above, are decisions and reach the binding even if failures
+            # are ignored.
             if not self._ignore_failures:
                 raise handling_error(message, error, self.channel_name) from error
             logger.warning("Handler %r of channel %r failed", subscription, self.channel_name, exc_info=True)
@@ -271,7 +305,7 @@ class BroadcastingDispatcher(MessageDispatcher):
 
 
 def handling_error(message: Message[object], error: Exception, channel_name: str) -> MessagingError:
-    """`error` as the sender sees it: itself when it tells its message, else the cause of one that does."""
+    """Return `error` as the sender sees it: itself if it names its message, else the cause of an error that does."""
     if isinstance(error, MessagingError) and error.failed_message is not None:
         return error
     text = f"Channel {channel_name!r} could not deliver the message: {kind_and_text(error)}"
@@ -282,5 +316,6 @@ def handling_error(message: Message[object], error: Exception, channel_name: str
 
 
 def _order(subscription: Subscription) -> tuple[bool, int]:
-    """Handlers that state an order come first, by it; `sorted` leaves the others as they were added."""
+    """Return the sort key of a subscription: handlers with an order first, by order; then the others as they were
+    added."""
     return (subscription.order is None, subscription.order or 0)

@@ -1,13 +1,13 @@
-"""How much of a document the converters read: documents come from outside, and small ones can become large objects.
+"""Limits of the documents that converters read: small documents from outside can become large objects.
 
 ::
 
-    up to 4 MiB         every document, however many values it holds
-    up to `max_size`    at most as many values as fit into 4 MiB
-    beyond              none
+    up to 4 MiB         read, however many values the document holds
+    up to `max_size`    read, if it has no more values than fit into 4 MiB
+    beyond              refused
 
-4 MiB is the largest body that RocketMQ takes by default, and Kafka's is 1 MiB. An empty list takes three bytes of JSON
-and some 80 bytes of memory, so what a document becomes is bounded by its values, not by its bytes.
+4 MiB is RocketMQ's largest body by default, and Kafka's is 1 MiB. An empty list takes three bytes of JSON and some 80
+bytes of memory, so the memory of a document is bounded by its values, not by its bytes.
 """
 
 from typing import Final
@@ -18,8 +18,8 @@ UNCOUNTED_SIZE: Final = 4 << 20
 """Bytes of a document whose values are not counted: RocketMQ's default ``maxMessageSize``."""
 
 MAX_DOCUMENT_SIZE: Final = 16 << 20
-"""Bytes of the largest document that is read, unless a converter is made with another limit: four times the largest
-body that RocketMQ takes by default."""
+"""Bytes of the largest document that is read, unless a converter has another limit: four times RocketMQ's largest
+body by default."""
 
 MAX_VALUES: Final = UNCOUNTED_SIZE
 """Values of the largest document: a document of 4 MiB cannot hold more."""
@@ -30,10 +30,10 @@ def require_size(data: bytes, max_size: int = MAX_DOCUMENT_SIZE) -> None:
 
     Args:
         data: The document.
-        max_size: Bytes that it may have.
+        max_size: The limit, in bytes.
 
     Raises:
-        ValueError: It has more.
+        ValueError: The document is larger.
     """
     if len(data) > max_size:
         raise ValueError(f"the document has {len(data)} bytes, more than the limit of {max_size}")
@@ -42,14 +42,14 @@ def require_size(data: bytes, max_size: int = MAX_DOCUMENT_SIZE) -> None:
 def require_readable_json(data: bytes, max_size: int = MAX_DOCUMENT_SIZE) -> None:
     """Refuse a JSON document that is too large, or holds too many values.
 
-    Commas and opening brackets are counted, also those inside of texts: values cannot be more than these.
+    Commas and opening brackets are counted, also inside texts: there cannot be more values than these.
 
     Args:
         data: The document.
-        max_size: Bytes that it may have.
+        max_size: The limit, in bytes.
 
     Raises:
-        ValueError: It has more, or holds more than `MAX_VALUES`.
+        ValueError: The document is larger, or holds more than `MAX_VALUES`.
     """
     if len(data) <= min(UNCOUNTED_SIZE, max_size):
         return

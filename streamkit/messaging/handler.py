@@ -1,7 +1,7 @@
-"""What takes messages from a channel: a function, or an object with `handle_message`."""
+"""Handlers of a channel's messages: functions, and objects with `handle_message`."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -14,33 +14,41 @@ HandlerFunction: TypeAlias = Callable[[Message[object]], HandlerResult]
 
 @runtime_checkable
 class MessageHandler(Protocol):
-    """Takes messages. What `handle_message` returns is ignored, but awaited when it is `async def`.
+    """Handles messages. `handle_message` is awaited if it is `async def`.
 
-    An attribute `order` (int), where there is one, puts the handler before those without, the
-    smallest first.
+    Its result is ignored, except `Requeue` and `Reject`, which are raised (:mod:`streamkit.settlement`).
+
+    A handler that can handle several messages at less cost has `async def handle_messages(messages)`, too, which
+    returns the first message that failed with its error (`Failed`), or None.
+
+    Handlers with an attribute `order` (int) come before those without, the smallest first.
     """
 
     def handle_message(self, message: Message[object], /) -> HandlerResult:
-        """Takes `message`; raising says that it could not."""
+        """Handle `message`; raise if that fails."""
         ...
+
+
+Failed: TypeAlias = tuple[Message[object], Exception]
+"""A message of a list that a handler could not handle, and the error."""
 
 
 Handler: TypeAlias = MessageHandler | HandlerFunction
 
 
 class Subscription:
-    """A handler as its dispatcher calls it: resolved to one function, known to be `async def` or not."""
+    """A handler as its dispatcher calls it: one function, and whether it is `async def`."""
 
-    __slots__ = ("call", "handler", "is_async", "order")
+    __slots__ = ("call", "call_with_all", "handler", "is_async", "order")
 
     def __init__(self, handler: Handler) -> None:
         call = handler.handle_message if isinstance(handler, MessageHandler) else handler
         if not callable(call):
-            raise TypeError(
-                f"{handler!r} handles no messages: give a function or an object with handle_message"
-            )
+            raise TypeError(f"{handler!r} cannot handle messages: pass a function or an object with handle_message")
         self.handler = handler
         self.call: HandlerFunction = call
+        self.call_with_all: Callable[[Sequence[Message[object]]], Awaitable[Failed | None]] | None
+        self.call_with_all = getattr(handler, "handle_messages", None)
         self.is_async = is_async(call)
         order = getattr(handler, "order", None)
         self.order = order if isinstance(order, int) else None
@@ -50,27 +58,27 @@ class Subscription:
 
 
 def is_async(call: Callable[..., object]) -> bool:
-    """True when calling it makes a coroutine: an `async def`, bound, partial, or as `__call__`."""
+    """Return whether a call returns a coroutine: an `async def`, a bound method, a partial, or `__call__` of one."""
     while isinstance(call, partial):
         call = call.func
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
 
 
 def name_of(handler: object) -> str:
-    """How errors call the handler: its qualified name, or that of its class."""
+    """Return the handler's name for errors: its qualified name, or that of its class."""
     name: str = getattr(handler, "__qualname__", type(handler).__qualname__)
     return name
 
 
 def drive(coroutine: Coroutine[object, None, bool]) -> bool:
-    """Runs a coroutine that has nothing to wait for, in this thread and without a loop.
+    """Run a coroutine that does not wait, in this thread and without a loop.
 
     Raises:
-        BlockingSendError: It waited after all: what some `def` handler returned did.
+        BlockingSendError: The coroutine waited: a `def` handler returned something that waits.
     """
     try:
         coroutine.send(None)
-    except StopIteration as finished:
-        return bool(finished.value)
+    except StopIteration as error:
+        return bool(error.value)
     coroutine.close()
     raise BlockingSendError("a handler or interceptor that is `def` waited for a loop; make it `async def`")

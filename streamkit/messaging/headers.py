@@ -1,7 +1,7 @@
 """Message headers: the portable names, and the immutable mapping that carries them."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from random import Random
 from types import NoneType
 from typing import Self, TypeVar
@@ -17,44 +17,44 @@ ERROR_CHANNEL = "errorChannel"
 REPLY_CHANNEL = "replyChannel"
 
 KEY = "streamkit_key"
-"""str or list of str: the business key a broker indexes the message by."""
+"""str or list of str: the business key by which a broker indexes the message."""
 TAGS = "streamkit_tags"
-"""str: what subscriptions filter by."""
+"""str: the tags by which subscriptions filter."""
 DELAY = "streamkit_delay"
-"""timedelta, or a number of seconds: deliver that much later."""
+"""timedelta, or a number of seconds: deliver the message that much later."""
 DELIVER_AT = "streamkit_deliver_at"
-"""An aware datetime, or milliseconds since 1970: deliver then."""
+"""An aware datetime, or milliseconds since 1970: deliver the message at that time."""
 DELAY_LEVEL = "DELAY"
 """int or its text: deliver after that entry of the broker's table of delays, counted from 1."""
 PARTITION = "scst_partition"
 """int: the partition chosen for an outgoing message, or the one an incoming message came from."""
 PARTITION_OVERRIDE = "scst_partitionOverride"
-"""int: wins over whatever the binding would choose."""
+"""int: the partition, instead of the one that the binding would choose."""
 DELIVERY_ATTEMPT = "deliveryAttempt"
-"""int: how often this message has been handed to the listener, this time included."""
+"""int: how often the listener has been called with this message, this time included."""
 SEND_TO_DESTINATION = "spring.cloud.stream.sendto.destination"
-"""str: this one output goes to that binding or destination."""
+"""str: the binding or destination of this result, instead of the output's."""
 TRANSACTION_ID = "TRANSACTION_ID"
-"""str: by which a checker knows the local transaction of a message again; made where the sender sets none."""
+"""str: identifies the local transaction of a message for a checker; generated if the sender sets none."""
 TRANSACTIONAL_ARG = "TRANSACTIONAL_ARG"
-"""Any object: the argument of a transaction listener's `execute_local_transaction`; it does not travel."""
+"""Any object: the argument of a transaction listener's `execute_local_transaction`; it is not sent."""
 TRANSACTIONAL_ARGS = "TRANSACTIONAL_ARGS"
-"""The same, as the second generation spells it."""
+"""The same, in the spelling of Spring Cloud Alibaba's second generation."""
 TRANSACTION = "streamkit_transaction"
-"""TransactionRequest: asks the binding to begin a transaction with the message; it does not travel."""
+"""TransactionRequest: asks the binding to begin a transaction with the message; it is not sent."""
 SEQUENCE = "streamkit_sequence"
-"""int: the place of an incoming message among all of its destination, where the binder knows it."""
+"""int: the place of an incoming message among all messages of its destination, if the binder knows it."""
 JSON_HEADER_TYPES = "spring_json_header_types"
 """JSON object {header: Java class}: how the first binder generation types non-string headers."""
 
 CORRELATION_ID = "correlationId"
-"""What belongs together has the same: the parts of a split message."""
+"""Identifies messages that belong together, such as the parts of a split message."""
 SEQUENCE_NUMBER = "sequenceNumber"
-"""int: the place of a part in its whole, from 1."""
+"""int: the place of a part among all parts, from 1."""
 SEQUENCE_SIZE = "sequenceSize"
-"""int: how many parts there are."""
+"""int: the number of parts."""
 SOURCE_DATA = "sourceData"
-"""Message: on an error message, the one that failed as the binder received it."""
+"""Message: on an error message, the failed message as the binder received it."""
 
 READ_ONLY = frozenset((ID, TIMESTAMP))
 
@@ -73,7 +73,7 @@ STEERING = frozenset(
         JSON_HEADER_TYPES,
     }
 )
-"""Headers that steer a send or a dispatch in this process and mean nothing to whoever receives the message."""
+"""Headers that control a send or a dispatch in this process and have no meaning for the receiver of the message."""
 
 # Ids have to be unique, not secret, and `uuid.uuid4` costs more than everything else about a message.
 _random = Random()
@@ -84,11 +84,11 @@ if hasattr(os, "register_at_fork"):
 class MessageHeaders(Mapping[str, object]):
     """The headers of one message; they never change.
 
-    `id` and `timestamp` belong to every message, but most messages die without anybody having asked
-    for them: they are made at the first look and stay the same from then on.
+    Every message has an `id` and a `timestamp`, but most are never read. Both are made when they are first read, and
+    stay the same from then on.
     """
 
-    # Invariant: nobody outside holds a reference to the dictionary; the only later change is that
+    # Invariant: no reference to the dictionary exists outside; the only later change is that
     # `id` and `timestamp` appear.
     __slots__ = ("_values",)
 
@@ -97,25 +97,25 @@ class MessageHeaders(Mapping[str, object]):
 
     @classmethod
     def adopt(cls, values: dict[str, object]) -> Self:
-        """Headers that take `values` over without a copy: the caller must not touch it again."""
+        """Return headers that use `values` without a copy: the caller must not change it any more."""
         headers = cls.__new__(cls)
         headers._values = values
         return headers
 
     @property
     def id(self) -> str:
-        """This message's identity, a UUID's text: made here, or what the sender stamped."""
+        """The message's id, a UUID as text: made here, or set by the sender."""
         made = self._values.get(ID)
         if made is None:
-            made = self._values[ID] = new_id()
+            made = self._values[ID] = self._new_id()
         return made if type(made) is str else str(made)
 
     @property
     def timestamp(self) -> int:
-        """When the message was made, in milliseconds since 1970."""
+        """The time at which the message was made, in milliseconds since 1970."""
         made = self._values.get(TIMESTAMP)
         if not isinstance(made, int):
-            made = self._values[TIMESTAMP] = current_clock().now_ms()
+            made = self._values[TIMESTAMP] = self._new_timestamp()
         return made
 
     @property
@@ -125,36 +125,34 @@ class MessageHeaders(Mapping[str, object]):
         return value if value is None or type(value) is str else str(value)
 
     def typed(self, name: str, type_: type[V]) -> V | None:
-        """The header `name` when it is there.
+        """Return the header `name`, or None.
 
         Raises:
-            TypeError: It is there, but of another type.
+            TypeError: The header has another type.
         """
         value = self._values.get(name)
         if isinstance(value, (type_, NoneType)):
             return value
-        raise TypeError(
-            f"header {name!r} is the {type(value).__name__} {value!r}, not of type {type_.__name__}"
-        )
+        raise TypeError(f"header {name!r} is the {type(value).__name__} {value!r}, not of type {type_.__name__}")
 
     def with_content_type(self, content_type: str) -> "MessageHeaders":
-        """The headers of the same message, id and timestamp included, that say this content type."""
+        """Return these headers, id and timestamp included, with another content type."""
         values = self._completed()
         if values.get(CONTENT_TYPE) == content_type:
             return self
         return MessageHeaders.adopt({**values, CONTENT_TYPE: content_type})
 
     def annotated(self, name: str, value: object) -> "MessageHeaders":
-        """The headers of the same message, id and timestamp included, with one more."""
-        return MessageHeaders.adopt({**self._completed(), name: value})
+        """Return these headers, id and timestamp included, with one more header."""
+        return AnnotatedHeaders(self, {**self._values, name: value})
 
     def without(self, *names: str) -> "MessageHeaders":
-        """The headers of the same message, id and timestamp included, that lack these."""
+        """Return these headers, id and timestamp included, without the named ones."""
         values = self._completed()
         return MessageHeaders.adopt({name: value for name, value in values.items() if name not in names})
 
     def user_values(self) -> dict[str, object]:
-        """A new dictionary of all headers but `id` and `timestamp`."""
+        """Return a new dictionary of all headers except `id` and `timestamp`."""
         values = self._values.copy()
         values.pop(ID, None)
         values.pop(TIMESTAMP, None)
@@ -171,7 +169,7 @@ class MessageHeaders(Mapping[str, object]):
             raise
 
     def get(self, key: str, default: object = None, /) -> object:
-        """The header `key`, or `default`."""
+        """Return the header `key`, or `default`."""
         value = self._values.get(key, default)
         if value is default and key in READ_ONLY:
             return self[key]
@@ -186,17 +184,27 @@ class MessageHeaders(Mapping[str, object]):
     def __len__(self) -> int:
         return len(self._completed())
 
+    def items(self) -> ItemsView[str, object]:
+        """Return a view of all headers."""
+        return self._completed().items()
+
     def _completed(self) -> dict[str, object]:
-        """All headers, with the two made-on-demand ones made."""
+        """Return all headers, with `id` and `timestamp` made."""
         values = self._values
         if ID not in values:
-            values[ID] = new_id()
+            values[ID] = self._new_id()
         if TIMESTAMP not in values:
-            values[TIMESTAMP] = current_clock().now_ms()
+            values[TIMESTAMP] = self._new_timestamp()
         return values
 
+    def _new_id(self) -> str:
+        return new_id()
+
+    def _new_timestamp(self) -> int:
+        return current_clock().now_ms()
+
     def __eq__(self, other: object) -> bool:
-        """Equal when every header but `id` and `timestamp` is."""
+        """Compare all headers except `id` and `timestamp`."""
         if isinstance(other, MessageHeaders):
             return self.user_values() == other.user_values()
         if isinstance(other, Mapping):
@@ -209,7 +217,25 @@ class MessageHeaders(Mapping[str, object]):
         return f"MessageHeaders({self._values!r})"
 
 
+class AnnotatedHeaders(MessageHeaders):
+    """Headers that share id and timestamp with other headers of the same message."""
+
+    __slots__ = ("_origin",)
+
+    def __init__(self, origin: MessageHeaders, values: dict[str, object]) -> None:
+        """Take `values` over; id and timestamp are those of `origin`."""
+        self._values = values
+        self._origin = origin
+
+    def _new_id(self) -> str:
+        return self._origin.id
+
+    def _new_timestamp(self) -> int:
+        return self._origin.timestamp
+
+
 def new_id() -> str:
-    """A new random UUID (version 4, RFC 4122) as text."""
-    digits = f"{_random.getrandbits(128):032x}"
+    """Return a new random UUID (version 4, RFC 4122) as text."""
+    # xxxxxxxx-xxxx-4xxx-axxx-xxxxxxxxxxxx: 4 is the version, and a is one of the variant's four digits, binary 10xx.
+    digits = _random.randbytes(16).hex()
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"

@@ -1,4 +1,4 @@
-"""Interceptors: see, change or stop what passes through a channel."""
+"""Interceptors, which see, change or stop the messages of a channel."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,33 +15,31 @@ Hooked: TypeAlias = Message[object] | None
 
 
 class ChannelInterceptor:
-    """Hooks around a channel's work; each does nothing until overridden, by a `def` or an `async def`.
+    """Hooks around sending and receiving; override them by `def` or `async def`.
 
-    Sending calls `pre_send` of each interceptor in order, then sends, then `post_send` in order. Whatever
-    happened, `after_send_completion` ends it in reverse order, for those whose `pre_send` passed the message
-    on. Receiving, where a channel is received from, goes the same way.
+    A send calls `pre_send` of each interceptor in order, then sends, then `post_send` in order. Finally, also
+    after a failure, it calls `after_send_completion` in reverse order, for those whose `pre_send` passed the message
+    on. A receive works the same way.
     """
 
     def pre_send(self, message: Message[object], channel: MessageChannel) -> Hooked | Awaitable[Hooked]:
-        """The message to send instead; None stops it, and the sender is told False."""
+        """Return the message to send; None stops it, and the sender's call returns False."""
         return message
 
-    def post_send(
-        self, message: Message[object], channel: MessageChannel, sent: bool
-    ) -> Awaitable[None] | None:
-        """The message was sent, or timed out; not called when sending raised."""
+    def post_send(self, message: Message[object], channel: MessageChannel, sent: bool) -> Awaitable[None] | None:
+        """Called when the message was sent, or timed out; not called if sending raised."""
 
     def after_send_completion(
         self, message: Message[object], channel: MessageChannel, sent: bool, error: BaseException | None
     ) -> Awaitable[None] | None:
-        """The sending is over; `error` is what it raised, if it did. Raising here is only logged."""
+        """Called at the end of a send, with its exception, if any. An exception raised here is only logged."""
 
     def pre_receive(self, channel: MessageChannel) -> bool:
-        """False: nothing is received, and the receiver is given None."""
+        """Return whether to receive; if False, the receiver gets None."""
         return True
 
     def post_receive(self, message: Message[object], channel: MessageChannel) -> Hooked:
-        """The message the receiver gets instead; None keeps it from the receiver."""
+        """Return the message for the receiver; None withholds it."""
         return message
 
 
@@ -71,7 +69,7 @@ class InterceptorChain:
         do_send: Callable[[Message[object], float | None], Awaitable[bool]],
         timeout: float | None,
     ) -> bool:
-        """Sends `message` through `do_send` and all hooks; False when a hook stopped it or it timed out."""
+        """Send `message` through `do_send` and all hooks; return False if a hook stopped it or it timed out."""
         stopped_by: ChannelInterceptor | None = None
         error: BaseException | None = None
         sent = False
@@ -120,11 +118,11 @@ class InterceptorChain:
                 logger.exception("%r.after_send_completion failed on %r", interceptor, channel)
 
     def before_receive(self, channel: MessageChannel) -> bool:
-        """True when every interceptor lets the channel be received from."""
+        """Return whether every interceptor allows the receive."""
         return all(interceptor.pre_receive(channel) for interceptor in self.interceptors)
 
     def after_receive(self, message: Message[object], channel: MessageChannel) -> Hooked:
-        """The message as the interceptors leave it; None when one keeps it."""
+        """Return the message as the interceptors change it; None if one withholds it."""
         passed: Hooked = message
         for interceptor in self.interceptors:
             passed = interceptor.post_receive(message, channel)
@@ -147,16 +145,16 @@ class GlobalChannelInterceptors:
         self._entries: list[tuple[int, tuple[str, ...], ChannelInterceptor]] = []
 
     def add(self, interceptor: ChannelInterceptor, *patterns: str, order: int = 0) -> None:
-        """`interceptor` will be given to the channels that match one of `patterns`, smallest `order` first.
+        """Add an interceptor for the channels that match one of `patterns`, smallest `order` first.
 
-        A pattern is a name with `*` and `?`; one that starts with `!` excludes what it matches. The first
-        pattern that matches a name decides; no pattern at all means every channel.
+        A pattern is a name with `*` and `?`. A pattern that starts with `!` excludes the channels that it matches. The
+        first pattern that matches a name decides; without patterns the interceptor is for every channel.
         """
         self._entries.append((order, patterns or ("*",), interceptor))
         self._entries.sort(key=lambda entry: entry[0])
 
     def matching(self, channel_name: str) -> list[ChannelInterceptor]:
-        """The interceptors for the channel of that name, in their order."""
+        """Return the interceptors for the channel of that name, in their order."""
         return [interceptor for _, patterns, interceptor in self._entries if _matches(channel_name, patterns)]
 
 

@@ -1,11 +1,11 @@
-"""Header values as JSON beside their Java classes, as Spring's header mappers write and read them.
+"""Header values as JSON with their Java classes, as Spring's header mappers write and read them.
 
-A header that is not text travels as JSON, and `spring_json_header_types` tells the Java class of each::
+A header that is not text is sent as JSON, and `spring_json_header_types` has the Java class of each::
 
     attempt                     3
     spring_json_header_types    {"attempt": "java.lang.Integer"}
 
-What has no Java class comes back as the JSON that it is.
+A value without a known Java class is read as plain JSON.
 """
 
 import base64
@@ -40,16 +40,16 @@ _TYPES: Final[Mapping[type, str]] = {
 
 
 def to_json(name: str, value: object) -> bytes:
-    """The value of the header of that name, as JSON.
+    """Return a header's value as JSON.
 
     Raises:
-        ValueError: JSON has no form for it.
+        ValueError: JSON cannot represent the value.
     """
     try:
         return msgspec.json.encode(value)
     except TypeError as error:
         raise ValueError(
-            f"header {name!r} is a {type(value).__name__}, which JSON has no form for: send text, a number, "
+            f"header {name!r} is a {type(value).__name__}, which JSON cannot represent: send text, a number, "
             "a list or a dict"
         ) from error
     except UnicodeEncodeError as error:
@@ -57,10 +57,10 @@ def to_json(name: str, value: object) -> bytes:
 
 
 def require_utf8(name: str, text: str) -> None:
-    """The header of that name, with that text, can be written.
+    """Check that a header with that name and text can be encoded.
 
     Raises:
-        ValueError: The name or the text holds half of a surrogate pair, as text that was read from JSON may.
+        ValueError: The name or the text contains a lone surrogate, as text from JSON may.
     """
     if not (name.isascii() and text.isascii()):
         try:
@@ -71,11 +71,11 @@ def require_utf8(name: str, text: str) -> None:
 
 
 def _unwritable(name: str) -> ValueError:
-    return ValueError(f"header {name!r} holds half of a surrogate pair, which UTF-8 has no form for")
+    return ValueError(f"header {name!r} contains half of a surrogate pair, which UTF-8 cannot encode")
 
 
 def java_type(value: object) -> str:
-    """The Java class that Spring makes of the value's JSON."""
+    """Return the Java class that Spring makes of the value's JSON."""
     if isinstance(value, (str, datetime, Enum)):
         return STRING
     if type(value) is int:
@@ -84,7 +84,7 @@ def java_type(value: object) -> str:
 
 
 def declared_types(data: str | bytes) -> dict[str, str]:
-    """Header -> Java class, as a sender declared them; what cannot be read declares none."""
+    """Return the Java class of each header, as the sender declared them; an unreadable declaration is ignored."""
     try:
         _require_readable(data)
         return msgspec.json.decode(data, type=dict[str, str])
@@ -93,10 +93,10 @@ def declared_types(data: str | bytes) -> dict[str, str]:
 
 
 def from_json(data: str | bytes, declared: str) -> object:
-    """The value of a header that came as JSON with this Java class.
+    """Return the value of a header that was sent as JSON with this Java class.
 
     Raises:
-        ValueError: It is no JSON, not of that class, or larger than `document_limits` allow.
+        ValueError: The data is not JSON, not of that class, or larger than `document_limits` allow.
     """
     try:
         _require_readable(data)
@@ -104,7 +104,7 @@ def from_json(data: str | bytes, declared: str) -> object:
         restore = _FROM_JAVA.get(declared)
         return value if restore is None else restore(value)
     except (TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"{data[:_SHOWN]!r} is no {declared}") from error
+        raise ValueError(f"{data[:_SHOWN]!r} is not a {declared}") from error
 
 
 def _require_readable(data: str | bytes) -> None:
@@ -125,13 +125,11 @@ def _double(value: object) -> object:
 
 
 def _mime_type(value: object) -> object:
-    """A content type as applications before Spring Cloud Stream 3 wrote it: an object of its parts."""
+    """Return a content type that applications before Spring Cloud Stream 3 wrote as an object of its parts."""
     if not isinstance(value, dict):
         return value
     parameters = value.get("parameters") or {}
-    return f"{value['type']}/{value['subtype']}" + "".join(
-        f";{name}={each}" for name, each in parameters.items()
-    )
+    return f"{value['type']}/{value['subtype']}" + "".join(f";{name}={each}" for name, each in parameters.items())
 
 
 _FROM_JAVA: Final[Mapping[str, Callable[[object], object]]] = {

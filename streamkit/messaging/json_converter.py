@@ -1,5 +1,5 @@
 """JSON: dataclasses, msgspec structs, TypedDicts, builtins, enums and dates by msgspec; pydantic models, and unions
-of classes that no tag tells apart, by pydantic, which is not imported for anything else.
+of classes without a tag, by pydantic, which is imported only for these.
 """
 
 from collections.abc import Iterator
@@ -16,18 +16,18 @@ from streamkit.messaging.mime import MimeType
 _NOT_JSON = "neither a dataclass, a msgspec Struct, a TypedDict, a pydantic model nor a builtin"
 _AT = " - at `"
 _SHOWN: Final = 300
-"""Characters of a reason that an error quotes: msgspec puts a wrong value into it, whatever its length."""
+"""The characters of a reason that an error quotes: msgspec's reasons contain the whole wrong value."""
 _TOO_DEEP: Final = "it is nested too deeply"
 
 _MOST_ERRORS: Final = 1000
-"""pydantic collects the errors of a whole document. Of more than these only their number is told: listing them takes
-a kilobyte for each."""
+"""pydantic collects the errors of a whole document. Beyond this number an error has only the count: a list would take a
+kilobyte for each."""
 _PATH_SIZE: Final = 64 << 10
-"""Bytes of a document in which the path of an error is looked up; in a larger one pydantic's own path is told."""
+"""Bytes of a document in which the path of an error is looked up; for a larger document pydantic's own path is used."""
 
 
 class JsonConverter:
-    """Reads and writes `application/json` and everything suffixed `+json`.
+    """Reads and writes `application/json` and content types with the suffix `+json`.
 
     How deeply a document may be nested is bounded by Python's recursion limit, and by 200 for pydantic's models.
     """
@@ -36,22 +36,22 @@ class JsonConverter:
         """Make a converter.
 
         Args:
-            max_size: Bytes that a document may have to be read.
+            max_size: The largest size in bytes of a document that is read.
         """
         self._max_size = max_size
         self._encode = msgspec.json.Encoder(enc_hook=_encode_pydantic).encode
 
     def reader(self, type_: object, mime: MimeType) -> Reader | None:
-        """A strict reader of the annotation `type_`.
+        """Return a strict reader of the annotation `type_`.
 
         Raises:
-            MessageConversionError: JSON cannot be read as such a type.
+            MessageConversionError: JSON cannot be read as that type.
         """
         if not mime.is_json:
             return None
         try:
             unsupported = list(_unsupported(type_))
-        except TypeError as error:  # a union, of which msgspec tells classes apart by their tags only
+        except TypeError as error:  # a union: msgspec selects classes by their tags only
             return _pydantic_reader(type_, mime, self._max_size, str(error))
         if not unsupported:
             return _msgspec_reader(type_, mime, self._max_size)
@@ -61,7 +61,7 @@ class JsonConverter:
         raise _unreadable(type_, mime, f"{names} is {_NOT_JSON}")
 
     def writer(self, type_: type, mime: MimeType) -> Writer | None:
-        """One encoder for every type."""
+        """Return the encoder, which is the same for every type."""
         return self._write if mime.is_json else None
 
     def _write(self, payload: object) -> bytes:
@@ -112,7 +112,7 @@ def _pydantic_reader(type_: object, mime: MimeType, max_size: int, refused: str 
                 raise wrong_payload(type_, mime, first["msg"], _json_path(first["loc"], data)) from error
         except RecursionError as error:
             raise wrong_payload(type_, mime, _TOO_DEEP, None) from error
-        # Raised out here, the error does not keep pydantic's, with all that it holds, as its context.
+        # Raised outside of `except`, so that the error does not keep pydantic's error as its context.
         raise wrong_payload(type_, mime, f"pydantic finds {count} errors in it", None)
 
     return read
@@ -131,7 +131,8 @@ def _require_readable(data: bytes, max_size: int, type_: object, mime: MimeType)
 
 
 def _json_path(location: tuple[int | str, ...], data: bytes) -> str | None:
-    """Return `$.items[2].price` of pydantic's ("items", 2, "Order", "price"), less the names of a union's members."""
+    """Return `$.items[2].price` for pydantic's ("items", 2, "Order", "price"), without the names of a union's
+    members."""
     if len(data) > _PATH_SIZE:
         return "".join(("$", *(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)))
     try:
@@ -150,16 +151,16 @@ def _json_path(location: tuple[int | str, ...], data: bytes) -> str | None:
 
 
 def path_of(error: msgspec.DecodeError) -> tuple[str, str | None]:
-    """Return what msgspec says is wrong, and where.
+    """Return the reason and the path of msgspec's error.
 
-    The path is the last part of the text. What comes before may quote the payload, so it is not searched for patterns.
+    The path is the last part of the text. The text before may quote the payload, so it is not searched.
     """
     reason, _, path = (text := str(error)).rpartition(_AT)
     return (reason, path[:-1]) if reason and path.endswith("`") else (text, None)
 
 
 def wrong_payload(type_: object, mime: MimeType, reason: str, path: str | None) -> MessageConversionError:
-    """The error for a payload that is not what its type says, at `path`."""
+    """Return the error for a payload that does not fit its type, at `path`."""
     where = f" at {path[:_SHOWN]}" if path else ""
     if len(reason) > _SHOWN:
         reason = f"{reason[:_SHOWN]}…"
@@ -180,7 +181,7 @@ def _unreadable(type_: object, mime: MimeType, reason: str) -> MessageConversion
 
 
 def _unsupported(type_: object) -> Iterator[type]:
-    """The classes in the annotation that msgspec cannot build, pydantic's own among them."""
+    """Return the classes in the annotation that msgspec cannot make, such as pydantic models."""
     pending: list[object] = [inspect.type_info(type_)]
     seen: set[int] = set()
     while pending:
@@ -201,7 +202,7 @@ def _needs_more_than_msgspec(node: inspect.CustomType | inspect.DataclassType) -
 
 
 def _encode_pydantic(value: object) -> msgspec.Raw:
-    """A pydantic model inside the payload, or the payload itself: written by pydantic, by alias."""
+    """Return the dump of a pydantic model, by alias: of the payload itself, or of a value in it."""
     serializer = getattr(type(value), "__pydantic_serializer__", None)
     if serializer is None:
         raise TypeError(f"{type_name(type(value))} is {_NOT_JSON}")

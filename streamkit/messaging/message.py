@@ -1,16 +1,16 @@
-"""The message: a payload and its headers, neither of which ever changes."""
+"""The message: a payload and its headers. A message never changes."""
 
 from collections.abc import Mapping
 from typing import Final, Generic, TypeVar
 
-from streamkit.messaging.headers import READ_ONLY, MessageHeaders
+from streamkit.messaging.headers import READ_ONLY, AnnotatedHeaders, MessageHeaders
 
 T_co = TypeVar("T_co", covariant=True)
 P = TypeVar("P")
 
 
 class NoPayload(bytes):
-    """The payload of a message that has none: empty bytes to whoever wants bytes, None to whoever wants `X | None`."""
+    """The type of `NO_PAYLOAD`. A listener receives it as empty bytes, or as None if its annotation is `X | None`."""
 
     __slots__ = ()
 
@@ -19,52 +19,60 @@ class NoPayload(bytes):
 
 
 NO_PAYLOAD: Final = NoPayload()
-"""The one there is: Kafka's tombstone, which deletes a key from a compacted topic."""
+"""The payload of a message without one: Kafka's tombstone, which deletes a key from a compacted topic."""
 
 
 class Message(Generic[T_co]):
     """A payload with headers.
 
-    Two messages are equal when their payloads and headers are, whatever their ids and timestamps.
-    Deriving a message makes a new one, with an id and a timestamp of its own.
+    Two messages are equal if their payloads and headers are, whatever their ids and timestamps.
+    A message that is derived from another has its own id and timestamp.
+
+    Attributes:
+        conversions: The converted payload for each converter that has read it, for further attempts of this delivery;
+            None if no further attempt can use it.
     """
 
-    __slots__ = ("_headers", "_payload")
+    __slots__ = ("_headers", "_payload", "conversions")
+    _headers: MessageHeaders
 
     def __init__(self, payload: T_co, headers: Mapping[str, object] | None = None) -> None:
         self._payload = payload
-        self._headers = headers if type(headers) is MessageHeaders else MessageHeaders(headers)
+        # `isinstance` asks the metaclass of Mapping, which takes longer than the rest of this.
+        if type(headers) is MessageHeaders or type(headers) is AnnotatedHeaders:
+            self._headers = headers
+        else:
+            self._headers = MessageHeaders(headers)
+        self.conversions: dict[object, object] | None = None
 
     @classmethod
-    def create(
-        cls, payload: P, headers: Mapping[str, object] | None = None, /, **named: object
-    ) -> "Message[P]":
-        """A message of `payload`, with `headers` and the headers given by name."""
+    def create(cls, payload: P, headers: Mapping[str, object] | None = None, /, **named: object) -> "Message[P]":
+        """Return a message of `payload`, with `headers` and the headers given by name."""
         return Message(payload, MessageHeaders.adopt({**(headers or {}), **named}))
 
     @property
     def payload(self) -> T_co:
-        """What the message is about."""
+        """The payload."""
         return self._payload
 
     @property
     def headers(self) -> MessageHeaders:
-        """What is said about it."""
+        """The headers."""
         return self._headers
 
     def with_header(self, name: str, value: object) -> "Message[T_co]":
-        """A new message with one header set; None removes it."""
+        """Return a new message with one header set; None removes the header."""
         return self.with_headers({name: value})
 
     def with_headers(self, headers: Mapping[str, object]) -> "Message[T_co]":
-        """A new message with these headers set; those that are None are removed.
+        """Return a new message with these headers set; headers that are None are removed.
 
         Raises:
-            ValueError: One of them is `id` or `timestamp`: every message has its own.
+            ValueError: One of them is `id` or `timestamp`, of which every message has its own.
         """
         if not READ_ONLY.isdisjoint(headers):
             names = " and ".join(sorted(READ_ONLY.intersection(headers)))
-            raise ValueError(f"header {names} is read-only: every message has its own")
+            raise ValueError(f"header {names} is read-only: each message makes its own value")
         values = self._headers.user_values()
         values.update(headers)
         for name, value in headers.items():
@@ -73,11 +81,11 @@ class Message(Generic[T_co]):
         return Message(self._payload, MessageHeaders.adopt(values))
 
     def without_header(self, name: str) -> "Message[T_co]":
-        """A new message that lacks the header `name`."""
+        """Return a new message without the header `name`."""
         return self.with_headers({name: None})
 
     def with_payload(self, payload: P) -> "Message[P]":
-        """A new message of `payload` with these headers."""
+        """Return a new message with these headers and another payload."""
         return Message(payload, MessageHeaders.adopt(self._headers.user_values()))
 
     def __eq__(self, other: object) -> bool:
@@ -93,7 +101,7 @@ class Message(Generic[T_co]):
 
 
 class ErrorMessage(Message[Exception]):
-    """What error channels carry: the exception, and the message it is about."""
+    """The message of error channels: an exception, and the message that failed."""
 
     __slots__ = ("_original_message",)
 
@@ -109,7 +117,7 @@ class ErrorMessage(Message[Exception]):
 
     @property
     def original_message(self) -> Message[object] | None:
-        """The message as it was before anything went wrong, or None when it is not known."""
+        """The message as it was before the failure, or None if it is not known."""
         if self._original_message is None:
             failed: Message[object] | None = getattr(self._payload, "failed_message", None)
             return failed

@@ -1,4 +1,4 @@
-"""What takes messages, as those see it who only send."""
+"""The protocol of channels, for code that only sends."""
 
 from typing import Protocol
 
@@ -8,17 +8,17 @@ __all__ = ["MessageChannel"]
 
 
 class MessageChannel(Protocol):
-    """Takes messages."""
+    """A channel to which messages are sent."""
 
     @property
     def name(self) -> str:
-        """The name errors and settings know it by."""
+        """The name in settings and errors."""
         ...
 
     def send(self, message: Message[object], timeout: float | None = None) -> bool:
-        """True when the message was accepted, False when it was stopped or not within `timeout` seconds."""
+        """Return True if the message was accepted, False if it was stopped or not accepted within `timeout` seconds."""
         ...
 
     async def asend(self, message: Message[object], timeout: float | None = None) -> bool:
-        """True when the message was accepted, False when it was stopped or not within `timeout` seconds."""
+        """Return True if the message was accepted, False if it was stopped or not accepted within `timeout` seconds."""
         ...

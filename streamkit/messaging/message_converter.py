@@ -1,4 +1,4 @@
-"""What a message converter is, and how it names types in errors."""
+"""The protocol of message converters, and names of types in errors."""
 
 from collections.abc import Callable
 from types import NoneType, UnionType
@@ -13,30 +13,31 @@ Writer: TypeAlias = Callable[[Any], bytes]
 
 
 class MessageConverter(Protocol):
-    """Makes the functions that convert."""
+    """Makes functions that convert payloads."""
 
     def reader(self, type_: object, mime: MimeType) -> Reader | None:
-        """What makes a `type_` (any annotation) of bytes of content type `mime`; None: not by this converter.
+        """Return a function that makes a `type_` (any annotation) of bytes of content type `mime`; None for another
+        converter.
 
         Raises:
-            MessageConversionError: The annotation is this converter's, but cannot be honoured.
+            MessageConversionError: This converter should convert the type, but cannot.
         """
         ...
 
     def writer(self, type_: type, mime: MimeType) -> Writer | None:
-        """What makes bytes of content type `mime` of an instance of `type_`; None: not by this converter."""
+        """Return a function that makes bytes of content type `mime` of a `type_`; None for another converter."""
         ...
 
 
 def type_name(type_: object) -> str:
-    """How errors call an annotation: `Order`, `list[Order]`."""
+    """Return the name of an annotation for errors: `Order`, `list[Order]`."""
     if isinstance(type_, type) and not get_args(type_):
         return type_.__qualname__
     return str(type_).replace("typing.", "")
 
 
 def without_none(type_: object) -> object:
-    """`X` of `X | None`, else `type_` itself."""
+    """Return `X` of `X | None`, else `type_` itself."""
     if get_origin(type_) in (Union, UnionType):
         others = [argument for argument in get_args(type_) if argument is not NoneType]
         if len(others) == 1:

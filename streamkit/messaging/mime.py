@@ -7,15 +7,15 @@ from typing import Self
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _MAX_LENGTH = 1000
-"""Characters of a content type. RFC 6838 allows 127 for type and subtype each; what is parsed is kept, so a message
-must not bring a megabyte."""
+"""Characters of a content type. RFC 6838 allows 127 for type and subtype each. Parsed content types are cached, so a
+message must not bring a megabyte."""
 _TYPE = re.compile(rf"\s*({_TOKEN})\s*/\s*({_TOKEN})\s*")
 _PARAMETER = re.compile(rf';\s*({_TOKEN})\s*=\s*("(?:[^"\\]|\\.)*"|{_TOKEN})\s*')
 
 
 @dataclass(frozen=True, slots=True)
 class MimeType:
-    """A content type; `*` stands for any type or subtype, `*+json` for any subtype so suffixed."""
+    """A content type; `*` stands for any type or subtype, `*+json` for any subtype with that suffix."""
 
     type: str
     subtype: str
@@ -23,21 +23,21 @@ class MimeType:
 
     @classmethod
     def parse(cls, text: str) -> "MimeType":
-        """The content type `text` spells.
+        """Parse a content type.
 
         Raises:
-            ValueError: It spells none.
+            ValueError: The text is not a content type.
         """
         return _parse(text)
 
     @property
     def essence(self) -> str:
-        """Type and subtype, without the parameters."""
+        """The type and subtype, without parameters."""
         return f"{self.type}/{self.subtype}"
 
     @property
     def suffix(self) -> str | None:
-        """`json` of `application/vnd.order+json`, else None."""
+        """The suffix, such as `json` of `application/vnd.order+json`, or None."""
         _, plus, suffix = self.subtype.rpartition("+")
         return suffix if plus else None
 
@@ -48,16 +48,16 @@ class MimeType:
 
     @property
     def is_json(self) -> bool:
-        """True for `application/json` and everything suffixed `+json`."""
+        """Return True for `application/json` and everything suffixed `+json`."""
         return self.subtype == "json" or self.suffix == "json"
 
     @property
     def is_text(self) -> bool:
-        """True for `text/…`."""
+        """Return True for `text/…`."""
         return self.type == "text"
 
     def includes(self, other: Self) -> bool:
-        """True when `other` is this content type or falls under its wildcard; parameters do not count."""
+        """Return True when `other` is this content type or falls under its wildcard; parameters do not count."""
         if self.type not in ("*", other.type):
             return False
         if self.subtype in ("*", other.subtype):
@@ -65,9 +65,7 @@ class MimeType:
         return self.subtype.startswith("*+") and other.suffix == self.subtype[2:]
 
     def __str__(self) -> str:
-        return ";".join(
-            (self.essence, *(f"{name}={_quoted(value)}" for name, value in self.parameters.items()))
-        )
+        return ";".join((self.essence, *(f"{name}={_quoted(value)}" for name, value in self.parameters.items())))
 
 
 @lru_cache(maxsize=256)
@@ -76,14 +74,14 @@ def _parse(text: str) -> MimeType:
         raise ValueError(f"a content type of {len(text):,} characters is longer than {_MAX_LENGTH:,}")
     found = _TYPE.match(text)
     if found is None:
-        raise ValueError(f"{text!r} is no content type: expected type/subtype, such as application/json")
+        raise ValueError(f"{text!r} is not a content type: expected type/subtype, such as application/json")
     parameters = {}
     end = found.end()
     while end < len(text):
         parameter = _PARAMETER.match(text, end)
         if parameter is None:
             raise ValueError(
-                f"{text!r} is no content type: {text[end:]!r} is no parameter, such as ;charset=utf-8"
+                f"{text!r} is not a content type: {text[end:]!r} is not a parameter, such as ;charset=utf-8"
             )
         name, value = parameter.groups()
         parameters[name.lower()] = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value

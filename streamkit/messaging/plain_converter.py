@@ -1,4 +1,4 @@
-"""Payloads that are what they are: bytes, and text in its charset."""
+"""Converters of bytes, and of text in its charset."""
 
 import datetime as dt
 import decimal
@@ -17,27 +17,17 @@ from streamkit.messaging.message_converter import Reader, Writer, type_name, wit
 from streamkit.messaging.mime import APPLICATION_OCTET_STREAM, MimeType
 
 _BYTES_LIKE = (bytes, bytearray, memoryview)
-_SCALARS = (
-    int,
-    float,
-    bool,
-    decimal.Decimal,
-    uuid.UUID,
-    dt.datetime,
-    dt.date,
-    dt.time,
-    dt.timedelta,
-)
+_SCALARS = (int, float, bool, decimal.Decimal, uuid.UUID, dt.datetime, dt.date, dt.time, dt.timedelta)
 
 _SHOWN: Final = 300
-"""Characters of a payload that an error quotes: errors are logged and travel in headers of dead letters."""
+"""Characters of a payload that an error quotes: errors are logged and sent in headers of dead letters."""
 
 
 class BytesConverter:
-    """Bytes stay as they are, whatever the content type; `application/octet-stream` carries nothing else."""
+    """Passes bytes on unchanged, whatever the content type; `application/octet-stream` is for bytes only."""
 
     def reader(self, type_: object, mime: MimeType) -> Reader | None:
-        """The bytes themselves for bytes and their kin, for `object` and for `Any`."""
+        """Return a reader of the unchanged bytes, for bytes-like types, `object` and `Any`."""
         target = without_none(type_)
         if target in (bytes, object, Any):
             return _itself
@@ -46,7 +36,11 @@ class BytesConverter:
         return memoryview if target is memoryview else None
 
     def writer(self, type_: type, mime: MimeType) -> Writer | None:
-        """The bytes themselves for anything like bytes."""
+        """Return a writer of the unchanged bytes, for bytes-like types.
+
+        Raises:
+            MessageConversionError: The content type is `application/octet-stream` and the type is not bytes-like.
+        """
         if type_ in (bytes, NoPayload):
             return _itself
         if issubclass(type_, _BYTES_LIKE):
@@ -62,15 +56,15 @@ class BytesConverter:
 
 
 class TextConverter:
-    """Text in the content type's charset, UTF-8 unless it names one.
+    """Converts text in the content type's charset, by default UTF-8.
 
-    A `str` is text under every content type, so that under JSON it travels without quotes; JSON is UTF-8 whatever
-    charset its content type names (RFC 8259), as Spring has it. Under `text/*` whatever is sent becomes text by
-    `str()`, and numbers, dates, UUIDs and enums are read from text.
+    A `str` is text under every content type, so under JSON it is sent without quotes. JSON is UTF-8 whatever charset
+    its content type names (RFC 8259), as in Spring. Under `text/*` every value is written by `str()`, and numbers,
+    dates, UUIDs and enums are read from text.
     """
 
     def reader(self, type_: object, mime: MimeType) -> Reader | None:
-        """Decoded text for `str`; under `text/*` also what one value's text spells."""
+        """Return a reader of text for `str`; under `text/*` also for types that are written as one value."""
         target = _plain(without_none(type_))
         if target is str:
             return _decoder(mime, type_)
@@ -83,7 +77,7 @@ class TextConverter:
         return None
 
     def writer(self, type_: type, mime: MimeType) -> Writer | None:
-        """Encoded text for `str`; under `text/*` for anything."""
+        """Return a writer of text for `str`; under `text/*` for any type."""
         if not (mime.is_text or issubclass(type_, str)):
             return None
         encode = _codec(mime, type_).encode
@@ -91,7 +85,7 @@ class TextConverter:
 
 
 def _plain(type_: object) -> object:
-    """What a `NewType` is made of."""
+    """Return the supertype of a `NewType`, else the type itself."""
     while isinstance(type_, NewType):
         type_ = type_.__supertype__
     return type_
@@ -109,7 +103,7 @@ def _decoder(mime: MimeType, type_: object) -> Callable[[bytes], str]:
             return decode(data)[0]
         except UnicodeDecodeError as error:
             raise MessageConversionError(
-                f"The payload is no {_charset(mime)} text: byte {error.start} is wrong ({error.reason}).",
+                f"The payload is not {_charset(mime)} text: byte {error.start} is wrong ({error.reason}).",
                 content_type=str(mime),
                 target_type=type_,
             ) from error

@@ -1,11 +1,13 @@
-"""The way from any thread onto the application's loop."""
+"""The portal from any thread to the application's loop."""
 
-import asyncio
 import concurrent.futures
 from collections.abc import Coroutine
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from streamkit.errors import ForeignLoopError
+
+if TYPE_CHECKING:  # asyncio is imported by the code that has a loop
+    from asyncio import AbstractEventLoop
 
 R = TypeVar("R")
 
@@ -14,23 +16,23 @@ class Portal(Protocol):
     """Runs coroutines on one loop for callers in other threads."""
 
     @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop it leads to."""
+    def loop(self) -> "AbstractEventLoop":
+        """The application's loop."""
         ...
 
     def run(self, coroutine: Coroutine[object, None, R], timeout: float | None = None) -> R:
-        """The coroutine's result, waited for in the calling thread.
+        """Run a coroutine on the loop, and wait for its result in the calling thread.
 
         Raises:
-            TimeoutError: It took longer than `timeout` seconds; it is cancelled.
+            TimeoutError: It took longer than `timeout` seconds and is cancelled.
         """
         ...
 
     def check_loop(self, what: str) -> None:
-        """Refuses `what` when this code runs on another loop: its futures and locks belong to the portal's.
+        """Refuse `what` if this code runs on another loop than the portal's, to which its futures and locks belong.
 
         Raises:
-            ForeignLoopError: It does.
+            ForeignLoopError: It runs on another loop.
         """
         ...
 
@@ -40,30 +42,34 @@ class LoopPortal:
 
     __slots__ = ("loop",)
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: "AbstractEventLoop") -> None:
         self.loop = loop
 
     def run(self, coroutine: Coroutine[object, None, R], timeout: float | None = None) -> R:
-        """The coroutine's result, waited for in the calling thread.
+        """Run a coroutine on the loop, and wait for its result in the calling thread.
 
         Raises:
-            TimeoutError: It took longer than `timeout` seconds; it is cancelled.
+            TimeoutError: It took longer than `timeout` seconds and is cancelled.
         """
+        import asyncio
+
         future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         try:
             return future.result(timeout)
         except concurrent.futures.TimeoutError:
-            # The coroutine may itself have raised TimeoutError, or have finished this very moment.
+            # The coroutine may itself have raised TimeoutError, or have finished just now.
             if future.cancel():
                 raise
             return future.result()
 
     def check_loop(self, what: str) -> None:
-        """Refuses `what` when this code runs on another loop.
+        """Refuse `what` if this code runs on another loop.
 
         Raises:
-            ForeignLoopError: It does.
+            ForeignLoopError: It runs on another loop.
         """
+        import asyncio
+
         if asyncio.get_running_loop() is not self.loop:
             raise ForeignLoopError(
                 f"{what} belongs to an application on another event loop, and cannot be awaited on this one: call its "

@@ -1,6 +1,5 @@
-"""The channel that keeps its messages until somebody receives them."""
+"""The channel that keeps its messages until they are received."""
 
-import asyncio
 import concurrent.futures
 from collections import deque
 from concurrent.futures import Future
@@ -19,24 +18,25 @@ Sender: TypeAlias = tuple[Future[bool], Message[object]]
 
 
 class QueueChannel(InterceptableChannel):
-    """Keeps up to `capacity` messages; sending to a full one waits, as receiving from an empty one does.
+    """A channel that keeps up to `capacity` messages. A send to a full channel waits, as does a receive from an empty
+    one.
 
-    Threads and loops may share it: both wait on the same futures.
+    Threads and loops may share a channel: both wait on the same futures.
     """
 
     def __init__(self, name: str, *, capacity: int | None = None, portal: Portal | None = None) -> None:
-        """Makes an empty channel.
+        """Make an empty channel.
 
         Args:
-            name: The name errors know it by.
-            capacity: How many messages it keeps; None: any number.
+            name: The name in errors.
+            capacity: The number of messages that it keeps; None: any number.
             portal: The way onto the application's loop, for `async def` interceptors.
         """
         super().__init__(name, portal=portal)
         if capacity is not None and capacity < 1:
             raise ValueError(f"capacity {capacity} of channel {name!r}: at least 1, or None for any number")
         self._capacity = capacity
-        # Invariants, under the lock: somebody waits to receive only while nothing is queued, and waits
+        # Invariants, under the lock: a receiver waits only while nothing is queued, and a sender waits
         # to send only while the queue is full.
         self._lock = Lock()
         self._queued: deque[Message[object]] = deque()
@@ -50,10 +50,11 @@ class QueueChannel(InterceptableChannel):
         return True
 
     def send(self, message: Message[object], timeout: float | None = None) -> bool:
-        """True when queued; False when stopped, or when it stayed full for `timeout` seconds.
+        """Return True if the message was queued; False if it was stopped, or the channel stayed full for `timeout`
+        seconds.
 
         Raises:
-            BlockingSendError: It is full and this thread runs a loop, or an interceptor is `async def`
+            BlockingSendError: The channel is full and this thread runs a loop, or an interceptor is `async def`
                 and no other thread runs the application's loop.
         """
         if not self.is_synchronous:
@@ -61,10 +62,10 @@ class QueueChannel(InterceptableChannel):
         return drive(self._chain.send(message, self, self._put_in_thread, timeout))
 
     def receive(self, timeout: float | None = None) -> Message[object] | None:
-        """The oldest message; None when there was none within `timeout` seconds (None: wait for one).
+        """Remove and return the oldest message; None if there was none within `timeout` seconds (None: wait for one).
 
         Raises:
-            MessagingError: There is none, and waiting would block the loop this thread runs.
+            MessagingError: The channel is empty, and waiting would block the loop of this thread.
         """
         if not self._chain.before_receive(self):
             return None
@@ -79,25 +80,31 @@ class QueueChannel(InterceptableChannel):
         return None if message is None else self._chain.after_receive(message, self)
 
     async def areceive(self, timeout: float | None = None) -> Message[object] | None:
-        """The oldest message; None when there was none within `timeout` seconds (None: wait for one)."""
+        """Remove and return the oldest message; None if there was none within `timeout` seconds (None: wait for
+        one)."""
         if not self._chain.before_receive(self):
             return None
         message = self._take_queued()
         if message is None and timeout != 0:
+            import asyncio
+
             waiting = self._take()
             try:
                 async with asyncio.timeout(none_if_indefinite(timeout)):
                     message = await asyncio.wrap_future(waiting)
             except TimeoutError:
+                # The message may have come when the time ended: a wait that cannot be given up has its message.
                 message = None if self._given_up(waiting) else waiting.result()
             except asyncio.CancelledError:
                 if not self._given_up(waiting):
+                    # The message came at the moment of the cancellation. It returns to the front, because it is the
+                    # oldest.
                     self._put_back(waiting.result())
                 raise
         return None if message is None else self._chain.after_receive(message, self)
 
     def clear(self) -> list[Message[object]]:
-        """Empties the channel; what was in it."""
+        """Remove and return all messages."""
         cleared: list[Message[object]] = []
         while (message := self._take_queued()) is not None:
             cleared.append(message)
@@ -107,6 +114,8 @@ class QueueChannel(InterceptableChannel):
         waiting = self._put(message)
         if waiting is None:
             return True
+        import asyncio
+
         try:
             async with asyncio.timeout(timeout):
                 return await asyncio.wrap_future(waiting)
@@ -117,7 +126,7 @@ class QueueChannel(InterceptableChannel):
             raise
 
     async def _put_in_thread(self, message: Message[object], timeout: float | None) -> bool:
-        """As `_do_send`, for a thread without a loop: it blocks instead of waiting."""
+        """Do the work of `_do_send` in a thread without a loop: block instead of awaiting."""
         waiting = self._put(message)
         if waiting is None:
             return True
@@ -131,7 +140,8 @@ class QueueChannel(InterceptableChannel):
         return self._wait_in_thread(waiting, timeout) is True
 
     def _put(self, message: Message[object]) -> "Future[bool] | None":
-        """Queues or hands over `message`; when the queue is full, the future that says when that happened."""
+        """Queue `message` or pass it to a receiver; if the queue is full, return a future that is done when that has
+        happened."""
         with self._lock:
             if self._hand_over(message):
                 return None
@@ -143,12 +153,12 @@ class QueueChannel(InterceptableChannel):
             return waiting
 
     def _take_queued(self) -> Message[object] | None:
-        """The oldest message, or None."""
+        """Remove and return the oldest message, or None."""
         with self._lock:
             return self._pop() if self._queued else None
 
     def _take(self) -> Receiver:
-        """The future that has the oldest message, or will have the next one."""
+        """Return a future of the oldest message, or of the next one."""
         with self._lock:
             receiver: Receiver = Future()
             if self._queued:
@@ -158,10 +168,12 @@ class QueueChannel(InterceptableChannel):
             return receiver
 
     def _pop(self) -> Message[object]:
-        """The oldest message; the sender that waited longest gets its place. The lock is held."""
+        """Remove and return the oldest message; its place goes to the sender that has waited longest. The lock is
+        held."""
         message = self._queued.popleft()
         while self._senders:
             sender, sent = self._senders.popleft()
+            # As in `_hand_over`: a sender that has given up must not find its message queued.
             if sender.set_running_or_notify_cancel():
                 self._queued.append(sent)
                 sender.set_result(True)
@@ -174,16 +186,18 @@ class QueueChannel(InterceptableChannel):
                 self._queued.appendleft(message)
 
     def _hand_over(self, message: Message[object]) -> bool:
-        """True when somebody was waiting for `message` and has it now; the lock is held."""
+        """Pass `message` to a waiting receiver; return False if there is none. The lock is held."""
         while self._receivers:
             receiver = self._receivers.popleft()
+            # True: from here on `cancel` fails, so the receiver cannot give up a message that it was given. False:
+            # the receiver has given up before.
             if receiver.set_running_or_notify_cancel():
                 receiver.set_result(message)
                 return True
         return False
 
     def _given_up(self, waiting: "Future[R]") -> bool:
-        """True when nobody waits on the future any more; False when it has its result already."""
+        """Cancel a wait; return False if the future has its result already."""
         if not waiting.cancel():
             return False
         with self._lock:
@@ -192,7 +206,7 @@ class QueueChannel(InterceptableChannel):
         return True
 
     def _wait_in_thread(self, waiting: "Future[R]", timeout: float | None) -> R | None:
-        """The future's result; None when it did not come in time, and then it never will."""
+        """Return the future's result; None if it was not done in time, and then it never will be."""
         try:
             return waiting.result(none_if_indefinite(timeout))
         except concurrent.futures.TimeoutError:

@@ -1,18 +1,17 @@
-"""Sending within a local transaction: the message counts only if the transaction does.
+"""Sending within a local transaction: the message is delivered only if the transaction commits.
 
 ::
 
-    async with channel.transaction(message) as tx:     the message is stored, and nobody sees it
+    async with channel.transaction(message) as tx:     the message is stored, and not delivered
         await database.execute(...)                    the local transaction
                                                        block ends         consumers get the message
-                                                       exception          nobody ever will
+                                                       exception          consumers never get it
                                                        cancelled, crash   unknown: the group's checker is asked
         tx.unknown()                                   block ends, or an exception: unknown as well
 
 In `def` code `with channel.transaction(message) as tx:` does the same, in a thread that may block.
 """
 
-import asyncio
 import logging
 from enum import Enum
 from types import TracebackType
@@ -29,31 +28,31 @@ logger = logging.getLogger(__name__)
 
 
 class TransactionState(Enum):
-    """How a local transaction ended."""
+    """The state of a local transaction."""
 
     COMMIT = "commit"
-    """It counts, and so does its message."""
+    """It has committed: consumers get the message."""
     ROLLBACK = "rollback"
-    """It never happened, and its message never will."""
+    """It was rolled back: consumers never get the message."""
     UNKNOWN = "unknown"
-    """Nobody can tell yet: the group's checker is asked later."""
+    """The state is not known yet: the broker asks the group's checker later."""
 
 
 class BrokerTransaction(Protocol):
-    """A message that is stored and that nobody sees yet; it ends once."""
+    """A message that is stored and not delivered yet; its transaction ends once."""
 
     async def commit(self) -> None:
-        """Let consumers get it. Whatever gets lost on the way, the checker is asked later."""
+        """Commit the transaction: consumers get the message. If the request is lost, the checker is asked later."""
 
     async def rollback(self) -> None:
-        """Let nobody ever get it."""
+        """Discard the message."""
 
     async def unknown(self) -> None:
-        """Let the checker be asked."""
+        """Leave the decision to the checker."""
 
 
 class TransactionRequest:
-    """Travels with a message through its channel, and comes back with the transaction that began.
+    """Passes through a channel with a message, so that the binding can return the transaction that it began.
 
     Attributes:
         begun: The transaction, once a binding began it.
@@ -69,7 +68,7 @@ class TransactionRequest:
 
 
 class TransactionalChannel(Protocol):
-    """What a transaction needs of its channel."""
+    """The part of a channel that a transaction uses."""
 
     name: str
 
@@ -78,20 +77,18 @@ class TransactionalChannel(Protocol):
         ...
 
     def portal_for(self, message: Message[object]) -> Portal:
-        """The way onto the application's loop, for a thread that may block."""
+        """Return the portal to the application's loop, for a thread that may block."""
         ...
 
 
 class ChannelTransaction:
-    """One message, sent when the block begins and decided about when it ends.
+    """One message, which is stored when the block begins and committed or rolled back when it ends.
 
     Attributes:
-        message: What is sent; it has a header `TRANSACTION_ID`, by which a checker knows the transaction again.
+        message: The message; its header `TRANSACTION_ID` identifies the transaction for a checker.
     """
 
-    def __init__(
-        self, channel: TransactionalChannel, message: Message[object], timeout: float | None
-    ) -> None:
+    def __init__(self, channel: TransactionalChannel, message: Message[object], timeout: float | None) -> None:
         if message.headers.get(TRANSACTION_ID) is None:
             message = message.with_header(TRANSACTION_ID, new_id())
         self.message = message
@@ -102,25 +99,23 @@ class ChannelTransaction:
 
     @property
     def transaction_id(self) -> str:
-        """The header `TRANSACTION_ID` of the message: the sender's, or one that was made."""
+        """The header `TRANSACTION_ID` of the message: the sender's, or a generated one."""
         return str(self.message.headers[TRANSACTION_ID])
 
-    # What the block may say; told to the system when it ends.
+    # Decisions of the block, which take effect when it ends.
 
     def unknown(self) -> None:
-        """After the block the checker decides: the local transaction may, or may not, have been committed."""
+        """Leave the decision to the checker: the local transaction may or may not have been committed."""
         self._decided = TransactionState.UNKNOWN
 
     def rollback(self) -> None:
-        """After the block nobody ever gets the message, although nothing was raised."""
+        """Roll the transaction back at the end of the block, although the block does not raise."""
         self._decided = TransactionState.ROLLBACK
 
     # The block
 
     async def __aenter__(self) -> Self:
-        accepted = await self._channel.asend(
-            self.message.with_header(TRANSACTION, self._request), self._timeout
-        )
+        accepted = await self._channel.asend(self.message.with_header(TRANSACTION, self._request), self._timeout)
         if not accepted or self._request.begun is None:
             why = (
                 "no output binding of a binder is subscribed to it"
@@ -128,7 +123,7 @@ class ChannelTransaction:
                 else "an interceptor stopped the message, or it was not accepted in time"
             )
             raise MessageDeliveryError(
-                f"no transaction began on channel {self._channel.name!r}: {why}", self.message
+                f"could not begin a transaction on channel {self._channel.name!r}: {why}", self.message
             )
         return self
 
@@ -156,9 +151,8 @@ class ChannelTransaction:
             return TransactionState.UNKNOWN
         if error is None:
             return self._decided or TransactionState.COMMIT
-        # What ends a task or the process may have come in the middle of a commit.
-        is_failure = isinstance(error, Exception) and not isinstance(error, asyncio.CancelledError)
-        return TransactionState.ROLLBACK if is_failure else TransactionState.UNKNOWN
+        # An exception that ends the task or the process may have been raised in the middle of a commit.
+        return TransactionState.ROLLBACK if isinstance(error, Exception) else TransactionState.UNKNOWN
 
     def __enter__(self) -> Self:
         return self._channel.portal_for(self.message).run(self.__aenter__())

@@ -1,1 +1,1 @@
-"""One run of an application: started, watched, stopped; in the foreground or beside the program's own work."""
+"""One run of an application: start, supervision and stop, in the foreground or in a thread."""

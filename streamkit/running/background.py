@@ -1,4 +1,4 @@
-"""An application's loop in a thread of its own, for programs that have no loop."""
+"""An application's loop in a thread of its own, for programs without a loop."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ __all__ = ["BackgroundLoop"]
 
 
 class BackgroundLoop:
-    """Runs ``start`` on a new loop in a thread, keeps the loop turning, and runs ``stop`` at the end."""
+    """Runs ``start`` on a new loop in a thread, keeps the loop running, and runs ``stop`` at the end."""
 
     def __init__(self, start: Callable[[], Awaitable[None]], stop: Callable[[], Awaitable[None]]) -> None:
         self._start = start
@@ -22,11 +22,11 @@ class BackgroundLoop:
         self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
-        # A daemon: a program that ends without leaving the `with` block must not hang.
+        # A daemon thread: a program that ends without leaving the `with` block must not hang.
         self._thread = threading.Thread(target=self._run, name="streamkit loop", daemon=True)
 
     def start(self) -> None:
-        """Return when ``start`` has; what it raises is raised here."""
+        """Start the thread, and return when ``start`` has returned; raise the exception that ``start`` raises."""
         self._thread.start()
         try:
             self._started.result()
@@ -36,9 +36,9 @@ class BackgroundLoop:
             raise
 
     def stop(self) -> None:
-        """Return when ``stop`` has and the thread is gone; what it raises is raised here.
+        """Run ``stop`` on the loop, and return when the thread has ended; raise the exception that ``stop`` raises.
 
-        In a process that was forked meanwhile there is no such thread, and nothing to stop.
+        In a forked child process the thread does not exist: the call does nothing there.
         """
         if os.getpid() != self._process:
             return
@@ -55,14 +55,14 @@ class BackgroundLoop:
         self._stopping = asyncio.Event()
         try:
             await self._start()
-        except BaseException as error:  # told to the thread that waits
+        except BaseException as error:  # raised in the thread that called start()
             self._started.set_exception(error)
             return
         self._started.set_result(None)
         await self._stopping.wait()
         try:
             await self._stop()
-        except BaseException as error:  # told to the thread that waits
+        except BaseException as error:  # raised in the thread that called stop()
             self._finished.set_exception(error)
         else:
             self._finished.set_result(None)

@@ -11,7 +11,7 @@ from time import monotonic
 from types import FrameType
 from typing import Final
 
-from service_manager import tell_ready, tell_stopping
+from service_manager import notify_ready, notify_stopping
 from streamkit.loop.loops import run_on_new_loop
 
 __all__ = ["on_signals", "run_until_signal"]
@@ -20,36 +20,34 @@ logger = logging.getLogger(__name__)
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _SAME: Final = 0.1
-"""Seconds within which a second signal is the first one again: `timeout` and others send theirs to the process and
-then to its group, a terminal to the group and a supervisor to the process."""
+"""The seconds within which a second signal counts as a repetition of the first. `timeout` and others send a signal to
+the process and then to its group; a terminal signals the group, and a supervisor also the process.
+"""
 
 Step = Callable[[], Awaitable[None]]
 
 
-def run_until_signal(
-    start: Step, stop: Step, on_stop_request: Callable[[Callable[[], None] | None], None]
-) -> None:
+def run_until_signal(start: Step, stop: Step, on_stop_request: Callable[[Callable[[], None] | None], None]) -> None:
     """Run ``start``, wait for SIGINT, SIGTERM or SIGHUP, run ``stop``; a second signal ends the process at once.
 
-    systemd is told when ``start`` has ended and when ``stop`` begins.
+    systemd is notified when ``start`` has returned and when ``stop`` begins.
 
     Args:
-        start: What to begin with.
-        stop: What to end with.
-        on_stop_request: Told, while the loop runs, what ends it from any thread.
+        start: Starts the application.
+        stop: Stops the application.
+        on_stop_request: Called while the loop runs with a function that stops the application from any thread, and
+            with None at the end.
     """
     run_on_new_loop(_main(start, stop, on_stop_request))
 
 
-async def _main(
-    start: Step, stop: Step, on_stop_request: Callable[[Callable[[], None] | None], None]
-) -> None:
+async def _main(start: Step, stop: Step, on_stop_request: Callable[[Callable[[], None] | None], None]) -> None:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     starting = asyncio.ensure_future(_as_coroutine(start))
 
     def on_signal(number: signal.Signals) -> None:
-        logger.warning("%s: stopping; once more ends at once", number.name)
+        logger.warning("%s: stopping; a second signal ends the process at once", number.name)
         stopping.set()
         starting.cancel()
 
@@ -65,9 +63,9 @@ async def _main(
                 if not stopping.is_set():
                     raise
                 return
-            tell_ready()
+            notify_ready()
             await stopping.wait()
-            tell_stopping()
+            notify_stopping()
             await stop()
         finally:
             on_stop_request(None)
@@ -78,7 +76,7 @@ async def _as_coroutine(step: Step) -> None:
 
 
 def _nothing(number: signal.Signals) -> None:
-    """What is to be done before the end at once: nothing."""
+    """Do nothing before the process ends at once."""
 
 
 @contextlib.contextmanager
@@ -87,15 +85,20 @@ def on_signals(
     on_second: Callable[[signal.Signals], object] = _nothing,
     on_reload: Callable[[], object] | None = None,
 ) -> Iterator[None]:
-    """Tell ``on_first`` of the first SIGINT or SIGTERM; at the second one tell ``on_second``, and end the process.
+    """Call ``on_first`` at the first SIGINT or SIGTERM; at the second one call ``on_second`` and end the process.
 
-    SIGHUP tells ``on_reload``. Where there is none, or the terminal the process was started from is gone, it is a
-    first signal, and never a second one: the shell and the system may both send it when a terminal closes. A
-    process that was told to ignore it (`nohup`) does, unless there is something to reload.
+    SIGHUP calls ``on_reload``. If there is no ``on_reload``, or the terminal that the process was started from is
+    gone, SIGHUP counts as a first signal, but never as a second one: both the shell and the system may send SIGHUP
+    when a terminal closes. A process that ignores SIGHUP (`nohup`) keeps ignoring it, unless ``on_reload`` is given.
 
-    Not by `loop.add_signal_handler`: its handlers are called by the loop, so that a listener which blocks the
-    loop would keep the process from being stopped. These run between two instructions of whatever Python code
-    the main thread is at; so they may do very little. Outside the main thread no signal is handled.
+    `loop.add_signal_handler` does not fit: its handlers run on the loop, so that a listener that blocks the loop would
+    keep the process from being stopped. These handlers run in the main thread between two instructions of Python code;
+    so they may do very little. Outside the main thread no signal is handled.
+
+    Args:
+        on_first: Called with the first signal.
+        on_second: Called with the second signal, before the process ends.
+        on_reload: Called at SIGHUP, or None.
     """
     first: float | None = None
     terminals = _terminals()
@@ -107,6 +110,8 @@ def on_signals(
             if now - first < _SAME:
                 return
             with contextlib.suppress(OSError):
+                # Not with `logging`: a handler that interrupts a write to a buffered stream cannot write to the same
+                # stream.
                 os.write(2, f"{received.name} again: ending at once\n".encode())
             on_second(received)
             os._exit(128 + number)
@@ -127,7 +132,7 @@ def on_signals(
     former = {}
     try:
         for number, handler in handlers.items():
-            with contextlib.suppress(ValueError):  # not in the main thread
+            with contextlib.suppress(ValueError):  # signal.signal() raises it outside the main thread
                 former[number] = signal.signal(number, handler)
         yield
     finally:
@@ -136,5 +141,5 @@ def on_signals(
 
 
 def _terminals() -> list[int]:
-    """Which of the standard streams are a terminal that is still there."""
+    """Return the standard streams that are a terminal that still exists."""
     return [stream for stream in (0, 1, 2) if os.isatty(stream)]

@@ -1,4 +1,4 @@
-"""Tells when the application's loop was blocked, and who uses it in a process it was forked into."""
+"""Detection of a blocked loop, and refusal of calls in processes forked from the application's."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 BLOCKED_AFTER: Final = 1.0
-"""Seconds for which a loop may not turn before that is a warning."""
+"""The seconds without a turn of the loop after which a warning is logged."""
 
 _BEAT: Final = 0.5
 
@@ -36,7 +36,7 @@ _ADVICE: Final = (
 
 
 class LoopWatch:
-    """A heartbeat on the loop, and a thread that looks for it: who holds the loop is told while it does."""
+    """Watches a loop: a timer on the loop beats, and a thread logs the code that blocks the loop when beats stop."""
 
     def __init__(self, owner: object) -> None:
         self._owner = owner
@@ -46,14 +46,14 @@ class LoopWatch:
         self._culprit: str | None = None
 
     def start(self) -> None:
-        """Watch the running loop, which is this thread's."""
+        """Start to watch the running loop, which must be that of the calling thread."""
         self._arm(asyncio.get_running_loop())
         threading.Thread(
             target=self._look, args=(threading.get_ident(),), name="streamkit loop watch", daemon=True
         ).start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._ended.set()
         if self._timer is not None:
             self._timer.cancel()
@@ -76,40 +76,42 @@ class LoopWatch:
         self._arm(loop)
 
     def _look(self, loop_thread: int) -> None:
-        """Until the end: when beats stay away, look what the loop's thread is doing."""
-        told: float | None = None
+        """Until the end: if no beat comes, log the line at which the loop's thread is."""
+        reported: float | None = None
         looked = monotonic()
         while not self._ended.wait(_BEAT):
             before, looked = looked, monotonic()
             beaten = self._beaten
-            # This thread came late itself: the whole process stood still, and nobody in it is to blame.
+            # This thread was late as well: the whole process was suspended, so no listener blocks the loop.
             stood_still = looked - before > BLOCKED_AFTER
-            if stood_still or beaten == told or looked - beaten < _BEAT + BLOCKED_AFTER:
+            if stood_still or beaten == reported or looked - beaten < _BEAT + BLOCKED_AFTER:
                 continue
-            told = beaten
+            reported = beaten
             frame = sys._current_frames().get(loop_thread)
+            # Read again: if the loop has beaten meanwhile, the frame is not that of the code that blocked the loop.
             if frame is not None and self._beaten == beaten:
                 self._culprit = line_of([each for each, _ in walk_stack(frame)][::-1])
                 logger.warning("The application's loop is blocked by %s. %s", self._culprit, _ADVICE)
 
 
 class ForkedPortal:
-    """A portal in a process the application does not run in."""
+    """The portal of an application that runs in the parent process."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
 
     def run(self, coroutine: Coroutine[object, None, R], timeout: float | None = None) -> R:
-        """Refuse.
+        """Refuse the call.
 
         Raises:
             UseAfterFork: Always.
         """
+        # Otherwise Python warns of a coroutine that was never awaited.
         coroutine.close()
         refuse_after_fork()
 
     def check_loop(self, what: str) -> None:
-        """Refuse.
+        """Refuse the call.
 
         Raises:
             UseAfterFork: Always.
@@ -118,10 +120,10 @@ class ForkedPortal:
 
 
 class ForkGuard(ChannelInterceptor):
-    """Refuses what is sent in a process the application does not run in."""
+    """An interceptor that refuses messages sent in a forked child process."""
 
     def pre_send(self, message: Message[object], channel: MessageChannel) -> NoReturn:
-        """Refuse.
+        """Refuse the message.
 
         Raises:
             UseAfterFork: Always.
@@ -130,7 +132,7 @@ class ForkGuard(ChannelInterceptor):
 
 
 def refuse_after_fork() -> NoReturn:
-    """Refuse what is asked in a process the application does not run in.
+    """Refuse a call in a child process that was forked from the application's.
 
     Raises:
         UseAfterFork: Always.
@@ -141,7 +143,7 @@ def refuse_after_fork() -> NoReturn:
 
 
 class _Hook:
-    """An object whose method is called in the child of a fork for as long as the object lives."""
+    """An object whose function is called in forked child processes as long as the object lives."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self.call = call
@@ -151,7 +153,7 @@ _hooks: "WeakSet[_Hook]" = WeakSet()
 
 
 def after_fork(call: Callable[[], None]) -> object:
-    """Have ``call`` run in the child of every fork while the returned object lives."""
+    """Call ``call`` in the child of every fork, as long as the returned object lives."""
     hook = _Hook(call)
     _hooks.add(hook)
     return hook

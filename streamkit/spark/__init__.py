@@ -1,4 +1,4 @@
-"""PySpark beside streamkit: channels feed queries, queries feed channels.
+"""PySpark with streamkit: inputs feed queries, queries feed outputs.
 
 ::
 
@@ -7,12 +7,12 @@
         return flights.groupBy("carrier").avg("delay")
 
     rows = streamkit.spark.source(app, "flights", schema=...)      an input's messages as a streaming DataFrame
-    streamkit.spark.bind(app, rows, "delays")                      rows leave by an output, of any binder
-    spark.readStream.format("streamkit").option("channel", "flights")   a binding by its name, from wherever Spark runs
+    streamkit.spark.bind(app, rows, "delays")                      rows are sent to an output, of any binder
+    spark.readStream.format("streamkit").option("channel", "flights")   a binding by its name, wherever Spark runs
     streamkit.spark.published(app)                                 ... those of an application that runs
     spark = streamkit.spark.session("flights", master="local[2]")  settings that make small batches fast; Java found
 
-Needs the extra ``streamkit[spark]``. Nothing here imports PySpark before it is used.
+Needs the extra ``streamkit[spark]``. This package imports PySpark when it is first used.
 """
 
 from streamkit.spark.binding import bind, spark_processor

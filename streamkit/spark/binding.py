@@ -1,10 +1,11 @@
-"""Queries that feed outputs: given as rows, or as a function of an input's rows."""
+"""Queries that feed outputs: as rows, or as a function of an input's rows."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from streamkit.binder.binding import OutputBinding
-from streamkit.binder.feeding import FeederDeclaration, note_feeder
+from streamkit.binder.feeding import FeederDeclaration
+from streamkit.declarations import declare
 from streamkit.errors import ApplicationError
 from streamkit.messaging.channel import running_loop
 from streamkit.spark.channel_query import ChannelQuery
@@ -24,21 +25,16 @@ __all__ = ["bind", "spark_processor"]
 F = TypeVar("F", bound="Callable[[DataFrame], DataFrame]")
 
 
-def bind(
-    app: "StreamApplication",
-    rows: "DataFrame",
-    output: str,
-    **settings: Unpack[QueryArguments],
-) -> ChannelQuery:
-    """Have the rows of a streaming DataFrame leave by an output binding, as long as that is bound.
+def bind(app: "StreamApplication", rows: "DataFrame", output: str, **settings: Unpack[QueryArguments]) -> ChannelQuery:
+    """Send the rows of a streaming DataFrame to an output binding while that is bound.
 
-    Called before the application starts, the query starts with it; called while it runs, at once. See
-    :mod:`streamkit.spark.rows` for what the columns mean, :class:`QuerySettings` for the settings.
+    The query starts with the application, or at once if the application runs. See :mod:`streamkit.spark.rows` for the
+    columns and :class:`QuerySettings` for the settings.
 
     Raises:
         ApplicationError: The application runs and has no such output, or this thread runs the application's loop,
-            which the start of a query must not hold up.
-        ConfigurationError: The rows cannot leave by this binding.
+            which the start of a query must not block.
+        ConfigurationError: The rows cannot be sent to this binding.
     """
     query = ChannelQuery(app, output, lambda: rows, QuerySettings(**settings))
     if not app.is_running:
@@ -72,16 +68,17 @@ def spark_processor(
     read_options: "Mapping[str, str] | None" = None,
     **settings: Unpack[QueryArguments],
 ) -> Callable[[F], F]:
-    """Have the function's rows, made of an input binding's messages, leave by an output binding.
+    """Send the rows that a function makes of an input binding's messages to an output binding.
 
-    The pipeline's counterpart of `stream_listener` with `send_to`: an application that is given the function's module
-    runs it. The function gets what :func:`source` returns, and is called once for each start of the query.
+    This is for queries what `stream_listener` with `send_to` is for functions: an application that is given the
+    function's module runs the query. The function receives the result of :func:`source`, and is called once for each
+    start.
 
     Args:
         input: The input binding.
         output: The output binding.
-        schema: The payload's; see :func:`source`.
-        spark: Makes the session; the one that runs in this process, or a new one, if not given.
+        schema: The schema of the payload; see :func:`source`.
+        spark: Makes the session; by default the running session of this process, or a new one.
         read_options: Further options of the input's format, such as `maxOffsetsPerTrigger`; see :func:`source`.
         settings: How the query runs; see :class:`QuerySettings`.
     """
@@ -95,6 +92,6 @@ def spark_processor(
 
             return ChannelQuery(app, output, rows, chosen)
 
-        return note_feeder(function, FeederDeclaration(output, make))
+        return declare(function, FeederDeclaration(output, make))
 
     return note

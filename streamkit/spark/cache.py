@@ -1,4 +1,4 @@
-"""Where this user's files are that can be made anew."""
+"""The directory of this user's files that can be made again."""
 
 import errno
 import os
@@ -9,18 +9,19 @@ __all__ = ["cache_directory", "keep_script"]
 
 
 def cache_directory() -> Path:
-    """``STREAMKIT_CACHE``, else ``streamkit`` in ``XDG_CACHE_HOME``, else in ``~/.cache``; as an absolute path."""
+    """Return ``STREAMKIT_CACHE``, else ``streamkit`` in ``XDG_CACHE_HOME``, else in ``~/.cache``, as an absolute
+    path."""
     named = os.environ.get("STREAMKIT_CACHE")
     home = os.environ.get("XDG_CACHE_HOME")
     cache = Path(named) if named else (Path(home) if home else Path.home() / ".cache") / "streamkit"
-    return cache.absolute()  # Spark's processes have directories of their own
+    return cache.absolute()  # Spark's processes have other working directories
 
 
 def keep_script(script: Path, text: str) -> None:
-    """Have a program there with this text, whatever other processes do at the same time.
+    """Write a program with this text, unless it is there; other processes may do so at the same time.
 
     Raises:
-        OSError: It cannot be written there, or what is there cannot be run.
+        OSError: It cannot be written, or cannot be run there.
     """
     if not (script.is_file() and script.read_text() == text):
         script.parent.mkdir(parents=True, exist_ok=True)

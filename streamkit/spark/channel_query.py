@@ -1,4 +1,4 @@
-"""A streaming query whose rows leave by an output binding.
+"""A streaming query whose rows are sent to an output binding.
 
 ::
 
@@ -6,9 +6,9 @@
     at-least-once,             the binder's own Spark format: executors send; the application only starts, watches
     deduplicated               and stops the query
 
-The query lives as long as the binding is bound: started with it, stopped before it. When it fails, it is started again
-from its checkpoint after a while. Spark's calls block, so they run in threads; what Spark tells comes on a thread of
-its own and is handed to the application's loop.
+The query runs while the output is bound: it starts with the binding and stops before it. A query that fails is started
+again from its checkpoint after a pause. Spark's calls block, so they run in threads; Spark's events arrive on a thread
+of its own and are passed to the application's loop.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ __all__ = ["ChannelQuery"]
 logger = logging.getLogger(__name__)
 
 _CHECKPOINTS: Final = "spark.sql.streaming.checkpointLocation"
-"""A session's setting: the directory of the checkpoints of queries that are given none, by their names."""
+"""A session's setting: the parent directory of checkpoints, for queries without a checkpoint of their own."""
 
 _IN_FLIGHT: Final = 500
 """Messages of a batch that the application sends at once."""
@@ -54,14 +54,14 @@ _IN_FLIGHT: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A query from one start of it to its end, and who hears of it."""
+    """One run of a query, from its start to its end, and its listener."""
 
     query: "StreamingQuery"
     session: "SparkSession"
     listener: "StreamingQueryListener"
 
     def end(self) -> None:
-        """Stop it, if it has not ended by itself; blocks."""
+        """Stop the query, if it has not ended by itself; blocks."""
         self.query.stop()
         self.session.streams.removeListener(self.listener)
 
@@ -69,9 +69,9 @@ class _Run:
 class ChannelQuery:
     """One query, started and stopped with the output binding it feeds."""
 
-    # Invariants: Spark's start of a query cannot be called off, so who stops counts _stops up, and a thread whose
-    # start was for an earlier count ends what it has started. _run, changed under _lock, is the query of the count
-    # that is; with _error set it has failed, and is ended by the next start or stop.
+    # Invariants: Spark's start of a query cannot be cancelled, so each stop increments _stops, and a thread that
+    # started a query for an earlier count ends that query. _run, changed under _lock, is the query of the current
+    # count; with _error set it has failed, and the next start or stop ends it.
 
     def __init__(
         self,
@@ -95,21 +95,21 @@ class ChannelQuery:
 
     @property
     def query(self) -> "StreamingQuery | None":
-        """Spark's query, while it runs."""
+        """Spark's query while it runs, else None."""
         run = self._run
         return None if run is None or self._error is not None else run.query
 
     async def start(self) -> None:
-        """Start the query; what is wrong with it is raised.
+        """Start the query.
 
         Raises:
-            ConfigurationError: Its rows cannot leave by this binding.
+            ConfigurationError: Its rows cannot be sent to this binding.
         """
         self._loop = asyncio.get_running_loop()
         await self._launch(self._destination())
 
     async def stop(self, timeout: float) -> None:
-        """Stop the query; a batch under way is given up, and repeated at the next start."""
+        """Stop the query; a batch under way is abandoned, and repeated at the next start."""
         restart, self._restart = self._restart, None
         if restart is not None:
             restart.cancel()
@@ -125,13 +125,13 @@ class ChannelQuery:
             logger.error("The query of binding %r did not stop within %g s", self.output, timeout)
         except (
             Exception
-        ) as failure:  # Spark's, which may be gone itself: the binding is to be unbound all the same
+        ) as failure:  # an exception of Spark, which may have ended: the binding must be unbound all the same
             logger.error("The query of binding %r could not be stopped: %s", self.output, failure)
         if error is None and query_stopped.receivers:
             notify(query_stopped, self._app, binding=self.output)
 
     def health(self) -> Health:
-        """Down, with its error, from a failure until it runs again."""
+        """Return the query's health: down, with its error, from a failure until it runs again."""
         if self._error is not None:
             return Health(HealthStatus.DOWN, {"query": self._error})
         return Health(HealthStatus.UP if self._run is not None else HealthStatus.UNKNOWN)
@@ -148,7 +148,7 @@ class ChannelQuery:
             if run is not None and query_started.receivers:
                 notify(query_started, self._app, binding=self.output, query=run.query)
         finally:
-            # What Spark has told meanwhile, the query's end perhaps, is heard when all know that it runs.
+            # Events that Spark has sent meanwhile, such as the query's end, are handled after the start is known.
             asyncio.get_running_loop().call_soon(self._catch_up)
 
     # In a thread
@@ -176,11 +176,11 @@ class ChannelQuery:
         is_connected = type(rows).__module__.startswith("pyspark.sql.connect")
         if is_connected and self.settings.delivery is None:
             raise ConfigurationError(
-                f"the rows for binding {self.output!r} are of a Spark Connect session, where the application cannot "
-                "send them: choose a delivery, so that executors do"
+                f"the rows for binding {self.output!r} are of a Spark Connect session, from which the application "
+                "cannot send them: set delivery to have the executors send them"
             )
-        # Spark looks for sinks written in Python by the session that is active in the calling thread, and of all one
-        # can do with a session only this makes it so.
+        # Spark looks up sinks in Python in the session that is active in the calling thread, and only this call
+        # makes a session active.
         rows.sparkSession.createDataFrame([], "nothing int")
         from streamkit.spark.listener import QueryListener
 
@@ -193,37 +193,36 @@ class ChannelQuery:
             session.streams.removeListener(listener)
             raise
         if not is_connected:
-            Thread(
-                target=self._watch, args=(run.query, stops), name=f"query {self.output}", daemon=True
-            ).start()
+            Thread(target=self._watch, args=(run.query, stops), name=f"query {self.output}", daemon=True).start()
         return run
 
     def _name(self, session: "SparkSession") -> str:
-        """The query's name in Spark: where the session says where checkpoints are, one by which it is found again.
+        """Return the query's name in Spark. If the session has a directory for checkpoints, the name finds the
+        checkpoint.
 
-        Else it says which object feeds, as several may feed an output.
+        Otherwise the name identifies this object, as several may feed an output.
         """
         given = {name.lower() for name in self.settings.options}
         if self.settings.checkpoint is None and "checkpointlocation" not in given:
             if session.conf.get(_CHECKPOINTS, None):
                 return f"{quote(self._app.name, safe='')}-{quote(self.output, safe='')}"
             logger.warning(
-                "The query of binding %r has no checkpoint: started again, after a failure too, it begins anew, and "
-                "what came meanwhile is passed over or sent again; give it one, or set %s",
+                "The query of binding %r has no checkpoint: when it is started again, also after a failure, it skips "
+                "rows or sends them again; set its checkpoint, or set %s",
                 self.output,
                 _CHECKPOINTS,
             )
         return f"{self.output}-{id(self):x}"
 
     def _watch(self, query: "StreamingQuery", stops: int) -> None:
-        """Wait for the end of a query: listeners hear nothing any more when Spark's JVM is gone."""
+        """Wait for the end of a query, because listeners receive no event when Spark's JVM ends."""
         from py4j.protocol import Py4JError, Py4JJavaError
         from pyspark.errors import PySparkException
 
         try:
             query.awaitTermination()
         except (Py4JJavaError, PySparkException):
-            pass  # it failed, which listeners hear
+            pass  # it failed, and listeners receive the failure
         except (Py4JError, OSError) as error:
             self._terminated(f"Spark's JVM is gone ({error})", stops)
 
@@ -231,9 +230,7 @@ class ChannelQuery:
         settings = self.settings
         if settings.delivery is None:
             columns, is_keyed = Columns.of_schema(rows.schema), _goes_by_key(output)
-            writer = rows.writeStream.foreachBatch(
-                lambda batch, epoch: self._send(batch, epoch, columns, is_keyed)
-            )
+            writer = rows.writeStream.foreachBatch(lambda batch, epoch: self._send(batch, epoch, columns, is_keyed))
             writer = writer.options(**settings.options)
         else:
             binder = output.binder.binder
@@ -241,7 +238,8 @@ class ChannelQuery:
             if found is None:
                 raise ConfigurationError(
                     f"binding {self.output!r}: binder {binder.name!r} of type {binder.type!r} has no Spark format, so "
-                    f"delivery={settings.delivery!r} cannot be had; leave it out, and the application sends"
+                    f"delivery={settings.delivery!r} is not possible; leave delivery out to have the application "
+                    "send the rows"
                 )
             content_type = content_type_of(self._app, self.output)
             columns_of_sink = sink_columns(rows, self.output, content_type)
@@ -263,12 +261,12 @@ class ChannelQuery:
             self._app.portal.run(self._send_all(_by_key(window) if is_keyed else [[each] for each in window]))
 
     def _query_id(self, batch: "DataFrame") -> str:
-        """The query's id, which is the checkpoint's and so the same after a restart."""
+        """Return the query's id, which is stored in the checkpoint and so the same after a restart."""
         local = batch.sparkSession.sparkContext.getLocalProperty(QUERY_PROPERTY)
         return local or (str(self.query.id) if self.query is not None else "")
 
     async def _send_all(self, series: list[list[Message[object]]]) -> None:
-        """Send all series at once, each message of one when the one before is accepted."""
+        """Send all series concurrently, and the messages of each series one after the other."""
         channel = self._app.channel(self.output)
 
         async def send(messages: list[Message[object]]) -> None:
@@ -277,10 +275,10 @@ class ChannelQuery:
 
         await asyncio.gather(*map(send, series))
 
-    # What Spark tells, on a thread of its own
+    # Spark's events, on a thread of its own
 
     def _progressed(self, progress: object) -> None:
-        self._on_loop(lambda: self._tell_progress(progress))
+        self._on_loop(lambda: self._send_progress(progress))
 
     def _terminated(self, error: str | None, stops: int) -> None:
         if error is not None:
@@ -304,7 +302,7 @@ class ChannelQuery:
         for call in unheard:
             call()
 
-    def _tell_progress(self, progress: object) -> None:
+    def _send_progress(self, progress: object) -> None:
         if query_progressed.receivers:
             notify(query_progressed, self._app, binding=self.output, progress=progress)
 
@@ -318,16 +316,14 @@ class ChannelQuery:
         if query_failed.receivers:
             notify(query_failed, self._app, binding=self.output, error=error)
         if after is not None:
-            self._restart = asyncio.create_task(
-                self._start_again(after, stops), name=f"restart query {self.output}"
-            )
+            self._restart = asyncio.create_task(self._start_again(after, stops), name=f"restart query {self.output}")
 
     async def _start_again(self, after: timedelta, stops: int) -> None:
         while True:
             await asyncio.sleep(after.total_seconds())
             try:
                 await self._launch(self._destination())
-            except Exception as error:  # the reason may pass: a broker that is away, a disk that is full
+            except Exception as error:  # the cause may pass: a broker that is away, a disk that is full
                 if self._stops != stops:
                     return
                 self._error = str(error)
@@ -341,14 +337,14 @@ class ChannelQuery:
 
 
 def _goes_by_key(output: OutputBinding) -> bool:
-    """Whether the partition of a key, and the order in it, are to be seen to here: Kafka's client does so itself."""
+    """Return whether this module must choose the partition of a key and keep its order; Kafka's client does both."""
     binder = output.binder.binder
     chooses_itself = not binder.is_local and binder.spark_sink(output.destination) is None
     return Capability.PARTITION in binder.capabilities() and not chooses_itself
 
 
 def _by_key(messages: list[Message[object]]) -> list[list[Message[object]]]:
-    """Those of one key together, in their order; each of those without by itself."""
+    """Group messages into series: those of one key in their order; each message without a key alone."""
     series: dict[object, list[Message[object]]] = {}
     for number, message in enumerate(messages):
         key = message.headers.get(KEY)

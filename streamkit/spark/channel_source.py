@@ -2,7 +2,7 @@
 
 ::
 
-    streamkit.spark.source(app, "orders")                              the messages as the binder's format has them
+    streamkit.spark.source(app, "orders")                              the columns of the binder's format
     streamkit.spark.source(app, "orders", schema="id string, n int")   id, n, message
 
     message    struct: key, tags, topic, partition, offset, timestamp, headers (a map), body (binary)
@@ -35,7 +35,7 @@ MESSAGE_COLUMNS = {
     "headers": "properties",
     "body": "body",
 }
-"""What is known of a message beside its payload, and what binders' own formats call it."""
+"""The properties of a message beside its payload, and their names in binders' own formats."""
 
 
 def source(
@@ -46,23 +46,23 @@ def source(
     spark: "SparkSession | None" = None,
     options: "Mapping[str, str] | None" = None,
 ) -> "DataFrame":
-    """The messages of an input binding, as a streaming DataFrame that Spark reads by itself.
+    """Return the messages of an input binding as a streaming DataFrame, which Spark reads directly.
 
-    Each queue is a partition; Spark's checkpoint keeps the offsets, and the binding's group is told of the progress.
-    Nothing else may listen on the binding.
+    Each queue is a partition. Spark's checkpoint keeps the offsets; the progress is committed for the binding's group.
+    The binding must not have a listener.
 
     Args:
-        app: The application whose settings name destination, group and filter; it may run or not.
+        app: The application whose settings name destination, group and filter; it need not run.
         binding: The input binding.
-        schema: The payload's, read by the binding's content type; a payload that does not fit fails the query.
-            Without it the columns are those of the binder's format.
-        spark: The session; the one that runs in this process, or a new one, if not given.
-        options: Further options of the binder's format, such as `maxOffsetsPerTrigger`; those that begin with
-            `starting` take the place of where the binding's settings begin.
+        schema: The schema of the payload, which is read by the binding's content type; a payload that does not fit
+            fails the query. Without it the columns are those of the binder's format.
+        spark: The session; by default the running session of this process, or a new one.
+        options: Further options of the binder's format, such as `maxOffsetsPerTrigger`; options that begin with
+            `starting` replace the start that the binding's settings name.
 
     Raises:
-        ConfigurationError: There is no such binding, its binder's system cannot be read by Spark itself, no schema
-            can be applied to its content type, or an option is given that the binding's settings decide.
+        ConfigurationError: There is no such binding, its binder has no Spark format, a schema cannot be applied to its
+            content type, or an option is given that the binding's settings decide.
     """
     factory = app.container.binding_factory()
     if not factory.settings.is_configured(binding):
@@ -73,8 +73,8 @@ def source(
     if found is None:
         raise ConfigurationError(
             f"binding {binding!r} cannot be read by Spark: binder {bound.binder.binder.name!r} of type "
-            f"{bound.binder.binder.type!r} has no Spark format. Give the binding one that has, such as rocketmq, or "
-            f"read {destination.name!r} by a format that Spark has for the system, past the binding"
+            f"{bound.binder.binder.type!r} has no Spark format. Use a binder that has one, such as rocketmq, or read "
+            f"{destination.name!r} with Spark's own format for the system, without the binding"
         )
     session = running_session(app.name, spark)
     chosen = found.options_with(options or {}, binding)
@@ -85,7 +85,7 @@ def source(
 
 
 def content_type_of(app: "StreamApplication", binding: str) -> str:
-    """The content type of a binding's payloads."""
+    """Return the content type of a binding's payloads."""
     return app.container.binding_factory().settings.properties(binding).content_type or DEFAULT_CONTENT_TYPE
 
 

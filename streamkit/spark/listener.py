@@ -1,4 +1,4 @@
-"""Hears what Spark tells of one query. Never raises and never blocks: Spark's listener bus is shared by all."""
+"""The listener of one query's events. It never raises or blocks, because all queries share Spark's listener bus."""
 
 import logging
 from collections.abc import Callable
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class QueryListener(StreamingQueryListener):
-    """Tells of one query by its name: its progress, and its end with the error, if there is one."""
+    """Passes on the events of one query, by its name: its progress, and its end with the error, if any."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class QueryListener(StreamingQueryListener):
         self._terminated = terminated
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Take note of the run, by which the end is told."""
+        """Remember the run, which identifies the query's end."""
         if event.name == self._name:
             self._run = event.runId
 
@@ -42,7 +42,7 @@ class QueryListener(StreamingQueryListener):
             self._pass_on(lambda: self._progressed(event.progress))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing to tell."""
+        """Do nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Pass the end on."""
@@ -52,5 +52,5 @@ class QueryListener(StreamingQueryListener):
     def _pass_on(self, call: Callable[[], None]) -> None:
         try:
             call()
-        except Exception:  # Spark would log it where nobody looks
-            logger.exception("What Spark told of query %r was not understood", self._name)
+        except Exception:  # Spark would log it in its own log only
+            logger.exception("Could not handle an event of query %r", self._name)

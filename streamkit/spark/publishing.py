@@ -1,8 +1,8 @@
-"""An application's bindings made known to Spark's Python processes on this machine.
+"""Publish an application's bindings to Spark's Python processes on this machine.
 
-Spark makes readers and writers in processes of its own, which share nothing with the driver's but the file system.
-So an application that runs leaves its bindings in a file that only its user can read; format ``streamkit`` finds
-it by the application's name::
+Spark makes readers and writers in its own processes, which share only the file system with the driver. So a running
+application writes its bindings into a file that only its user can read, and the format ``streamkit`` finds the file by
+the application's name::
 
     ~/.cache/streamkit/applications/<name>@<process>      one for each process that publishes:
                                                           a line that says when it started, and the pickled bindings
@@ -30,13 +30,13 @@ __all__ = ["published", "published_channels"]
 
 @contextmanager
 def published(app: "StreamApplication") -> "Iterator[str]":
-    """While the block runs, format ``streamkit`` on this machine finds the application's bindings by its name.
+    """Publish the bindings of a running application while the block runs, for the format ``streamkit`` on this machine.
 
     Yields:
-        What to give as option ``application``: the name, and this process, should others of the name run.
+        The value for the option ``application``: the name and this process, in case others of the name run.
 
     Raises:
-        ConfigurationError: The directory for it is open to others.
+        ConfigurationError: Other users can write to the directory of published bindings.
     """
     channels = {name: snapshot_of(app, name) for name in app.container.binding_factory().settings.configured}
     directory = _directory()
@@ -54,10 +54,10 @@ def published(app: "StreamApplication") -> "Iterator[str]":
 
 
 def published_channels(application: str) -> Mapping[str, ChannelSnapshot]:
-    """The bindings of the application of that name, or of that name and process.
+    """Return the bindings of the application of that name, or of that name and process.
 
     Raises:
-        ConfigurationError: None publishes its bindings, or several do.
+        ConfigurationError: No such application publishes its bindings, or several do.
     """
     found = _found(application)
     if len(found) != 1:
@@ -67,7 +67,7 @@ def published_channels(application: str) -> Mapping[str, ChannelSnapshot]:
             if found
             else f"no running application {application!r} publishes its bindings on this machine"
             f" (published: {names or 'none'}): run the query inside `with streamkit.spark.published(app):`, or leave"
-            " the option 'application' out and have the settings files read",
+            " the option 'application' out to have the settings files read",
             value=application,
         )
     _refuse_if_open(found[0].parent)
@@ -76,7 +76,7 @@ def published_channels(application: str) -> Mapping[str, ChannelSnapshot]:
 
 
 def _found(application: str) -> list[Path]:
-    """The files of processes that live; those of others are removed."""
+    """Return the files of live processes, and remove the files of others."""
     directory = _directory()
     found = []
     for path in sorted(directory.glob("[!.]*@*")) if directory.is_dir() else ():
@@ -91,7 +91,8 @@ def _found(application: str) -> list[Path]:
 
 
 def _lives(process: int, file: Path) -> bool:
-    """Whether the process that published ``file`` lives, and not another one that was given its number since."""
+    """Return whether the process that published ``file`` is alive, and its number was not given to another process
+    since."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -100,18 +101,18 @@ def _lives(process: int, file: Path) -> bool:
         pass
     try:
         began = file.read_bytes().partition(b"\n")[0]
-    except FileNotFoundError:  # it has ended to publish just now
+    except FileNotFoundError:  # the process has removed it just now
         return False
     return began == _started(process)
 
 
 def _started(process: int) -> bytes:
-    """When a process started, in the system's own terms; nothing where the system does not tell."""
+    """Return when a process started, in the system's own terms; an empty text if the system does not tell."""
     try:
         status = Path(f"/proc/{process}/stat").read_bytes()
     except OSError:
         return b""
-    return status.rpartition(b")")[2].split()[19]  # its name, in parentheses, may have spaces
+    return status.rpartition(b")")[2].split()[19]  # the process's name, in parentheses, may have spaces
 
 
 def _directory() -> Path:
@@ -119,7 +120,7 @@ def _directory() -> Path:
 
 
 def _refuse_if_open(directory: Path) -> None:
-    """What stands there is unpickled, so nobody else may write there."""
+    """Refuse a directory to which other users can write, because files in it are unpickled."""
     state = directory.stat()
     if os.name == "posix" and (state.st_uid != os.getuid() or stat.S_IMODE(state.st_mode) & 0o077):
         raise ConfigurationError(

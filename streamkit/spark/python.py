@@ -1,9 +1,8 @@
-"""Which Python Spark starts: this interpreter, with PySpark as it is installed.
+"""The Python that Spark starts: this interpreter, with PySpark as it is installed.
 
-Spark puts ``pyspark.zip`` before all else on the path of the Python processes that it starts. That file holds no
-bytecode, so each process compiles what it imports: 0.8 s of CPU where 0.2 would do, for each streaming query and for
-each kind of work. A script takes it off the path again, where all processes of this interpreter find the same PySpark
-without it.
+Spark puts ``pyspark.zip`` first on the path of the Python processes that it starts. That file has no bytecode, so each
+process compiles its imports: 0.8 s of CPU instead of 0.2, for each streaming query and for each kind of work. A script
+removes the file from the path, if all processes of this interpreter find the same PySpark without it.
 """
 
 import importlib.util
@@ -20,12 +19,12 @@ __all__ = ["choose_python", "local_python", "wrapped"]
 
 
 def choose_python(*, is_local: bool) -> None:
-    """Python processes run this interpreter, or what the user has set.
+    """Make Python processes run this interpreter, or the one that the user has set.
 
-    Without this PySpark takes ``python3`` from the path, which need not have what this environment has.
+    Otherwise PySpark takes ``python3`` from the path, which may lack the packages of this environment.
 
     Args:
-        is_local: Whether they run on this machine; elsewhere, what an earlier session made here is not found.
+        is_local: Whether they run on this machine; other machines do not have the program of an earlier session.
     """
     local = local_python()
     for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
@@ -34,17 +33,17 @@ def choose_python(*, is_local: bool) -> None:
 
 
 def local_python() -> str:
-    """The program for Python processes on this machine."""
+    """Return the program for Python processes on this machine."""
     if sys.platform == "win32" or not (_is_found_by_all("pyspark") and _is_found_by_all("py4j")):
         return sys.executable
     try:
         return str(wrapped(sys.executable, cache_directory()))
-    except OSError:  # no program can be kept here: it only takes longer
+    except OSError:  # the program cannot be written here: processes only start slower
         return sys.executable
 
 
 def _is_found_by_all(package: str) -> bool:
-    """Whether each process of this interpreter finds it, and not only one that has changed its own path."""
+    """Return whether every process of this interpreter finds the package, not only processes that change their path."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         return False
@@ -56,11 +55,11 @@ def _is_found_by_all(package: str) -> bool:
 
 
 def wrapped(python: str, cache: Path) -> Path:
-    """A program that is the given one, but does not see the files in which Spark packs PySpark and Py4J.
+    """Return a program that runs the given one without the files in which Spark packs PySpark and Py4J.
 
     Args:
         python: The interpreter.
-        cache: Where programs are kept; it is made.
+        cache: The directory of programs; it is made.
     """
     script = cache / f"python-{sha256(python.encode()).hexdigest()[:12]}" / "python"
     keep_script(script, _SCRIPT.format(python=quote(python)))

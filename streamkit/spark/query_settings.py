@@ -1,4 +1,4 @@
-"""What may be said about a query that feeds an output."""
+"""The settings of a query that feeds an output."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ Delivery = Literal["at-least-once", "deduplicated"]
 
 
 class QueryArguments(TypedDict, total=False):
-    """What may be said about a query where it is declared, by the names of :class:`QuerySettings`."""
+    """Keyword arguments of a query's declaration, with the names of :class:`QuerySettings`."""
 
     checkpoint: str | None
     trigger: Mapping[str, str | bool]
@@ -28,18 +28,19 @@ class QuerySettings:
     """How a query runs.
 
     Attributes:
-        checkpoint: Directory of its checkpoint: where it goes on. Without one it is found below the session's
-            `spark.sql.streaming.checkpointLocation`, by the names of application and output. Without that the query
-            begins anew with each start, which a warning tells.
-        trigger: When a batch is made, as for `DataStreamWriter.trigger`; as soon as the last one is done if not given.
-        output_mode: `append`, or where the application sends also `update` or `complete`.
-        delivery: Have executors send by the binder's Spark format, `deduplicated` where its broker can refuse what a
-            repeated batch has stored already; if not given, the application sends, at least once.
+        checkpoint: Directory of the checkpoint. By default it is a directory below the session's
+            `spark.sql.streaming.checkpointLocation`, named after application and output. Without that setting the query
+            begins anew with each start, and a warning says so.
+        trigger: When a batch is made, as for `DataStreamWriter.trigger`; by default, when the last batch is done.
+        output_mode: `append`; if the application sends, also `update` or `complete`.
+        delivery: `at-least-once` or `deduplicated`: executors send by the binder's Spark format; `deduplicated` needs a
+            broker that refuses rows which a repeated batch has stored already. By default the application sends, at
+            least once.
         options: Further options of the query, or of the binder's format.
-        restart_after: How long after a failure it is started again; None: never.
+        restart_after: The time from a failure to the next start; None: never start again.
 
     Raises:
-        ConfigurationError: Executors are to send, and not in mode `append`: Spark gives them no other.
+        ConfigurationError: `delivery` is given with another mode than `append`, the only one of sinks in Python.
     """
 
     checkpoint: str | None = None
@@ -53,5 +54,5 @@ class QuerySettings:
         if self.delivery is not None and self.output_mode.lower() != "append":
             raise ConfigurationError(
                 f"output_mode={self.output_mode!r} and delivery={self.delivery!r}: Spark's executors send in "
-                "mode 'append' only; leave delivery out, and the application sends"
+                "mode 'append' only; leave delivery out to have the application send the rows"
             )

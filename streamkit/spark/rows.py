@@ -1,4 +1,4 @@
-"""Rows of a DataFrame as messages: by hand for any binder, and by Spark itself for a binder's own format.
+"""Rows of a DataFrame as messages: converted here for any binder, and by Spark for a binder's own format.
 
 ::
 
@@ -6,7 +6,7 @@
     key                the message's key; rows of one key go to one partition, in their order
     tags               its tags
     headers            a map of string to string: headers
-    body, or value     alone beside those: the payload as it is, text or bytes
+    body, or value     as the only other column: the payload as it is, text or bytes
     all others         the payload, an object with these fields, by the binding's content type
 """
 
@@ -40,20 +40,20 @@ KEY, TAGS, HEADERS = "key", "tags", "headers"
 _HEADERS_TYPE: Final = "map<string,string>"
 WHOLE_PAYLOAD = ("body", "value")
 QUERY, EPOCH, ROW = "streamkit_spark_query", "streamkit_spark_epoch", "streamkit_spark_row"
-"""Headers of a message that a query sent: which query, which of its batches, which row of that."""
+"""Headers of a message that a query sent: the query, its batch, the row of the batch."""
 
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
 EPOCH_PROPERTY: Final = "streaming.sql.batchId"
-"""Local properties by which Spark tells tasks of a streaming query, and the driver's thread, query and batch."""
+"""Local properties in which Spark stores query and batch, for tasks of a streaming query and the driver's thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the columns of a DataFrame are.
+    """The meaning of a DataFrame's columns.
 
     Attributes:
         payload: The columns of the payload.
-        is_whole: Whether the one payload column is the payload, and not a field of it.
+        is_whole: Whether the one payload column is the payload itself, not a field of it.
         has_key: Whether there is a column `key`.
         has_tags: Whether there is a column `tags`.
         has_headers: Whether there is a column `headers`.
@@ -67,11 +67,11 @@ class Columns:
 
     @classmethod
     def of_schema(cls, schema: "StructType") -> "Columns":
-        """Tell what the columns of rows are.
+        """Return the meaning of a schema's columns.
 
         Raises:
-            ConfigurationError: None is left for the payload, two have the same name, or the headers are no map of
-                strings.
+            ConfigurationError: No column is left for the payload, two have the same name, or the headers are not a map
+                of strings.
         """
         columns = cls.of(schema.fieldNames())
         if columns.has_headers and (kind := schema[HEADERS].dataType.simpleString()) != _HEADERS_TYPE:
@@ -80,10 +80,10 @@ class Columns:
 
     @classmethod
     def of(cls, names: Sequence[str]) -> "Columns":
-        """Tell what the columns of these names are.
+        """Return the meaning of the columns of these names.
 
         Raises:
-            ConfigurationError: None is left for the payload, or two have the same name.
+            ConfigurationError: No column is left for the payload, or two have the same name.
         """
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -102,16 +102,16 @@ class Columns:
 
 
 def moments(schema: "StructType") -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """Return what gives the timestamps of a row their time zone, UTC.
+    """Return a function that adds the time zone UTC to the timestamps of a row.
 
-    Spark gives them to Python as the local time of this process, without a zone: who reads a message is elsewhere.
+    Spark passes them to Python as the local time of this process, without a zone; consumers may be in another zone.
     """
     converted = _moments_in(schema)
     return converted if converted is not None else lambda row: row
 
 
 def _moments_in(kind: "DataType") -> Callable[[Any], Any] | None:
-    """What converts the timestamps in a value, null included; None where there can be none."""
+    """Return a function that converts the timestamps in a value, null included; None if the type has none."""
     from pyspark.sql.types import ArrayType, MapType, StructType, TimestampType
 
     if isinstance(kind, TimestampType):
@@ -137,15 +137,16 @@ def _same(value: object) -> object:
 def messages_of(
     rows: Iterator[Mapping[str, Any]], columns: Columns, query: str, epoch: int
 ) -> Iterator[Message[object]]:
-    """Yield a message for each row of a batch, the same ones, ids included, whenever the batch is sent again."""
+    """Yield a message for each row of a batch; a repeated batch gives the same messages, ids included."""
     for number, row in enumerate(rows):
         yield Message(_payload(row, columns), _headers(row, columns, query, epoch, number))
 
 
 def with_partition(message: Message[object]) -> Message[object]:
-    """The message for the partition of its key, unless it names one itself; a number beyond them wraps round.
+    """Return the message with the partition of its key, unless it names a partition; a number beyond the last wraps
+    round.
 
-    It is the one that a binder's own Spark format takes for the column ``order_key``.
+    It is the partition that a binder's own Spark format chooses for the column ``order_key``.
     """
     key = message.headers.get(headers.KEY)
     if key is None or message.headers.get(headers.PARTITION) is not None:
@@ -160,9 +161,7 @@ def _payload(row: Mapping[str, Any], columns: Columns) -> object:
     return {name: row[name] for name in columns.payload}
 
 
-def _headers(
-    row: Mapping[str, Any], columns: Columns, query: str, epoch: int, number: int
-) -> dict[str, object]:
+def _headers(row: Mapping[str, Any], columns: Columns, query: str, epoch: int, number: int) -> dict[str, object]:
     values: dict[str, object] = dict((row[HEADERS] or {}) if columns.has_headers else {})
     values |= {
         headers.ID: str(uuid5(NAMESPACE_OID, f"{query}/{epoch}/{number}")),
@@ -184,23 +183,23 @@ def _text(value: object, column: str) -> str:
         return value.decode()
     except UnicodeDecodeError as error:
         raise MessageConversionError(
-            f"column {column!r}: the bytes of a row are no UTF-8 text: {bytes(value)!r}; encode them in the query, "
+            f"column {column!r}: the bytes of a row are not UTF-8 text: {bytes(value)!r}; encode them in the query, "
             f"by base64({column})"
         ) from error
 
 
 def sink_columns(frame: "DataFrame", binding: str, content_type: str) -> "DataFrame":
-    """Return the rows with the columns a binder's own sink takes; the payload is converted by Spark.
+    """Return the rows with the columns of a binder's own sink; Spark converts the payload.
 
     Raises:
-        ConfigurationError: Spark cannot write this content type, or what is to be the whole payload is no text.
+        ConfigurationError: Spark cannot write this content type, or the column of the whole payload is not text.
     """
     from pyspark.sql import functions as f
 
     columns = Columns.of_schema(frame.schema)
     said = f.create_map(f.lit(headers.CONTENT_TYPE), f.lit(content_type))
     if columns.has_headers:
-        # Those of a message that was read say its content type; Spark joins no maps that have a name in common.
+        # Headers of a received message include its content type; Spark cannot join maps that have a key in common.
         others = f.map_filter(f.col(HEADERS), lambda name, _: name != headers.CONTENT_TYPE)
         said = f.coalesce(f.map_concat(others, said), said)
     chosen: list[Column] = [
@@ -230,7 +229,7 @@ def _body(columns: Columns, schema: "StructType", binding: str, content_type: st
     if MimeType.parse(content_type).is_json:
         fields = [
             f.col("`" + name.replace("`", "``") + "`") for name in columns.payload
-        ]  # not parts of columns
+        ]  # whole columns, not parts of them
         return f.to_json(f.struct(*fields), {"ignoreNullFields": "false"})
     raise ConfigurationError(
         f"binding {binding!r} has content type {content_type}, which Spark cannot write: give the rows one column "

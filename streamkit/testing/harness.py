@@ -1,4 +1,4 @@
-"""The test harness: an application on memory and virtual time.
+"""The test harness: an application with in-memory binders and virtual time.
 
 ::
 
@@ -8,9 +8,9 @@
         test.advance(hours=2)
         assert test.dead_letters("orders").receive().headers["FAILURE_TYPE"] == "builtins.ValueError"
 
-Every binder is replaced by one in memory that reads the settings of the type it stands in for. Time stands
-still between the calls: after `send` everything has happened that can happen without time passing, listeners
-on threads included; `advance` lets time pass.
+Every binder is replaced by a binder in memory, which reads the settings of the type that it replaces. Time stands still
+between calls: after `send` everything has happened that can happen without time passing, including listeners on
+threads; `advance` lets time pass.
 """
 
 from collections.abc import Coroutine, Mapping
@@ -23,8 +23,8 @@ from dependency_injector import providers
 from typing_extensions import TypeVar
 
 from streamkit.binder.binder import Binder, BinderContext
+from streamkit.binder.binder_type import BinderTypes
 from streamkit.binder.binding_settings import topics_of
-from streamkit.binder.registry import BinderTypes
 from streamkit.config.environment import Environment
 from streamkit.config.origin import Scalar
 from streamkit.config.settings import PREFIX, BindingProperties
@@ -47,17 +47,17 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _MEMORY: Final = "inmemory"
-# The smallest step of time: its timer fires when nothing else is left to do now.
+# The smallest step of time: its timer fires when nothing else is due now.
 _NOW: Final = 1e-6
 
 
 class Harness(Generic[A]):
-    """An application under test; a context that starts and stops it.
+    """An application under test; a context manager that starts and stops the application.
 
     Attributes:
         app: The application.
         time: Its virtual time.
-        errors: What was told on `errorChannel`, in order.
+        errors: The failures that were sent to `errorChannel`, in order.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class Harness(Generic[A]):
 
     def __enter__(self) -> Self:
         container = self.app.container
-        self._override(container.clock, self.time.clock)
-        self._override(container.binder_types, _InMemoryTypes(container.binder_types(), self._strict))
-        self.app.channel("errorChannel").subscribe(self._note_error)
-        message_sent.connect(self._note_sent, sender=self.app)
         try:
+            self._override(container.clock, self.time.clock)
+            self._override(container.binder_types, _InMemoryTypes(container.binder_types(), self._strict))
+            self.app.channel("errorChannel").subscribe(self._note_error)
+            message_sent.connect(self._note_sent, sender=self.app)
             if self._properties:
                 self._override(container.environment, self._environment())
                 container.settings.reset()
@@ -105,7 +105,7 @@ class Harness(Generic[A]):
         try:
             self.time.run(self.app.stop())
         except BinderError:
-            # An unread message is the test's failure only if it has no other.
+            # Unread messages fail the test only if nothing else has failed.
             if error is None:
                 raise
         finally:
@@ -114,19 +114,13 @@ class Harness(Generic[A]):
             self._refuse_unread()
 
     def _refuse_unread(self) -> None:
-        unread = [
-            f"{len(each)} at {topic!r}: {each.described()}"
-            for topic, each in self._outputs.items()
-            if len(each)
-        ]
+        unread = [f"{len(each)} at {topic!r}: {each.described()}" for topic, each in self._outputs.items() if len(each)]
         if unread:
             raise AssertionError("the test ends with messages it has not received: " + "; ".join(unread))
 
     def _restore(self) -> None:
         self.app.channel("errorChannel").unsubscribe(self._note_error)
-        message_sent.disconnect(
-            self._note_sent
-        )  # of any sender: else the signal keeps it among its receivers
+        message_sent.disconnect(self._note_sent)  # for any sender: otherwise the signal keeps it among its receivers
         for provider in reversed(self._overridden):
             provider.reset_last_overriding()
         self._overridden.clear()
@@ -158,7 +152,7 @@ class Harness(Generic[A]):
             self.errors.append(message)
 
     def input(self, binding: BindingName) -> InputDestination:
-        """Return where messages are sent to a binding, or to a destination by its name."""
+        """Return the destination for messages to a binding, or to a destination by its name."""
         name = name_of(binding)
         found = self._inputs.get(name)
         if found is None:
@@ -166,23 +160,27 @@ class Harness(Generic[A]):
         return found
 
     def output(self, binding: BindingName) -> OutputDestination:
-        """Return what was sent to a binding, or to a destination by its name, since the start."""
+        """Return the messages sent to a binding, or to a destination by its name, since the start."""
         name = name_of(binding)
         topic = topics_of(self.properties(name).destination or name)[0]
         return self._collected(name, topic)
 
     def dead_letters(self, binding: BindingName) -> OutputDestination:
-        """Return the dead letters of an input binding's group."""
+        """Return the dead letters of an input binding's group.
+
+        Raises:
+            ValueError: The binder has no dead letters.
+        """
         name = name_of(binding)
         properties = self.properties(name)
         topic, group = topics_of(properties.destination or name)[0], properties.group or "anonymous"
         letters = self.binder(name).dead_letter_destination(topic, group)
         if letters is None:
-            raise ValueError(f"the binder of {name!r} keeps no dead letters")
+            raise ValueError(f"the binder of {name!r} has no dead letters")
         return self._collected(name, letters)
 
     def what_happened(self) -> str:
-        """Return what the application has sent, and its errors, for people."""
+        """Return a description of what the application has sent, and of its errors."""
         lines = ["the application sent:" if self._sent else "the application sent nothing"]
         lines += [f"  to binding {binding!r}: {described(message)}" for binding, message in self._sent[-10:]]
         if self.errors:
@@ -197,12 +195,12 @@ class Harness(Generic[A]):
         return found
 
     def advance(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Let time pass; everything due in it happens, at its time."""
+        """Advance virtual time; everything due in it happens, at its time."""
         duration = timedelta(hours=hours, minutes=minutes, seconds=seconds).total_seconds()
         self.time.advance(max(duration, _NOW))
 
     def settle(self) -> None:
-        """Let everything happen that can happen without time passing."""
+        """Run everything that is due now; virtual time stands still."""
         self.time.advance(_NOW)
 
     def run(self, main: Coroutine[Any, Any, R]) -> R:
@@ -229,10 +227,10 @@ class Harness(Generic[A]):
 
 
 class _InMemoryTypes(BinderTypes):
-    """The installed types, each stood in for by memory."""
+    """The installed binder types, each replaced by memory."""
 
     def __init__(self, real: BinderTypes, strict: bool) -> None:
-        super().__init__(real.plugins)
+        super().__init__(real.loaders)
         self._strict = strict
 
     def create(self, type_: str, name: str, context: BinderContext) -> Binder:
@@ -247,7 +245,7 @@ class _InMemoryTypes(BinderTypes):
 
 
 class _VirtualPortal:
-    """The way onto a virtual loop: other threads wait for it, the test's own thread runs it."""
+    """The portal to a virtual loop: other threads wait for the loop, the test's own thread runs it."""
 
     def __init__(self, time: VirtualTime) -> None:
         self._time = time
@@ -259,7 +257,7 @@ class _VirtualPortal:
         return self._time.loop
 
     def run(self, coroutine: Coroutine[object, None, R], timeout: float | None = None) -> R:
-        """Return the coroutine's result."""
+        """Run a coroutine and return its result."""
         if self._time.loop.is_running() and running_loop() is None:
             return self._from_threads.run(coroutine, timeout)
         return self._time.run(coroutine)

@@ -1,6 +1,6 @@
-"""The pytest plugin: fixtures for applications on memory and virtual time.
+"""The pytest plugin: fixtures for applications with in-memory binders and virtual time.
 
-Importing it imports nothing of streamkit; what a fixture needs is imported when a test asks for it.
+Importing this module imports nothing else of streamkit; a fixture imports what it needs when a test uses it.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-if TYPE_CHECKING:  # every pytest run imports this module, few use it
+if TYPE_CHECKING:  # every pytest run imports this module, and few use it
     from streamkit.application import StreamApplication
     from streamkit.testing.harness import Harness
     from streamkit.testing.virtual_time import VirtualTime
@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have the report of a contract run written, if that is asked."""
+    """Write the report of a contract run, if the option asks for it."""
     path = config.getoption("--contract-report")
     if path is not None:
         from streamkit.testing.contract.report import ContractReport
@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def stream_test() -> "Iterator[Callable[..., Harness]]":
     """Start applications for the test, as ``app.test()`` does: ``test = stream_test(app, strict=True)``.
 
-    They are stopped after it.
+    The applications are stopped after the test.
     """
     with ExitStack() as stack:
 

@@ -1,4 +1,4 @@
-"""What the test harness asks of an application."""
+"""The protocol of applications for the test harness."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -15,7 +15,7 @@ __all__ = ["TestedApplication"]
 
 
 class TestedApplication(Protocol):
-    """A `StreamApplication`, as the harness sees it."""
+    """The part of a `StreamApplication` that the harness uses."""
 
     @property
     def container(self) -> ApplicationContainer:
@@ -24,7 +24,7 @@ class TestedApplication(Protocol):
 
     @property
     def containers(self) -> tuple[Container, ...]:
-        """Where names are looked up."""
+        """The containers in which names are looked up."""
         ...
 
     @property
@@ -42,9 +42,9 @@ class TestedApplication(Protocol):
         ...
 
     async def start(self, *, portal: Portal | None, watch_loop: bool, serve_management: bool) -> None:
-        """Start on the running loop."""
+        """Start the application on the running loop."""
         ...
 
     async def stop(self) -> None:
-        """Stop."""
+        """Stop the application."""
         ...

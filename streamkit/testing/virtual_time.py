@@ -1,15 +1,16 @@
 """Virtual time: an event loop whose clock jumps ahead whenever the loop would wait.
 
 Two hours of retries pass in milliseconds, in the same order as on a real clock, because everything in this
-project waits by the loop (``asyncio.sleep``, ``asyncio.timeout``, ``loop.call_at``) and stamps by an injected
-clock that follows it::
+project waits with the loop (``asyncio.sleep``, ``asyncio.timeout``, ``loop.call_at``) and takes timestamps from an
+injected clock that follows the loop::
 
     time = VirtualTime()
     time.run(main(time.clock))
 
-Jobs in executors take real time and hold the clock until they are done. A job that calls back into the loop
-may be waiting for it, so such a job holds the clock only for a moment (:data:`CALLBACK_GRACE`). Real sockets
-are served when they are ready, but do not hold the clock: use in-memory transports.
+Jobs in executors take real time and hold the clock until they are done. A job that has called back into the loop
+may be waiting for the loop, so such a job holds the clock only for a moment (:data:`CALLBACK_GRACE`), and on Linux
+for as long as its thread computes. Real sockets are served when they are ready, but do not hold the clock: use
+in-memory transports.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from contextvars import Context, copy_context
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, TypeVarTuple
 
@@ -40,17 +42,17 @@ DEFAULT_EPOCH_MS: Final = 1_700_000_000_000
 """Wall-clock time at loop time 0: 14 November 2023, 22:13:20 UTC."""
 
 CALLBACK_GRACE: Final = 0.02
-"""Real seconds that a job which has called into the loop may hold the clock."""
+"""Real seconds that a job which has called into the loop may hold the clock without computing."""
 
 _PATIENCE: Final = 1.0
 
 
 class StalledError(RuntimeError):
-    """Nothing is scheduled and no job runs: the loop would wait for ever."""
+    """Nothing is scheduled and no job runs, so the loop would wait for ever."""
 
 
 class _JumpingSelector(selectors.BaseSelector):
-    """Polls the real selector; when nothing is ready, asks the loop to let time pass instead."""
+    """Polls the real selector; if nothing is ready, lets the loop's time pass instead of waiting."""
 
     def __init__(self, real: selectors.BaseSelector) -> None:
         self._real = real
@@ -58,6 +60,7 @@ class _JumpingSelector(selectors.BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = self._real.select(0)
+        # With a timeout of 0 the loop has callbacks to run or a timer that is due: no time passes before them.
         if ready or (timeout is not None and timeout <= 0):
             return ready
         wait = self.idle(timeout)
@@ -89,7 +92,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._now = 0.0
         self._holds = 0
         self._job_threads: set[int] = set()
-        self._called_back: set[int] = set()
+        self._called_back: dict[int, int] = {}  # native numbers of jobs' threads, by their identities
         selector = _JumpingSelector(selectors.DefaultSelector())
         super().__init__(selector)
         selector.idle = self._let_time_pass
@@ -101,7 +104,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Stop the clock while the block runs; threads of your own need it."""
+        """Stop the clock while the block runs; use it around work in your own threads."""
         self._holds += 1
         try:
             yield
@@ -109,24 +112,31 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self._holds -= 1
 
     def _let_time_pass(self, timeout: float | None) -> float | None:
-        """Return how long to wait for real: until a job calls, for a moment, or not at all."""
+        """Return how long to wait in real time: until a job calls, for a moment, or not at all."""
+        # A job that has not called back, or a block of `hold`, does not wait for the loop: real time passes until it
+        # is done.
         if self._holds > len(self._called_back):
             return None
         if self._called_back:
             waited, self._stalled_for = self._stalled_for, self._stalled_for + CALLBACK_GRACE
-            if waited == 0.0 or timeout is None:
+            # The first round always gives the job its moment. Later rounds let time pass, unless a job computes, or
+            # no timer is set to which time could jump.
+            if waited == 0.0 or timeout is None or self._is_any_computing():
                 return CALLBACK_GRACE
         elif timeout is None:
             waited, self._stalled_for = self._stalled_for, self._stalled_for + _PATIENCE
+            # One real second for what does not hold the clock: sockets, and threads of the test itself.
             if waited == 0.0:
                 return _PATIENCE
-            raise StalledError(
-                f"nothing is scheduled and no job runs, but these tasks wait: {self._waiting()}"
-            )
+            raise StalledError(f"nothing is scheduled and no job runs, but these tasks wait: {self._waiting()}")
         self._stalled_for = 0.0
         if timeout is not None:
             self._now += timeout
         return 0
+
+    def _is_any_computing(self) -> bool:
+        """Whether a job that has called back runs, or would if a processor were free; False where that is unknown."""
+        return any(_state_of_thread(number) == "R" for number in list(self._called_back.values()))
 
     def _waiting(self) -> str:
         return ", ".join(sorted(task.get_name() for task in asyncio.all_tasks(self))) or "none"
@@ -138,12 +148,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._stalled_for = 0.0
         ident = threading.get_ident()
         if ident in self._job_threads:
-            self._called_back.add(ident)
+            self._called_back[ident] = threading.get_native_id()
         return super().call_soon_threadsafe(callback, *args, context=context)
 
-    def run_in_executor(
-        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
-    ) -> asyncio.Future[T]:
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """Run ``func`` in a thread; the clock stands still until it is done."""
 
         def job() -> T:
@@ -153,10 +161,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
                 return func(*args)
             finally:
                 self._job_threads.discard(ident)
-                self._called_back.discard(ident)
+                self._called_back.pop(ident, None)
 
         future = super().run_in_executor(executor, job)
         self._holds += 1
+        # The job's end is counted on the loop, not in the thread: time must not jump before the loop has the result.
         future.add_done_callback(self._job_done)
         return future
 
@@ -165,8 +174,18 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     async def shutdown_default_executor(self, *args: Any) -> None:
         """Join the default executor's threads, however long that takes."""
+        # asyncio joins the executor in a thread of its own, which `run_in_executor` does not count.
         with self.hold():
             await super().shutdown_default_executor(*args)
+
+
+def _state_of_thread(number: int) -> str | None:
+    """Return the state of a thread of this process as Linux names it: R for one that runs or is ready to run."""
+    try:
+        status = Path(f"/proc/self/task/{number}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:  # the thread has ended, or this is not Linux
+        return None
+    return status.rpartition(") ")[2][:1]  # "number (name) state …", and a name may have any character
 
 
 class VirtualClock:
@@ -184,7 +203,7 @@ class VirtualClock:
 class VirtualTime:
     """A virtual-time loop with its clock; ``run`` may be called again and again until ``close``.
 
-    What runs on it is stamped by that clock.
+    Timestamps of code that runs on the loop come from that clock.
     """
 
     def __init__(
@@ -199,11 +218,11 @@ class VirtualTime:
             self._context = copy_context()
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run ``main`` to its end and return its result; time stands still between calls."""
+        """Run ``main`` to its end and return the result; time stands still between calls."""
         return self._runner.run(main, context=self._context)
 
     def advance(self, seconds: float) -> None:
-        """Let ``seconds`` of virtual time pass; everything due in them happens."""
+        """Advance virtual time by ``seconds``; everything that is due happens."""
         self.run(asyncio.sleep(seconds))
 
     def close(self) -> None:

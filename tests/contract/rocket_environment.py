@@ -31,7 +31,7 @@ PREFIX = "spring.cloud.stream.rocketmq"
 MANY_CHECKS = "10000"
 FEW_CHECKS = 3
 """What a broker has asked about so often is put aside; a machine with much to do may answer none of them in time."""
-PUT_ASIDE_CASE = "test_what_nobody_can_tell_is_put_aside"
+PUT_ASIDE_CASE = "test_a_transaction_that_stays_unknown_is_put_aside"
 CHECKS = {
     "transactionTimeOut": "1000",
     "transactionCheckInterval": "1000",
@@ -106,9 +106,7 @@ class RocketEnvironment(ContractEnvironment):
 
     async def create_topic(self, name: str, partitions: int) -> None:
         """Make the topic, and wait until the name server knows it."""
-        settings = ClientSettings(
-            name_servers=self._name_server, request_timeout=timedelta(seconds=self.patience)
-        )
+        settings = ClientSettings(name_servers=self._name_server, request_timeout=timedelta(seconds=self.patience))
         async with Admin(settings, transport=self.transport(), clock=self.clock) as admin:
             await admin.create_topic(name, partitions)
             await admin.await_topic(name, queues=partitions, timeout=self.patience)

@@ -63,15 +63,11 @@ def rows(reports: list[Report]) -> dict[str, list[str]]:
         "kills": [f"{r.kills} ({r.kills_during_start} during a start)" for r in reports],
         "acknowledged messages": [f"{r.acknowledged:,}" for r in reports],
         "acknowledged and lost": [f"{r.lost:,}" for r in reports],
-        "longest time between answer and kill of a lost one": [
-            f"{r.lost_ms} ms" if r.lost else "–" for r in reports
-        ],
+        "longest time between answer and kill of a lost one": [f"{r.lost_ms} ms" if r.lost else "–" for r in reports],
         "promises broken": [f"{len(r.problems)}" for r in reports],
         "sends without an answer, of them stored": [f"{r.unknown:,}, {r.unknown_stored:,}" for r in reports],
         "consumed more than once": [f"{r.repeated:,}" for r in reports],
-        "start of the process, median": [
-            f"{sorted(r.starts_ms)[len(r.starts_ms) // 2] / 1000:.1f} s" for r in reports
-        ],
+        "start of the process, median": [f"{sorted(r.starts_ms)[len(r.starts_ms) // 2] / 1000:.1f} s" for r in reports],
         "start of the process, longest": [f"{max(r.starts_ms) / 1000:.1f} s" for r in reports],
     }
 

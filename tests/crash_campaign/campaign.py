@@ -250,9 +250,7 @@ class Campaign:
                 if found is None and self._may_be_lost(name):
                     del self._places[queue_id, offset]
                 elif found != name:
-                    self._problem(
-                        f"{name} was acknowledged at {offset} of queue {queue_id}; there is {found}"
-                    )
+                    self._problem(f"{name} was acknowledged at {offset} of queue {queue_id}; there is {found}")
         if whole:
             for queue_id, stored in self._stored.items():
                 self._check_queue(queue_id, stored)
@@ -293,11 +291,7 @@ class Campaign:
             self._problem(f"queue {queue_id} has {name}, which nobody sent")
         if len(set(stored.values())) != len(stored):
             self._problem(f"queue {queue_id} has a message twice")
-        own = [
-            int(name.partition(":")[2])
-            for _, name in sorted(stored.items())
-            if name.startswith(f"{queue_id}:")
-        ]
+        own = [int(name.partition(":")[2]) for _, name in sorted(stored.items()) if name.startswith(f"{queue_id}:")]
         if own != sorted(own):
             self._problem(f"queue {queue_id} has its ordered sender's messages out of order")
 

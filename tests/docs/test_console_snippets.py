@@ -48,9 +48,7 @@ def lines() -> list[Line]:
         for line in block.text.splitlines()
         if line.startswith("$ ")
     ]
-    found += [
-        Line(page, " ".join(text.split())) for page in PAGES for text in IN_TEXT.findall(prose_of(page))
-    ]
+    found += [Line(page, " ".join(text.split())) for page in PAGES for text in IN_TEXT.findall(prose_of(page))]
     return list(dict.fromkeys(found))
 
 
@@ -110,7 +108,7 @@ def check_make(target: str, *variables: str) -> None:
 
 
 def check_pip(arguments: Sequence[str]) -> None:
-    assert arguments[0] == "install"
+    assert arguments[0] in ("install", "wheel")
     assert not [what for what in arguments if re.match(r"streamkit(\W|$)", what)], "PyPI's is another project"
     for named in re.findall(r"\[([\w,-]+)\]", " ".join(arguments)):
         assert set(named.split(",")) <= EXTRAS.keys()

@@ -12,9 +12,9 @@ from rocket_broker.namesrv.settings import NameServerSettings
 from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_client import Admin
 from streamkit import StreamApplication
-from streamkit.binder.registry import BinderTypes
 from streamkit.config.reference import MARKER, reference_tables
 from streamkit.messaging.transaction import ChannelTransaction
+from streamkit.plugins.application_plugins import ApplicationPlugins
 from streamkit.testing.harness import Harness
 from tests.docs.pages import PAGES, ROOT, blocks_of, prose_of
 
@@ -58,7 +58,7 @@ def anchors(page: str) -> set[str]:
 def setting_keys() -> frozenset[str]:
     """All there are, as docs/settings.md has them."""
     keys = set()
-    for section in reference_tables(BinderTypes()).split("\n## "):
+    for section in reference_tables(ApplicationPlugins().binder_types()).split("\n## "):
         (prefix,) = re.findall(r"^Below `(.*)`:$", section, re.MULTILINE)
         for names in re.findall(r"^\| ((?:`[^`]*`(?:, )?)+) \|", section, re.MULTILINE):
             first, *others = re.findall(r"`([^`]*)`", names)

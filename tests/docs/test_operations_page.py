@@ -53,7 +53,5 @@ def test_the_fields_that_the_store_commands_write_are_listed(told: type[Survey |
     _, _, attributes = (inspect.getdoc(told) or "").partition("Attributes:\n")
     documented = re.findall(r"^    (\w+): (.*(?:\n        .*)*)", attributes, re.MULTILINE)
     assert [name for name, _ in documented] == [field.name for field in fields(told)]
-    rows = [
-        f"| `{name}` | {' '.join(line.strip() for line in text.splitlines())} |" for name, text in documented
-    ]
+    rows = [f"| `{name}` | {' '.join(line.strip() for line in text.splitlines())} |" for name, text in documented]
     assert "\n".join(rows) in PAGE.read_text()

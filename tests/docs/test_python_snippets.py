@@ -38,7 +38,7 @@ class Receipt:
 LOG = "import logging\nlog = logging.getLogger(__name__)\n"
 OWN = {
     "docs/customizers.md": LOG,
-    "docs/errors.md": f"{LOG}anything_callable = print",
+    "docs/errors.md": f"{ORDERS}{LOG}from datetime import timedelta\nanything_callable = print\nbank = None",
     "docs/functions.md": ORDERS,
     "docs/how-to.md": f"{ORDERS}Price = Order\nproducer = None",
     "docs/integration.md": "import json\nfood, books, others = map(app.channel, ('food', 'books', 'others'))",
@@ -96,7 +96,7 @@ def run(block: Block, names: dict[str, object]) -> ast.Module:
         exec(compile(ast.Module(imports, []), block.page, "exec"), names)
     else:
         exec(code, names)
-    known = {*names, *vars(builtins), *instructions(code, "STORE_NAME")}
+    known = {*names, *vars(builtins), "__annotations__", *instructions(code, "STORE_NAME")}
     assert instructions(code, "LOAD_NAME", "LOAD_GLOBAL") - known == set(), f"{block.page}:{block.line}"
     return tree
 

@@ -16,9 +16,7 @@ def numbers(pattern: str, text: str) -> list[int]:
 
 def test_the_steps_of_opening_a_store_are_those_of_the_code() -> None:
     """As many on the page, in the module's docstring and in its code, in one order."""
-    (section,) = re.findall(
-        r"^## How a store is opened$(.*?)^## ", PAGE.read_text(), re.MULTILINE | re.DOTALL
-    )
+    (section,) = re.findall(r"^## How a store is opened$(.*?)^## ", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     on_page = numbers(r"^(\d+)\. ", section)
     assert on_page == [*range(1, 12)]
     assert numbers(r"^(\d+)\. ", inspect.getdoc(recovery) or "") == on_page

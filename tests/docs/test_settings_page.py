@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
-from streamkit.binder.registry import BinderTypes
 from streamkit.config.application_properties import GROUPS
 from streamkit.config.reference import MARKER, documented, reference_tables
 from streamkit.config.settings import StreamSettings
+from streamkit.plugins.application_plugins import ApplicationPlugins
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -14,12 +14,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 def test_the_tables_are_those_of_the_models() -> None:
     """When this fails, run `streamkit config reference --update docs/settings.md`."""
     _, _, tables = PAGE.read_text().partition(MARKER)
-    assert tables.strip() == reference_tables(BinderTypes()).strip()
+    assert tables.strip() == reference_tables(ApplicationPlugins().binder_types()).strip()
 
 
 def test_every_honoured_setting_says_what_it_does() -> None:
     """A row without a text would be a riddle."""
-    types = BinderTypes()
+    types = ApplicationPlugins().binder_types()
     models = [StreamSettings, *(group.model for group in GROUPS)]
     for name in types.names:
         models += [*types.extended_models(name), *types.settings_models(name).values()]

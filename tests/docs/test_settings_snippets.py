@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from streamkit.binder.registry import BinderTypes
 from streamkit.config.environment import Environment
 from streamkit.config.report import Verdict, by_verdict, report_settings
+from streamkit.plugins.application_plugins import ApplicationPlugins
 from tests.docs.pages import Block, blocks, each
 
 SUFFIXES = {"properties": ".properties", "yaml": ".yml"}
@@ -15,5 +15,5 @@ def test_no_setting_of_a_block_is_wrong_or_foreign(block: Block, tmp_path: Path)
     """Nor without effect, nor set twice: each does what it says."""
     (tmp_path / f"application{SUFFIXES[block.language]}").write_text(block.text)
     environment = Environment.load(directory=tmp_path, variables={"PASSWORD": "secret"})
-    rows = report_settings(environment, BinderTypes())
+    rows = report_settings(environment, ApplicationPlugins().binder_types())
     assert by_verdict(rows, Verdict.HONOURED) == rows != []

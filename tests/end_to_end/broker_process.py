@@ -12,9 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-_PROGRAM = (
-    "from tests import step_clock; step_clock.install(); from rocket_broker.process.cli import {0}; {0}()"
-)
+_PROGRAM = "from tests import step_clock; step_clock.install(); from rocket_broker.process.cli import {0}; {0}()"
 
 START_SECONDS = 110.0
 STOP_SECONDS = 90.0
@@ -74,9 +72,9 @@ class ServerProcess:
     def wait_for_log(self, text: str, times: int = 1) -> None:
         """Wait until so many lines of the log have the text."""
         with self._changed:
-            assert self._changed.wait_for(
-                lambda: sum(text in line for line in self.log) >= times, START_SECONDS
-            ), "".join(self.log)
+            assert self._changed.wait_for(lambda: sum(text in line for line in self.log) >= times, START_SECONDS), (
+                "".join(self.log)
+            )
 
     def signal(self, number: signal.Signals) -> int:
         """Send the signal, wait for the end and return the exit code."""

@@ -9,6 +9,7 @@ from rocket_broker.broker import Broker
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_client import (
     Admin,
+    Capacity,
     ClientSettings,
     ConsumeContext,
     ConsumeFromWhere,
@@ -20,7 +21,6 @@ from rocket_client import (
     PullConsumerSettings,
     PushConsumer,
     PushConsumerSettings,
-    Room,
     SendResult,
 )
 from rocket_remoting import MemoryTransport, Message, MessageExt, MessageQueue
@@ -80,9 +80,7 @@ class ClientStage:
     def admin(self, **settings: Any) -> Admin:
         return Admin(ClientSettings(**self._with_address(settings)), **self._ends())
 
-    def consumer(
-        self, group: str = "kitchen", topic: str = "orders", tags: str = "*", **settings: Any
-    ) -> PushConsumer:
+    def consumer(self, group: str = "kitchen", topic: str = "orders", tags: str = "*", **settings: Any) -> PushConsumer:
         settings.setdefault("consume_from_where", ConsumeFromWhere.FIRST_OFFSET)
         consumer = PushConsumer(group, PushConsumerSettings(**self._with_address(settings)), **self._ends())
         consumer.subscribe(topic, tags)
@@ -94,18 +92,16 @@ class ClientStage:
         return consumer
 
     def orderly(
-        self, listener: Any, group: str = "kitchen", *, room: Room | None = None, **settings: Any
+        self, listener: Any, group: str = "kitchen", *, capacity: Capacity | None = None, **settings: Any
     ) -> PushConsumer:
         consumer = self.consumer(group, **settings)
-        consumer.listen_orderly(listener, room)
+        consumer.listen_orderly(listener, capacity)
         return consumer
 
     def polling(self, group: str = "kitchen", topic: str = "orders", **settings: Any) -> LitePullConsumer:
         """A lite pull consumer; of topic `orders` unless told, and of none with an empty name."""
         settings.setdefault("consume_from_where", ConsumeFromWhere.FIRST_OFFSET)
-        consumer = LitePullConsumer(
-            group, LitePullConsumerSettings(**self._with_address(settings)), **self._ends()
-        )
+        consumer = LitePullConsumer(group, LitePullConsumerSettings(**self._with_address(settings)), **self._ends())
         if topic:
             consumer.subscribe(topic)
         return consumer
@@ -113,9 +109,7 @@ class ClientStage:
     def pulling(self, group: str = "kitchen", **settings: Any) -> PullConsumer:
         return PullConsumer(group, PullConsumerSettings(**self._with_address(settings)), **self._ends())
 
-    async def send(
-        self, bodies: Iterable[bytes], topic: str = "orders", queue: int | None = None
-    ) -> list[SendResult]:
+    async def send(self, bodies: Iterable[bytes], topic: str = "orders", queue: int | None = None) -> list[SendResult]:
         """Send one message each, all to one queue if it is given."""
         async with self.producer() as producer:
             target = None if queue is None else MessageQueue(topic, "broker-a", queue)

@@ -73,9 +73,7 @@ class HonestShop:
         warnings: What the application and its client warned of.
     """
 
-    def __init__(
-        self, name_server: str, *, may_warn: str = NEVER, may_repeat: bool = False, **more: str
-    ) -> None:
+    def __init__(self, name_server: str, *, may_warn: str = NEVER, may_repeat: bool = False, **more: str) -> None:
         """Make it.
 
         Args:

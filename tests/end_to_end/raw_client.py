@@ -90,9 +90,7 @@ class RawClient:
         data = body if isinstance(body, bytes) else encode_body(body)
         return await self.connection.invoke(code, header, data, timeout=TIMEOUT, ext_fields=ext_fields)
 
-    async def ask_ok(
-        self, code: int, header: Header | None = None, body: Body | bytes = b""
-    ) -> RemotingCommand:
+    async def ask_ok(self, code: int, header: Header | None = None, body: Body | bytes = b"") -> RemotingCommand:
         """Return the answer, which must be success."""
         answer = await self.ask(code, header, body)
         assert answer.code == ResponseCode.SUCCESS, (answer.code, answer.remark)
@@ -131,18 +129,14 @@ class RawClient:
     ) -> SendMessageResponseHeader:
         """Store one message."""
         header = send_header(topic, properties, **fields)
-        return (await self.ask_ok(RequestCode.SEND_MESSAGE_V2, header, body)).header(
-            SendMessageResponseHeader
-        )
+        return (await self.ask_ok(RequestCode.SEND_MESSAGE_V2, header, body)).header(SendMessageResponseHeader)
 
     async def pull(self, topic: str = "orders", offset: int = 0, **fields: Any) -> "Pulled":
         """Pull once, with the subscription in the request."""
         answer = await self.ask(RequestCode.PULL_MESSAGE, pull_header(topic, offset, **fields))
         return Pulled(answer)
 
-    async def messages(
-        self, topic: str = "orders", queue_id: int = 0, *, offset: int = 0
-    ) -> list[MessageExt]:
+    async def messages(self, topic: str = "orders", queue_id: int = 0, *, offset: int = 0) -> list[MessageExt]:
         """Return what the queue holds, pulled as mqadmin does."""
         pulled = await self.pull(
             topic, offset, queue_id=queue_id, max_msg_nums=4096, consumer_group=TOOLS_CONSUMER_GROUP
@@ -220,9 +214,7 @@ class RawClient:
     async def end(self, topic: str = "orders", queue_id: int = 0) -> int:
         """Return the offset the queue's next message will have."""
         header = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
-        return (
-            (await self.ask_ok(RequestCode.GET_MAX_OFFSET, header)).header(GetMaxOffsetResponseHeader).offset
-        )
+        return (await self.ask_ok(RequestCode.GET_MAX_OFFSET, header)).header(GetMaxOffsetResponseHeader).offset
 
 
 class Pulled:
@@ -245,9 +237,7 @@ class Pulled:
         return [message.body for message in self.messages]
 
 
-def send_header(
-    topic: str, properties: Mapping[str, str] | None = None, **fields: Any
-) -> SendMessageRequestHeaderV2:
+def send_header(topic: str, properties: Mapping[str, str] | None = None, **fields: Any) -> SendMessageRequestHeaderV2:
     """Return what a 4.9 producer sends beside the body."""
     values: dict[str, Any] = {
         "producer_group": "p",

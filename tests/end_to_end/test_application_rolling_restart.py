@@ -226,9 +226,7 @@ def check_order(journal: Journal) -> None:
 
 @pytest.mark.promise
 @pytest.mark.parametrize(("orderly", "count"), [("false", 2), ("true", 3)])
-def test_processes_restart_one_after_the_other_and_nothing_is_lost(
-    tmp_path: Path, orderly: str, count: int
-) -> None:
+def test_processes_restart_one_after_the_other_and_nothing_is_lost(tmp_path: Path, orderly: str, count: int) -> None:
     """What a stopped process had handled does not come again; in order, nothing comes twice at all.
 
     Without order, queues also change hands among those that stay, if there are several. A machine too busy to do that
@@ -265,7 +263,7 @@ def test_workers_restart_one_by_one_with_new_settings(tmp_path: Path, orderly: s
 
             group.set(edition="second", **{"spring.cloud.stream.bindings.in.groop": "kitchen"})
             supervisor.send_signal(signal.SIGHUP)
-            await journal.tells("the workers go on as they are")
+            await journal.tells("the workers keep running with the old ones")
             await group.has_handled_all()
             assert {call.edition for call in journal.begun} == {"first"}
 

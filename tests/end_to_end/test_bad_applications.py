@@ -204,9 +204,7 @@ def test_a_topic_that_must_exist_is_refused_at_start(broker: ThreadedBroker) -> 
     async def main() -> None:
         app = application(broker.name_server, MISSING, "missing")
         async with HonestShop(broker.name_server) as shop:
-            with pytest.raises(
-                BinderError, match=r"topic 'missing' does not exist and .*=verify\. Create it"
-            ):
+            with pytest.raises(BinderError, match=r"topic 'missing' does not exist and .*=verify\. Create it"):
                 await app.start()
             await shop.goes_on()
 

@@ -154,9 +154,7 @@ def test_offsets_of_many_queues(client: BlockingClient, queue: MessageQueue) -> 
 
 def encoded(client: BlockingClient, queue: MessageQueue, number: int) -> EncodedBatch:
     """A batch of two messages."""
-    outgoing = OutgoingMessages(
-        "g", ProducerSettings(name_servers="x:1"), SystemClock(), UniqueIdGenerator(None)
-    )
+    outgoing = OutgoingMessages("g", ProducerSettings(name_servers="x:1"), SystemClock(), UniqueIdGenerator(None))
     batch = outgoing.batch([Message(queue.topic, b"%d-%d" % (number, each)) for each in range(2)])
     header = outgoing.header(batch, queue.broker_name, queue.queue_id)
     return EncodedBatch(queue, Request(batch.code, header, batch.body), 2)
@@ -286,9 +284,7 @@ def test_messages_that_are_being_deleted(tmp_path: Path) -> None:
 
 def test_a_selector_chooses_the_queue(client: BlockingClient) -> None:
     """Messages with one key go to one queue, in order."""
-    results = [
-        client.send(Message("chosen", b"%d" % n), selector=select_by_hash, argument="key") for n in range(5)
-    ]
+    results = [client.send(Message("chosen", b"%d" % n), selector=select_by_hash, argument="key") for n in range(5)]
     assert len({result.message_queue for result in results}) == 1
     assert [result.queue_offset for result in results] == list(range(5))
 
@@ -318,9 +314,7 @@ def test_refusals(client: BlockingClient, queue: MessageQueue) -> None:
 
 def test_no_name_server() -> None:
     """Without a name server there is no route, and the error tells all that were tried."""
-    settings = ProducerSettings(
-        name_servers="127.0.0.1:1;127.0.0.1:2", connect_timeout=timedelta(milliseconds=200)
-    )
+    settings = ProducerSettings(name_servers="127.0.0.1:1;127.0.0.1:2", connect_timeout=timedelta(milliseconds=200))
     with BlockingClient("g", settings) as client, pytest.raises(NameServersUnreachableError) as raised:
         client.queues("any")
     assert len(raised.value.causes) == 2
@@ -385,7 +379,5 @@ def test_threads_share_a_client(client: BlockingClient) -> None:
     """Threads send and pull at once over one client."""
     queue = client.publish_queues("threads")[0]
     with ThreadPoolExecutor(8) as threads:
-        results = list(
-            threads.map(lambda n: client.send(Message("threads", b"%d" % n), queue=queue), range(100))
-        )
+        results = list(threads.map(lambda n: client.send(Message("threads", b"%d" % n), queue=queue), range(100)))
     assert sorted(result.queue_offset for result in results) == list(range(100))

@@ -27,9 +27,7 @@ def sample(name: str, broker: RocketBroker, **variables: str) -> Iterator["subpr
         **variables,
     }
     command = [sys.executable, "-m", f"samples.{name}"]
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, encoding="utf-8"
-    ) as process:
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, encoding="utf-8") as process:
         try:
             yield process
         finally:

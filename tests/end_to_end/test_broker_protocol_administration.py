@@ -104,9 +104,7 @@ def test_a_topic_is_made_changed_and_looked_at() -> None:
         await client.ask_ok(Code.UPDATE_AND_CREATE_TOPIC, topic_header())
         wider = topic_header(read_queue_nums=8, write_queue_nums=8, attributes="+message.type=FIFO")
         await client.ask_ok(Code.UPDATE_AND_CREATE_TOPIC, wider)
-        config = await client.fetch(
-            Code.GET_TOPIC_CONFIG, TopicConfig, GetTopicConfigRequestHeader(topic="orders")
-        )
+        config = await client.fetch(Code.GET_TOPIC_CONFIG, TopicConfig, GetTopicConfigRequestHeader(topic="orders"))
         assert (config.read_queue_nums, config.attributes) == (8, {"message.type": "FIFO"})
         table = await client.fetch(Code.GET_ALL_TOPIC_CONFIG, TopicConfigSerializeWrapper)
         assert table.topic_config_table["orders"] == config
@@ -167,9 +165,7 @@ def test_attributes_of_several_topics_are_changes() -> None:
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         async def update(**attributes: dict[str, str]) -> int:
-            topics = [
-                TopicConfig(topic_name=name, attributes=changes) for name, changes in attributes.items()
-            ]
+            topics = [TopicConfig(topic_name=name, attributes=changes) for name, changes in attributes.items()]
             body = CreateTopicListRequestBody(topic_config_list=topics)
             return (await client.ask(Code.UPDATE_AND_CREATE_TOPIC_LIST, None, body)).code
 
@@ -200,9 +196,7 @@ def test_a_deleted_topic_is_gone_with_its_messages_and_offsets() -> None:
         await client.send(body=b"new")
         assert [m.body for m in await client.messages()] == [b"new"]
         assert await client.committed() is None
-        own = await client.ask(
-            Code.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="SCHEDULE_TOPIC_XXXX")
-        )
+        own = await client.ask(Code.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="SCHEDULE_TOPIC_XXXX"))
         assert own.code == ResponseCode.SYSTEM_ERROR
 
     with_broker(scene)
@@ -263,9 +257,7 @@ def test_a_group_is_made_changed_and_deleted() -> None:
         config = SubscriptionGroupConfig(group_name="g", retry_max_times=3)
         await client.ask_ok(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config)
         header = GetSubscriptionGroupConfigRequestHeader(group="g")
-        assert (
-            await client.fetch(Code.GET_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupConfig, header) == config
-        )
+        assert await client.fetch(Code.GET_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupConfig, header) == config
         table = await client.fetch(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupWrapper)
         assert table.subscription_group_table["g"] == config
         for flag in ("remove_offset", "clean_offset"):
@@ -455,9 +447,7 @@ def test_messages_are_found_by_key_by_unique_key_and_by_offset() -> None:
             )
             found = decode_records((await client.ask_ok(Code.QUERY_MESSAGE, header)).body)
             assert sorted(message.body for message in found) == bodies
-        nothing = QueryMessageRequestHeader(
-            topic="orders", key="x", max_num=1, begin_timestamp=0, end_timestamp=1
-        )
+        nothing = QueryMessageRequestHeader(topic="orders", key="x", max_num=1, begin_timestamp=0, end_timestamp=1)
         assert (await client.ask(Code.QUERY_MESSAGE, nothing)).code == ResponseCode.QUERY_NOT_FOUND
         message = (await client.messages())[1]
         header = ViewMessageRequestHeader(offset=message.commit_log_offset)
@@ -486,9 +476,7 @@ def test_a_consume_queue_is_shown_with_what_a_group_s_filter_says() -> None:
         for tag in "AB":
             await client.send(properties={"TAGS": tag})
         await client.heartbeat(consumers={"g": {"orders": "B"}})
-        header = QueryConsumeQueueRequestHeader(
-            topic="orders", queue_id=0, index=0, count=10, consumer_group="g"
-        )
+        header = QueryConsumeQueueRequestHeader(topic="orders", queue_id=0, index=0, count=10, consumer_group="g")
         body = await client.fetch(Code.QUERY_CONSUME_QUEUE, QueryConsumeQueueResponseBody, header)
         assert [(entry.tags_code, entry.eval) for entry in body.queue_data] == [(65, False), (66, True)]
         assert (body.min_queue_index, body.max_queue_index) == (0, 2)
@@ -584,9 +572,7 @@ def test_a_member_s_offsets_are_asked_through_the_broker() -> None:
     def answer(request: RemotingCommand) -> RemotingCommand | None:
         if request.code != Code.GET_CONSUMER_STATUS_FROM_CLIENT:
             return None
-        return RemotingCommand.response(
-            request, body=encode_body(GetConsumerStatusBody(message_queue_table={Q0: 5}))
-        )
+        return RemotingCommand.response(request, body=encode_body(GetConsumerStatusBody(message_queue_table={Q0: 5})))
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         consumer = await answering(embedded, answer)
@@ -642,9 +628,7 @@ def test_one_message_is_handed_to_one_consumer() -> None:
         consumer = await answering(embedded, answer)
         await consumer.heartbeat("me", consumers={"g": {"orders": "*"}})
         sent = await client.send(body=b"again")
-        header = ConsumeMessageDirectlyResultRequestHeader(
-            consumer_group="g", client_id="me", msg_id=sent.msg_id
-        )
+        header = ConsumeMessageDirectlyResultRequestHeader(consumer_group="g", client_id="me", msg_id=sent.msg_id)
         response = await client.ask_ok(Code.CONSUME_MESSAGE_DIRECTLY, header)
         assert json.loads(response.body) == {"consumeResult": "CR_SUCCESS"}
         assert got[0].ext_fields["brokerName"] == "broker-a"
@@ -679,7 +663,7 @@ def test_topics_whose_table_was_moved_away_come_back_with_their_messages(
             await client.connection.close()
 
     asyncio.run(main())
-    assert "1 topics were made anew from their queues" in caplog.text
+    assert "recreated 1 topics from their queues" in caplog.text
 
 
 def test_queues_of_forgotten_topics_are_deleted_on_request() -> None:

@@ -5,6 +5,7 @@ import threading
 from datetime import timedelta
 
 from rocket_broker.embedded import EmbeddedBroker
+from rocket_broker.processors.send_runs import MOST_SENDS
 from rocket_broker.settings.properties_file import entries_of
 from rocket_client import (
     LocalTransactionState,
@@ -18,11 +19,11 @@ from rocket_remoting.wire.codes import RequestCode as Code
 from rocket_remoting.wire.codes import ResponseCode
 from tests.end_to_end.raw_client import RawClient, send_header
 
-IMPATIENT = {"brokerFastFailureEnable": "true", "waitTimeMillsInSendQueue": "20"}
+IMPATIENT = {"brokerFastFailureEnable": "true", "waitTimeMillsInSendQueue": "100"}
 
 
 class SlowDisk:
-    """Takes 50 ms for each message whose number is named, and the loop waits."""
+    """Takes 250 ms for each message whose number is named, and the loop waits."""
 
     def __init__(self, embedded: EmbeddedBroker, *slow: int) -> None:
         self._slow = slow
@@ -31,7 +32,7 @@ class SlowDisk:
 
     def _stored(self, *message: object) -> None:
         if self._number in self._slow:
-            threading.Event().wait(0.05)
+            threading.Event().wait(0.25)
         self._number += 1
 
 
@@ -43,21 +44,15 @@ def test_sends_behind_a_slow_one_are_refused_and_what_is_acknowledged_is_there()
             client = await RawClient.connect(TcpTransport(), embedded.broker_address)
             await client.send(body=b"first")
             SlowDisk(embedded, 0)
-            bodies = [b"%d" % number for number in range(100)]
+            bodies = [b"%d" % number for number in range(3 * MOST_SENDS)]  # more than are stored together
             answers = await asyncio.gather(
                 *(client.ask(Code.SEND_MESSAGE_V2, send_header("orders"), body) for body in bodies)
             )
             refused = [answer for answer in answers if answer.code == ResponseCode.SYSTEM_BUSY]
-            stored = [
-                body
-                for body, answer in zip(bodies, answers, strict=True)
-                if answer.code == ResponseCode.SUCCESS
-            ]
+            stored = [body for body, answer in zip(bodies, answers, strict=True) if answer.code == ResponseCode.SUCCESS]
             assert len(refused) + len(stored) == len(bodies)
-            assert embedded.broker.queue_time.refused == len(refused) > 0
-            assert all(
-                (answer.remark or "").startswith("[TIMEOUT_CLEAN_QUEUE]broker busy") for answer in refused
-            )
+            assert embedded.broker.fast_failure.refused == len(refused) > 0
+            assert all((answer.remark or "").startswith("[TIMEOUT_CLEAN_QUEUE]broker busy") for answer in refused)
             assert [message.body for message in await client.messages()] == [b"first", *stored]
             for body in bodies:
                 await client.send(body=body)
@@ -80,9 +75,9 @@ def test_a_client_that_may_sends_again_what_was_refused() -> None:
             async with Producer("p", settings) as producer:
                 await producer.send(Message("orders", b"first"))
                 SlowDisk(embedded, 0, 10)
-                bodies = {b"%d" % number for number in range(50)}
+                bodies = {b"%d" % number for number in range(3 * MOST_SENDS)}
                 await asyncio.gather(*(producer.send(Message("orders", body)) for body in bodies))
-            assert embedded.broker.queue_time.refused > 0
+            assert embedded.broker.fast_failure.refused > 0
             client = await RawClient.connect(TcpTransport(), embedded.broker_address)
             stored = [message.body for queue in range(4) for message in await client.messages(queue_id=queue)]
             assert sorted(stored) == sorted(bodies | {b"first"})
@@ -121,7 +116,7 @@ def test_a_transaction_whose_end_comes_late_is_asked_about() -> None:
             asked.set()
             return LocalTransactionState.COMMIT
 
-        late = {"waitTimeMillsInTransactionQueue": "20", "transactionCheckInterval": "10"}
+        late = {"waitTimeMillsInTransactionQueue": "100", "transactionCheckInterval": "10"}
         async with EmbeddedBroker(settings=IMPATIENT | late) as embedded:
             settings = TransactionProducerSettings(name_servers=embedded.name_server_address)
             async with TransactionProducer("p", settings, committed) as producer:
@@ -130,7 +125,7 @@ def test_a_transaction_whose_end_comes_late_is_asked_about() -> None:
                 embedded.broker.store.arrival_listeners.append(arrived)
                 SlowDisk(embedded, 0)
                 await asyncio.gather(producer.send(Message("slow", b"third")), transaction.commit())
-                assert embedded.broker.queue_time.refused == 1
+                assert embedded.broker.fast_failure.refused == 1
                 embedded.broker.settings.update(entries_of({"transactionTimeOut": "1"}, "test"))
                 async with asyncio.timeout(60):
                     await asked.wait()
@@ -143,7 +138,7 @@ def test_the_embedded_broker_lets_everything_wait() -> None:
     """There is no other broker to go to, and the machine has other work."""
 
     async def main() -> None:
-        async with EmbeddedBroker(settings={"waitTimeMillsInSendQueue": "20"}) as embedded:
+        async with EmbeddedBroker(settings={"waitTimeMillsInSendQueue": "100"}) as embedded:
             client = await RawClient.connect(TcpTransport(), embedded.broker_address)
             SlowDisk(embedded, 0)
             answers = await asyncio.gather(*(client.try_send() for _ in range(10)))

@@ -103,9 +103,7 @@ def test_a_heartbeat_of_very_many_groups_is_refused() -> None:
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         known = len(embedded.broker.groups)
         with pytest.raises(AssertionError, match="at most 1024 groups"):
-            await client.heartbeat(
-                consumers={f"g{number}": {} for number in range(1_000)}, producers=("p",) * 25
-            )
+            await client.heartbeat(consumers={f"g{number}": {} for number in range(1_000)}, producers=("p",) * 25)
         assert len(embedded.broker.groups) == known
         before = embedded.broker.topics.data_version.counter
         await client.heartbeat(consumers={f"g{number}": {} for number in range(500)})
@@ -165,7 +163,7 @@ def test_one_group_with_two_subscriptions_is_warned_about(caplog: pytest.LogCapt
     with caplog.at_level(logging.WARNING, "rocket_broker.clients.consumer_table"):
         with_broker(scene)
     (warning,) = caplog.messages
-    assert "one wants {orders: A}, two wants {orders: B}" in warning
+    assert "one subscribes to {orders: A}, two to {orders: B}" in warning
 
 
 def test_a_consumer_that_contradicts_its_group_is_refused_when_that_is_set() -> None:
@@ -176,7 +174,7 @@ def test_a_consumer_that_contradicts_its_group_is_refused_when_that_is_set() -> 
         other = RawClient(await embedded.broker.transport.connect(embedded.broker_address), [])
         wanted = {"g": {"orders": "B"}, "h": {"orders": "B"}}
         answer = await other.heartbeat("two", consumers=wanted, expected=ResponseCode.SYSTEM_ERROR)
-        assert "one wants {orders: A}, two wants {orders: B}" in (answer.remark or "")
+        assert "one subscribes to {orders: A}, two to {orders: B}" in (answer.remark or "")
         assert set(embedded.broker.consumers.groups_of("orders")) == {"g", "h"}
         assert len(embedded.broker.consumers.get("g") or "") == 1
         await other.connection.close()
@@ -213,9 +211,7 @@ def test_offsets_are_committed_and_asked_for() -> None:
 
 
 def _commit_header(offset: int) -> UpdateConsumerOffsetRequestHeader:
-    return UpdateConsumerOffsetRequestHeader(
-        consumer_group="g", topic="orders", queue_id=0, commit_offset=offset
-    )
+    return UpdateConsumerOffsetRequestHeader(consumer_group="g", topic="orders", queue_id=0, commit_offset=offset)
 
 
 def test_a_new_group_begins_at_0_while_the_queue_is_young() -> None:
@@ -241,9 +237,7 @@ def test_a_new_group_begins_at_0_while_the_queue_is_young() -> None:
         ({}, -1, ResponseCode.INVALID_PARAMETER),
     ],
 )
-def test_a_commit_that_means_nothing_is_refused(
-    fields: dict[str, str], offset: int, code: ResponseCode
-) -> None:
+def test_a_commit_that_means_nothing_is_refused(fields: dict[str, str], offset: int, code: ResponseCode) -> None:
     """The table holds only what a consumer can have."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -259,9 +253,7 @@ def test_a_queue_tells_its_first_offset_and_when_it_began() -> None:
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
-        first = await client.ask_ok(
-            RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader(topic="orders", queue_id=0)
-        )
+        first = await client.ask_ok(RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader(topic="orders", queue_id=0))
         assert first.header(GetMinOffsetResponseHeader).offset == 0
         (message,) = await client.messages()
         for queue_id, expected in ((0, message.store_timestamp), (1, -1)):
@@ -289,7 +281,7 @@ def test_a_time_is_found_as_an_offset() -> None:
 
 
 def test_a_queue_is_locked_for_one_client_at_a_time() -> None:
-    """The answer lists what the client holds; locks end after a minute, or when they are given up (D2)."""
+    """The answer lists what the client holds; locks end after a minute, or when they are given up."""
 
     async def lock(client: RawClient, who: str) -> set[MessageQueue]:
         body = LockBatchRequestBody(consumer_group="g", client_id=who, mq_set={Q0, Q1})

@@ -129,7 +129,7 @@ def test_a_gap_is_refused(known: bool) -> None:
                 scene.send(0, range(2))
             refused = scene.send(0, range(3, 5))
             assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
-            assert "out of turn" in (refused.remark or "")
+            assert "out of sequence" in (refused.remark or "")
             assert scene.send(1, range(1, 2)).code == ResponseCode.SERVICE_NOT_AVAILABLE
             assert scene.send(0, range(5)).code == ResponseCode.SUCCESS
             assert scene.stored() == [f"0/{number}" for number in range(5)]

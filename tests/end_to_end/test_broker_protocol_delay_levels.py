@@ -1,4 +1,4 @@
-"""The table of delay levels: Apache's eighteen, one of one's own, and another one after a restart (F10, F11)."""
+"""The table of delay levels: Apache's eighteen, one of one's own, and another one after a restart."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -41,9 +41,7 @@ def with_tables(store: Path, *runs: tuple[str, Scene]) -> None:
         transport = MemoryTransport()
         for levels, scene in runs:
             settings = {"messageDelayLevel": levels, "serverChannelMaxIdleTimeSeconds": "0"}
-            async with EmbeddedBroker(
-                store, transport=transport, clock=time.clock, settings=settings
-            ) as embedded:
+            async with EmbeddedBroker(store, transport=transport, clock=time.clock, settings=settings) as embedded:
                 client = await RawClient.connect(transport, embedded.broker_address)
                 await scene(client)
                 await client.connection.close()

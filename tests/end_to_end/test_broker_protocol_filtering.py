@@ -1,4 +1,4 @@
-"""Filtering by properties (E51): pulls by SQL92, what groups tell in heartbeats, and what is refused."""
+"""Filtering by properties: pulls by SQL92, what groups tell in heartbeats, and what is refused."""
 
 import asyncio
 import json

@@ -240,9 +240,7 @@ def test_a_client_that_reads_nothing_does_not_fill_the_broker_s_memory() -> None
                 await honest.send(body=bytes(64 * 1024))
             host, _, port = embedded.broker_address.rpartition(":")
             _, writer = await asyncio.open_connection(host, int(port), limit=1)
-            pull = RemotingCommand.request(
-                RequestCode.PULL_MESSAGE, pull_header("orders", 0, max_msg_nums=4096)
-            )
+            pull = RemotingCommand.request(RequestCode.PULL_MESSAGE, pull_header("orders", 0, max_msg_nums=4096))
             greedy = b"".join(bytes(piece) for piece in pull.encode())
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             writer.write(greedy * 2000)

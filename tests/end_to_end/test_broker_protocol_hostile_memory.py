@@ -12,7 +12,7 @@ from rocket_broker.filter.sql import MAX_LENGTH
 from rocket_broker.filter.subscription import MAX_EXPRESSION
 from rocket_broker.processors import relay
 from rocket_broker.processors.relay import MAX_CALLS
-from rocket_broker.pulling import held_pulls
+from rocket_broker.pulling import pull_request_hold
 from rocket_broker.tables import consumer_offset_table
 from rocket_remoting import TcpTransport
 from rocket_remoting.wire.bodies import (
@@ -100,9 +100,7 @@ def test_a_heartbeat_beyond_a_limit_registers_nothing(client_id: str, topics: di
     """It is told which, in few words; the connection goes on."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
-        answer = await client.heartbeat(
-            client_id, consumers={"good": {"orders": "*"}, "g": topics}, expected=ERROR
-        )
+        answer = await client.heartbeat(client_id, consumers={"good": {"orders": "*"}, "g": topics}, expected=ERROR)
         assert 20 < len(answer.remark or "") < 400
         assert len(embedded.broker.consumers) == 0
         assert "good" not in embedded.broker.groups
@@ -130,7 +128,7 @@ def test_what_one_client_subscribes_to_is_bounded_in_all(monkeypatch: pytest.Mon
 
 def test_what_all_clients_subscribe_to_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker is busy for one more; who is there is served, and who leaves makes room."""
-    monkeypatch.setattr(heartbeat_limits, "MAX_TOGETHER", 100_000)
+    monkeypatch.setattr(heartbeat_limits, "MAX_TOTAL", 100_000)
     wide = dict.fromkeys(names("topic", 80), "*")
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -306,7 +304,7 @@ def test_locks_are_kept_of_queues_that_exist(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_held_pull_keeps_nothing_that_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """A field without a meaning does not count, however long; as the filter it would be too long."""
-    monkeypatch.setattr(held_pulls, "MAX_BYTES_PER_CONNECTION", 50_000)
+    monkeypatch.setattr(pull_request_hold, "MAX_BYTES_PER_CONNECTION", 50_000)
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
@@ -318,7 +316,7 @@ def test_a_held_pull_keeps_nothing_that_is_not_looked_at(monkeypatch: pytest.Mon
         )
         held = asyncio.create_task(client.ask(Code.PULL_MESSAGE, header, long.encode()))
         await asyncio.sleep(1)
-        assert len(embedded.broker.pulls) == 1
+        assert len(embedded.broker.pull_request_hold) == 1
         await client.send()
         assert (await held).code == ResponseCode.SUCCESS
         asked = await client.pull(offset=2, sys_flag=HELD, subscription=long)
@@ -329,7 +327,7 @@ def test_a_held_pull_keeps_nothing_that_is_not_looked_at(monkeypatch: pytest.Mon
 
 def test_filters_that_pulls_bring_count_by_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long ones fill what a connection may have held; short ones do not."""
-    monkeypatch.setattr(held_pulls, "MAX_BYTES_PER_CONNECTION", 100_000)
+    monkeypatch.setattr(pull_request_hold, "MAX_BYTES_PER_CONNECTION", 100_000)
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
@@ -339,7 +337,7 @@ def test_filters_that_pulls_bring_count_by_their_length(monkeypatch: pytest.Monk
         short = pull_header("orders", 1, subscription="a = 'x'", **by_sql)
         held = asyncio.create_task(client.ask(Code.PULL_MESSAGE, short))
         await asyncio.sleep(1)
-        assert len(embedded.broker.pulls) == 1
+        assert len(embedded.broker.pull_request_hold) == 1
         await client.send(properties={"a": "x"})
         assert (await held).code == ResponseCode.SUCCESS
 
@@ -372,7 +370,7 @@ def test_filters_of_groups_are_bounded_and_the_dead_ones_go_first(monkeypatch: p
             Code.PULL_MESSAGE, pull_header("orders", 0, consumer_group="fourth", sys_flag=0, sub_version=1)
         )
         assert pulled.code == ResponseCode.FILTER_DATA_NOT_EXIST
-        assert "no room" in (pulled.remark or "")
+        assert "the limit of filters is reached" in (pulled.remark or "")
         await leaving.connection.close()
         await asyncio.sleep(1)
         await tell(client, "fourth", "z")
@@ -392,9 +390,7 @@ def test_tools_cannot_ask_consumers_without_end(monkeypatch: pytest.MonkeyPatch)
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat("silent", consumers={"g": {"orders": "*"}})
         header = GetConsumerRunningInfoRequestHeader(consumer_group="g", client_id="silent")
-        asked = [
-            asyncio.create_task(client.ask(Code.GET_CONSUMER_RUNNING_INFO, header)) for _ in range(MAX_CALLS)
-        ]
+        asked = [asyncio.create_task(client.ask(Code.GET_CONSUMER_RUNNING_INFO, header)) for _ in range(MAX_CALLS)]
         await asyncio.sleep(1)
         assert (await client.ask(Code.GET_CONSUMER_RUNNING_INFO, header)).code == BUSY
         codes = {answer.code for answer in await asyncio.gather(*asked)}
@@ -436,13 +432,11 @@ def test_who_reads_nothing_gets_no_more_when_memory_is_short() -> None:
             pull = pull_header("orders", 0, max_msg_nums=4096)
             asked = [greedy.connection.invoke_async(Code.PULL_MESSAGE, pull, timeout=60) for _ in range(100)]
             budget = embedded.broker.buffers
-            while not (budget.is_short or budget.closed):
+            while not (budget.is_scarce or budget.closed):
                 assert (await honest.pull(offset=15)).code == ResponseCode.SUCCESS
             greedy.connection._transport.resume_reading()
             answers = await asyncio.gather(*asked, return_exceptions=True)
-            assert budget.closed or BUSY in {
-                answer.code for answer in answers if isinstance(answer, RemotingCommand)
-            }
+            assert budget.closed or BUSY in {answer.code for answer in answers if isinstance(answer, RemotingCommand)}
             assert (await honest.pull(offset=15)).code == ResponseCode.SUCCESS
             assert budget.used <= 4 * 1024 * 1024
             await greedy.connection.close()

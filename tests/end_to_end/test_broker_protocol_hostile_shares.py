@@ -14,7 +14,7 @@ from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.filter import consumer_filter_table
 from rocket_broker.filter.sql import MAX_LENGTH
 from rocket_broker.processors import relay, reply
-from rocket_broker.pulling import held_pulls
+from rocket_broker.pulling import pull_request_hold
 from rocket_broker.tables import consumer_offset_table
 from rocket_broker.transaction import pending
 from rocket_broker.writing import new_queues
@@ -54,9 +54,7 @@ class Stage:
         self.broker = embedded.broker
         self._network = network
 
-    async def client(
-        self, host: str, *, answer: Callable[[RemotingCommand], Any] = lambda request: None
-    ) -> RawClient:
+    async def client(self, host: str, *, answer: Callable[[RemotingCommand], Any] = lambda request: None) -> RawClient:
         """Return a client with a connection of its own from the address."""
         return await RawClient.connect(self._network.at(host), self.embedded.broker_address, answer=answer)
 
@@ -181,7 +179,7 @@ def test_new_queues_of_one_address_are_made_at_a_rate(monkeypatch: pytest.Monkey
         answers = [await greedy.try_send("wide", queue_id=queue) for queue in range(8)]
         answers += [await greedy.try_send(f"flood-{number}") for number in range(4)]
         assert [answer.code for answer in answers] == [OK] * 10 + [BUSY] * 2
-        assert f"address {GREEDY} made too many new queues lately" in (answers[-1].remark or "")
+        assert f"address {GREEDY} created too many queues recently" in (answers[-1].remark or "")
         assert "flood-2" not in stage.broker.topics
         batch = encode_batch([Message("wide", b"x")])
         in_batch = await greedy.ask(Code.SEND_BATCH_MESSAGE, send_header("wide", queue_id=9), batch)
@@ -234,9 +232,7 @@ def test_offsets_of_one_address_and_of_one_group_leave_room_for_others(
         pulled = await greedy.pull(consumer_group="forged-11", sys_flag=COMMITTING, commit_offset=1)
         assert pulled.code == ResponseCode.PULL_NOT_FOUND
         assert await greedy.committed(group="forged-11") is None
-        copy = CloneGroupOffsetRequestHeader(
-            src_group="forged-1", dest_group="forged-12", topic="orders", offline=True
-        )
+        copy = CloneGroupOffsetRequestHeader(src_group="forged-1", dest_group="forged-12", topic="orders", offline=True)
         assert is_share(await greedy.ask(Code.CLONE_GROUP_OFFSET, copy), ERROR)
         assert (await greedy.commit(2, group="forged-1")).code == OK
         answers = [await healthy.commit(1, group="honest", queue_id=queue) for queue in range(10)]
@@ -262,14 +258,14 @@ def test_locks_of_one_address_leave_room_for_others(monkeypatch: pytest.MonkeyPa
         assert locked(first) == set(queues[:300])
         second = await lock(greedy, "g1", *queues)
         assert len(locked(second)) == 212
-        assert (second.remark or "").startswith(f"address {GREEDY} has 512 locks on queues")
+        assert (second.remark or "").startswith(f"address {GREEDY} has 512 queue locks")
         assert is_share(await lock(greedy, "g2", *queues), ERROR)
         assert locked(await lock(greedy, "g0", *queues[:300])) == set(queues[:300])
         assert locked(await lock(healthy, "h", *queues[:512])) == set(queues[:512])
         local = await stage.client("127.0.0.1")
         of_group = await lock(local, "h", *queues[512:])
         assert (of_group.code, of_group.remark) == (
-            ERROR, "group h has 512 locks on queues, one group has at most 512",
+            ERROR, "group h has 512 queue locks, one group has at most 512",
         )  # fmt: skip
         await asyncio.sleep(75)
         assert len(stage.broker.locks) == 0
@@ -283,7 +279,7 @@ def test_locks_of_one_address_leave_room_for_others(monkeypatch: pytest.MonkeyPa
 
 def test_subscriptions_of_one_address_leave_memory_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over all its connections; one that closes makes room."""
-    monkeypatch.setattr(heartbeat_limits, "MAX_TOGETHER", 400_000)
+    monkeypatch.setattr(heartbeat_limits, "MAX_TOTAL", 400_000)
     wide = {f"topic-{number}": "*" for number in range(80)}
 
     async def scene(stage: Stage, greedy: RawClient, healthy: RawClient) -> None:
@@ -319,7 +315,7 @@ def test_filters_of_one_address_leave_room_for_others(monkeypatch: pytest.Monkey
         header = pull_header("orders", 0, consumer_group="third", sys_flag=0, sub_version=1)
         answer = await greedy.ask(Code.PULL_MESSAGE, header)
         assert answer.code == ResponseCode.FILTER_DATA_NOT_EXIST
-        assert "no room for more filters, of this group, of this address" in (answer.remark or "")
+        assert "the limit of filters is reached, for this group, this address" in (answer.remark or "")
         await leaving.connection.close()
         await asyncio.sleep(1)
         assert await tell(greedy, "third")
@@ -353,14 +349,12 @@ def test_the_connections_of_one_address_do_not_keep_the_broker_compiling() -> No
 
 def test_pulls_of_one_address_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """By their memory, over all connections; others are held, and answered when a message comes."""
-    monkeypatch.setattr(held_pulls, "MAX_BYTES", 40 * held_pulls.PULL_SIZE)
+    monkeypatch.setattr(pull_request_hold, "MAX_BYTES", 40 * pull_request_hold.PULL_SIZE)
 
     async def scene(stage: Stage, greedy: RawClient, healthy: RawClient) -> None:
         await healthy.send()
         more = await stage.client(GREEDY)
-        asked = [
-            asyncio.create_task(who.pull(offset=1, **_held())) for who in (greedy, more) for _ in range(6)
-        ]
+        asked = [asyncio.create_task(who.pull(offset=1, **_held())) for who in (greedy, more) for _ in range(6)]
         await asyncio.sleep(1)
         refused = [task.result() for task in asked if task.done()]
         assert {pulled.code for pulled in refused} == {BUSY}
@@ -392,9 +386,7 @@ def test_transactions_of_one_address_and_of_one_group_leave_room_for_others(
 
         async def half(who: RawClient, group: str) -> RemotingCommand:
             properties = {"TRAN_MSG": "true", "PGROUP": group, "UNIQ_KEY": "k"}
-            return await who.try_send(
-                producer_group=group, sys_flag=4, born_timestamp=now, properties=properties
-            )
+            return await who.try_send(producer_group=group, sys_flag=4, born_timestamp=now, properties=properties)
 
         for number in range(3):
             assert (await half(greedy, f"p{number}")).code == OK

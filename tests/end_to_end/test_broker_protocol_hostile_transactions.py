@@ -54,9 +54,7 @@ def test_a_half_message_within_a_body_is_none() -> None:
         half = await begin(client, embedded.broker.clock.now_ms())
         offset = await send_hidden(client, HALF)
         assert embedded.broker.store.message_at(offset) is not None
-        answer = await end(
-            client, half, producer_group="others", commit_log_offset=offset, transaction_id=None
-        )
+        answer = await end(client, half, producer_group="others", commit_log_offset=offset, transaction_id=None)
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert answer.remark == f"Find prepared transaction message failed: no half message at {offset}"
         assert await client.end(OP) == 0

@@ -154,7 +154,7 @@ def test_a_message_that_wakes_twelve_thousand_pulls_holds_nobody_up() -> None:
             for _ in range(4_000)
         ]
         await asyncio.sleep(1)
-        assert len(embedded.broker.pulls) == len(pulls)
+        assert len(embedded.broker.pull_request_hold) == len(pulls)
         await client.send(body=b"news")
         assert {answer.code for answer in await asyncio.gather(*pulls)} == {ResponseCode.SUCCESS}
         for neighbour in neighbours:

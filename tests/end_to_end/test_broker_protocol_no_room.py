@@ -42,9 +42,7 @@ def test_a_full_disk_refuses_all_that_would_be_stored_and_nothing_else() -> None
         await client.send(body=b"stored")
         half = await begin(client, embedded.broker.clock.now_ms())
         timed = await client.send(properties={"TIMER_DELAY_SEC": "3600", "UNIQ_KEY": "id"})
-        recall = RecallMessageRequestHeader(
-            topic="orders", recall_handle=timed.recall_handle or "", producer_group="p"
-        )
+        recall = RecallMessageRequestHeader(topic="orders", recall_handle=timed.recall_handle or "", producer_group="p")
         (message,) = await client.messages()
         await client.heartbeat(consumers={"g": {"orders": "*"}})
         stored_before = embedded.broker.store.max_commit_log_offset
@@ -127,9 +125,7 @@ def test_a_reply_reaches_who_asked_though_it_cannot_be_stored() -> None:
 
 
 @pytest.mark.parametrize("wait", ["true", "false"])
-def test_a_disk_that_is_too_slow_is_told_to_who_waits_for_it(
-    monkeypatch: pytest.MonkeyPatch, wait: str
-) -> None:
+def test_a_disk_that_is_too_slow_is_told_to_who_waits_for_it(monkeypatch: pytest.MonkeyPatch, wait: str) -> None:
     """FLUSH_DISK_TIMEOUT, with where the message lies: it is stored; with WAIT=false nobody waits."""
     may_sync, fsync = threading.Event(), os.fsync
 

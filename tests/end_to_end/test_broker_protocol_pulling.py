@@ -85,12 +85,8 @@ def test_an_offset_outside_the_queue_is_corrected(offset: int, code: ResponseCod
     with_broker(scene)
 
 
-@pytest.mark.parametrize(
-    ("offset", "code"), [(0, ResponseCode.PULL_NOT_FOUND), (5, ResponseCode.PULL_OFFSET_MOVED)]
-)
-def test_an_empty_queue_has_nothing_at_its_begin_and_corrects_any_other_offset(
-    offset: int, code: ResponseCode
-) -> None:
+@pytest.mark.parametrize(("offset", "code"), [(0, ResponseCode.PULL_NOT_FOUND), (5, ResponseCode.PULL_OFFSET_MOVED)])
+def test_an_empty_queue_has_nothing_at_its_begin_and_corrects_any_other_offset(offset: int, code: ResponseCode) -> None:
     """A queue nothing was ever stored in."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -196,7 +192,7 @@ def test_nobody_reads_without_permission() -> None:
 
 
 def test_a_pull_carries_the_committed_offset() -> None:
-    """Only when its flag says so, and never a negative one (E25)."""
+    """Only when its flag says so, and never a negative one."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
@@ -243,9 +239,7 @@ def test_a_held_pull_is_not_woken_by_other_tags() -> None:
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders")
-        waiting = asyncio.ensure_future(
-            client.pull(sys_flag=HELD, subscription="A", suspend_timeout_millis=4_000)
-        )
+        waiting = asyncio.ensure_future(client.pull(sys_flag=HELD, subscription="A", suspend_timeout_millis=4_000))
         await asyncio.sleep(1)
         await client.send(body=b"B", properties={"TAGS": "B"})
         await asyncio.sleep(1)
@@ -293,10 +287,10 @@ def test_pulls_held_for_a_connection_that_closes_are_forgotten() -> None:
         await client.create_topic("orders")
         waiting = asyncio.ensure_future(client.pull(sys_flag=HELD))
         await asyncio.sleep(1)
-        assert len(embedded.broker.pulls) == 1
+        assert len(embedded.broker.pull_request_hold) == 1
         await client.connection.close()
         await asyncio.sleep(1)
-        assert len(embedded.broker.pulls) == 0
+        assert len(embedded.broker.pull_request_hold) == 0
         await asyncio.gather(waiting, return_exceptions=True)
 
     with_broker(scene)
@@ -330,9 +324,7 @@ def test_the_second_code_for_pulls_is_served_too() -> None:
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
-        await client.ask_ok(
-            RequestCode.LITE_PULL_MESSAGE, pull_header("orders", 0, sys_flag=HELD & ~PULL_SUSPEND)
-        )
+        await client.ask_ok(RequestCode.LITE_PULL_MESSAGE, pull_header("orders", 0, sys_flag=HELD & ~PULL_SUSPEND))
 
     with_broker(scene)
 

@@ -1,4 +1,4 @@
-"""Failed and delayed messages: request 36, retry and dead letter topics, delay levels (F1–F13)."""
+"""Failed and delayed messages: request 36, retry and dead letter topics, delay levels."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ async def first(client: RawClient, topic: str) -> MessageExt:
 
 
 def test_a_failed_message_comes_back_after_ten_seconds() -> None:
-    """Under the group's retry topic, with what it was and where it came from (F1, F4, F5)."""
+    """Under the group's retry topic, with what it was and where it came from."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         message = await sent(client, TAGS="A", KEYS="k", mine="x")
@@ -64,7 +64,7 @@ def test_a_failed_message_comes_back_after_ten_seconds() -> None:
 
 
 def test_sixteen_redeliveries_at_the_documented_times_then_a_dead_letter() -> None:
-    """F2: 10 s, 30 s, 1 m … 2 h; the origin is kept throughout."""
+    """10 s, 30 s, 1 m … 2 h; the origin is kept throughout."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         message = origin = await sent(client)
@@ -85,7 +85,7 @@ def test_sixteen_redeliveries_at_the_documented_times_then_a_dead_letter() -> No
 
 
 def test_a_consumer_chooses_the_level_or_the_dead_letter() -> None:
-    """F3: a level above 0 is that level, one above the highest the highest, one below 0 a dead letter at once."""
+    """A level above 0 is that level, one above the highest the highest, one below 0 a dead letter at once."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         message = await sent(client)
@@ -201,7 +201,7 @@ def test_a_client_may_send_to_the_retry_topic_itself() -> None:
 
 
 def test_a_delayed_message_arrives_when_it_is_due() -> None:
-    """With the properties a consumer of Apache's sees (F11 – F13)."""
+    """With the properties a consumer of Apache's sees."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         sent = await client.send(queue_id=2, properties={"DELAY": "2", "TAGS": "A", "WAIT": "true"})
@@ -235,9 +235,7 @@ def test_every_level_keeps_its_own_time_and_order() -> None:
     with_broker(scene)
 
 
-@pytest.mark.parametrize(
-    ("level", "ok"), [("0", True), ("-3", True), ("x", False), ("", True), ("9" * 5000, False)]
-)
+@pytest.mark.parametrize(("level", "ok"), [("0", True), ("-3", True), ("x", False), ("", True), ("9" * 5000, False)])
 def test_a_level_that_is_none(level: str, ok: bool) -> None:
     """Zero and less is delivered at once, what is no number is illegal."""
 

@@ -146,9 +146,7 @@ def test_properties_over_32_kib_are_illegal() -> None:
     with_broker(scene)
 
 
-@pytest.mark.parametrize(
-    "text", ["\x01\x02", "a\x01b\x01c\x02", "novalue\x02", "\x02\x02\x02", "a\x01", "\x00"]
-)
+@pytest.mark.parametrize("text", ["\x01\x02", "a\x01b\x01c\x02", "novalue\x02", "\x02\x02\x02", "a\x01", "\x00"])
 def test_malformed_properties_are_taken_as_far_as_they_can_be_read(text: str) -> None:
     """As Apache's broker does: what is no name and value is dropped, the message is stored."""
 
@@ -215,9 +213,7 @@ def test_a_batch_becomes_single_messages() -> None:
         messages = await client.messages()
         assert sent.msg_id.split(",") == [message.offset_message_id for message in messages]
         assert sent.queue_offset == 0
-        assert [(m.body, m.tags, m.keys) for m in messages] == [
-            (bytes([n]), f"T{n}", f"k{n}") for n in range(3)
-        ]
+        assert [(m.body, m.tags, m.keys) for m in messages] == [(bytes([n]), f"T{n}", f"k{n}") for n in range(3)]
         assert all(message.properties["CLUSTER"] == "DefaultCluster" for message in messages)
         assert (await client.pull(subscription="T1")).bodies == [b"\x01"]
 

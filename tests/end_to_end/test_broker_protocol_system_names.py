@@ -40,9 +40,7 @@ OURS = "CID_RMQ_SYS_TRANS"
 TOOLS = "TOOLS_CONSUMER"
 FORBIDDEN = ResponseCode.NO_PERMISSION
 INTERNAL = sorted({*INTERNAL_TOPICS, "rmq_sys_REVIVE_LOG_DefaultCluster"})
-SHARED = sorted(
-    {*SHARED_TOPICS, "DefaultCluster", "broker-a", "DefaultCluster_REPLY_TOPIC", "rmq_sys_TRACE_DATA_cn"}
-)
+SHARED = sorted({*SHARED_TOPICS, "DefaultCluster", "broker-a", "DefaultCluster_REPLY_TOPIC", "rmq_sys_TRACE_DATA_cn"})
 REPORTS = sorted(REPORT_TOPICS)
 
 
@@ -60,9 +58,7 @@ async def lock(client: RawClient, topic: str, group: str = "g") -> RemotingComma
 
 async def reset(client: RawClient, topic: str, group: str = "g", queue_id: int = -1) -> RemotingCommand:
     """Return the answer to a reset of the group's offsets to the topic's first message."""
-    header = ResetOffsetRequestHeader(
-        group=group, topic=topic, timestamp=0, is_force=True, queue_id=queue_id, offset=0
-    )
+    header = ResetOffsetRequestHeader(group=group, topic=topic, timestamp=0, is_force=True, queue_id=queue_id, offset=0)
     return await client.ask(Code.INVOKE_BROKER_TO_RESET_OFFSET, header)
 
 

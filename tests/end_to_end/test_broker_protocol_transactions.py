@@ -1,4 +1,4 @@
-"""Transactions over the wire: half messages, their ends, checks and what is put aside (G1–G8)."""
+"""Transactions over the wire: half messages, their ends, checks and what is put aside."""
 
 import asyncio
 from pathlib import Path
@@ -42,7 +42,7 @@ def now_ms(embedded: EmbeddedBroker) -> int:
 
 
 def test_a_half_message_is_seen_by_nobody_until_it_is_committed() -> None:
-    """It waits in the half topic with where it belongs; the answer tells what ends it (G1, G2)."""
+    """It waits in the half topic with where it belongs; the answer tells what ends it."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders", queues=2)

@@ -69,7 +69,7 @@ def test_a_topic_that_does_not_come_is_a_timeout() -> None:
     """Waiting has an end."""
 
     async def scene(stage: ClientStage, admin: Admin) -> None:
-        with pytest.raises(TimeoutError, match="know of 0 of 1 queues of topic 'never'"):
+        with pytest.raises(TimeoutError, match="know 0 of 1 queues of topic 'never'"):
             await admin.await_topic("never", timeout=3)
 
     administer(scene)
@@ -81,9 +81,7 @@ def test_what_is_for_every_broker_is_an_error_without_one() -> None:
     async def scene(stage: ClientStage) -> None:
         async with stage.admin() as admin:
             await stage.broker.broker.stop()
-            with pytest.raises(
-                NoBrokerError, match=r"no master broker is registered with name server 127\.0\.0\.1:"
-            ):
+            with pytest.raises(NoBrokerError, match=r"no master broker is registered with name server 127\.0\.0\.1:"):
                 await admin.create_topic("fresh", 4)
             with pytest.raises(NoBrokerError):
                 await admin.delete_topic("orders")
@@ -208,9 +206,7 @@ def test_a_consumer_tells_how_it_is_from_inside() -> None:
         await stage.send([b"x"] * 3, queue=0)
         async with stage.concurrent(heard) as consumer:
             await heard.count(3)
-            header = GetConsumerRunningInfoRequestHeader(
-                consumer_group="kitchen", client_id=consumer.client_id
-            )
+            header = GetConsumerRunningInfoRequestHeader(consumer_group="kitchen", client_id=consumer.client_id)
             info = await ask(stage, RequestCode.GET_CONSUMER_RUNNING_INFO, header, ConsumerRunningInfo)
             release.set()
         assert info.properties["PROP_CONSUMEORDERLY"] == "false"
@@ -230,9 +226,7 @@ def test_a_consumer_tells_its_offsets() -> None:
             await stage.send([b"x"] * 3, queue=0)
             await heard.count(3)
             header = GetConsumerStatusRequestHeader(topic="orders", group="kitchen")
-            status = await ask(
-                stage, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, header, GetConsumerStatusBody
-            )
+            status = await ask(stage, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, header, GetConsumerStatusBody)
             assert status.consumer_table[consumer.client_id][QUEUE] == 3
 
     administer(scene)
@@ -258,9 +252,7 @@ def test_a_message_can_be_given_to_a_consumer_directly(said: object, result: Con
                 msg_id=sent.offset_msg_id,
                 broker_name="broker-a",
             )
-            answer = await ask(
-                stage, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, ConsumeMessageDirectlyResult
-            )
+            answer = await ask(stage, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, ConsumeMessageDirectlyResult)
         assert answer.consume_result is result
         assert heard.bodies == [b"x"]
 

@@ -13,7 +13,7 @@ from rocket_remoting import Message, MessageExt, MessageQueue
 from rocket_remoting.wire.java_hash import java_hash
 from tests.end_to_end.client_stage import PATIENCE, ClientStage, Heard, play, until
 
-# F2: the pauses before the 16 redeliveries.
+# The pauses before the 16 redeliveries.
 PAUSES = [10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200]
 
 
@@ -239,9 +239,7 @@ def test_a_batch_may_say_something_about_each() -> None:
 
 
 @pytest.mark.parametrize("said", ["yes", [Success()] * 2, True])
-def test_an_outcome_that_is_none_is_a_failure_that_is_logged(
-    said: object, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_outcome_that_is_none_is_a_failure_that_is_logged(said: object, caplog: pytest.LogCaptureFixture) -> None:
     """The log tells what may be returned; the message comes again."""
 
     async def scene(stage: ClientStage) -> None:
@@ -307,9 +305,7 @@ def test_a_call_that_takes_too_long_is_sent_back() -> None:
     async def scene(stage: ClientStage) -> None:
         release = asyncio.Event()
         hang = Heard(
-            lambda message: (
-                release.wait() if message.body == b"slow" and not message.reconsume_times else None
-            )
+            lambda message: release.wait() if message.body == b"slow" and not message.reconsume_times else None
         )
         await stage.send([b"slow", b"quick"], queue=0)
         async with stage.concurrent(hang) as consumer, stage.admin() as admin:
@@ -318,9 +314,7 @@ def test_a_call_that_takes_too_long_is_sent_back() -> None:
             assert 900 < hang.times[2] <= 1820
             release.set()
             await asyncio.sleep(20)
-            queue = next(
-                queue for queue in consumer.assigned if queue.queue_id == 0 and queue.topic == "orders"
-            )
+            queue = next(queue for queue in consumer.assigned if queue.queue_id == 0 and queue.topic == "orders")
             assert await admin.committed_offset(queue, "kitchen") == 2
             await asyncio.sleep(3600)
         assert len(hang.messages) == 3
@@ -441,9 +435,7 @@ def test_the_threshold_of_a_topic_is_divided_among_its_queues() -> None:
     play(scene)
 
 
-@pytest.mark.parametrize(
-    "limit", [{"pull_threshold_size_for_queue": 1}, {"pull_threshold_size_for_topic": 4}], ids=str
-)
+@pytest.mark.parametrize("limit", [{"pull_threshold_size_for_queue": 1}, {"pull_threshold_size_for_topic": 4}], ids=str)
 def test_large_messages_are_bounded_by_their_size(limit: dict[str, Any]) -> None:
     """A MiB for a queue, set for it or as its part of the topic's, and one more pull."""
 
@@ -532,9 +524,7 @@ def test_a_new_group_may_begin_at_a_time() -> None:
             queue = MessageQueue("orders", "broker-a", 0)
             offset = await admin.search_offset(queue, int(moment.timestamp() * 1000))
             await admin.commit_offset(queue, "kitchen", offset)
-        async with stage.concurrent(
-            heard, consume_from_where=ConsumeFromWhere.TIMESTAMP, consume_timestamp=moment
-        ):
+        async with stage.concurrent(heard, consume_from_where=ConsumeFromWhere.TIMESTAMP, consume_timestamp=moment):
             await until(lambda: b"5" in heard.bodies)
         assert b"1" not in heard.bodies
         assert b"4" in heard.bodies

@@ -48,9 +48,7 @@ def test_bodies_wait_for_their_turn_compressed(orderly: bool) -> None:
     async def scene(stage: ClientStage) -> None:
         await stage.send([LARGE] * 60)
         holder = Holder()
-        consumer = (stage.orderly if orderly else stage.concurrent)(
-            holder, pull_threshold_size_for_queue=1, **BOUNDED
-        )
+        consumer = (stage.orderly if orderly else stage.concurrent)(holder, pull_threshold_size_for_queue=1, **BOUNDED)
         with memory_below(48 * MIB):
             async with consumer:
                 await holder.begun.wait()

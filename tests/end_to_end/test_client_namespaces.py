@@ -109,12 +109,8 @@ def test_every_way_to_send_stays_inside() -> None:
             queues = await producer.publish_queues("orders")
             assert queues == [MessageQueue("orders", "broker-a", number) for number in (0, 1)]
             given = await producer.send(Message("orders", b"a"), queue=queues[1])
-            chosen = await producer.send(
-                Message("orders", b"b"), selector=lambda them, message, argument: them[1]
-            )
-            batch = await producer.send_batch(
-                [Message("orders", b"c"), Message("orders", b"d")], queue=queues[1]
-            )
+            chosen = await producer.send(Message("orders", b"b"), selector=lambda them, message, argument: them[1])
+            batch = await producer.send_batch([Message("orders", b"c"), Message("orders", b"d")], queue=queues[1])
             await producer.send_oneway(Message("orders", b"e"), queue=queues[1])
             later = await producer.send_async(Message("orders", b"f"), queue=queues[1])
         assert [sent.message_queue for sent in (given, chosen, batch, later)] == [queues[1]] * 4
@@ -158,9 +154,7 @@ def test_transactions_are_ended_and_checked_inside() -> None:
 
         heard = Heard()
         await send(stage)
-        settings = TransactionProducerSettings(
-            name_servers=stage.broker.name_server_address, namespace="left"
-        )
+        settings = TransactionProducerSettings(name_servers=stage.broker.name_server_address, namespace="left")
         producer = TransactionProducer("shop", settings, check, topics=["orders"], **stage._ends())
         async with producer, stage.concurrent(heard, namespace="left"):
             told = await producer.begin(Message("orders", b"told"))

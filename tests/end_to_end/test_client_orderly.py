@@ -78,9 +78,7 @@ def test_a_failure_holds_up_its_queue_and_no_other() -> None:
 
     async def scene(stage: ClientStage) -> None:
         heard = Heard(
-            lambda message: (
-                ValueError("no") if message.body == b"bad" and message.reconsume_times < 3 else None
-            )
+            lambda message: ValueError("no") if message.body == b"bad" and message.reconsume_times < 3 else None
         )
         await stage.send([b"bad", b"behind"], queue=0)
         await stage.send([b"other"], queue=1)
@@ -303,6 +301,30 @@ def test_a_lock_that_another_has_is_no_lock() -> None:
     play(scene)
 
 
+def test_two_renewals_that_find_a_lock_lost_give_the_queue_back_once() -> None:
+    """The driver of a queue and the timer ask at once; then each message is heard once, by one driver."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        async with stage.orderly(heard) as consumer:
+            queues = orders_of(consumer)
+            client, rebalancer = consumer._client, consumer._rebalancer
+            address = stage.broker.broker_address
+            await client.requests.unlock(address, "kitchen", client.client_id, queues)
+            assert await client.requests.lock(address, "kitchen", "somebody else", queues) == queues
+            last = max(consumer.process_queues, key=lambda queue: queue.message_queue.queue_id)
+            await asyncio.gather(rebalancer.renew_lock(last), rebalancer.renew_locks())
+            await until(lambda: not consumer.assigned & queues)
+            await client.requests.unlock(address, "kitchen", "somebody else", queues)
+            await until(lambda: consumer.assigned >= queues)
+            for queue in queues:
+                await stage.send([b"%d" % queue.queue_id], queue=queue.queue_id)
+            await asyncio.sleep(60)
+            assert sorted(heard.bodies) == [b"0", b"1", b"2", b"3"]
+
+    play(scene)
+
+
 def test_orderly_broadcasting_needs_no_locks(tmp_path: Path) -> None:
     """Each member hears everything in order; what it rejects is dropped."""
 
@@ -342,15 +364,15 @@ def test_a_lock_that_cannot_be_renewed_counts_for_30_seconds() -> None:
     play(scene)
 
 
-@pytest.mark.parametrize("has_room", [False, True])
-def test_a_lock_that_ends_while_a_call_waits_for_another_counts_no_more(has_room: bool) -> None:
+@pytest.mark.parametrize("has_capacity", [False, True])
+def test_a_lock_that_ends_while_a_call_waits_for_another_counts_no_more(has_capacity: bool) -> None:
     """With calls of 40 s, one at a time, the second queue's lock is too old when its turn comes."""
 
     async def scene(stage: ClientStage) -> None:
         heard = Heard(lambda message: asyncio.sleep(40))
         for queue in range(2):
             await stage.send([b"%d" % queue], queue=queue)
-        async with one_at_a_time(stage, heard, Permits(1) if has_room else None):
+        async with one_at_a_time(stage, heard, Permits(1) if has_capacity else None):
             await heard.count(1)
             port = int(stage.broker.broker_address.rpartition(":")[2])
             await stage.broker.broker.stop()
@@ -363,40 +385,40 @@ def test_a_lock_that_ends_while_a_call_waits_for_another_counts_no_more(has_room
     play(scene, queues=2)
 
 
-def one_at_a_time(stage: ClientStage, heard: Heard, room: Permits | None) -> PushConsumer:
+def one_at_a_time(stage: ClientStage, heard: Heard, capacity: Permits | None) -> PushConsumer:
     """Return a consumer that makes one call at a time, or whose listener lets one call at a time work."""
-    if room is None:
+    if capacity is None:
         return stage.orderly(heard, concurrency=1)
 
     async def listen(messages: list[MessageExt], context: ConsumeContext) -> object:
-        await room.acquire()
+        await capacity.acquire()
         try:
             return await heard(messages, context)
         finally:
-            room.release()
+            capacity.release()
 
-    return stage.orderly(listen, room=room)
+    return stage.orderly(listen, capacity=capacity)
 
 
 def test_queues_take_turns_where_there_is_room_for_one() -> None:
     """Who was heard stands behind the others, and who gives its queues back while it waits is in nobody's way."""
 
     async def scene(stage: ClientStage) -> None:
-        room = Permits(1)
+        capacity = Permits(1)
         first, second = (Heard(lambda message: asyncio.sleep(1)) for _ in range(2))
         for queue in range(4):
             await stage.send([b"%d" % queue] * 6, queue=queue)
-        room.withhold()
-        async with one_at_a_time(stage, first, room):
+        capacity.withhold()
+        async with one_at_a_time(stage, first, capacity):
             await asyncio.sleep(30)
             assert not first.messages
-            room.grant()
+            capacity.grant()
             await first.count(8)
             assert {*first.bodies[:4]} == {*first.bodies[4:]} == {b"0", b"1", b"2", b"3"}
             async with one_at_a_time(stage, second, Permits(1)):
                 await until(lambda: len(first.messages) + len(second.messages) == 24)
         assert sorted(first.bodies + second.bodies) == sorted([b"0", b"1", b"2", b"3"] * 6)
-        assert room.free == 1
+        assert capacity.free == 1
 
     play(scene)
 
@@ -405,21 +427,21 @@ def test_a_call_that_needs_no_room_leaves_it_to_those_behind_it() -> None:
     """It may have failed before it got there: whoever stands in line behind it is called all the same."""
 
     async def scene(stage: ClientStage) -> None:
-        room, heard = Permits(1), Heard()
+        capacity, heard = Permits(1), Heard()
 
         async def listen(messages: list[MessageExt], context: ConsumeContext) -> object:
             if messages[0].body != b"0":
                 return await heard(messages, context)
-            await room.acquire()
+            await capacity.acquire()
             try:
                 await asyncio.sleep(1)
                 return await heard(messages, context)
             finally:
-                room.release()
+                capacity.release()
 
         for queue in range(4):
             await stage.send([b"%d" % queue] * 3, queue=queue)
-        async with stage.orderly(listen, room=room):
+        async with stage.orderly(listen, capacity=capacity):
             await heard.count(12)
 
     play(scene)

@@ -23,9 +23,7 @@ def test_the_application_keeps_the_offsets() -> None:
             assert queues == [MessageQueue("orders", "broker-a", number) for number in range(4)]
             for queue in queues:
                 offset = 0
-                while (
-                    result := await consumer.pull(queue, offset, max_messages=10)
-                ).status is PullStatus.FOUND:
+                while (result := await consumer.pull(queue, offset, max_messages=10)).status is PullStatus.FOUND:
                     assert len(result.messages) <= 10
                     got += [message.body for message in result.messages]
                     offset = result.next_begin_offset

@@ -22,9 +22,7 @@ async def menu(stage: ClientStage) -> None:
     async with stage.producer() as producer:
         for kind, price in (("tea", 3), ("tea", 30), ("coffee", 4), ("tea", 5)):
             properties = {"kind": kind, "price": str(price)}
-            await producer.send(
-                Message("orders", f"{kind} {price}".encode(), properties=properties), queue=QUEUE
-            )
+            await producer.send(Message("orders", f"{kind} {price}".encode(), properties=properties), queue=QUEUE)
 
 
 def selecting(stage: ClientStage, heard: Heard, expression: str) -> PushConsumer:

@@ -41,9 +41,7 @@ class Storm:
     members: int
     sends_per_second: float
     ends: dict[str, Any] = field(default_factory=dict)
-    seed: int = field(
-        default_factory=lambda: int(os.environ.get("STREAMKIT_SEED", random.randrange(1 << 32)))
-    )
+    seed: int = field(default_factory=lambda: int(os.environ.get("STREAMKIT_SEED", random.randrange(1 << 32))))
 
     def __post_init__(self) -> None:
         print(f"STREAMKIT_SEED={self.seed}")
@@ -204,9 +202,7 @@ def test_a_minute_of_comings_and_goings(rocket_broker: RocketBroker) -> None:
         async with Admin(ClientSettings(name_servers=rocket_broker.name_server)) as admin:
             await admin.create_topic(TOPIC, 16)
             await admin.await_topic(TOPIC, queues=16)
-        storm = Storm(
-            rocket_broker.name_server, seconds=60, producers=64, groups=8, members=4, sends_per_second=1
-        )
+        storm = Storm(rocket_broker.name_server, seconds=60, producers=64, groups=8, members=4, sends_per_second=1)
         await storm.rage()
 
     asyncio.run(main())

@@ -95,9 +95,7 @@ class Shop:
             "bindings.out.destination": "orders",
             "rocketmq.bindings.out.producer.compress-message-body-threshold": str(4 * MiB),
         }
-        self.app = StreamApplication(
-            config_location="optional:/none", properties=settings(name_server, **keys)
-        )
+        self.app = StreamApplication(config_location="optional:/none", properties=settings(name_server, **keys))
         self.app.stream_listener("in")(self._hear)
         self.heard: set[int] = set()
         self.stored = stored

@@ -1,4 +1,4 @@
-"""The name server's order configuration (D8): kept, in routes, told to brokers."""
+"""The name server's order configuration: kept, in routes, told to brokers."""
 
 import asyncio
 from pathlib import Path
@@ -45,9 +45,7 @@ def test_a_configuration_is_put_told_listed_and_deleted() -> None:
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         name_server = await to_name_server(embedded)
         listed = GetKVListByNamespaceRequestHeader(namespace=NAMESPACE)
-        assert (
-            await name_server.ask(Code.GET_KVLIST_BY_NAMESPACE, listed)
-        ).code == ResponseCode.QUERY_NOT_FOUND
+        assert (await name_server.ask(Code.GET_KVLIST_BY_NAMESPACE, listed)).code == ResponseCode.QUERY_NOT_FOUND
         await put(name_server, "orders", "broker-a:4;broker-b:4")
         await put(name_server, "bills", "broker-a:1")
         asked = GetKVConfigRequestHeader(namespace=NAMESPACE, key="orders")

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 def test_the_stock_is_right_although_the_shop_dies_twice() -> None:
-    """G3, G7, G8: committed and unsaid is delivered, uncommitted never is; both by the broker's question."""
+    """Committed and unsaid is delivered, uncommitted never is; both by the broker's question."""
     command = [sys.executable, "-m", "samples.orders"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -38,18 +38,14 @@ def failing_disk(tmp_path: Path) -> Iterator[Path]:
 
 def turn_read_only(disk: Path) -> None:
     """Let the file system meet an error."""
-    (device,) = [
-        line.split()[0] for line in Path("/proc/mounts").read_text().splitlines() if f" {disk} " in line
-    ]
+    (device,) = [line.split()[0] for line in Path("/proc/mounts").read_text().splitlines() if f" {disk} " in line]
     trigger = Path("/sys/fs/ext4") / Path(device).name / "trigger_fs_error"
     if not trigger.exists():
         pytest.skip("this kernel lets nobody trigger an error of ext4")
     trigger.write_text("test")
 
 
-def test_a_read_only_disk_refuses_messages_and_serves_what_it_holds(
-    failing_disk: Path, tmp_path: Path
-) -> None:
+def test_a_read_only_disk_refuses_messages_and_serves_what_it_holds(failing_disk: Path, tmp_path: Path) -> None:
     """Senders hear code 14, readers go on, offsets are kept in memory, and the broker stops in order."""
     arguments = ("-p", "0", "--name-server-port", "0", "--store", str(failing_disk / "store"))
 

@@ -72,9 +72,7 @@ def test_messages_cross_between_two_brokers_of_one_kind() -> None:
                     await app.bridge.asend("near-orders", text)
                 await app.bridge.asend("far-orders", "c")
                 await done.wait()
-                health = {
-                    name: await binder.health() for name, binder in app.container.binders().made.items()
-                }
+                health = {name: await binder.health() for name, binder in app.container.binders().made.items()}
             assert {each.status for each in health.values()} == {HealthStatus.UP}
             assert health["near"].details["nameServer"] == near.name_server_address
             assert health["far"].details["nameServer"] == far.name_server_address
@@ -137,7 +135,7 @@ def test_an_ambiguous_default_names_all_that_could_be_it() -> None:
     """And the settings that decide; a binder that is no candidate is not among them."""
     two = {"binders.one.type": "inmemory", "binders.two.type": "inmemory"}
     assert refusal(two) == (
-        "there are several binders, one, two: say which one with spring.cloud.stream.default-binder, or for each "
+        "there are several binders, one, two: choose one with spring.cloud.stream.default-binder, or for each "
         "binding with spring.cloud.stream.bindings.<name>.binder"
     )
     third = {"binders.three.type": "inmemory", "binders.three.default-candidate": "false"}
@@ -150,10 +148,7 @@ def test_an_ambiguous_default_names_all_that_could_be_it() -> None:
 def test_a_binder_nobody_configured_is_told_with_those_there_are() -> None:
     """Any entry below `binders` turns off those found by themselves."""
     told = refusal({"binders.one.type": "inmemory", "bindings.in.binder": "rocketmq"})
-    assert (
-        "given in code: spring.cloud.stream.bindings.in.binder=rocketmq: there is no binder 'rocketmq'"
-        in told
-    )
+    assert "given in code: spring.cloud.stream.bindings.in.binder=rocketmq: there is no binder 'rocketmq'" in told
     assert "known: one" in told
     told = refusal({"binders.one.type": "memory"})
     assert "there is no binder type 'memory'; installed: inmemory" in told
@@ -170,11 +165,7 @@ def test_a_binder_s_environment_is_its_own() -> None:
         "binders.bare.type": "inmemory",
         "binders.bare.inherit-environment": "false",
         "default-binder": "own",
-        **{
-            key: value
-            for name in ("own", "inheriting", "bare")
-            for key, value in binding(name, "t", name).items()
-        },
+        **{key: value for name in ("own", "inheriting", "bare") for key, value in binding(name, "t", name).items()},
         "output-bindings": "own;inheriting;bare",
     }
 

@@ -46,9 +46,7 @@ def root(tmp_path: Path) -> Path:
         tags = "odd" if number % 2 else "even"
         properties = encode_properties({"KEYS": f"k{number}", "TAGS": tags})
         body = b"%03d" % number + bytes(500)
-        store.put(
-            StoreMessage("orders", number % 2, body, properties, keys=f"k{number}", tags_code=java_hash(tags))
-        )
+        store.put(StoreMessage("orders", number % 2, body, properties, keys=f"k{number}", tags_code=java_hash(tags)))
     asyncio.run(store.stop())
     return tmp_path / "store"
 
@@ -237,18 +235,14 @@ def test_a_message_with_a_damaged_number_is_stepped_over(root: Path) -> None:
     overwrite(root / LOG, start + 20, b"\x20")
     found = verified(root)
     assert (found["sound"], found["records"]) == (False, 299)
-    assert (
-        len(json.loads(run("repair", root, "--apply", "--yes", "--json").stdout)["plan"]["stepped_over"]) == 1
-    )
+    assert len(json.loads(run("repair", root, "--apply", "--yes", "--json").stdout)["plan"]["stepped_over"]) == 1
     assert verified(root)["sound"]
     assert bodies(root, 0) == [number for number in range(0, 300, 2) if number != 10]
 
 
 def test_dump_writes_each_message_as_a_line(root: Path) -> None:
     """Filtered by topic, queue, offset and key; text as text."""
-    lines = [
-        json.loads(line) for line in run("dump", root, "--queue", 1, "--offset", 148).stdout.splitlines()
-    ]
+    lines = [json.loads(line) for line in run("dump", root, "--queue", 1, "--offset", 148).stdout.splitlines()]
     assert [(line["queueOffset"], line["tags"], line["keys"]) for line in lines] == [
         (148, "odd", ["k297"]),
         (149, "odd", ["k299"]),
@@ -312,9 +306,7 @@ def test_damage_up_to_a_file_s_end_is_repaired(root: Path) -> None:
 
 @pytest.mark.parametrize("number", [0, 1, -1])
 @pytest.mark.parametrize("is_missing", [False, True])
-def test_files_of_the_log_cut_short_or_missing_are_completed(
-    root: Path, number: int, *, is_missing: bool
-) -> None:
+def test_files_of_the_log_cut_short_or_missing_are_completed(root: Path, number: int, *, is_missing: bool) -> None:
     """A broker would not start without; what was in them is lost, and queues keep their numbers."""
     files = sorted((root / "commitlog").iterdir())
     if is_missing:
@@ -446,7 +438,7 @@ def test_nothing_is_repaired_unless_told_to(root: Path) -> None:
     assert told.exit_code == 1
     assert f"step over {record_starts(root)[10] - start} bytes of the log at {start}" in told.stdout
     assert "Lost: 1 message. Among them: orders queue 0 offset 5." in told.stdout
-    assert f"To do this: streamkit store repair {root} --apply" in told.stdout
+    assert f"To repair the store: streamkit store repair {root} --apply" in told.stdout
     plan = json.loads(run("repair", root, "--json").stdout)
     assert (plan["applied"], plan["plan"]["lost_messages"]) == (False, [["orders", 0, 5]])
     declined = CliRunner().invoke(command, ["repair", str(root), "--apply"], input="n\n")

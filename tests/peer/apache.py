@@ -13,7 +13,7 @@ from typing import Self
 
 from tests.peer.artifacts import class_path, program
 from tests.peer.child_process import ChildProcess
-from tests.peer.jvm import java_options, write_logback
+from tests.peer.jvm import OPTIMIZING, SMALL, java_options, write_logback
 from tests.ports import free_ports
 
 START_ATTEMPTS = 3
@@ -58,6 +58,7 @@ class ApacheBroker:
         settings: Mapping[str, str] | None = None,
         store: Path | None = None,
         ports: tuple[int, int] | None = None,
+        optimizing: bool = False,
     ) -> None:
         """Start both and return when the broker is registered.
 
@@ -65,8 +66,10 @@ class ApacheBroker:
             settings: Further `broker.conf` lines.
             store: A store directory that outlives the broker; by default a temporary one.
             ports: The name server's port and the broker's, to come back on them; by default free ones.
+            optimizing: Whether the JVM is one for measurements, with all compilers and a heap of 1 GiB.
         """
         self.version = version
+        self._java = ("1g", OPTIMIZING) if optimizing else ("512m", SMALL)
         self._settings = {**BROKER_CONF, **(settings or {})}
         self._home = Path(tempfile.mkdtemp(prefix=f"apache-{version}-"))
         self.store = store or self._home / "store"
@@ -151,7 +154,7 @@ class ApacheBroker:
         return ChildProcess(
             [
                 program("java"),
-                *java_options(self._home, heap="512m"),
+                *java_options(self._home, *self._java),
                 f"-Drmq.logback.configurationFile={self._home}/conf/rmq.broker.logback.xml",
                 "-XX:MaxDirectMemorySize=512m",
                 "-cp",

@@ -50,12 +50,8 @@ KAFKA_VERSION = "4.3.1"
 KAFKA_BINDERS = {"4.3.1": "3.5.8", "5.0.1": "4.0.2"}
 """Versions of Spring Cloud Stream's Kafka binder, each with its Spring Boot."""
 
-PROGRAMS = {
-    version: JavaProgram(HERE / "pom.xml", {"rocketmq": version}, (HERE / "java",)) for version in VERSIONS
-} | {
-    KAFKA_VERSION: JavaProgram(
-        HERE / "kafka_server" / "pom.xml", {"kafka": KAFKA_VERSION}, (HERE / "kafka_server",)
-    ),
+PROGRAMS = {version: JavaProgram(HERE / "pom.xml", {"rocketmq": version}, (HERE / "java",)) for version in VERSIONS} | {
+    KAFKA_VERSION: JavaProgram(HERE / "kafka_server" / "pom.xml", {"kafka": KAFKA_VERSION}, (HERE / "kafka_server",)),
     "2.2.6": JavaProgram(
         HERE / "spring" / "pom.xml",
         {"boot": "2.3.12.RELEASE", "cloud": "Hoxton.SR12", "alibaba": "2.2.6.RELEASE"},
@@ -194,13 +190,9 @@ def run(command: list[str], cwd: Path | None = None) -> None:
         PeersUnavailableError: It failed; the text holds what it said.
     """
     try:
-        done = subprocess.run(
-            command, cwd=cwd, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT, check=False
-        )
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT, check=False)
     except subprocess.TimeoutExpired as error:
-        raise PeersUnavailableError(
-            f"{Path(command[0]).name} did not end in {RESOLVE_TIMEOUT:.0f} s"
-        ) from error
+        raise PeersUnavailableError(f"{Path(command[0]).name} did not end in {RESOLVE_TIMEOUT:.0f} s") from error
     if done.returncode:
         lines = (done.stdout + done.stderr).strip().splitlines()
         told = [line for line in lines if "ERROR" in line or "error:" in line] or lines[-3:]

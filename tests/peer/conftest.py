@@ -45,9 +45,7 @@ SETTINGS = {
 def of_version(version: str, *more: str) -> object:
     """Return a fixture parameter that names the version, by which parallel workers share the tests."""
     value = (version, *more) if more else version
-    return pytest.param(
-        value, marks=pytest.mark.peer, id="-on-".join((f"java{version}", *more)) if more else version
-    )
+    return pytest.param(value, marks=pytest.mark.peer, id="-on-".join((f"java{version}", *more)) if more else version)
 
 
 class Peers:

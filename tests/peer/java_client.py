@@ -137,9 +137,7 @@ class JavaClient:
         name = self.name("consumer")
         consumer = self._consumers[name] = JavaConsumer(self, name)
         subscriptions = {topics: "*"} if isinstance(topics, str) else dict(topics)
-        self.call(
-            "startConsumer", name=name, nameServer=name_server, group=group, topics=subscriptions, **options
-        )
+        self.call("startConsumer", name=name, nameServer=name_server, group=group, topics=subscriptions, **options)
         return consumer
 
     def name(self, what: str) -> str:
@@ -223,9 +221,7 @@ class JavaProducer:
     def request(self, topic: str, body: str, timeout_ms: int) -> JavaMessage:
         """Send a request and return the reply."""
         messages = [{"body": base64.b64encode(body.encode()).decode()}]
-        reply = self._client.call(
-            "request", name=self.name, topic=topic, messages=messages, timeoutMs=timeout_ms
-        )
+        reply = self._client.call("request", name=self.name, topic=topic, messages=messages, timeoutMs=timeout_ms)
         return JavaMessage.read(reply)
 
     def offsets(self, topic: str, queue: int = 0, timestamp: int | None = None) -> dict[str, int]:

@@ -25,9 +25,7 @@ class JavaPullConsumer:
         """Shut it down."""
         self._client.begin("stopPulling", name=self._name)
 
-    def pull(
-        self, topic: str, queue: int, offset: int, expression: str = "*"
-    ) -> tuple[str, int, list[JavaMessage]]:
+    def pull(self, topic: str, queue: int, offset: int, expression: str = "*") -> tuple[str, int, list[JavaMessage]]:
         """Return the pull's status, the offset to go on from, and the messages found."""
         pulled: Json = self._client.call(
             "pull", name=self._name, topic=topic, queue=queue, offset=offset, expression=expression
@@ -36,9 +34,7 @@ class JavaPullConsumer:
 
     def commit(self, topic: str, queue: int, offset: int) -> int:
         """Commit an offset, and return what the broker has then."""
-        committed: int = self._client.call(
-            "commitPull", name=self._name, topic=topic, queue=queue, offset=offset
-        )
+        committed: int = self._client.call("commitPull", name=self._name, topic=topic, queue=queue, offset=offset)
         return committed
 
 

@@ -1,5 +1,6 @@
-"""Options of the small JVMs that the tests start, and where RocketMQ's programs log."""
+"""Options of the JVMs that the tests start, and where RocketMQ's programs log."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 # What a JDK from 17 on must open before Netty and Apache's store may unmap files and read direct memory.
@@ -16,12 +17,17 @@ LOGBACK = """<configuration>
 """
 
 
-def java_options(home: Path, heap: str) -> list[str]:
-    """Return a small JVM's options, with `home` as its home and RocketMQ's."""
+SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""A JVM that starts soon, and is slow for long."""
+OPTIMIZING = ("-XX:+UseG1GC",)
+"""The compilers and the collector of RocketMQ's start scripts, for measurements."""
+
+
+def java_options(home: Path, heap: str, kind: Sequence[str] = SMALL) -> list[str]:
+    """Return a JVM's options, with `home` as its home and RocketMQ's."""
     return [
         f"-Xmx{heap}",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
+        *kind,
         "-XX:-UsePerfData",
         *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED),
         "--add-opens=java.management/sun.management=ALL-UNNAMED",

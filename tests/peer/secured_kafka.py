@@ -31,15 +31,11 @@ class Authority:
         """Make one, with files in that directory."""
         self._files = directory / name
         self.certificate = self._files.with_suffix(".ca.pem")
-        self._openssl(
-            "req", "-x509", *_NEW_KEY, "-keyout", self._key, "-out", self.certificate, "-subj", f"/CN={name}"
-        )
+        self._openssl("req", "-x509", *_NEW_KEY, "-keyout", self._key, "-out", self.certificate, "-subj", f"/CN={name}")
 
     def issue(self, name: str, *addresses: str) -> Path:
         """Make a certificate for a name and these addresses; returns a PEM file with it and its key."""
-        request, certificate, key = (
-            self._files.with_suffix(f".{name}.{kind}") for kind in ("csr", "crt", "key")
-        )
+        request, certificate, key = (self._files.with_suffix(f".{name}.{kind}") for kind in ("csr", "crt", "key"))
         self._openssl("req", *_NEW_KEY, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
         extensions = self._files.with_suffix(f".{name}.ext")
         extensions.write_text(f"subjectAltName={','.join(addresses) or f'DNS:{name}'}\n")
@@ -54,9 +50,7 @@ class Authority:
         return self._files.with_suffix(".ca.key")
 
     def _openssl(self, *arguments: str | Path) -> None:
-        subprocess.run(
-            [program("openssl"), *map(str, arguments)], check=True, capture_output=True, timeout=60
-        )
+        subprocess.run([program("openssl"), *map(str, arguments)], check=True, capture_output=True, timeout=60)
 
 
 _NEW_KEY: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")

@@ -82,9 +82,7 @@ class SpringPeer:
         """Return the last lines that the applications printed."""
         return self._peer.tail()
 
-    def start(
-        self, application: Application, properties: Mapping[str, str], file: Path | None = None
-    ) -> "SpringApp":
+    def start(self, application: Application, properties: Mapping[str, str], file: Path | None = None) -> "SpringApp":
         """Start an application.
 
         Args:
@@ -113,9 +111,7 @@ class SpringApp(Inbox[SpringMessage]):
         self._peer = peer
         self._name = name
 
-    def send(
-        self, payload: str | Mapping[str, str] | None, binding: str = "output", **headers: object
-    ) -> None:
+    def send(self, payload: str | Mapping[str, str] | None, binding: str = "output", **headers: object) -> None:
         """Send text, an order by its fields, or nothing (a tombstone), through an output binding."""
         fields = payload if payload is None or isinstance(payload, str) else dict(payload)
         self._peer.call("send", name=self._name, binding=binding, payload=fields, headers=headers)

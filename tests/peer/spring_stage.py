@@ -53,9 +53,7 @@ class SpringStage:
         topic = name or self.name("topic")
 
         async def make() -> None:
-            async with Admin(
-                ClientSettings(name_servers=self.name_server, request_timeout=ANSWER_TIMEOUT)
-            ) as admin:
+            async with Admin(ClientSettings(name_servers=self.name_server, request_timeout=ANSWER_TIMEOUT)) as admin:
                 await admin.create_topic(topic, queues)
                 await admin.await_topic(topic, queues=queues, timeout=60)
 
@@ -66,14 +64,10 @@ class SpringStage:
         """Return a text as the generation's `String` is on the wire: the current one reads and writes JSON."""
         return text if self.first else json.dumps(text, ensure_ascii=False)
 
-    def spring(
-        self, application: Application, properties: Mapping[str, str], file: Path | None = None
-    ) -> SpringApp:
+    def spring(self, application: Application, properties: Mapping[str, str], file: Path | None = None) -> SpringApp:
         """Start a Spring application, by a properties file and what wins over it."""
         # What is sent again after a time-out may be there twice.
-        patient = {
-            f"{ROCKET}.output.producer.{'sendMessageTimeout' if self.first else 'sendMsgTimeout'}": "30000"
-        }
+        patient = {f"{ROCKET}.output.producer.{'sendMessageTimeout' if self.first else 'sendMsgTimeout'}": "30000"}
         app = self._peer.start(application, {**patient, **properties, NAME_SERVER: self.name_server}, file)
         # The next test's transactions may be of the same producer group: the broker is not to ask this one about them.
         self._stack.callback(app.stop, wait=application == "TransactionalApplication")

@@ -53,9 +53,7 @@ class Stage:
     def topic(self, queues: int = 4) -> str:
         """Return a new topic, made by mqadmin, that the name server knows."""
         topic = self.name("topic")
-        made = self.mqadmin(
-            "updateTopic", "-b", self.address, "-t", topic, "-r", str(queues), "-w", str(queues)
-        )
+        made = self.mqadmin("updateTopic", "-b", self.address, "-t", topic, "-r", str(queues), "-w", str(queues))
         assert "success" in made, made
         asyncio.run(self._await_topic(topic, queues))
         return topic
@@ -66,9 +64,7 @@ class Stage:
         self._started.append(producer)
         return producer
 
-    def consumer(
-        self, topics: Mapping[str, str] | str, group: str | None = None, **options: object
-    ) -> JavaConsumer:
+    def consumer(self, topics: Mapping[str, str] | str, group: str | None = None, **options: object) -> JavaConsumer:
         """Start a Java push consumer, of a group of its own unless told."""
         consumer = self.client.consumer(self.name_server, group or self.name("group"), topics, **options)
         self._started.append(consumer)
@@ -92,9 +88,30 @@ class Stage:
         """Start a Java pull consumer."""
         return JavaPullConsumer(self.client, self.name_server, group or self.name("group"))
 
+    def await_committed(self, topic: str, group: str) -> None:
+        """Wait until a group has committed all that a topic's queues hold.
+
+        A Java member that stops before may be given some of it again: each of its pulls commits an offset, and
+        Apache's broker may handle its last pull after the offset it commits at its end.
+        """
+        committed = eventually(lambda: asyncio.run(self._has_committed(topic, group)), bool)
+        assert committed, self.mqadmin("consumerProgress", "-g", group)
+
+    async def _has_committed(self, topic: str, group: str) -> bool:
+        async with self._admin() as admin:
+            queues = (await admin.consume_stats(group, topic)).values()
+        return bool(queues) and all(queue.consumer_offset >= queue.broker_offset for queue in queues)
+
     async def _await_topic(self, topic: str, queues: int) -> None:
-        async with Admin(ClientSettings(name_servers=self.name_server)) as admin:
+        async with self._admin() as admin:
             await admin.await_topic(topic, queues=queues, timeout=60)
+
+    def _admin(self) -> Admin:
+        return Admin(
+            ClientSettings(
+                name_servers=self.name_server, connect_timeout=ANSWER_TIMEOUT, request_timeout=ANSWER_TIMEOUT
+            )
+        )
 
     def mqadmin(self, *arguments: str) -> str:
         """Run one command of Apache's mqadmin and return what it printed."""

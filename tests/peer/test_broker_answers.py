@@ -85,8 +85,7 @@ class Case:
             await asyncio.sleep(0.05)
         messages = await self.client.messages(topic, queue_id)
         return [
-            (m.body, m.flag, m.sys_flag, m.reconsume_times, without(m.properties), m.born_timestamp)
-            for m in messages
+            (m.body, m.flag, m.sys_flag, m.reconsume_times, without(m.properties), m.born_timestamp) for m in messages
         ]
 
     async def pulled(self, offset: int = 0, **fields: Any) -> Any:
@@ -117,9 +116,7 @@ async def topics_names(case: Case) -> Any:
 
 
 async def unknown_default_topic(case: Case) -> Any:
-    return await case.code(
-        Code.SEND_MESSAGE_V2, send_header(case.topic + "-no", default_topic="unknown"), b"x"
-    )
+    return await case.code(Code.SEND_MESSAGE_V2, send_header(case.topic + "-no", default_topic="unknown"), b"x")
 
 
 async def queue_out_of_range(case: Case) -> Any:
@@ -177,9 +174,7 @@ async def locks_given_up(case: Case) -> Any:
     async def locked(who: str, mq_set: set[MessageQueue]) -> list[int]:
         wish = LockBatchRequestBody(consumer_group=case.group, client_id=who, mq_set=mq_set)
         answer = await case.client.ask_ok(Code.LOCK_BATCH_MQ, None, wish)
-        return sorted(
-            queue.queue_id for queue in decode_body(answer.body, LockBatchResponseBody).lock_ok_mq_set
-        )
+        return sorted(queue.queue_id for queue in decode_body(answer.body, LockBatchResponseBody).lock_ok_mq_set)
 
     async def unlock(who: str) -> int:
         wish = UnlockBatchRequestBody(consumer_group=case.group, client_id=who, mq_set=queues)
@@ -235,10 +230,7 @@ async def statistics(case: Case) -> Any:
     who = QueryTopicConsumeByWhoRequestHeader(topic=case.topic)
     return (
         sorted((queue.queue_id, span.min_offset, span.max_offset) for queue, span in spans.items()),
-        sorted(
-            (queue.queue_id, offset.broker_offset, offset.consumer_offset)
-            for queue, offset in reached.items()
-        ),
+        sorted((queue.queue_id, offset.broker_offset, offset.consumer_offset) for queue, offset in reached.items()),
         case.group in (await case.client.fetch(Code.QUERY_TOPIC_CONSUME_BY_WHO, GroupList, who)).group_list,
         await case.code(Code.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader(topic=case.topic + "-no")),
     )

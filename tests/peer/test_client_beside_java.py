@@ -20,9 +20,7 @@ from tests.end_to_end.client_stage import Heard, until
 from tests.peer.stage import ANSWER_TIMEOUT, SEND_TIMEOUT, Stage, eventually
 
 
-def consumer(
-    stage: Stage, topic: str, group: str, heard: Heard, tags: str = "*", **settings: Any
-) -> PushConsumer:
+def consumer(stage: Stage, topic: str, group: str, heard: Heard, tags: str = "*", **settings: Any) -> PushConsumer:
     settings = {
         "consume_from_where": ConsumeFromWhere.FIRST_OFFSET,
         "request_timeout": ANSWER_TIMEOUT,
@@ -126,9 +124,7 @@ def test_java_and_we_share_a_groups_queues(stage: Stage) -> None:
             )
             assert (len(one), sorted(one + other)) == (2, [0, 1, 2, 3])
             for number in range(40):
-                await sender.send(
-                    Message(topic, b"%d" % number), queue=MessageQueue(topic, "broker-a", number % 4)
-                )
+                await sender.send(Message(topic, b"%d" % number), queue=MessageQueue(topic, "broker-a", number % 4))
             await heard.count(20, patience=60)
             await asyncio.to_thread(java.take, 20)
 
@@ -193,11 +189,7 @@ def test_an_orderly_queue_has_one_owner_java_s_or_ours(stage: Stage) -> None:
     assert {call.owner for call in calls} == {"ours", "Java's"}
     for queue in range(4):
         of_queue = sorted(call for call in calls if call.queue == queue)
-        both = [
-            pair
-            for pair in pairwise(of_queue)
-            if pair[0].owner != pair[1].owner and pair[1].begin < pair[0].end
-        ]
+        both = [pair for pair in pairwise(of_queue) if pair[0].owner != pair[1].owner and pair[1].begin < pair[0].end]
         assert not both
         offsets = [call.offset for call in of_queue]
         assert list(dict.fromkeys(offsets)) == sorted({*offsets})

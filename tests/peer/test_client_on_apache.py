@@ -105,18 +105,14 @@ def test_every_way_to_send_arrives(apache_broker: ApacheBroker) -> None:
         topic, queue = clients.topic, MessageQueue(clients.topic, "broker-a", 2)
         large = b"large" * 5000
         async with clients.producer() as producer, clients.concurrent(heard):
-            sync = await producer.send(
-                Message(topic, b"sync", tags="T", keys=["k1", "k2"], properties={"table": "4"})
-            )
+            sync = await producer.send(Message(topic, b"sync", tags="T", keys=["k1", "k2"], properties={"table": "4"}))
             assert (sync.status, sync.message_queue.broker_name) == (SendStatus.SEND_OK, "broker-a")
             await producer.send_async(Message(topic, b"async"))
             await producer.send_oneway(Message(topic, b"oneway"))
             await producer.send_batch([Message(topic, b"batch 1"), Message(topic, b"batch 2")])
             assert (await producer.send(Message(topic, b"queue"), queue=queue)).message_queue == queue
             chosen = [
-                (
-                    await producer.send(Message(topic, b"hash"), selector=select_by_hash, argument="N1")
-                ).message_queue
+                (await producer.send(Message(topic, b"hash"), selector=select_by_hash, argument="N1")).message_queue
                 for _ in range(2)
             ]
             assert chosen[0] == chosen[1]
@@ -246,15 +242,9 @@ def test_two_members_share_and_one_takes_over(apache_broker: ApacheBroker) -> No
         async with clients.concurrent(heard, **told) as stays, clients.producer() as producer:
             leaves = clients.concurrent(heard, **told)
             await leaves.start()
-            await until(
-                lambda: clients.orders_of(stays) | clients.orders_of(leaves) == {0, 1, 2, 3}, seconds=60
-            )
-            await until(
-                lambda: len(clients.orders_of(stays)) == len(clients.orders_of(leaves)) == 2, seconds=60
-            )
-            await asyncio.gather(
-                *(producer.send(Message(clients.topic, b"%d" % number)) for number in range(100))
-            )
+            await until(lambda: clients.orders_of(stays) | clients.orders_of(leaves) == {0, 1, 2, 3}, seconds=60)
+            await until(lambda: len(clients.orders_of(stays)) == len(clients.orders_of(leaves)) == 2, seconds=60)
+            await asyncio.gather(*(producer.send(Message(clients.topic, b"%d" % number)) for number in range(100)))
             await heard.count(100, patience=60)
             await leaves.shutdown()
             await until(lambda: clients.orders_of(stays) == {0, 1, 2, 3}, seconds=60)
@@ -297,10 +287,7 @@ def test_committed_offsets_are_where_the_next_member_begins(apache_broker: Apach
         async with clients.concurrent(second):
             await second.count(1, patience=60)
         assert (first.bodies, second.bodies) == ([b"1", b"2"], [b"3"])
-        assert (
-            await clients.admin.committed_offset(MessageQueue(clients.topic, "broker-a", 1), clients.group)
-            == 3
-        )
+        assert await clients.admin.committed_offset(MessageQueue(clients.topic, "broker-a", 1), clients.group) == 3
 
     play(apache_broker, scene)
 
@@ -339,9 +326,7 @@ def test_queues_added_to_a_live_topic_are_picked_up(apache_broker: ApacheBroker)
             await producer.send(Message(clients.topic, b"x"))
             await clients.admin.create_topic(clients.topic, 8)
             await until(lambda: len(clients.orders_of(consumer)) == 8, seconds=60)
-            await producer.send(
-                Message(clients.topic, b"y"), queue=MessageQueue(clients.topic, "broker-a", 7)
-            )
+            await producer.send(Message(clients.topic, b"y"), queue=MessageQueue(clients.topic, "broker-a", 7))
             await heard.count(2, patience=60)
 
     play(apache_broker, scene)

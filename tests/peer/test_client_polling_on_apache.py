@@ -33,9 +33,7 @@ class Desk:
         self.queue = MessageQueue(self.topic, "broker-a", 0)
 
     def polling(self) -> LitePullConsumer:
-        settings = LitePullConsumerSettings(
-            name_servers=self.address, consume_from_where=ConsumeFromWhere.FIRST_OFFSET
-        )
+        settings = LitePullConsumerSettings(name_servers=self.address, consume_from_where=ConsumeFromWhere.FIRST_OFFSET)
         consumer = LitePullConsumer(self.group, settings)
         consumer.subscribe(self.topic)
         return consumer
@@ -57,9 +55,7 @@ class Desk:
 def play(broker: ApacheBroker, scene: Callable[[Desk], Awaitable[None]]) -> None:
     async def main() -> None:
         desk = Desk(broker)
-        async with Admin(
-            ClientSettings(name_servers=broker.name_server, request_timeout=ANSWER_TIMEOUT)
-        ) as admin:
+        async with Admin(ClientSettings(name_servers=broker.name_server, request_timeout=ANSWER_TIMEOUT)) as admin:
             await admin.create_topic(desk.topic, 2)
             await admin.await_topic(desk.topic, queues=2, timeout=60)
             await scene(desk)

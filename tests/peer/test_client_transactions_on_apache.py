@@ -45,9 +45,7 @@ class Shop:
         return LocalTransactionState.COMMIT
 
     def consumer(self, topic: str = "") -> LitePullConsumer:
-        settings = LitePullConsumerSettings(
-            name_servers=self.address, consume_from_where=ConsumeFromWhere.FIRST_OFFSET
-        )
+        settings = LitePullConsumerSettings(name_servers=self.address, consume_from_where=ConsumeFromWhere.FIRST_OFFSET)
         consumer = LitePullConsumer(f"{self.group}-c", settings)
         consumer.subscribe(topic or self.topic)
         return consumer
@@ -65,9 +63,7 @@ class Shop:
 def play(broker: ApacheBroker, scene: Callable[[Shop], Awaitable[None]]) -> None:
     async def main() -> None:
         shop = Shop(broker)
-        async with Admin(
-            ClientSettings(name_servers=broker.name_server, request_timeout=ANSWER_TIMEOUT)
-        ) as admin:
+        async with Admin(ClientSettings(name_servers=broker.name_server, request_timeout=ANSWER_TIMEOUT)) as admin:
             await admin.create_topic(shop.topic, 1)
             await admin.await_topic(shop.topic, timeout=60)
             await scene(shop)

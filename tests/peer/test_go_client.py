@@ -57,9 +57,7 @@ class GoStage:
         topic = name or self.name("topic")
 
         async def make() -> None:
-            async with Admin(
-                ClientSettings(name_servers=self._name_server, request_timeout=ANSWER_TIMEOUT)
-            ) as admin:
+            async with Admin(ClientSettings(name_servers=self._name_server, request_timeout=ANSWER_TIMEOUT)) as admin:
                 await admin.create_topic(topic, queues)
                 await admin.await_topic(topic, queues=queues, timeout=TIMEOUT)
 
@@ -70,9 +68,7 @@ class GoStage:
         """Wait until the name server knows a topic."""
 
         async def wait() -> None:
-            async with Admin(
-                ClientSettings(name_servers=self._name_server, request_timeout=ANSWER_TIMEOUT)
-            ) as admin:
+            async with Admin(ClientSettings(name_servers=self._name_server, request_timeout=ANSWER_TIMEOUT)) as admin:
                 await admin.await_topic(topic, timeout=TIMEOUT)
 
         asyncio.run(wait())

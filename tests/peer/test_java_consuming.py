@@ -150,9 +150,7 @@ def test_an_orderly_message_that_keeps_failing_is_set_aside(stage: Stage) -> Non
     topic, group = stage.topic(queues=1), stage.name("group")
     stage.producer().send(topic, "poison", "b", "c")
 
-    consumer = stage.consumer(
-        topic, group, mode="orderly", failTimes=99, failBody="poison", maxReconsumeTimes=1
-    )
+    consumer = stage.consumer(topic, group, mode="orderly", failTimes=99, failBody="poison", maxReconsumeTimes=1)
     consumer.wait_for(lambda: texts(consumer)[-2:] == ["b", "c"], what="the queue to continue")
 
     assert texts(consumer) == ["poison", "poison", "b", "c"]

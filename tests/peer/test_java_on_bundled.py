@@ -53,7 +53,7 @@ def test_mqadmin_shows_why_a_setting_is_not_changed(
         assert "update broker config success" in stage.mqadmin(*change, "deleteWhen", "-v", "05")
         for key, reason in (
             ("diskSpaceCleanForciblyRatio", "requests cannot"),
-            ("rocketmqHome", "no meaning"),
+            ("rocketmqHome", "no effect"),
         ):
             refused = stage.mqadmin(*change, key, "-v", "10")
             assert "success" not in refused
@@ -110,9 +110,7 @@ def test_java_clients_find_what_a_killed_broker_had_acknowledged(
         "listenPort": str(port),
     }
     config = tmp_path / "broker.conf"
-    config.write_text(
-        "".join(f"{key}={value}\n" for key, value in (SMALL_STORE | settings | PATIENT).items())
-    )
+    config.write_text("".join(f"{key}={value}\n" for key, value in (SMALL_STORE | settings | PATIENT).items()))
     acknowledged: dict[tuple[int, int], str] = {}
 
     def send(producer: JavaProducer, topic: str, number: int) -> bool:

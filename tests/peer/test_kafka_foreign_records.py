@@ -11,9 +11,9 @@ from kafka import TopicPartition
 from kafka.admin import OffsetSpec
 
 from streamkit import Message, StreamApplication
-from streamkit.errors import Reject
 from streamkit.listeners.listener import send_to
 from streamkit.messaging import headers as portable
+from streamkit.settlement import Reject
 from tests.peer import raw_kafka
 from tests.peer.kafka import KafkaServer
 from tests.peer.raw_kafka import RawRecord, batch, records
@@ -72,16 +72,12 @@ def foreign(kafka_server: KafkaServer) -> ForeignShop:
 
 def test_headers_may_have_any_bytes_as_names_and_values(foreign: ForeignShop) -> None:
     """Names that are no UTF-8 have U+FFFD where they are none, as for Java's clients; null is no header."""
-    odd = RawRecord(
-        b"odd", b"\xff", [(b"colour\xff", b"\xfe"), (b"none", None), (b"", b"x"), (b"size", b"\x00")]
-    )
+    odd = RawRecord(b"odd", b"\xff", [(b"colour\xff", b"\xfe"), (b"none", None), (b"", b"x"), (b"size", b"\x00")])
     found = records(odd, RawRecord(b"next"))
 
     async def main() -> None:
         await foreign.make_topic(1)
-        await foreign.store(
-            batch(found, 2), batch(gzip.compress(found), 2, attributes=GZIP), raw_kafka.of(LAST)
-        )
+        await foreign.store(batch(found, 2), batch(gzip.compress(found), 2, attributes=GZIP), raw_kafka.of(LAST))
         inbox = Inbox()
         async with foreign.reading(inbox):
             messages = await inbox.wait(5)
@@ -127,9 +123,7 @@ def test_what_cannot_be_read_is_a_dead_letter_and_what_is_around_it_comes(
 ) -> None:
     """A batch that went bad on the broker's disk is kept as the bytes it is; its letter tells where they were."""
     good = [raw_kafka.of(RawRecord(f"good {number}".encode())) for number in range(len(BROKEN))]
-    bad = [
-        raw_kafka.of(RawRecord(f"bad {number}".encode()), RawRecord(b"too")) for number in range(len(BROKEN))
-    ]
+    bad = [raw_kafka.of(RawRecord(f"bad {number}".encode()), RawRecord(b"too")) for number in range(len(BROKEN))]
     broken = [change(written) for change, written in zip(BROKEN.values(), bad, strict=True)]
 
     async def main() -> None:
@@ -218,9 +212,7 @@ def test_what_cannot_be_read_is_passed_while_polling(foreign: ForeignShop) -> No
 def test_batches_that_compaction_has_emptied_are_passed(foreign: ForeignShop) -> None:
     """So are emptied markers of transactions, also by who reads what is committed only."""
     written = raw_kafka.of(RawRecord(b"x" * 150), RawRecord(b"x" * 150))
-    kept = RawRecord(
-        b"y" * (100 + len(written) - raw_kafka.HEADER - len(raw_kafka.of(RawRecord(b"y" * 100))))
-    )
+    kept = RawRecord(b"y" * (100 + len(written) - raw_kafka.HEADER - len(raw_kafka.of(RawRecord(b"y" * 100)))))
     empty = batch(b"", 0, last=0)
     marker = batch(b"", 0, last=0, attributes=TRANSACTIONAL | CONTROL, producer=7)
 

@@ -193,9 +193,7 @@ def test_a_call_that_outlasts_a_rebalance_counts_nothing(shop: Shop) -> None:
         ({"kafka.bindings.in.consumer.ordered": "false"}, "remove ordered=false"),
     ],
 )
-def test_what_a_transaction_cannot_take_back_is_refused(
-    shop: Shop, setting: Mapping[str, object], told: str
-) -> None:
+def test_what_a_transaction_cannot_take_back_is_refused(shop: Shop, setting: Mapping[str, object], told: str) -> None:
     """Before anything is connected, with what to set instead."""
 
     async def main() -> None:

@@ -225,9 +225,7 @@ class Side:
         told: list[Any] = [await self._answer(request) for request in SENDS]
         while await self.client.end(self.topic) < QUEUED:  # noqa: ASYNC110 - Apache queues them a little later
             await asyncio.sleep(0.05)
-        told += [
-            await self._answer(request) for request in (*PULLS, *OFFSETS, *TRANSACTIONS, *FILTERS, *OTHERS)
-        ]
+        told += [await self._answer(request) for request in (*PULLS, *OFFSETS, *TRANSACTIONS, *FILTERS, *OTHERS)]
         stored = await self.client.messages(self.topic)
         return [*told, [(m.body, m.properties, m.born_timestamp) for m in stored]]
 

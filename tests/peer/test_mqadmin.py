@@ -14,10 +14,7 @@ def rows(printed: str) -> list[list[str]]:
 
 def fields(printed: str) -> dict[str, str]:
     """Return what a list of `name: value` lines says."""
-    return {
-        name.strip(): value.strip()
-        for name, _, value in (line.partition(":") for line in printed.splitlines())
-    }
+    return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in printed.splitlines())}
 
 
 def test_update_topic_and_topic_route(stage: Stage) -> None:
@@ -47,7 +44,7 @@ def test_topic_list_and_delete_topic(stage: Stage) -> None:
 
 
 def test_update_order_conf(stage: Stage) -> None:
-    """The list of queues that is put is told, stands in the route, and is gone when it is deleted (D8)."""
+    """The list of queues that is put is told, stands in the route, and is gone when it is deleted."""
     topic = stage.topic(queues=3)
     command = ("updateOrderConf", "-t", topic)
     assert "success" in stage.mqadmin(*command, "-m", "put", "-v", "broker-a:2")

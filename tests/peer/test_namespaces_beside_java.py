@@ -124,9 +124,7 @@ def test_a_transaction_is_checked_inside(stage: Stage) -> None:
         async with TransactionProducer(stage.name("till"), settings, check, topics=[topic]) as till:
             await (await till.begin(Message(topic, b"told"))).commit()
             await (await till.begin(Message(topic, b"asked"))).unknown()
-            await asyncio.to_thread(
-                java.wait_for, lambda: {m.text for m in java.received} >= {"asked", "told"}
-            )
+            await asyncio.to_thread(java.wait_for, lambda: {m.text for m in java.received} >= {"asked", "told"})
 
     asyncio.run(begin())
     # Asked about again before its commit was noted, a message may come again.

@@ -71,9 +71,7 @@ class Client(RawClient):
 
     async def later(self, name: str, **properties: str) -> None:
         """Send a message that is not to come now."""
-        await self.send(
-            body=name.encode(), born_timestamp=now_ms(), properties={"UNIQ_KEY": name} | properties
-        )
+        await self.send(body=name.encode(), born_timestamp=now_ms(), properties={"UNIQ_KEY": name} | properties)
 
     async def answer_all(self, *names: str, others: Collection[str] = ()) -> None:
         """Commit these transactions when they are asked about; none but these and the others may be."""
@@ -141,9 +139,7 @@ def test_what_waits_goes_on_in_the_other_broker_and_back(version: str, tmp_path:
             await client.later("delayed", DELAY="2")
             if version == WITH_TIMERS:
                 await client.later("timed", TIMER_DELIVER_MS=str(now_ms() + 15_000))
-                await client.later(
-                    "timed to the second", TIMER_DELIVER_MS=str(now_ms() // 1000 * 1000 + 15_000)
-                )
+                await client.later("timed to the second", TIMER_DELIVER_MS=str(now_ms() // 1000 * 1000 + 15_000))
                 at = str(now_ms() // 1000 * 1000 + 15_000)
                 await client.later("taken back", TIMER_DELIVER_MS=at)
                 await client.later("-", TIMER_DELIVER_MS=at, TIMER_DEL_UNIQKEY="orders+taken back")

@@ -24,9 +24,7 @@ EXPRESSIONS = 120
 A = [None, "5", "-5", "05", "+7", "5.0", "2.5", " 5 ", "5f", "5L", "1e1", "3000000000", "-0", "0", "NaN", "Infinity",
      "true", "FALSE", "x", "it's", "0x1p3", "\u0665", "abc", "9223372036854775808"]  # fmt: skip
 B = [None, "5", "7.5", "true", "x"]
-MESSAGES = [
-    {name: value for name, value in zip("ab", values, strict=True) if value} for values in product(A, B)
-]
+MESSAGES = [{name: value for name, value in zip("ab", values, strict=True) if value} for values in product(A, B)]
 
 names = st.sampled_from(["a", "a", "a", "b", "b", "missing", "A"])
 texts = st.sampled_from(["'x'", "'5'", "'it''s'", "'true'", "''", "'abc'", "'b'"])
@@ -34,19 +32,13 @@ integers = st.sampled_from(["0", "5", "7", "2147483647", "2147483648", "30000000
 doubles = st.sampled_from(["5.0", "2.5", "5.", ".5", "1e1", "7.5E0", "0.0", "1e400"])
 constants = st.sampled_from(["TRUE", "false", "NULL"])
 numbers = st.one_of(integers, doubles, st.one_of(integers, doubles).map("-{}".format))
-operands = st.one_of(
-    names, names, numbers, texts, constants, names.map("- {}".format), names.map("+{}".format)
-)
+operands = st.one_of(names, names, numbers, texts, constants, names.map("- {}".format), names.map("+{}".format))
 lists = st.lists(texts, min_size=1, max_size=6).map(", ".join)
 comparisons = st.one_of(
     st.tuples(operands, st.sampled_from(["=", "<>"]), operands).map(" ".join),
-    st.tuples(names, st.sampled_from(["=", "<>", "<", "<=", ">", ">="]), st.one_of(names, numbers)).map(
-        " ".join
-    ),
+    st.tuples(names, st.sampled_from(["=", "<>", "<", "<=", ">", ">="]), st.one_of(names, numbers)).map(" ".join),
     st.tuples(operands, st.sampled_from(["<", "<=", ">", ">="]), operands).map(" ".join),
-    st.tuples(names, st.sampled_from(["BETWEEN", "NOT BETWEEN"]), numbers, st.just("AND"), numbers).map(
-        " ".join
-    ),
+    st.tuples(names, st.sampled_from(["BETWEEN", "NOT BETWEEN"]), numbers, st.just("AND"), numbers).map(" ".join),
     st.tuples(names, st.sampled_from(["IN", "not in"]), lists.map("({})".format)).map(" ".join),
     st.tuples(operands, st.sampled_from(["IS NULL", "is not null"])).map(" ".join),
     operands,
@@ -113,9 +105,7 @@ def test_the_same_messages_match_on_apache_s_broker_and_ours(apache_broker: Apac
             await sides[-1].send_messages()
         return sides[0], sides[1]
 
-    async def both(
-        theirs: Side, ours: Side, text: str
-    ) -> tuple[tuple[int, list[bytes]], tuple[int, list[bytes]]]:
+    async def both(theirs: Side, ours: Side, text: str) -> tuple[tuple[int, list[bytes]], tuple[int, list[bytes]]]:
         return await asyncio.gather(theirs.matching(text), ours.matching(text))
 
     stack = AsyncExitStack()

@@ -246,11 +246,7 @@ def run(*arguments: object) -> Any:
     """Run ``streamkit store`` and return what it printed as JSON: one value, or one of each line."""
     result = CliRunner().invoke(store_command, [str(argument) for argument in arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return (
-        json.loads(result.stdout)
-        if "--json" in arguments
-        else list(map(json.loads, result.stdout.splitlines()))
-    )
+    return json.loads(result.stdout) if "--json" in arguments else list(map(json.loads, result.stdout.splitlines()))
 
 
 def test_apache_s_store_is_verified_dumped_and_repaired(exchange: Exchange, tmp_path: Path) -> None:
@@ -283,9 +279,7 @@ def test_apache_s_store_is_verified_dumped_and_repaired(exchange: Exchange, tmp_
     with exchange.client.consumer(broker.name_server, "readers", "orders") as consumer:
         received = consumer.take(59)
     lost = {(damaged["queueId"], damaged["queueOffset"])}
-    assert {(m.queue, m.offset): m.text for m in received} == {
-        place: sent[place] for place in sent.keys() - lost
-    }
+    assert {(m.queue, m.offset): m.text for m in received} == {place: sent[place] for place in sent.keys() - lost}
     broker.stop()
 
 
@@ -294,9 +288,7 @@ def test_what_either_broker_deleted_stays_deleted(exchange: Exchange, tmp_path: 
     store, _ = exchange.ours()
     for topic in ("ours", "kept"):
         for number in range(3):
-            assert (
-                store.put(StoreMessage(topic, 0, b"%s %d" % (topic.encode(), number))).status is PutStatus.OK
-            )
+            assert store.put(StoreMessage(topic, 0, b"%s %d" % (topic.encode(), number))).status is PutStatus.OK
     store.delete_topic("ours")
     store.put(StoreMessage("ours", 1, b"ours anew"))
     asyncio.run(store.stop())
@@ -382,6 +374,7 @@ def test_a_store_goes_from_apache_to_us_and_back(exchange: Exchange) -> None:
         producer.send("letters", BIG, mode="queue", queue=1)
         readers = stage.consumer("letters", "readers")
         readers.take(5)
+        stage.await_committed("letters", "readers")
         readers.stop()
         producer.send("letters", "e")
         of_apache = leave_pending(exchange, stage, "by Apache")
@@ -397,6 +390,7 @@ def test_a_store_goes_from_apache_to_us_and_back(exchange: Exchange) -> None:
         assert sorted(m.text for m in producer.query("letters", "early")) == ["a", "b"]
         producer.send("letters", "f", keys="late")
         readers.take(len(of_apache) + 2)
+        stage.await_committed("letters", "readers")
         readers.stop()
         producer.send("letters", "g", "h", mode="batch", keys="late")
         ours = leave_pending(exchange, stage, "by us")

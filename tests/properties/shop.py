@@ -9,8 +9,7 @@ from typing import Annotated
 
 from dependency_injector import providers
 
-from streamkit import Reject, Requeue, StreamApplication, send_to
-from streamkit.binder.settlement import ACCEPT, RejectMessage, Settlement
+from streamkit import Accept, Reject, Requeue, Settlement, StreamApplication, send_to
 from streamkit.errors import ApplicationError, BinderError, MessagingError
 from streamkit.listeners.listener import Header
 from streamkit.messaging.headers import TRANSACTION_ID
@@ -32,9 +31,7 @@ TAKES = 0.3
 class Shop:
     """An application, and what its listeners saw over all its lives; another one beside it shares the work."""
 
-    def __init__(
-        self, environment: ContractEnvironment, *, takes: float = TAKES, beside: "Shop | None" = None
-    ) -> None:
+    def __init__(self, environment: ContractEnvironment, *, takes: float = TAKES, beside: "Shop | None" = None) -> None:
         self.environment = environment
         self.calls: Counter[str] = Counter() if beside is None else beside.calls
         self.sent: set[str] = set() if beside is None else beside.sent
@@ -104,7 +101,7 @@ class Shop:
         """Take some time; reject what says so."""
         self.calls.update(texts)
         await asyncio.sleep(self._takes)
-        return [RejectMessage("as it says") if text.startswith("reject") else ACCEPT for text in texts]
+        return [Reject("as it says") if text.startswith("reject") else Accept() for text in texts]
 
     async def hear(self, text: str) -> None:
         """Listen to what anybody sends, without a group."""
@@ -114,9 +111,7 @@ class Shop:
         """As `work`."""
         await self.work(message.payload)
 
-    async def look_up(
-        self, text: str, transaction: Annotated[str, Header(TRANSACTION_ID)]
-    ) -> TransactionState:
+    async def look_up(self, text: str, transaction: Annotated[str, Header(TRANSACTION_ID)]) -> TransactionState:
         """Whether a sale is in the books."""
         return TransactionState.COMMIT if text in self.books else TransactionState.ROLLBACK
 
@@ -236,9 +231,7 @@ class Shop:
     async def check_nothing_was_lost(self) -> None:
         """What could not be told to a broker that was away, comes again; whatever was sent is there."""
         assert self.calls >= expected_calls(), self.calls
-        assert (await self.found("results")).keys() == {
-            f"{kind} single" for kind in KINDS if kind != "reject"
-        }
+        assert (await self.found("results")).keys() == {f"{kind} single" for kind in KINDS if kind != "reject"}
         for name in LISTENING:
             assert (await self.found(f"%DLQ%{name}-workers")).keys() == {f"reject {name}"}
         assert (await self.found("direct")).keys() >= self.sent
@@ -267,9 +260,5 @@ class Shop:
 def expected_calls() -> Counter[str]:
     """How often each message is to be handled."""
     return Counter(
-        {
-            f"{kind} {name}": 1 if name == "batch" else calls
-            for kind, calls in CALLS.items()
-            for name in LISTENING
-        }
+        {f"{kind} {name}": 1 if name == "batch" else calls for kind, calls in CALLS.items() for name in LISTENING}
     )

@@ -30,9 +30,7 @@ def test_the_summary_is_written_between_its_comments(tmp_path: Path) -> None:
     """What stands around them stays, and a second run replaces the first one's."""
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}what was\n{END}after\n")
-    report = StateReport(
-        7, seconds=60.0, counts={"sequences": 1, "requests": 2, "kills": 3}, memory_mib=[50, 51]
-    )
+    report = StateReport(7, seconds=60.0, counts={"sequences": 1, "requests": 2, "kills": 3}, memory_mib=[50, 51])
     for _ in range(2):
         write_summary(page, report)
     assert page.read_text() == f"before\n{BEGIN}{summary(report)}{END}after\n"

@@ -18,11 +18,7 @@ from rocket_remoting.wire.message import MessageQueue
 
 def _queues(counts: list[int]) -> list[MessageQueue]:
     brokers = enumerate(counts)
-    return [
-        MessageQueue("orders", f"broker-{broker}", queue)
-        for broker, count in brokers
-        for queue in range(count)
-    ]
+    return [MessageQueue("orders", f"broker-{broker}", queue) for broker, count in brokers for queue in range(count)]
 
 
 queue_lists = st.lists(st.integers(1, 16), min_size=1, max_size=4).map(_queues)

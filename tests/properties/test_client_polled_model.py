@@ -26,12 +26,8 @@ class PolledMachine(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.gate, self.offsets = PullGate(), LocalOffsets(Path("/nowhere/offsets.json"))
-        asked = LitePullConsumerSettings(
-            name_servers="a:1", pull_threshold_for_all=THRESHOLD, pull_batch_size=BATCH
-        )
-        self.consumption = PolledConsumption(
-            asked, self.offsets, self.gate, UnpackedBodies(asked), self.reject
-        )
+        asked = LitePullConsumerSettings(name_servers="a:1", pull_threshold_for_all=THRESHOLD, pull_batch_size=BATCH)
+        self.consumption = PolledConsumption(asked, self.offsets, self.gate, UnpackedBodies(asked), self.reject)
         self.queues = [ProcessQueue(MessageQueue("orders", "broker-a", number)) for number in range(3)]
         self.pulled = [0, 0, 0]
         self.polled = [0, 0, 0]
@@ -48,15 +44,13 @@ class PolledMachine(RuleBasedStateMachine):
     def poll(self) -> list[MessageExt]:
         """What a poll without patience returns; what the one before returned is consumed."""
         self.consumption.settle()
-        return self.loop.run_until_complete(self.consumption.next(0))
+        return self.loop.run_until_complete(self.consumption.poll(0))
 
     @rule(number=NUMBERS, count=st.integers(0, 5))
     def pull(self, number: int, count: int) -> None:
         """Further messages of a queue; or none, because all of them were here already."""
         begin = self.pulled[number]
-        messages = [
-            MessageExt("orders", b"x", queue_id=number, queue_offset=begin + step) for step in range(count)
-        ]
+        messages = [MessageExt("orders", b"x", queue_id=number, queue_offset=begin + step) for step in range(count)]
         queue = self.queues[number]
         self.consumption.submit(queue, queue.put(messages))
         self.pulled[number] += count

@@ -14,9 +14,7 @@ from streamkit.config.source import EnvironmentVariables, table_source
 from streamkit.errors import ConfigurationError
 
 WORDS = st.lists(st.from_regex(r"[a-z][a-z0-9]{0,4}", fullmatch=True), min_size=1, max_size=3)
-SEGMENTS = st.lists(
-    st.text(string.ascii_letters + string.digits + "._-|$ ", min_size=1, max_size=6), min_size=1
-)
+SEGMENTS = st.lists(st.text(string.ascii_letters + string.digits + "._-|$ ", min_size=1, max_size=6), min_size=1)
 
 
 def camel(words):

@@ -109,9 +109,7 @@ def larger(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 EXPRESSIONS = st.recursive(OPERANDS, larger, max_leaves=25)
 TEXTS = st.one_of(
     st.text(max_size=20),
-    st.builds(
-        lambda text, times: text * times, st.text("ab\u00df\U0001f600", min_size=1), st.integers(1, 20_000)
-    ),
+    st.builds(lambda text, times: text * times, st.text("ab\u00df\U0001f600", min_size=1), st.integers(1, 20_000)),
 )
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,

@@ -12,19 +12,21 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kafka import OffsetAndMetadata, TopicPartition
 from kafka.future import Future
 
-from binders.kafka.dead_letter import Dropped
+from binders.kafka.dead_letter import NoDeadLetters
 from binders.kafka.fetching import ConsumerClient, FetchThread, Subscription
-from binders.kafka.handling import ConcurrentDriver, Driver, OrderedDriver, Work
+from binders.kafka.handling import PartitionSettler
 from binders.kafka.partition import AssignedPartition, Delivery
 from streamkit.binder.binder import ConsumerDestination
 from streamkit.binder.delivery import Delivery as DeliveryTerms
 from streamkit.binder.delivery import ExtendedConsumerProperties
+from streamkit.binder.drivers import ConcurrentDriver, Driver, OrderedDriver
 from streamkit.binder.permits import Permits
-from streamkit.binder.settlement import ACCEPT, Retry, Settlement
 from streamkit.config.settings import ConsumerProperties
+from streamkit.settlement import ACCEPT, Requeue, Settlement
 
 KEYS = [TopicPartition("orders", number) for number in range(3)]
-AT_ONCE = Retry(timedelta(0))
+PartitionDriver = Driver[AssignedPartition, Delivery]
+AT_ONCE = Requeue(after=timedelta(0))
 
 
 class Consumer:
@@ -50,7 +52,7 @@ class Consumer:
         self._positions = {key: self._positions.get(key, self._committed[key]) for key in keys}
         self.mine = keys
 
-    def begin_anew(self) -> None:
+    def reset_positions(self) -> None:
         self._positions = {key: self._committed[key] for key in self.mine}
 
     def poll(self, *, timeout_ms: int) -> dict[TopicPartition, list[SimpleNamespace]]:
@@ -58,9 +60,7 @@ class Consumer:
         for key in sorted(self.mine):
             offsets = range(self._positions[key], min(self._positions[key] + 2, self._ends[key]))
             if offsets:
-                found[key] = [
-                    SimpleNamespace(offset=offset, key=None, value=None, headers=[]) for offset in offsets
-                ]
+                found[key] = [SimpleNamespace(offset=offset, key=None, value=None, headers=[]) for offset in offsets]
                 self._positions[key] = offsets.stop
         return found
 
@@ -85,7 +85,7 @@ class Consumer:
             self._committed[key] = position.offset
         return Future().success(None)
 
-    async def comes_true(self, condition: Callable[[], bool], seconds: float) -> bool:
+    async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
         while self.is_patient and not condition():  # noqa: ASYNC110 - so does the one it stands for
             await asyncio.sleep(0)
         return condition()
@@ -100,7 +100,10 @@ class Member:
     """
 
     def __init__(
-        self, consumer: Consumer, kind: type[Driver], begin: Callable[["Member", Delivery], None]
+        self,
+        consumer: Consumer,
+        kind: type[PartitionDriver],
+        begin: Callable[["Member", Delivery], None],
     ) -> None:
         self.consumer = consumer
         self.calls: list[tuple[Delivery, asyncio.Future[Settlement]]] = []
@@ -116,7 +119,8 @@ class Member:
             DeliveryTerms(),
             self._permits,
         )
-        driver = kind(Work(destination, self._hand, 1, Dropped("in"), lambda partition: None))
+        settler = PartitionSettler(NoDeadLetters("in"), lambda partition: None)
+        driver = kind(destination, settler, self._call_receiver)
 
         def take(batches: Sequence[tuple[AssignedPartition, Sequence[Any]]]) -> None:
             for partition, records in batches:
@@ -127,7 +131,7 @@ class Member:
             "in", ConsumerClient({}), Subscription("orders"), take, driver.wake, recall=driver.recall
         )
 
-    async def _hand(self, deliveries: Sequence[Delivery]) -> Sequence[Settlement]:
+    async def _call_receiver(self, deliveries: Sequence[Delivery]) -> Sequence[Settlement]:
         (delivery,) = deliveries
         await self._permits.acquire()
         self._begin(self, delivery)
@@ -147,7 +151,7 @@ class Member:
 class Group(RuleBasedStateMachine):
     """Two members, messages, calls that end, and rebalances that may come at any time."""
 
-    kind: type[Driver]
+    kind: type[PartitionDriver]
 
     def __init__(self) -> None:
         super().__init__()

@@ -22,9 +22,7 @@ class Line:
 
 LINES = st.recursive(
     st.builds(Line, st.text(), st.lists(st.floats(allow_nan=False, allow_infinity=False)), st.just({})),
-    lambda inner: st.builds(
-        Line, st.text(), st.just([]), st.dictionaries(st.text(), st.none() | inner, max_size=3)
-    ),
+    lambda inner: st.builds(Line, st.text(), st.just([]), st.dictionaries(st.text(), st.none() | inner, max_size=3)),
     max_leaves=5,
 )
 

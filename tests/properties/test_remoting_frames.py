@@ -94,9 +94,7 @@ def test_garbage_is_a_protocol_error(data: bytes, cuts: list[int]) -> None:
 
 
 @given(st.binary(max_size=300), st.integers(0, 3), st.integers(0, 400), st.binary(max_size=50))
-def test_garbage_in_a_frame_is_a_protocol_error(
-    header: bytes, encoding: int, length: int, body: bytes
-) -> None:
+def test_garbage_in_a_frame_is_a_protocol_error(header: bytes, encoding: int, length: int, body: bytes) -> None:
     """The same holds for garbage inside a frame whose lengths are right, or nearly."""
     frame = struct.pack(">II", 4 + len(header) + len(body), encoding << 24 | length) + header + body
     drain(frame, [])

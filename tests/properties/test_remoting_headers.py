@@ -17,9 +17,7 @@ from rocket_remoting.wire.frame_decoder import FrameDecoder
 
 HEADERS = [
     type_
-    for type_ in (
-        getattr(rocket_remoting.wire.headers, name) for name in rocket_remoting.wire.headers.__all__
-    )
+    for type_ in vars(rocket_remoting.wire.headers).values()
     if isinstance(type_, type) and issubclass(type_, Header)
 ]
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

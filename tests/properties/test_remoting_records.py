@@ -17,9 +17,7 @@ from rocket_remoting.wire.sys_flag import COMPRESSED
 
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
-words = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1, max_size=20
-)
+words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1, max_size=20)
 properties = st.dictionaries(words, words, max_size=6)
 addresses = st.ip_addresses().map(lambda ip: unpack_ip(ip.packed))  # one address, one spelling
 hosts = st.tuples(addresses, int32)
@@ -122,9 +120,7 @@ def test_garbage_is_a_protocol_error(data: bytes) -> None:
 def test_batches_come_back(made: list[tuple[bytes, dict[str, str], int]]) -> None:
     """A batch holds its messages' bodies, properties and flags, in order."""
     batch = encode_batch(Message("t", body, properties=props, flag=flag) for body, props, flag in made)
-    assert [
-        (entry.body, decode_properties(entry.properties), entry.flag) for entry in decode_batch(batch)
-    ] == made
+    assert [(entry.body, decode_properties(entry.properties), entry.flag) for entry in decode_batch(batch)] == made
 
 
 @given(properties)

@@ -39,7 +39,7 @@ def bundled_broker(time: VirtualTime, home: Path) -> ContractEnvironment:
     return VirtualRocketEnvironment(time, home)
 
 
-GONE = "nobody serves it in this memory transport"
+GONE = "no server has this address in this memory transport"
 
 MEDDLING: dict[str, Callable[[Shop], None]] = {
     "stop": Shop.stop,
@@ -76,9 +76,7 @@ async def work_beside_another(shop: Shop, loop: SteppingLoop) -> None:
     await asyncio.gather(work_a_while(shop, loop), other.live(until_done=True))
 
 
-def play(
-    make: MakeEnvironment, home: Path, scene: Scene, takes: float = TAKES, complaint: str | None = None
-) -> None:
+def play(make: MakeEnvironment, home: Path, scene: Scene, takes: float = TAKES, complaint: str | None = None) -> None:
     """Run a scene with a shop that has much to do; nobody may complain, except of what has the text `complaint`."""
     with VirtualTime(loop_factory=SteppingLoop) as time:
         loop = time.loop

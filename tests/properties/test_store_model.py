@@ -92,9 +92,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert result.status is PutStatus.OK
         self.last = result
         begin = result.commit_log_offset
-        self.log.append(
-            Stored(key, *queue, result.queue_offset, body, tag, begin, begin + result.size, is_visible)
-        )
+        self.log.append(Stored(key, *queue, result.queue_offset, body, tag, begin, begin + result.size, is_visible))
 
     @rule(queue=st.sampled_from(QUEUES), number=st.integers(1, 60))
     def put_many(self, queue: tuple[str, int], number: int) -> None:

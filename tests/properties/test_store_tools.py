@@ -188,9 +188,7 @@ class ToolsMachine(RuleBasedStateMachine):
         with tempfile.TemporaryDirectory(dir=self.copies) as directory:
             root = self._stopped_copy(directory)
             hit = [part for harm in harms if harm.what.startswith("log") for part in self._hurt(root, harm)]
-            keeps_queues = any(
-                begin < stop and start < end for begin, end in self.notes for start, stop in hit
-            )
+            keeps_queues = any(begin < stop and start < end for begin, end in self.notes for start, stop in hit)
             others = [harm for harm in harms if not harm.what.startswith("log")]
             if keeps_queues:  # where a deletion was is known twice: by the log and by a queue
                 others = [harm for harm in others if not harm.what.startswith("queue")]
@@ -205,15 +203,16 @@ class ToolsMachine(RuleBasedStateMachine):
             self._agrees(plan, after)
             expected, visible = self._expected(), self._visible(root)
             for queue, messages in visible.items():
-                assert messages.items() <= expected[queue].items()
+                allowed = set(expected[queue].items())
+                if keeps_queues:  # a topic whose deletion is damaged may have its old messages again
+                    allowed = {(stored.number, stored.body) for stored in self.log if stored.queue == queue}
+                assert messages.items() <= allowed
                 for stored in self._of(queue):
                     is_hit = any(stored.begin < stop and start < stored.end for start, stop in hit)
                     assert is_hit or stored.number in messages
             if not others:
                 numbers = self._next_numbers(root)
-                assert all(
-                    numbers[queue] >= number for queue, number in self._expected_next_numbers().items()
-                )
+                assert all(numbers[queue] >= number for queue, number in self._expected_next_numbers().items())
 
     # The copy
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from rocket_client import Admin
+from rocket_client import Admin, TopicNotFoundError
 from rocket_client.settings import ClientSettings
 from tests.end_to_end.broker_process import PATIENT, ServerProcess, running
 from tests.peer.apache import ApacheBroker
@@ -71,17 +71,22 @@ class Cluster(Stand):
     def await_brokers(self, topic: str, *names: str) -> None:
         """Wait until the topic's route has the queues of these brokers and of no other."""
         deadline = time.monotonic() + SECONDS
-        while {queue.broker_name for queue in self.queues(topic)} != set(names):
-            assert time.monotonic() < deadline, self.queues(topic)
+        while (brokers := self._brokers_of(topic)) != set(names):
+            assert time.monotonic() < deadline, f"{topic} is on {brokers}"
             time.sleep(0.1)
+
+    def _brokers_of(self, topic: str) -> set[str]:
+        """Return the brokers in the topic's route; none while the only one has not registered again."""
+        try:
+            return {queue.broker_name for queue in self.queues(topic)}
+        except TopicNotFoundError:
+            return set()
 
     def _await_registered(self) -> None:
         """Wait until the name server knows both: Apache's second broker says that it is ready before."""
 
         async def known() -> set[str]:
-            async with Admin(
-                ClientSettings(name_servers=self.name_server, request_timeout=ANSWER_TIMEOUT)
-            ) as admin:
+            async with Admin(ClientSettings(name_servers=self.name_server, request_timeout=ANSWER_TIMEOUT)) as admin:
                 return set((await admin.cluster_info()).broker_addr_table)
 
         deadline = time.monotonic() + SECONDS

@@ -53,9 +53,7 @@ class Stand:
         """The topic has so many queues from now on, on each of the brokers."""
 
         async def main() -> None:
-            async with Admin(
-                ClientSettings(name_servers=self.name_server, request_timeout=ANSWER_TIMEOUT)
-            ) as admin:
+            async with Admin(ClientSettings(name_servers=self.name_server, request_timeout=ANSWER_TIMEOUT)) as admin:
                 await admin.create_topic(topic, queues, brokers=brokers)
                 await admin.await_topic(topic, queues=queues, timeout=60)
 
@@ -65,9 +63,7 @@ class Stand:
         """The topic is gone."""
 
         async def main() -> None:
-            async with Admin(
-                ClientSettings(name_servers=self.name_server, request_timeout=ANSWER_TIMEOUT)
-            ) as admin:
+            async with Admin(ClientSettings(name_servers=self.name_server, request_timeout=ANSWER_TIMEOUT)) as admin:
                 await admin.delete_topic(topic)
 
         asyncio.run(main())

@@ -19,9 +19,7 @@ BATCHES, ROWS, SECONDS = 20, 150, 60.0
 def test_each_row_is_stored_once(bundled_stand: Stand) -> None:
     """Whoever comes first with a row, the other one's is refused, and both are told that it is stored."""
     topic = bundled_stand.topic()
-    columns = sink_columns(
-        StructType().add("body", StringType()), topic=topic, order_key=None, id_column=None
-    )
+    columns = sink_columns(StructType().add("body", StringType()), topic=topic, order_key=None, id_column=None)
     together = Barrier(2)
 
     def batches() -> Iterator[pa.RecordBatch]:

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def load(
-    spark: "SparkSession", stand: Stand, topic: str, schema: str | None = None, **options: Any
-) -> "DataFrame":
+def load(spark: "SparkSession", stand: Stand, topic: str, schema: str | None = None, **options: Any) -> "DataFrame":
     """The topic as a DataFrame."""
     reader = spark.read.format("rocketmq").options(**stand.options)
     if not {"assign", "subscribePattern"} & set(options):
@@ -66,10 +64,7 @@ def test_every_column_is_what_the_client_reads(spark: "SparkSession", stand: Sta
         stand.client.send(message)
     stand.fill(topic, 300)
     rows = load(spark, stand, topic, includeHeaders="true").collect()
-    found = [
-        {name: bytes(value) if name == "body" else value for name, value in row.asDict().items()}
-        for row in rows
-    ]
+    found = [{name: bytes(value) if name == "body" else value for name, value in row.asDict().items()} for row in rows]
     for row in found:
         for name in ("born_timestamp", "store_timestamp"):
             row[name] = row[name].astimezone(UTC)
@@ -105,9 +100,7 @@ def test_where_reading_begins_and_ends(spark: "SparkSession", stand: Stand) -> N
         endingOffsets=f'{{"{topic}":{{"{broker}":{{"0":-1,"1":2}}}}}}',
     )  # fmt: skip
     assert texts(frame) == ["a8", "a9", "b0", "b1"]
-    assert texts(load(spark, stand, "", assign=f'{{"{topic}":{{"{broker}":[1]}}}}')) == [
-        f"b{n}" for n in range(10)
-    ]
+    assert texts(load(spark, stand, "", assign=f'{{"{topic}":{{"{broker}":[1]}}}}')) == [f"b{n}" for n in range(10)]
 
 
 def test_several_topics_by_list_and_by_pattern(spark: "SparkSession", stand: Stand) -> None:
@@ -202,9 +195,7 @@ def test_filters_of_the_query_reach_the_broker(spark: "SparkSession", stand: Sta
         ({"maxRecordsPerPartition": "5"}, 9),
     ],
 )
-def test_partitions(
-    spark: "SparkSession", bundled_stand: Stand, options: dict[str, str], partitions: int
-) -> None:
+def test_partitions(spark: "SparkSession", bundled_stand: Stand, options: dict[str, str], partitions: int) -> None:
     """Few messages are one task's; else each queue is, or more tasks as asked."""
     topic = bundled_stand.topic(queues=3)
     bodies = bundled_stand.fill(topic, 45)
@@ -238,9 +229,7 @@ def test_an_empty_topic(spark: "SparkSession", stand: Stand) -> None:
         ({"sql": "b >> 1"}, "SUBSCRIPTION_PARSE_FAILED|expression"),
     ],
 )
-def test_clear_errors(
-    spark: "SparkSession", bundled_stand: Stand, options: dict[str, str], told: str
-) -> None:
+def test_clear_errors(spark: "SparkSession", bundled_stand: Stand, options: dict[str, str], told: str) -> None:
     """What is wrong is told with the option's name and what to write, when the query is planned."""
     topic = bundled_stand.topic(queues=1)
     bundled_stand.send(topic, [b"x"])
@@ -252,7 +241,7 @@ def test_clear_errors(
 @pytest.mark.parametrize(
     ("schema", "told"),
     [
-        ("bodies binary", "column 'bodies' is none of format 'rocketmq'; did you mean 'body'"),
+        ("bodies binary", "column 'bodies' is not a column of format 'rocketmq'; did you mean 'body'"),
         ("body string", "column 'body' is asked for as string, it is binary"),
     ],
 )

@@ -22,7 +22,8 @@ FILE_BINDER = '''
 from pathlib import Path
 from streamkit.binder.binder import Binder, ProducerBinding
 from streamkit.binder.delivery import ExtendedConsumerProperties, ExtendedProducerProperties
-from streamkit.binder.plugin import hookimpl
+from streamkit.binder.binder_type import BinderType
+from streamkit.plugins import hookimpl
 
 
 class FileBinder(Binder):
@@ -61,19 +62,19 @@ class FileProducer(ProducerBinding):
         self.file.close()
 
 
-@hookimpl
-def streamkit_create_binder(type, name, context):
-    return FileBinder(name, context)
+class FileBinderType(BinderType):
+    is_default_candidate = False
+
+    def create_binder(self, name, context):
+        return FileBinder(name, context)
+
+    def extended_models(self):
+        return ExtendedConsumerProperties, ExtendedProducerProperties
 
 
 @hookimpl
-def streamkit_is_default_candidate(type):
-    return False
-
-
-@hookimpl
-def streamkit_extended_models(type):
-    return ExtendedConsumerProperties, ExtendedProducerProperties
+def streamkit_binder_types():
+    return {"file": FileBinderType()}
 '''
 
 
@@ -106,9 +107,7 @@ def test_a_binding_is_read_by_its_name(spark: "SparkSession", stand: Stand, tmp_
     stand.send(topic, [b"zero", b"one", b"two"])
     file = str(properties_of(stand, tmp_path, numbers=topic))
     rows = load(spark, channel="numbers", properties=file).orderBy("offset").collect()
-    assert [
-        (row["key"], row.tags, row.topic, row.partition, row.offset, bytes(row.body)) for row in rows
-    ] == [
+    assert [(row["key"], row.tags, row.topic, row.partition, row.offset, bytes(row.body)) for row in rows] == [
         ("k0", "even", topic, 0, 0, b"zero"),
         ("k1", "odd", topic, 0, 1, b"one"),
         ("k2", "even", topic, 0, 2, b"two"),
@@ -120,9 +119,7 @@ def test_a_binding_is_read_by_its_name(spark: "SparkSession", stand: Stand, tmp_
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "deduplicated"])
-def test_a_stream_from_binding_to_binding(
-    spark: "SparkSession", stand: Stand, tmp_path: Path, delivery: str
-) -> None:
+def test_a_stream_from_binding_to_binding(spark: "SparkSession", stand: Stand, tmp_path: Path, delivery: str) -> None:
     """Rows are converted by the output's content type, keyed, and carry headers; the checkpoint is the source's."""
     if delivery == "deduplicated" and stand.kind != BUNDLED:
         pytest.skip("Apache's broker cannot refuse what it has stored")
@@ -182,9 +179,7 @@ def file_binder(spark: "SparkSession", tmp_path: Path) -> Iterator[Path]:
     return tmp_path / "files"
 
 
-def test_rows_leave_by_a_binder_without_a_format(
-    spark: "SparkSession", file_binder: Path, tmp_path: Path
-) -> None:
+def test_rows_leave_by_a_binder_without_a_format(spark: "SparkSession", file_binder: Path, tmp_path: Path) -> None:
     """Each task opens the binding by the frozen settings, and closes it again."""
     settings = tmp_path / "channels.properties"
     settings.write_text(
@@ -199,14 +194,10 @@ def test_rows_leave_by_a_binder_without_a_format(
         'y application/json {"n":[2,3]}',
     ]
     assert not (file_binder / "started").exists()
-    with pytest.raises(
-        Exception, match=r"cannot be read by format 'streamkit': binder 'file' of type 'file'"
-    ):
+    with pytest.raises(Exception, match=r"cannot be read by format 'streamkit': binder 'file' of type 'file'"):
         load(spark, channel="notes", properties=str(settings)).count()
     with pytest.raises(Exception, match="unknown option 'delivery': binder 'file' has no Python format"):
-        copy(
-            spark, rows, tmp_path / "c2", channel="notes", properties=str(settings), delivery="at-least-once"
-        )
+        copy(spark, rows, tmp_path / "c2", channel="notes", properties=str(settings), delivery="at-least-once")
 
 
 @pytest.mark.parametrize(
@@ -240,7 +231,7 @@ def test_columns_that_are_not_there(spark: "SparkSession", bundled_stand: Stand,
     """Neither to read nor, without a payload, to write."""
     file = str(properties_of(bundled_stand, tmp_path, numbers=bundled_stand.topic()))
     reader = spark.read.format("streamkit").options(channel="numbers", properties=file)
-    with pytest.raises(Exception, match="column 'bodies' is none of format 'streamkit', which has key, tags"):
+    with pytest.raises(Exception, match="column 'bodies' is not a column of format 'streamkit', which has key, tags"):
         reader.schema("bodies binary").load().count()
     with pytest.raises(Exception, match="column 'body' is asked for as string, it is binary"):
         reader.schema("body string").load().count()

@@ -13,8 +13,9 @@ from pyspark.sql.types import MapType, StringType, StructType
 import streamkit.spark
 from streamkit import MessageHeaders, StreamApplication
 from streamkit.binder.binder import BindingState, HealthStatus
-from streamkit.binder.feeding import feeders_on
+from streamkit.binder.feeding import FeederDeclaration
 from streamkit.binder.partitioning import java_hash
+from streamkit.declarations import declarations_on
 from streamkit.errors import ApplicationError, ConfigurationError, MessageConversionError
 from streamkit.spark import spark_processor
 from streamkit.spark.channel_query import ChannelQuery
@@ -85,7 +86,7 @@ def in_memory(**bindings: str) -> StreamApplication:
 
 def run(app: StreamApplication, processor: object) -> ChannelQuery:
     """Have the application run a processor, and return its query."""
-    (declaration,) = feeders_on(processor)
+    (declaration,) = declarations_on(processor, FeederDeclaration)
     query = declaration.make(app)
     assert isinstance(query, ChannelQuery)
     app.feed(declaration.output, lambda _: query)
@@ -139,9 +140,7 @@ def test_a_processor_limits_what_it_reads(
     run(app, processor)
     with app:
         assert [count for count in progress.wait(lambda rows: sum(rows) >= 20) if count] == [10, 10]
-    with pytest.raises(
-        ConfigurationError, match=r"'Subscribe' is given for binding 'flights', whose settings"
-    ):
+    with pytest.raises(ConfigurationError, match=r"'Subscribe' is given for binding 'flights', whose settings"):
         streamkit.spark.source(app, "flights", spark=spark, options={"Subscribe": "other"})
 
 
@@ -356,9 +355,7 @@ def test_a_query_that_fails_is_told_and_started_again(
     assert bundled_stand.count(delays) >= 3
 
 
-def test_what_cannot_be_is_refused_at_the_start(
-    spark: "SparkSession", bundled_stand: Stand, tmp_path: Path
-) -> None:
+def test_what_cannot_be_is_refused_at_the_start(spark: "SparkSession", bundled_stand: Stand, tmp_path: Path) -> None:
     """With the binding's name and what to do."""
     app = application(bundled_stand, "a", "b", **{f"{BINDINGS}.flights.content-type": "text/plain"})
     with pytest.raises(ConfigurationError, match=r"binding 'flihgts'.*did you mean 'flights'"):
@@ -372,7 +369,7 @@ def test_what_cannot_be_is_refused_at_the_start(
     with pytest.raises(ConfigurationError, match="has no Spark format"):
         streamkit.spark.source(memory, "flights", spark=spark)
     streamkit.spark.bind(memory, rows, "out", delivery="at-least-once")
-    with pytest.raises(ConfigurationError, match=r"binder 'inmemory'.*leave it out"), memory:
+    with pytest.raises(ConfigurationError, match=r"binder 'inmemory'.*leave delivery out"), memory:
         pass
 
 
@@ -394,8 +391,7 @@ def test_a_query_can_be_bound_in_a_coroutine(spark: "SparkSession", tmp_path: Pa
 def test_headers_that_were_read_can_be_sent(spark: "SparkSession") -> None:
     """They say a content type already; that of the output counts, as it does where there are none."""
     frame = spark.sql(
-        "SELECT * FROM VALUES ('a', map('contentType', 'text/plain', 'colour', 'red')), ('b', null)"
-        " AS t(body, headers)"
+        "SELECT * FROM VALUES ('a', map('contentType', 'text/plain', 'colour', 'red')), ('b', null) AS t(body, headers)"
     )
     sent = sink_columns(frame, "out", "application/json").orderBy("body").collect()
     said = {"contentType": "application/json"}
@@ -407,9 +403,7 @@ def test_payloads_that_executors_send(spark: "SparkSession") -> None:
     frame = spark.sql("SELECT 1 AS `a.b`, 2 AS ```c`, 3L AS value")
     (row,) = sink_columns(frame, "out", "application/json").collect()
     assert bytes(row.body) == b'{"a.b":1,"`c":2,"value":3}'
-    with pytest.raises(
-        ConfigurationError, match=r"'out': column 'value', alone, .* not bigint: cast it to string"
-    ):
+    with pytest.raises(ConfigurationError, match=r"'out': column 'value', alone, .* not bigint: cast it to string"):
         sink_columns(frame.select("value"), "out", "application/json")
 
 
@@ -430,7 +424,7 @@ def test_keys_that_are_bytes_are_text(binary: type[bytes | bytearray]) -> None:
     row = {"key": binary("Zürich".encode()), "tags": binary(b"a"), "body": binary(b"{}")}
     (message,) = messages_of(iter([row]), columns, "query", 0)
     assert (message.headers["streamkit_key"], message.headers["streamkit_tags"]) == ("Zürich", "a")
-    with pytest.raises(MessageConversionError, match=r"column 'key'.*no UTF-8 text: b'\\xff'.*base64\(key\)"):
+    with pytest.raises(MessageConversionError, match=r"column 'key'.*not UTF-8 text: b'\\xff'.*base64\(key\)"):
         list(messages_of(iter([row | {"key": binary(b"\xff")}]), columns, "query", 0))
 
 

@@ -63,9 +63,7 @@ def test_a_broker_that_goes_and_comes_back(spark: "SparkSession", cluster: Clust
         assert of.read == sorted(sent)
 
 
-def test_a_query_that_runs_while_a_broker_is_away(
-    spark: "SparkSession", cluster: Cluster, tmp_path: Path
-) -> None:
+def test_a_query_that_runs_while_a_broker_is_away(spark: "SparkSession", cluster: Cluster, tmp_path: Path) -> None:
     """It goes on with the other one, and reads on there when it is back."""
     topic = cluster.topic(queues=1)
     cluster.await_brokers(topic, A, B)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rocket_client.blocking import AWAY, BlockingClient, ProducerSettings, ResponseError
+from rocket_client.blocking import UNREACHABLE_ERRORS, BlockingClient, ProducerSettings, ResponseError
 from samples.pipeline.process_tree import descendants
 from tests.end_to_end.broker_process import ROOT, ServerProcess, running
 from tests.ports import free_ports
@@ -77,9 +77,7 @@ class Pipeline:
         """Kill one of Spark's Python processes: a worker, their daemon, or one that plans a query."""
         assert self._driver is not None
         started = asyncio.run(descendants(self._driver.pid))
-        pythons = [
-            process for process, command in started.items() if "pyspark" in command and "java" not in command
-        ]
+        pythons = [process for process, command in started.items() if "pyspark" in command and "java" not in command]
         if pythons:
             _kill(random.choice(pythons))
 
@@ -94,10 +92,9 @@ class Pipeline:
         try:
             with BlockingClient("count", settings) as client:
                 return min(
-                    sum(client.max_offsets(client.queues(topic)).values())
-                    for topic in (self.once, self.at_least_once)
+                    sum(client.max_offsets(client.queues(topic)).values()) for topic in (self.once, self.at_least_once)
                 )
-        except (*AWAY, ResponseError):
+        except (*UNREACHABLE_ERRORS, ResponseError):
             return 0
 
     def await_rows(self, count: int) -> None:

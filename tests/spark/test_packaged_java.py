@@ -33,8 +33,6 @@ def test_spark_runs_on_the_packaged_java(tmp_path: Path) -> None:
         "STREAMKIT_CACHE": str(tmp_path / "cache"),
         "PYTHONPATH": str(ROOT),
     }
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment, check=False)
     assert "rows 7" in done.stdout, done.stdout + done.stderr
     assert list((tmp_path / "cache").glob("java-*/bin/java"))

@@ -64,11 +64,7 @@ def test_kafkas_names_are_written(spark: "SparkSession", stand: Stand) -> None:
 def test_rows_of_one_key_stay_in_order(spark: "SparkSession", stand: Stand) -> None:
     """They go to one queue, the one that Java's selector takes for the key, request after request."""
     topic = stand.topic()
-    frame = (
-        spark.range(4000)
-        .coalesce(1)
-        .selectExpr("cast(id AS string) AS body", "concat('user-', id % 5) AS user")
-    )
+    frame = spark.range(4000).coalesce(1).selectExpr("cast(id AS string) AS body", "concat('user-', id % 5) AS user")
     save(frame, stand, topic=topic, orderKey="user", batchSize="10")
     queues: dict[int, set[MessageQueue]] = {}
     order: dict[int, dict[int, None]] = {}  # what is sent again was there in its place
@@ -97,9 +93,7 @@ def test_rows_are_spread_over_the_queues(spark: "SparkSession", stand: Stand) ->
 def test_large_rows_and_delayed_ones(spark: "SparkSession", stand: Stand) -> None:
     """What does not fit a batch goes alone, up to the broker's limit; a delayed row arrives later."""
     topic = stand.topic(queues=1)
-    frame = spark.sql(
-        "SELECT repeat('x', 4 * 1024 * 1024 - 600) AS body, 'big' AS tags UNION ALL SELECT 'small', 't'"
-    )
+    frame = spark.sql("SELECT repeat('x', 4 * 1024 * 1024 - 600) AS body, 'big' AS tags UNION ALL SELECT 'small', 't'")
     save(frame, stand, topic=topic)
     assert sorted(len(message.body) for message in stand.messages(topic)) == [5, 4 * 1024 * 1024 - 600]
     save(spark.sql("SELECT 'later' AS body, 1 AS delay_level, 7 AS flag"), stand, topic=topic)
@@ -128,9 +122,7 @@ def stream(
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "deduplicated"])
-def test_a_task_that_fails_half_way(
-    spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, delivery: str
-) -> None:
+def test_a_task_that_fails_half_way(spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, delivery: str) -> None:
     """Its second attempt sends the same rows under the same keys: once where the broker looks at them."""
     from pyspark import TaskContext
 
@@ -220,14 +212,14 @@ def test_keys_by_a_column(spark: "SparkSession", bundled_stand: Stand) -> None:
         (
             "SELECT 'x' AS bodi",
             {},
-            "column 'bodi' is none that format 'rocketmq' writes; did you mean 'body'",
+            "column 'bodi' is not a column that format 'rocketmq' writes; did you mean 'body'",
         ),
         ("SELECT 'x' AS tags", {}, "no column 'body'"),
-        ("SELECT 'x' AS body, 'y' AS value", {}, "columns 'body' and 'value' mean the same"),
+        ("SELECT 'x' AS body, 'y' AS value", {}, "columns 'body' and 'value' have the same meaning"),
         (
             "SELECT 'x' AS body",
             {"orderKey": "usr"},
-            "option 'orderKey' names column 'usr', which is not there",
+            "option 'orderKey' names column 'usr', which does not exist",
         ),
         ("SELECT 'x' AS body", {"delivery": "exactly"}, "write one of 'at-least-once', 'deduplicated'"),
         ("SELECT 'x' AS body", {"delivery": "deduplicated"}, "needs option 'writeId'"),
@@ -258,9 +250,9 @@ def test_a_topic_that_does_not_exist(spark: "SparkSession", bundled_stand: Stand
 
 def test_without_a_topic(spark: "SparkSession", bundled_stand: Stand) -> None:
     """Nothing says where to; and a topic cannot be overwritten."""
-    with pytest.raises(Exception, match="neither the option 'topic' nor a column 'topic'"):
+    with pytest.raises(Exception, match="neither an option 'topic' nor a column 'topic'"):
         save(spark.sql("SELECT 'x' AS body"), bundled_stand)
     with pytest.raises(Exception, match="a topic cannot be overwritten"):
-        spark.sql("SELECT 'x' AS body").write.format("rocketmq").options(
-            **bundled_stand.options, topic="x"
-        ).mode("overwrite").save()
+        spark.sql("SELECT 'x' AS body").write.format("rocketmq").options(**bundled_stand.options, topic="x").mode(
+            "overwrite"
+        ).save()

@@ -115,9 +115,7 @@ def test_nothing_newer_than_the_start_is_read(reading: Callable[[Stand], Reading
 
 
 @pytest.mark.parametrize("remade", [3, 20])
-def test_a_topic_that_was_made_anew(
-    reading: Callable[[Stand], Reading], bundled_stand: Stand, remade: int
-) -> None:
+def test_a_topic_that_was_made_anew(reading: Callable[[Stand], Reading], bundled_stand: Stand, remade: int) -> None:
     """Fewer messages than were read already: an error that names the queue, or reading what is there."""
     topic, of = bundled_stand.topic(queues=1), reading(bundled_stand)
     bundled_stand.send(topic, [b"old-%d" % n for n in range(10)])
@@ -155,9 +153,7 @@ def test_a_topic_of_a_pattern_that_is_deleted(
     assert of.read == ["new-0", "new-1", "new-2", "old-0", "old-1"]
 
 
-def test_two_queries_of_one_group_read_everything(
-    spark: "SparkSession", tmp_path: Path, bundled_stand: Stand
-) -> None:
+def test_two_queries_of_one_group_read_everything(spark: "SparkSession", tmp_path: Path, bundled_stand: Stand) -> None:
     """The group is a name for progress, not a share of the queues."""
     topic = bundled_stand.topic()
     bodies = bundled_stand.fill(topic, 60)
@@ -183,9 +179,7 @@ def test_idle_triggers_make_no_batches(reading: Callable[[Stand], Reading], bund
         query.stop()
 
 
-def test_progress_tells_how_far_behind_it_is(
-    reading: Callable[[Stand], Reading], bundled_stand: Stand
-) -> None:
+def test_progress_tells_how_far_behind_it_is(reading: Callable[[Stand], Reading], bundled_stand: Stand) -> None:
     """Where the queues end stands beside where the batch ends."""
     topic, of = bundled_stand.topic(queues=1), reading(bundled_stand)
     bundled_stand.fill(topic, 30)

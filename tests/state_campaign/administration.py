@@ -76,9 +76,7 @@ class Administration(Conversation):
         """Change the broker's settings; whoever may do that is for the broker to say."""
         self.ask(client, Code.UPDATE_BROKER_CONFIG, None, "\n".join(entries).encode())
 
-    @step(
-        client=clients, code=st.sampled_from(CLEANING), seconds=st.sampled_from([0, 0, RESERVED_SECONDS + 1])
-    )
+    @step(client=clients, code=st.sampled_from(CLEANING), seconds=st.sampled_from([0, 0, RESERVED_SECONDS + 1]))
     def clean(self, *, client: int, code: Code, seconds: int) -> None:
         """Have old messages deleted, and queues of topics that are no more; some time later."""
         self.run(asyncio.sleep(seconds))
@@ -109,9 +107,7 @@ class Administration(Conversation):
         configs = {f"{name}-{n}": TopicConfig(topic_name=f"{name}-{n}") for n in range(number)}
         version = DataVersion(timestamp=self.stage.now_ms, counter=self.stage.now_ms)
         body = RegisterBrokerBody(
-            topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
-                topic_config_table=configs, data_version=version
-            )
+            topic_config_serialize_wrapper=TopicConfigSerializeWrapper(topic_config_table=configs, data_version=version)
         )
         header = RegisterBrokerRequestHeader(
             broker_name=name, broker_addr=address, cluster_name="C", ha_server_addr="", broker_id=broker_id

@@ -155,8 +155,7 @@ class StateCampaign:
             steps = shortest(broken.steps, lambda part: _breaks(broken.kind, broken.flush, part))
             lines = [f"start(flush={broken.flush!r})"]
             lines += [
-                f"{name}({', '.join(f'{key}={value!r}' for key, value in values.items())})"
-                for name, values in steps
+                f"{name}({', '.join(f'{key}={value!r}' for key, value in values.items())})" for name, values in steps
             ]
             finding = Finding(broken.kind, str(broken), of, "\n".join(lines))
         BrokerMachine.tolerated.add(finding.kind)

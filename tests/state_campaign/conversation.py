@@ -47,7 +47,7 @@ GONE_SECONDS = 200
 CLEANING_SECONDS = 2.0
 """Ten files of the log are deleted in a second; until then queues begin with messages that are gone."""
 KEPT = (
-    "broker._dispatcher._handlers", "broker._handlers", "broker.compiling", "broker.delays", "broker.filters",
+    "broker._dispatcher._handlers", "broker._handlers", "broker.filter_compiler", "broker.delays", "broker.filters",
     "broker.groups", "broker.halves", "broker.offsets", "broker.requests", "broker.settings", "broker.statistics",
     "broker.store", "broker.timers", "broker.topics", "name_server.kv_config", "name_server.routes._topics",
     "name_server.routes._routes",
@@ -248,9 +248,7 @@ class Conversation(RuleBasedStateMachine):
     def look_at_queues(self) -> None:
         """See that all queues hold what was acknowledged, when old files that are being deleted are gone."""
         self.run(asyncio.sleep(CLEANING_SECONDS))
-        self.guarded(
-            partial(self.model.audit, self.stage.store, self.stage.now, RESERVED_SECONDS, self.stage.kills)
-        )
+        self.guarded(partial(self.model.audit, self.stage.store, self.stage.now, RESERVED_SECONDS, self.stage.kills))
 
     def look_at_tables(self) -> None:
         """See that nothing of the clients stays in the tables when all of them have left."""

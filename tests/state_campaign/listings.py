@@ -44,20 +44,12 @@ BROKER_LISTINGS: Mapping[Code, Listing] = {
     Code.QUERY_CONSUME_TIME_SPAN: lambda t, g, n: QueryConsumeTimeSpanRequestHeader(topic=t, group=g),
     Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: lambda t, g, n: None,
     Code.GET_SUBSCRIPTIONGROUP_CONFIG: lambda t, g, n: GetSubscriptionGroupConfigRequestHeader(group=g),
-    Code.GET_CONSUMER_CONNECTION_LIST: lambda t, g, n: GetConsumerConnectionListRequestHeader(
-        consumer_group=g
-    ),
+    Code.GET_CONSUMER_CONNECTION_LIST: lambda t, g, n: GetConsumerConnectionListRequestHeader(consumer_group=g),
     Code.GET_CONSUMER_LIST_BY_GROUP: lambda t, g, n: GetConsumerListByGroupRequestHeader(consumer_group=g),
-    Code.QUERY_SUBSCRIPTION_BY_CONSUMER: lambda t, g, n: QuerySubscriptionByConsumerRequestHeader(
-        topic=t, group=g
-    ),
-    Code.GET_PRODUCER_CONNECTION_LIST: lambda t, g, n: GetProducerConnectionListRequestHeader(
-        producer_group=g
-    ),
+    Code.QUERY_SUBSCRIPTION_BY_CONSUMER: lambda t, g, n: QuerySubscriptionByConsumerRequestHeader(topic=t, group=g),
+    Code.GET_PRODUCER_CONNECTION_LIST: lambda t, g, n: GetProducerConnectionListRequestHeader(producer_group=g),
     Code.GET_ALL_PRODUCER_INFO: lambda t, g, n: None,
-    Code.GET_CONSUME_STATS: lambda t, g, n: GetConsumeStatsRequestHeader(
-        consumer_group=g, topic=t if n % 2 else None
-    ),
+    Code.GET_CONSUME_STATS: lambda t, g, n: GetConsumeStatsRequestHeader(consumer_group=g, topic=t if n % 2 else None),
     Code.GET_BROKER_CONSUME_STATS: lambda t, g, n: GetConsumeStatsInBrokerHeader(is_order=bool(n % 2)),
     Code.GET_BROKER_RUNTIME_INFO: lambda t, g, n: None,
     Code.GET_ALL_CONSUMER_OFFSET: lambda t, g, n: None,
@@ -65,9 +57,7 @@ BROKER_LISTINGS: Mapping[Code, Listing] = {
     Code.GET_BROKER_CONFIG: lambda t, g, n: None,
     Code.GET_MAX_OFFSET: lambda t, g, n: GetMaxOffsetRequestHeader(topic=t, queue_id=n),
     Code.GET_MIN_OFFSET: lambda t, g, n: GetMinOffsetRequestHeader(topic=t, queue_id=n),
-    Code.GET_EARLIEST_MSG_STORETIME: lambda t, g, n: GetEarliestMsgStoretimeRequestHeader(
-        topic=t, queue_id=n
-    ),
+    Code.GET_EARLIEST_MSG_STORETIME: lambda t, g, n: GetEarliestMsgStoretimeRequestHeader(topic=t, queue_id=n),
     Code.SEARCH_OFFSET_BY_TIMESTAMP: lambda t, g, n: SearchOffsetRequestHeader(
         topic=t, queue_id=n, timestamp=1_700_000_000_000 + n * 1_000_000
     ),
@@ -75,9 +65,7 @@ BROKER_LISTINGS: Mapping[Code, Listing] = {
     Code.QUERY_CONSUME_QUEUE: lambda t, g, n: QueryConsumeQueueRequestHeader(
         topic=t, queue_id=n, index=n, count=1000, consumer_group=g
     ),
-    Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: lambda t, g, n: GetConsumerStatusRequestHeader(
-        topic=t, group=g
-    ),
+    Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: lambda t, g, n: GetConsumerStatusRequestHeader(topic=t, group=g),
 }
 
 NAME_SERVER_LISTINGS: Mapping[Code, Listing] = {

@@ -14,9 +14,9 @@ LEVELS = {
     "asyncio": logging.WARNING,
 }
 WATCHDOG = "rocket_broker.loop.watchdog"
-SECOND_ANSWER = "an answer to no request of ours"
+SECOND_ANSWER = "dropped a response to an unknown or timed out request"
 _STEP = re.compile(r"waited for (?P<milliseconds>\d+) ms while (?P<step>.*)")
-_ADDRESS = re.compile(r" of [0-9.]+:[0-9]+ was handled, a request")
+_ADDRESS = re.compile(r" from [0-9.]+:[0-9]+, a request")
 
 
 class LogWatch(logging.Handler):
@@ -71,5 +71,5 @@ class LogWatch(logging.Handler):
         """Note a step; how long one takes is never the same, so it is no reason to end a sequence."""
         match = _STEP.search(text)
         if match is not None:
-            step = _ADDRESS.sub(" was handled, a request", match["step"])
+            step = _ADDRESS.sub(", a request", match["step"])
             self.slow_steps[step] = max(int(match["milliseconds"]), self.slow_steps.get(step, 0))

@@ -72,17 +72,13 @@ class Membership(Conversation):
             for group, wanted in told.items()
         ]
         producers = [ProducerData(group_name=PRODUCERS)] if produces else []
-        body = HeartbeatData(
-            client_id=f"client@{client}", consumer_data_set=consumers, producer_data_set=producers
-        )
+        body = HeartbeatData(client_id=f"client@{client}", consumer_data_set=consumers, producer_data_set=producers)
         answer = self.ask(client, Code.HEART_BEAT, None, encode_body(body))
         if answer.code == OK:
             for group in told:
                 members = self.stage.embedded.broker.consumers.get(group)
                 known = members.client_ids() if members is not None else []
-                self.require(
-                    f"client@{client}" in known, "member missing", f"client@{client} of {group}: {known}"
-                )
+                self.require(f"client@{client}" in known, "member missing", f"client@{client} of {group}: {known}")
 
     @step(client=clients, group=groups, produces=st.booleans())
     def unregister(self, *, client: int, group: str, produces: bool) -> None:

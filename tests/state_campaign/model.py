@@ -117,9 +117,7 @@ class Model:
         """
         known = self.acknowledged[queue].setdefault(offset, sent)
         if known is not sent:
-            raise Broken(
-                "offset given twice", f"{sent} and {known} were both told offset {offset} of {queue}"
-            )
+            raise Broken("offset given twice", f"{sent} and {known} were both told offset {offset} of {queue}")
 
     def forget_topic(self, topic: str) -> None:
         """Forget what a deleted topic had."""
@@ -172,20 +170,14 @@ class Model:
             for expected in [expected for expected in self.expected if expected.queue == queue]:
                 self._audit_expected(expected, first, found, now, kills)
 
-    def _audit_acknowledged(
-        self, queue: QueueName, first: int, found: dict[int, MessageExt], oldest: float
-    ) -> None:
+    def _audit_acknowledged(self, queue: QueueName, first: int, found: dict[int, MessageExt], oldest: float) -> None:
         for offset, sent in list(self.acknowledged[queue].items()):
             if offset < first and sent.at < oldest:
                 del self.acknowledged[queue][offset]
             elif offset not in found:
-                raise Broken(
-                    "acknowledged message lost", f"{sent} was at {offset} of {queue}, which begins at {first}"
-                )
+                raise Broken("acknowledged message lost", f"{sent} was at {offset} of {queue}, which begins at {first}")
             elif bytes(found[offset].body) != sent.body:
-                raise Broken(
-                    "other message in place", f"{found[offset]!r} is where {sent} was, {offset} of {queue}"
-                )
+                raise Broken("other message in place", f"{found[offset]!r} is where {sent} was, {offset} of {queue}")
 
     def _audit_others(self, queue: QueueName, found: dict[int, MessageExt]) -> None:
         for offset, message in found.items():
@@ -199,9 +191,7 @@ class Model:
     def _audit_expected(
         self, expected: Expected, first: int, found: dict[int, MessageExt], now: float, kills: int
     ) -> None:
-        times = [
-            message.store_timestamp for message in found.values() if bytes(message.body) == expected.body
-        ]
+        times = [message.store_timestamp for message in found.values() if bytes(message.body) == expected.body]
         if times and expected.is_cancelled:
             raise Broken("cancelled message delivered", f"{expected} at {times}")
         if times and now < expected.due:

@@ -98,9 +98,7 @@ class Pulling(Conversation):
         """See that a pull's answer has what it must have, as far as the model knows, and nothing else."""
         behind = answer.header(PullMessageResponseHeader).next_begin_offset
         got = {message.queue_offset: message for message in decode_records(answer.body)}
-        self.require(
-            all(offset <= n < behind for n in got), "pull", f"from {offset} to {behind}: {sorted(got)}"
-        )
+        self.require(all(offset <= n < behind for n in got), "pull", f"from {offset} to {behind}: {sorted(got)}")
         for number, sent in self.model.acknowledged[queue].items():
             if offset <= number < behind and not wanted.startswith("sql") and self.is_kept(sent):
                 fits = wanted == "*" or sent.tag in wanted.split(" || ")
@@ -140,9 +138,7 @@ class Pulling(Conversation):
             for _ in range(number):
                 future = connection.invoke_async(Code.PULL_MESSAGE, header, timeout=10**6)
                 future.add_done_callback(_take_note)
-                self.held.append(
-                    Held(future, (topic, queue_id), end, self.stage.now + seconds, wanted == "*")
-                )
+                self.held.append(Held(future, (topic, queue_id), end, self.stage.now + seconds, wanted == "*"))
 
         self.run(invoke())
 
@@ -174,9 +170,7 @@ class Pulling(Conversation):
         )
         answer = self.ask(client, Code.QUERY_MESSAGE, header)
         bodies = [bytes(found.body) for found in decode_records(answer.body)]
-        self.require(
-            not is_kept or message.body in bodies, "query by key", f"{message}: {answer.remark} {bodies}"
-        )
+        self.require(not is_kept or message.body in bodies, "query by key", f"{message}: {answer.remark} {bodies}")
         header_of_id = ViewMessageRequestHeader(offset=parse_offset_id(message.message_id)[2])
         viewed = self.ask(client, Code.VIEW_MESSAGE_BY_ID, header_of_id)
         if is_kept:
@@ -250,9 +244,7 @@ class Pulling(Conversation):
         force=st.booleans(),
         queue_id=st.sampled_from([-1, -1, 0]),
     )
-    def reset_offset(
-        self, *, client: int, group: str, topic: str, seconds: int, force: bool, queue_id: int
-    ) -> None:
+    def reset_offset(self, *, client: int, group: str, topic: str, seconds: int, force: bool, queue_id: int) -> None:
         """Set a group back to a time, or to the end."""
         header = ResetOffsetRequestHeader(
             topic=topic, group=group, queue_id=queue_id, is_force=force,
@@ -267,9 +259,7 @@ class Pulling(Conversation):
         """Give a group another one's offsets."""
         header = CloneGroupOffsetRequestHeader(src_group=source, dest_group=clone, topic=topic, offline=True)
         self.ask(client, Code.CLONE_GROUP_OFFSET, header)
-        for _, _, queue_id in [
-            key for key in self.model.committed if key[0] in {source, clone} and key[1] == topic
-        ]:
+        for _, _, queue_id in [key for key in self.model.committed if key[0] in {source, clone} and key[1] == topic]:
             self.doubt(clone, topic, queue_id)
 
     def doubt(self, group: str, topic: str, queue_id: int) -> None:

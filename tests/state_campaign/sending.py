@@ -81,8 +81,7 @@ class Sending(Conversation):
     def create_topics(self, *, client: int, number: int, queues: int) -> None:
         """Many topics at once."""
         configs = [
-            TopicConfig(topic_name=f"many-{n}", read_queue_nums=queues, write_queue_nums=queues)
-            for n in range(number)
+            TopicConfig(topic_name=f"many-{n}", read_queue_nums=queues, write_queue_nums=queues) for n in range(number)
         ]
         body = CreateTopicListRequestBody(topic_config_list=configs)
         self.ask_ok(client, Code.UPDATE_AND_CREATE_TOPIC_LIST, None, encode_body(body))
@@ -144,9 +143,7 @@ class Sending(Conversation):
         if answer.code == OK:
             self.note(topic, queue_id, answer, [(body, "", "") for body in bodies])
 
-    @step(
-        client=clients, topic=topics, queue_id=queue_ids, level=st.integers(0, 8), seconds=st.integers(1, 900)
-    )
+    @step(client=clients, topic=topics, queue_id=queue_ids, level=st.integers(0, 8), seconds=st.integers(1, 900))
     def send_for_later(self, *, client: int, topic: str, queue_id: int, level: int, seconds: int) -> None:
         """A delay level, or a time where the level is 0."""
         body = self.new_body(10)
@@ -162,9 +159,7 @@ class Sending(Conversation):
     def recall(self, *, client: int, index: int) -> None:
         """Take a timed message back; one that is due in a moment may come all the same."""
         timed = [
-            expected
-            for expected in self.model.expected
-            if expected.handle is not None and not expected.is_cancelled
+            expected for expected in self.model.expected if expected.handle is not None and not expected.is_cancelled
         ]
         if not timed:
             return
@@ -189,9 +184,7 @@ class Sending(Conversation):
         )
         if answer.code == OK:
             told = answer.header(SendMessageResponseHeader)
-            self.model.halves[body] = Half(
-                body, (topic, queue_id), told.queue_offset, told.msg_id, key, self.stage.now
-            )
+            self.model.halves[body] = Half(body, (topic, queue_id), told.queue_offset, told.msg_id, key, self.stage.now)
 
     @step(client=clients, index=st.integers(0, 9), outcome=st.sampled_from(sorted(OUTCOMES)))
     def end_transaction(self, *, client: int, index: int, outcome: str) -> None:
@@ -252,15 +245,11 @@ class Sending(Conversation):
         self.require(answer.code == OK or may_fail, "message refused", f"{topic} {queue_id}: {answer.remark}")
         return answer
 
-    def note(
-        self, topic: str, queue_id: int, answer: RemotingCommand, messages: list[tuple[bytes, str, str]]
-    ) -> None:
+    def note(self, topic: str, queue_id: int, answer: RemotingCommand, messages: list[tuple[bytes, str, str]]) -> None:
         """Note messages that were acknowledged: body, tag and unique key of each."""
         told = answer.header(SendMessageResponseHeader)
         ids = told.msg_id.split(",")
         self.require(len(ids) == len(messages), "ids of a batch", f"{len(ids)} for {len(messages)} messages")
-        for offset, ((body, tag, key), message_id) in enumerate(
-            zip(messages, ids, strict=True), told.queue_offset
-        ):
+        for offset, ((body, tag, key), message_id) in enumerate(zip(messages, ids, strict=True), told.queue_offset):
             sent = Sent(body, tag, self.stage.now, message_id, key)
             self.guarded(partial(self.model.note_sent, (topic, queue_id), offset, sent))

@@ -8,9 +8,7 @@ __all__ = ["shortest"]
 T = TypeVar("T")
 
 
-def shortest(
-    steps: Sequence[T], does_the_same: Callable[[Sequence[T]], bool], most_tries: int = 300
-) -> list[T]:
+def shortest(steps: Sequence[T], does_the_same: Callable[[Sequence[T]], bool], most_tries: int = 300) -> list[T]:
     """Return a part of the steps of which none can be left out.
 
     Args:

@@ -16,10 +16,10 @@ from click.testing import CliRunner
 
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.inspection.store_cli import store as store_command
-from rocket_broker.processors.batches import load_columns
 from rocket_broker.settings.broker_settings import SMALL_STORE
 from rocket_broker.store.message_store import MessageStore
 from rocket_remoting import MemoryTransport
+from rocket_remoting.native import has_native_core
 from rocket_remoting.wire.bodies import Body
 from rocket_remoting.wire.codes import ResponseCode, request_name
 from rocket_remoting.wire.command import RemotingCommand
@@ -89,7 +89,7 @@ class Stage:
         self._at_name_server: dict[int, RawClient] = {}
         self._left: WeakSet[RawClient] = WeakSet()
         self._time = VirtualTime()
-        load_columns()  # as a broker's process does before it serves
+        has_native_core()  # loaded as by a broker's process, before it serves
         self.watch.open()
         self._start()
 
@@ -226,9 +226,7 @@ class Stage:
 
     def table_sizes(self) -> dict[str, int]:
         """Return how many entries the servers' tables have."""
-        return table_sizes(self.embedded.broker, "broker") | table_sizes(
-            self.embedded.name_server, "name_server"
-        )
+        return table_sizes(self.embedded.broker, "broker") | table_sizes(self.embedded.name_server, "name_server")
 
     # Inside
 
@@ -263,18 +261,14 @@ class Stage:
             with suppress(FileNotFoundError):  # a thread of the broker deletes old files
                 status = path.stat()
                 is_written = written_from < int(path.name) + status.st_size and int(path.name) < self._log_end
-                if status.st_mtime * 1000 > self.now_ms + _A_DAY_MS or (
-                    is_written and written_from < self._log_end
-                ):
+                if status.st_mtime * 1000 > self.now_ms + _A_DAY_MS or (is_written and written_from < self._log_end):
                     os.utime(path, (self.now_ms / 1000, self.now_ms / 1000))
 
     def _verify(self) -> None:
         settings = self._directory / "broker.conf"
         lines = SMALL_STORE | self._settings | {"storePathRootDir": str(self._store)}
         settings.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-        result = CliRunner().invoke(
-            store_command, ["verify", str(self._store), "-c", str(settings), "--json"]
-        )
+        result = CliRunner().invoke(store_command, ["verify", str(self._store), "-c", str(settings), "--json"])
         if result.exit_code != 0:
             found = json.loads(result.stdout) if result.stdout.startswith("{") else {}
             wrong = {key: value for key, value in found.items() if value and key not in COUNTED}

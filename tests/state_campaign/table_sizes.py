@@ -10,7 +10,7 @@ from weakref import WeakSet
 __all__ = ["table_sizes"]
 
 PACKAGES = ("rocket_broker.", "rocket_remoting.")
-COUNTERS = frozenset({"_count", "_size", "_together", "_routes", "used"})
+COUNTERS = frozenset({"_count", "_size", "_total", "_routes", "used"})
 """Attributes that count what is kept."""
 LISTINGS = (dict, list, set, deque, WeakSet)
 
@@ -32,9 +32,7 @@ def table_sizes(server: object, name: str) -> dict[str, int]:
             if isinstance(value, LISTINGS):
                 sizes[place] = len(value)
                 inner = value.values() if isinstance(value, dict) else value
-                sizes[f"{place}[]"] = sum(
-                    len(item) for item in inner if isinstance(item, Sized) and _is_listing(item)
-                )
+                sizes[f"{place}[]"] = sum(len(item) for item in inner if isinstance(item, Sized) and _is_listing(item))
             elif attribute in COUNTERS and isinstance(value, int):
                 sizes[place] = value
             elif type(value).__module__.startswith(PACKAGES) and id(value) not in seen:

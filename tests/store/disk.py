@@ -92,11 +92,7 @@ class Disk:
         self._copy(self.root, target)
 
     def _copy(self, path: Path, target: Path) -> None:
-        if (
-            self.file_system.is_directory(path)
-            if isinstance(self.file_system, FaultyFileSystem)
-            else path.is_dir()
-        ):
+        if self.file_system.is_directory(path) if isinstance(self.file_system, FaultyFileSystem) else path.is_dir():
             target.mkdir(parents=True)
             for name in self.file_system.names(path):
                 self._copy(path / name, target / name)

@@ -60,9 +60,7 @@ class FaultyFileSystem:
             file, removed = self._files.get(path), self._removed.get(path)
             if file is not None:
                 file.check(path)
-            candidates = (
-                [file] if file is not None and file.is_named else [*dict.fromkeys((file, removed)), None]
-            )
+            candidates = [file] if file is not None and file.is_named else [*dict.fromkeys((file, removed)), None]
             survivor = choices.choice(candidates) if len(candidates) > 1 else candidates[0]
             if isinstance(survivor, _File):
                 after._files[path] = survivor.after_crash(choices)
@@ -77,9 +75,7 @@ class FaultyFileSystem:
         return path in self._directories
 
     def names(self, path: Path) -> list[str]:
-        return sorted(
-            other.name for other in {*self._files, *self._directories} if other.parent == path != other
-        )
+        return sorted(other.name for other in {*self._files, *self._directories} if other.parent == path != other)
 
     def size(self, path: Path) -> int | None:
         if path in self._directories:

@@ -13,12 +13,14 @@ from typing import TypeVar
 
 import pytest
 
+from rocket_broker.processors.batches import read_plain
 from rocket_broker.store import FlushDiskType, MessageStore, PutStatus
-from rocket_broker.writing.batch_columns import FEWEST, read_columns
 from rocket_broker.writing.batch_head import BatchHead
+from rocket_broker.writing.message_runs import BatchRun
 from rocket_remoting.wire.batch import encode_batch
 from rocket_remoting.wire.message import Message
 from streamkit.testing.virtual_time import VirtualTime
+from tests.native_core import needs_native_core
 from tests.store.disk import Disk, FakeClock, bodies, delete_old, message, stop
 from tests.store.faulty_file_system import FaultyFileSystem
 
@@ -26,6 +28,8 @@ T = TypeVar("T")
 
 MOST_WAYS = 40
 QUEUES = 3
+RUN = 32
+"""Messages that are stored in one go."""
 HOST = ("127.0.0.1", 10911)
 
 
@@ -146,26 +150,23 @@ class Run:
         body = b"%d-%d" % (queue_id, len(self._put[queue_id])) + bytes(size)
         self._put[queue_id].append(body)  # first: the machine may die with it stored
         key = f"{queue_id}-{len(self._put[queue_id])}"
-        given = message(
-            queue_id=queue_id, body=body, keys=key, properties={"KEYS": key, "p": "v" * properties}
-        )
+        given = message(queue_id=queue_id, body=body, keys=key, properties={"KEYS": key, "p": "v" * properties})
         self.last = self.store.put(given)
         assert self.last.status is PutStatus.OK
 
-    def put_run(self, queue_id: int, count: int = FEWEST) -> None:
+    def put_run(self, queue_id: int, count: int = RUN) -> None:
         """Store the queue's next messages in one go."""
         messages = []
         for number in range(len(self._put[queue_id]), len(self._put[queue_id]) + count):
             self._put[queue_id].append(b"%d-%d" % (queue_id, number))
             key = f"{queue_id}-{number + 1}"
             messages.append(Message("orders", self._put[queue_id][-1], properties={"KEYS": key}))
-        columns = read_columns(encode_batch(messages))
-        assert columns is not None
-        run = columns.run(BatchHead("orders", queue_id, b"", 0, 1, HOST, 0), HOST)
-        assert run is not None
-        stored = self.store.put_run(run)
+        data = encode_batch(messages)
+        plain = read_plain(data, 0, len(data))
+        assert plain is not None
+        stored = self.store.put_run(BatchRun(plain, BatchHead("orders", queue_id, b"", 0, 1, HOST, 0), HOST))
         assert stored is not None
-        self.last = stored.last
+        _, self.last = stored
 
     def is_answered(self) -> None:
         """Wait for the disk, as the sender of the last message does: it and all before are promised."""
@@ -263,6 +264,7 @@ def test_what_was_flushed_survives_a_crash_at_every_step(time: VirtualTime, *, p
 
 
 @pytest.mark.slow
+@needs_native_core
 def test_runs_survive_a_crash_at_every_step(time: VirtualTime) -> None:
     """Under SYNC_FLUSH, with slots of the index on other sectors than its header."""
     run = Run(
@@ -281,7 +283,7 @@ def test_runs_survive_a_crash_at_every_step(time: VirtualTime) -> None:
         if queue_id == 1:
             run.store.flush()
             run.put_run(0)
-            run.put_run(1, count=FEWEST + 3)
+            run.put_run(1, count=RUN + 3)
             run.is_answered()
     time.run(run.store.stop())
     assert (run.points > 30, run.ways > 300) == (True, True), (run.points, run.ways)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rocket_broker.store import FlushDiskType, MessageStore, PutStatus, StoreClosed
-from rocket_broker.store.files import PAGE_SIZE
+from rocket_broker.store import FlushDiskType, MessageStore, PutStatus, StoreClosed, StoreSettings
+from rocket_broker.store.checkpoint import Checkpoint, Mark
+from rocket_broker.store.files import PAGE_SIZE, OsFileSystem
 from streamkit.testing.virtual_time import VirtualTime
 from tests.store.disk import Disk, FakeClock, bodies, log_file, message, queue_file, stop
 from tests.store.faulty_file_system import FaultyFileSystem
@@ -146,6 +147,20 @@ def test_the_mark_moves_after_so_many_bytes(disk: Disk, time: VirtualTime) -> No
     report = disk.crash().store().load()
     assert report.trusted_to == marked
     time.run(store.stop())
+
+
+def test_the_mark_never_moves_back(tmp_path: Path) -> None:
+    """Of two flushes at once the earlier may end last; what the later one has brought to the disk stays trusted."""
+    settings = StoreSettings(tmp_path)
+    checkpoint = Checkpoint(settings, OsFileSystem())
+    checkpoint.load()
+    later = Mark(200, 150, 200)
+    checkpoint.advance(later, 2, 2)
+    checkpoint.advance(Mark(100, 50, 100), 1, 1)
+    checkpoint.close()
+    again = Checkpoint(settings, OsFileSystem())
+    again.load()
+    assert (again.mark, again.log_timestamp, again.index_timestamp) == (later, 2, 2)
 
 
 def test_the_checkpoint_has_apaches_timestamps(disk: Disk, time: VirtualTime) -> None:
@@ -318,9 +333,7 @@ def test_a_process_out_of_files_flushes_later(disk: Disk, files: Recording, time
     stop(store)
 
 
-def test_a_process_out_of_files_at_the_end_is_no_orderly_end(
-    disk: Disk, files: Recording, time: VirtualTime
-) -> None:
+def test_a_process_out_of_files_at_the_end_is_no_orderly_end(disk: Disk, files: Recording, time: VirtualTime) -> None:
     """What could not be flushed then is not taken for flushed."""
     store = started(disk, time)
     store.put(message(body=b"1"))
@@ -333,9 +346,7 @@ def test_a_process_out_of_files_at_the_end_is_no_orderly_end(
     stop(store)
 
 
-def test_a_flush_that_fails_while_the_store_stops_is_noticed(
-    disk: Disk, files: Recording, time: VirtualTime
-) -> None:
+def test_a_flush_that_fails_while_the_store_stops_is_noticed(disk: Disk, files: Recording, time: VirtualTime) -> None:
     """A flush under way is waited for, and what it finds counts."""
     store = started(disk, time, flush_disk_type=SYNC)
 
@@ -408,9 +419,7 @@ def test_a_full_disk_refuses_messages_and_nothing_else(files: Recording, disk: D
     store = disk.open()
     files.free_pages = 20
     stored = 0
-    while (
-        result := store.put(message(body=b"%d" % stored, queue_id=stored % 7, keys="k"))
-    ).status is PutStatus.OK:
+    while (result := store.put(message(body=b"%d" % stored, queue_id=stored % 7, keys="k"))).status is PutStatus.OK:
         stored += 1
         assert stored < 2000
     assert result.status is PutStatus.SERVICE_NOT_AVAILABLE

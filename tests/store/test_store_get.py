@@ -149,9 +149,7 @@ def test_entries_are_listed_for_the_delay_service(disk: Disk) -> None:
     fill(store, 5, ("red",))
     entries = list(store.consume_queue_entries("orders", 0, 2, 2))
     assert [(entry[0], entry[3]) for entry in entries] == [(2, java_hash("red")), (3, java_hash("red"))]
-    assert [store.message_at(entry[1], entry[2]) for entry in entries] == store.get(
-        "orders", 0, 2, 2, ALL
-    ).records
+    assert [store.message_at(entry[1], entry[2]) for entry in entries] == store.get("orders", 0, 2, 2, ALL).records
     assert list(store.consume_queue_entries("orders", 9, 0, 2)) == []
 
 

@@ -1,12 +1,26 @@
 """Finding messages by key."""
 
+import struct
+from pathlib import Path
+
 import pytest
 
 from rocket_broker.store import FileSizeMismatch, MessageStore
+from rocket_broker.store.files import SECTOR_SIZE
+from rocket_remoting.steps import run_all
+from rocket_remoting.wire.java_hash import java_hash
 from rocket_remoting.wire.record import decode_record
 from tests.store.disk import SMALL, Disk, delete_old, log_file, message, overwrite, put, stop
 
 FOREVER = 2**62
+HEADER, ENTRIES = 40, 40 + 4 * SMALL["max_hash_slot_num"]
+"""Where they end and begin in an index file; the first entry is never used."""
+
+
+def index_file(disk: Disk) -> Path:
+    """Return the only file of the index."""
+    (name,) = disk.file_system.names(disk.root / "index")
+    return disk.root / "index" / name
 
 
 def found(store: MessageStore, key: str, begin: int = 0, end: int = FOREVER, limit: int = 32) -> list[bytes]:
@@ -173,6 +187,50 @@ def test_what_one_crash_took_back_the_next_does_not_find(faulty_disk: Disk, seed
     disk = disk.crash(seed)
     store = disk.open(**settings)
     assert [found(store, f"k{number}") for number in range(150)] == [[b"%d" % n] for n in range(150)]
+    disk.close()
+
+
+@pytest.mark.parametrize("stale", [2, 3, 77, -1])
+def test_a_slot_that_leads_to_no_entry_leads_to_none(disk: Disk, stale: int) -> None:
+    """Slots may be on the disk of which the header and the entries are not, in a store that Apache's broker left."""
+    store = disk.open()
+    put(store, 1)
+    stop(store)
+    slot = HEADER + 4 * (abs(java_hash("orders#k2")) % SMALL["max_hash_slot_num"])
+    overwrite(disk, index_file(disk), slot, struct.pack(">i", stale))
+    store = disk.open()
+    store.put(message(body=b"2", keys="k2", properties={"KEYS": "k2"}))
+    stop(store)
+    entry = disk.bytes_of(index_file(disk))[ENTRIES + 2 * 20 :][:20]
+    assert struct.unpack(">iqii", entry)[3] == 0
+    assert found(disk.open(), "k2") == [b"2"]
+
+
+def test_a_search_does_not_run_in_circles(disk: Disk) -> None:
+    """A damaged entry that leads to a newer one ends the search."""
+    store = disk.open()
+    for number in (1, 2):
+        store.put(message(body=b"%d" % number, keys="k", properties={"KEYS": "k"}))
+    stop(store)
+    overwrite(disk, index_file(disk), ENTRIES + 20 + 16, struct.pack(">i", 2))
+    result = run_all(disk.open().find("orders", "k", 32, 0, FOREVER, most_entries=20))
+    assert [decode_record(record).body for record in result.records] == [b"1", b"2"]
+    assert result.is_complete
+
+
+def test_an_entry_of_which_the_first_sector_reached_the_disk_is_taken_back(disk: Disk) -> None:
+    """With zeros for the offset's second half it leads to the log's beginning, which is trusted."""
+    settings = {"max_hash_slot_num": 106}  # so that entry 2 begins 8 bytes before the end of a sector
+    store = disk.open(**settings)
+    put(store, 1)
+    store.flush()
+    put(store, 2)
+    disk = disk.kill()
+    entry = HEADER + 4 * 106 + 2 * 20
+    assert entry % SECTOR_SIZE == SECTOR_SIZE - 8
+    overwrite(disk, index_file(disk), entry + 8, bytes(12))
+    store = disk.open(**settings)
+    assert (found(store, "k1"), found(store, "k2")) == ([b"1"], [b"2"])
     disk.close()
 
 

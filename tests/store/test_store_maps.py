@@ -98,9 +98,7 @@ def test_an_empty_store_takes_little_room(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_ten_thousand_queues(tmp_path: Path) -> None:
     """So many are written, read, and found again, with the descriptors a process usually has."""
-    store = MessageStore(
-        StoreSettings(tmp_path, mapped_file_size_commit_log=2**26, max_open_maps=500), SystemClock()
-    )
+    store = MessageStore(StoreSettings(tmp_path, mapped_file_size_commit_log=2**26, max_open_maps=500), SystemClock())
     store.load()
     for number in range(10_000):
         assert store.put(message(f"topic{number // 4}", number % 4)).status is PutStatus.OK

@@ -61,9 +61,7 @@ def files() -> Refusing:
 
 
 @pytest.fixture(params=["real", "faulty"])
-def disk(
-    request: pytest.FixtureRequest, tmp_path: Path, files: Refusing, time: VirtualTime
-) -> Iterator[Disk]:
+def disk(request: pytest.FixtureRequest, tmp_path: Path, files: Refusing, time: VirtualTime) -> Iterator[Disk]:
     """A disk in virtual time."""
     file_system: FileSystem = OsFileSystem() if request.param == "real" else files
     disk = Disk(file_system, tmp_path / "store", time.clock)
@@ -330,9 +328,7 @@ def test_a_commit_that_fails_closes_the_store_to_messages(
     assert found(store) == [0]
 
 
-def test_a_process_out_of_files_commits_later(
-    refusing_disk: Disk, files: Refusing, time: VirtualTime
-) -> None:
+def test_a_process_out_of_files_commits_later(refusing_disk: Disk, files: Refusing, time: VirtualTime) -> None:
     """Messages wait, and more are taken."""
     store = started(refusing_disk, time)
     files.write_error = OSError(errno.EMFILE, "too many open files")

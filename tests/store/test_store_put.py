@@ -1,13 +1,21 @@
 """Storing a message."""
 
 import asyncio
+import errno
 import zlib
 from collections.abc import Sequence
 
 import pytest
 
 from rocket_broker.store import PutResult, PutStatus
-from rocket_remoting.wire.record import BLANK_MAGIC, MAGIC_V1, decode_record, peek_record, read_size_and_magic
+from rocket_remoting.wire.record import (
+    BLANK_MAGIC,
+    MAGIC_V1,
+    decode_record,
+    encode_record,
+    peek_record,
+    read_size_and_magic,
+)
 from rocket_remoting.wire.sys_flag import (
     BORN_HOST_V6,
     STORE_HOST_V6,
@@ -16,6 +24,11 @@ from rocket_remoting.wire.sys_flag import (
     TRANSACTION_ROLLBACK,
 )
 from tests.store.disk import LOG_FILE_SIZE, Disk, message
+from tests.store.faulty_file_system import FaultyFileSystem
+
+HOST = ("127.0.0.1", 10911)
+HEAD_SIZE = 88
+"""Bytes of a record before its body."""
 
 
 def test_a_stored_message_is_readable_at_once(disk: Disk) -> None:
@@ -183,9 +196,7 @@ def test_a_message_larger_than_a_file_is_refused(disk: Disk) -> None:
     ("transaction", "in_queue"),
     [(0, True), (TRANSACTION_PREPARED, False), (TRANSACTION_COMMIT, True), (TRANSACTION_ROLLBACK, False)],
 )
-def test_prepared_and_rolled_back_messages_are_in_no_queue(
-    disk: Disk, transaction: int, in_queue: bool
-) -> None:
+def test_prepared_and_rolled_back_messages_are_in_no_queue(disk: Disk, transaction: int, in_queue: bool) -> None:
     """They are in the log, with queue offset 0, and no consumer sees them."""
     store = disk.open()
     result = store.put(message(sys_flag=transaction))
@@ -199,9 +210,7 @@ def test_listeners_hear_of_each_message(disk: Disk) -> None:
     store = disk.open()
     heard: list[tuple[object, ...]] = []
 
-    def listener(
-        topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], stored_at: int
-    ) -> None:
+    def listener(topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], stored_at: int) -> None:
         found = store.get(topic, queue_id, queue_offset, 1, 999).records
         heard.append((topic, queue_id, queue_offset, tags_codes, stored_at, len(found)))
 
@@ -232,3 +241,57 @@ def test_a_stopped_store_takes_nothing(disk: Disk) -> None:
     store.load()
     asyncio.run(store.stop())
     assert store.put(message()).status is PutStatus.SERVICE_NOT_AVAILABLE
+
+
+def test_a_refused_message_leaves_no_record_behind(disk: Disk) -> None:
+    """Whatever of it was written when a number turned out not to fit: the next start finds the log's end before it."""
+    store = disk.open()
+    assert store.put(message(body=b"", reconsume_times=2**31)).status is PutStatus.MESSAGE_ILLEGAL
+    report = disk.kill().store().load()
+    assert (report.records, report.end, report.torn) == (0, 0, "")
+
+
+def forged_record(commit_log_offset: int) -> bytes:
+    """Return the bytes of a record that says that it lies at an offset."""
+    return encode_record(
+        "orders",
+        b"forged",
+        b"",
+        queue_id=0,
+        queue_offset=0,
+        commit_log_offset=commit_log_offset,
+        sys_flag=0,
+        flag=0,
+        born_timestamp=0,
+        born_host=HOST,
+        store_timestamp=0,
+        store_host=HOST,
+    )
+
+
+def test_a_record_behind_the_end_is_none(disk: Disk) -> None:
+    """The body of a refused message may look like one; nobody can ask for it."""
+    store = disk.open()
+    refused = message(body=forged_record(HEAD_SIZE), reconsume_times=2**31)
+    assert store.put(refused).status is PutStatus.MESSAGE_ILLEGAL
+    assert store.message_at(HEAD_SIZE) is None
+
+
+def test_a_record_that_says_it_lies_elsewhere_is_none(disk: Disk) -> None:
+    """An offset within a body leads to no message, whatever the body looks like."""
+    store = disk.open()
+    assert store.put(message(body=forged_record(0))).status is PutStatus.OK
+    assert store.message_at(HEAD_SIZE) is None
+    assert store.message_at(0) is not None
+
+
+def test_a_message_for_which_no_file_can_be_made_leaves_the_log_as_it_was(faulty_disk: Disk) -> None:
+    """The file that has no room for it is ended when the next one is there, and not before."""
+    store = faulty_disk.open()
+    store.put(message(body=bytes(LOG_FILE_SIZE // 2)))
+    end = store.max_commit_log_offset
+    assert isinstance(faulty_disk.file_system, FaultyFileSystem)
+    faulty_disk.file_system.create_error = PermissionError(errno.EACCES, "permission denied")
+    refused = store.put(message(body=bytes(LOG_FILE_SIZE // 2)))
+    assert refused.status is PutStatus.CREATE_MAPPED_FILE_FAILED
+    assert faulty_disk.kill().store().load().end == store.max_commit_log_offset == end

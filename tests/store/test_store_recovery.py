@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.store import FileSizeMismatch, StoreCorrupt, StoreLocked
+from rocket_broker.store.checkpoint import Mark, blank_checkpoint, read_mark
+from rocket_broker.store.errors import StoreFull
 from rocket_broker.store.files import PAGE_SIZE, OsFileSystem
 from rocket_remoting.wire.java_hash import java_hash
 from rocket_remoting.wire.record import decode_record
@@ -332,9 +334,7 @@ def test_a_topic_made_anew_has_its_new_messages_only(disk: Disk, lost: str) -> N
 
 @pytest.mark.parametrize("lost", ["index", "consumequeue", "checkpoint"])
 @pytest.mark.parametrize("is_made_anew", [False, True])
-def test_a_deleted_topic_stays_deleted_whatever_is_derived_anew(
-    disk: Disk, lost: str, is_made_anew: bool
-) -> None:
+def test_a_deleted_topic_stays_deleted_whatever_is_derived_anew(disk: Disk, lost: str, is_made_anew: bool) -> None:
     """The log says that the topic was deleted, and where: its former queues are not made from the log."""
     store = disk.open()
     put(store, *range(10))
@@ -491,9 +491,7 @@ def test_a_file_of_another_size_is_an_error(disk: Disk) -> None:
     assert bodies(disk.open()) == [b"1"]
 
 
-@pytest.mark.parametrize(
-    "size", ["mapped_file_size_commit_log", "mapped_file_size_consume_queue", "max_index_num"]
-)
+@pytest.mark.parametrize("size", ["mapped_file_size_commit_log", "mapped_file_size_consume_queue", "max_index_num"])
 def test_a_start_with_wrong_sizes_is_no_crash(disk: Disk, size: str) -> None:
     """It has changed nothing: with the right ones the store is still one that ended in order."""
     store = disk.open()
@@ -508,7 +506,7 @@ def test_a_strange_file_is_an_error(disk: Disk) -> None:
     """A file that no broker made is not guessed about."""
     disk.file_system.make_directory(disk.root / "commitlog")
     disk.file_system.create(disk.root / "commitlog" / "notes", LOG_FILE_SIZE)
-    with pytest.raises(StoreCorrupt, match="no file of this store"):
+    with pytest.raises(StoreCorrupt, match="not a file of this store"):
         disk.open()
 
 
@@ -565,3 +563,58 @@ def test_the_report_of_a_new_store_speaks_of_no_broker_before(disk: Disk) -> Non
 def _first_timestamp(disk: Disk, number: int) -> int:
     timestamp: int = struct.unpack_from(">q", disk.bytes_of(log_file(disk, number)), 56)[0]
     return timestamp
+
+
+def test_a_damaged_mark_is_none() -> None:
+    """Its check sum covers each of its numbers, also those that nothing else confirms."""
+    content = blank_checkpoint(first=1, deletions_from=2)
+    assert read_mark(content) == (Mark(1), 2)
+    for position in range(64, 104):
+        damaged = bytearray(content)
+        damaged[position] ^= 1
+        assert read_mark(bytes(damaged)) is None
+
+
+def test_a_recovery_that_fails_half_way_is_no_orderly_end(faulty_disk: Disk) -> None:
+    """A start for which the disk has no room leaves the abort file, whatever it has made until then."""
+    disk = faulty_disk
+    store = disk.open()
+    given = put(store, *range(200))
+    stop(store)
+    erase(disk, disk.root / "consumequeue")
+    assert isinstance(disk.file_system, FaultyFileSystem)
+    disk.file_system.free_pages = 2
+    with pytest.raises(StoreFull):
+        disk.open()
+    disk.file_system.free_pages = None
+    store = disk.store()
+    assert not store.load().ended_in_order
+    assert bodies(store) == given
+
+
+def test_the_last_message_is_the_last_although_one_before_is_damaged(disk: Disk) -> None:
+    """The next mark names it: with another one the log would not be trusted."""
+    store = disk.open()
+    given = put(store, *range(5))
+    stop(store)
+    overwrite(disk, log_file(disk), store.max_commit_log_offset // 5 * 2, bytes(8))
+    erase(disk, disk.root / "consumequeue")
+    store = disk.open()
+    last = store.last_message()
+    assert last is not None
+    assert decode_record(last).body == given[-1]
+
+
+def test_deletions_are_told_from_the_end_on_when_another_broker_wrote_since(disk: Disk) -> None:
+    """It has changed the timestamp beside the mark, and may have deleted topics without a word in the log."""
+    store = disk.open()
+    put(store, 1, 2)
+    stop(store)
+    checkpoint = disk.root / "checkpoint"
+    end = store.max_commit_log_offset
+    mark = Mark(end, end // 2, end)
+    stop(disk.open())
+    assert read_mark(disk.bytes_of(checkpoint)) == (mark, 0)
+    overwrite(disk, checkpoint, 0, struct.pack(">q", disk.clock.now + 1))
+    stop(disk.open())
+    assert read_mark(disk.bytes_of(checkpoint)) == (mark, end)

@@ -1,26 +1,27 @@
 """Messages that are stored in one go: their files are those of messages stored one after the other."""
 
 import struct
-import subprocess
-import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from rocket_broker.processors.batches import read_plain
 from rocket_broker.settings.delay_levels import DelayLevels
 from rocket_broker.store import MessageStore, PutStatus
-from rocket_broker.writing.batch_columns import FEWEST, read_columns
 from rocket_broker.writing.batch_head import BatchHead
 from rocket_broker.writing.message_writer import MessageWriter
 from rocket_remoting.wire.batch import decode_batch
 from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.message import Host
+from tests.native_core import needs_native_core
 from tests.store.disk import ENTRIES_PER_FILE, LOG_FILE_SIZE, SMALL, Disk, FakeClock, bodies, overwrite, stop
 from tests.store.faulty_file_system import FaultyFileSystem
 
+pytestmark = needs_native_core
+
+COUNT = 32
 HOST = ("127.0.0.1", 10911)
 FOREVER = 2**62
 HEADER, SLOTS = 40, 40 + 4 * SMALL["max_hash_slot_num"]
@@ -39,7 +40,7 @@ HEAD = head_of(("10.0.0.1", 5))
 
 
 def batch(
-    count: int = FEWEST,
+    count: int = COUNT,
     properties: Properties = lambda number: {},
     *,
     size: int = 3,
@@ -68,8 +69,8 @@ def one_by_one(store: MessageStore, data: bytes, head: BatchHead = HEAD, host: H
 def in_one_go(store: MessageStore, data: bytes, head: BatchHead = HEAD, host: Host = HOST) -> bool:
     """Store a batch in one go; whether that was possible."""
     writer = MessageWriter(store, DelayLevels("1s"), store._clock, host)
-    columns = read_columns(data)
-    return columns is not None and writer.put_columns(head, columns) is not None
+    messages = read_plain(data, 0, len(data))
+    return messages is not None and writer.put_plain(head, messages) is not None
 
 
 def files(disk: Disk, directory: Path) -> dict[Path, bytes]:
@@ -105,9 +106,7 @@ CASES: dict[str, Properties] = {
 
 @pytest.mark.parametrize("properties", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("hosts", [(HOST, HOST), (("::1", 1), HOST), (HOST, ("fe80::1", 2))])
-def test_files_are_the_same_both_ways(
-    properties: Properties, hosts: tuple[Host, Host], clock: FakeClock
-) -> None:
+def test_files_are_the_same_both_ways(properties: Properties, hosts: tuple[Host, Host], clock: FakeClock) -> None:
     """Byte for byte: log, queue and index, the second batch behind the first."""
     found = []
     head, batches = head_of(hosts[0]), [batch(50, properties), batch(40, properties, size=100)]
@@ -139,7 +138,7 @@ def test_java_leaves_the_last_property_open(clock: FakeClock) -> None:
 
 def test_what_is_damaged_is_left_to_the_loop(clock: FakeClock) -> None:
     """A batch with any byte changed is stored as the loop stores it, or not at all."""
-    random, data = Random(7), batch(FEWEST, CASES["several keys"])
+    random, data = Random(7), batch(COUNT, CASES["several keys"])
     taken = 0
     for _ in range(80):
         damaged = bytearray(data)
@@ -167,9 +166,8 @@ IN_THE_WAY = {
         1,
         batch(properties=lambda n: {"KEYS": " ".join(f"{n}-{k}" for k in range(13))}),
     ),
-    "few messages": (1, batch(FEWEST - 1)),
     "a zero byte": (1, batch(properties=lambda n: {"a": "\0"})),
-    "text beyond ASCII": (1, batch(properties=lambda n: {"UNIQ_KEY": "ключ"})),
+    "text that is not UTF-8": (1, batch(properties=lambda n: {"UNIQ_KEY": "key"}).replace(b"key", b"k\xffy")),
     "a value without a name": (1, batch(properties=lambda n: {"": "v"})),
     "a name without a value": (1, batch(properties=lambda n: {"TAGS": ""})),
     "a name twice": (1, batch(properties=lambda n: {"TAGS": "a"}).replace(b"TAGS\x01a", b"a\x01b\x02a\x01c")),
@@ -189,22 +187,26 @@ def test_a_run_that_cannot_be_stored_leaves_no_trace(disk: Disk, filled: int, da
     assert {path: found for path, found in stored_files(disk).items() if any(found)} == before
 
 
-@pytest.mark.parametrize("column", ["tags_codes", "key_rows"])
-def test_what_fails_on_the_way_leaves_no_trace(disk: Disk, column: str) -> None:
-    """All that is written is made before the first record is: here entries of too few numbers."""
+UNFIT = {
+    "a number": BatchHead("orders", 2**31, b"", 0, 7, HOST, 0),
+    "a time": BatchHead("orders", 1, b"", 0, 2**63, HOST, 0),
+    "the topic": BatchHead("o" * 128, 1, b"", 0, 7, HOST, 0),
+    "the properties": BatchHead("orders", 1, b"a\x01" + b"x" * 32_760, 0, 7, HOST, 0),
+    "a zero byte": BatchHead("orders", 1, b"a\x01\0", 0, 7, HOST, 0),
+}
+
+
+@pytest.mark.parametrize("head", UNFIT.values(), ids=UNFIT)
+def test_what_does_not_fit_its_field_leaves_no_trace(disk: Disk, head: BatchHead) -> None:
+    """All that is written is made before the first record is."""
     store = disk.open(**ROOMY)
     one_by_one(store, batch(3))
-    columns = read_columns(batch(properties=CASES["unique keys"]))
-    assert columns is not None
-    run = columns.run(HEAD, HOST)
-    assert run is not None
     before, end = stored_files(disk), store.max_commit_log_offset
-    with pytest.raises(ValueError, match="broadcast"):
-        store.put_run(replace(run, **{column: getattr(run, column)[:-1]}))
+    assert not in_one_go(store, batch(properties=CASES["unique keys"]), head)
     assert (store.max_commit_log_offset, store.max_offset("orders", 1)) == (end, 3)
     assert {path: found for path, found in stored_files(disk).items() if any(found)} == before
-    assert store.put_run(run) is not None
-    assert store.max_offset("orders", 1) == 3 + FEWEST
+    assert in_one_go(store, batch(properties=CASES["unique keys"]))
+    assert store.max_offset("orders", 1) == 3 + COUNT
 
 
 def test_a_store_that_would_take_no_run_says_so_before(faulty_disk: Disk) -> None:
@@ -245,8 +247,8 @@ def test_the_loop_takes_a_queue_to_its_next_file(disk: Disk) -> None:
         if not ways[-1]:
             one_by_one(store, data)
     assert set(ways) == {True, False}
-    assert store.max_offset("orders", 1) == 1 + 4 * FEWEST
-    assert all(len(store.query("orders", f"{n}-{FEWEST - 1}", 9, 0, FOREVER)) == 1 for n in range(4))
+    assert store.max_offset("orders", 1) == 1 + 4 * COUNT
+    assert all(len(store.query("orders", f"{n}-{COUNT - 1}", 9, 0, FOREVER)) == 1 for n in range(4))
 
 
 def test_listeners_hear_of_a_run_once(disk: Disk) -> None:
@@ -260,7 +262,7 @@ def test_listeners_hear_of_a_run_once(disk: Disk) -> None:
         )
     )
     assert in_one_go(store, batch(properties=lambda n: {"TAGS": "a" if n else "b"}))
-    assert heard == [("orders", 1, 1, [98] + [97] * (FEWEST - 1), FEWEST + 1)]
+    assert heard == [("orders", 1, 1, [98] + [97] * (COUNT - 1), COUNT + 1)]
 
 
 @pytest.mark.parametrize(("start", "end"), [(HEADER, SLOTS), (0, HEADER)], ids=["slots", "header"])
@@ -271,39 +273,46 @@ def test_a_part_of_the_index_that_was_not_written(disk: Disk, start: int, end: i
     store.flush()
     (path,) = files(disk, disk.root / "index")
     before = disk.bytes_of(path)
-    assert in_one_go(store, batch(FEWEST, lambda n: {"UNIQ_KEY": f"later-{n}"}))
+    assert in_one_go(store, batch(COUNT, lambda n: {"UNIQ_KEY": f"later-{n}"}))
     killed = disk.kill()
     overwrite(killed, killed.root / "index" / path.name, start, before[start:end])
     found = killed.open(**ROOMY)
     for number in range(40):
         assert len(found.query("orders", CASES["unique keys"](number)["UNIQ_KEY"], 9, 0, FOREVER)) == 1
-    for number in range(FEWEST):
+    for number in range(COUNT):
         assert len(found.query("orders", f"later-{number}", 9, 0, FOREVER)) == 1
     stop(found)
 
 
-WITHOUT_NUMPY = {
-    "it is not installed": "import sys; sys.modules['numpy'] = None\n",
-    "it cannot be read": (
-        "import sys\n"
-        "class Unreadable:\n"
-        "    def find_spec(self, name, path, target=None):\n"
-        "        if name == 'numpy':\n"
-        "            raise PermissionError(name)\n"
-        "sys.meta_path.insert(0, Unreadable())\n"
-    ),
-}
+@pytest.mark.parametrize(("left", "is_taken"), [(8, True), (7, False)])
+def test_a_run_leaves_room_for_the_blank_behind_it(clock: FakeClock, left: int, is_taken: bool) -> None:
+    """Eight bytes: without them the file could not be ended, and nothing more be stored."""
+    disk = Disk(FaultyFileSystem(), Path("/store"), clock)
+    store = disk.open(**ROOMY)
+    one_by_one(store, batch(1))
+    one_by_one(store, batch())
+    end = store.max_commit_log_offset
+    disk.close()
+    disk = Disk(FaultyFileSystem(), Path("/store"), clock)
+    store = disk.open(**{**ROOMY, "mapped_file_size_commit_log": end + left})
+    one_by_one(store, batch(1))
+    assert in_one_go(store, batch()) is is_taken
+    assert one_by_one(store, batch(2))
+    disk.close()
 
 
-@pytest.mark.parametrize("script", WITHOUT_NUMPY.values(), ids=WITHOUT_NUMPY)
-def test_without_numpy_there_are_no_columns(script: str) -> None:
-    """A broker that has none stores message by message."""
-    script += (
-        "from rocket_broker.processors.batches import BatchPart\n"
-        "from rocket_remoting import Message\n"
-        "from rocket_remoting.wire.batch import encode_batch\n"
-        "data = encode_batch([Message('orders', bytes(100))] * 100)\n"
-        "print(BatchPart(data, by_columns=True).columns)"
-    )
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert told.stdout == "None\n"
+@pytest.mark.parametrize("way", [one_by_one, in_one_go])
+@pytest.mark.parametrize("stale", [41, 90, 399, -1])
+def test_slots_that_lead_to_no_entry_lead_to_none(
+    way: Callable[[MessageStore, bytes], bool], stale: int, disk: Disk
+) -> None:
+    """Slots may be on the disk of which the header and the entries are not: no entry has a later one for its older."""
+    store = disk.open(**ROOMY)
+    one_by_one(store, batch(40, CASES["unique keys"]))
+    stop(store)
+    (path,) = files(disk, disk.root / "index")
+    overwrite(disk, path, HEADER, struct.pack(">i", stale) * SMALL["max_hash_slot_num"])
+    assert way(disk.open(**ROOMY), batch(COUNT, lambda n: {"UNIQ_KEY": f"later-{n}"}))
+    entries = disk.bytes_of(path)[SLOTS + 41 * 20 :][: COUNT * 20]
+    older = [older for *_, older in struct.iter_unpack(">iqii", entries)]
+    assert all(older < number for number, older in enumerate(older, 41))

@@ -52,7 +52,5 @@ def test_the_time_of_a_message_is_known(disk: Disk) -> None:
     store = disk.open()
     for disk.clock.now in (1000, 1100):
         store.put(message())
-    times = [
-        store.store_time("orders", queue_id, offset) for queue_id, offset in ((0, 0), (0, 1), (0, 2), (1, 0))
-    ]
+    times = [store.store_time("orders", queue_id, offset) for queue_id, offset in ((0, 0), (0, 1), (0, 2), (1, 0))]
     assert times == [1000, 1100, -1, -1]

@@ -157,9 +157,7 @@ def test_a_kill_loses_no_timer(timer_disk: Disk, time: VirtualTime, kill_at: flo
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_power_failure_loses_no_timer_that_was_on_the_disk(
-    time: VirtualTime, tmp_path: Path, seed: int
-) -> None:
+def test_a_power_failure_loses_no_timer_that_was_on_the_disk(time: VirtualTime, tmp_path: Path, seed: int) -> None:
     """Whatever pages of wheel, log and checkpoint are lost, they are made anew from what is there."""
     disk = Disk(FaultyFileSystem(), tmp_path / "store", time.clock)  # type: ignore[arg-type]
     timers = Timers(disk)
@@ -423,9 +421,7 @@ def test_timers_that_are_missing_are_made_anew_from_the_messages(
 
 
 @pytest.mark.parametrize("turns", range(1, 9))
-def test_a_kill_while_timers_are_made_anew_loses_none(
-    timer_disk: Disk, time: VirtualTime, turns: int
-) -> None:
+def test_a_kill_while_timers_are_made_anew_loses_none(timer_disk: Disk, time: VirtualTime, turns: int) -> None:
     """The checkpoint does not say that it is done until it is."""
     first = Timers(timer_disk)
 

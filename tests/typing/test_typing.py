@@ -36,11 +36,7 @@ def pyright(file: Path) -> "list[tuple[int, str]]":
         check=False,
     )
     found = json.loads(done.stdout)["generalDiagnostics"]
-    return [
-        (each["range"]["start"]["line"] + 1, each.get("rule", ""))
-        for each in found
-        if each["severity"] == "error"
-    ]
+    return [(each["range"]["start"]["line"] + 1, each.get("rule", "")) for each in found if each["severity"] == "error"]
 
 
 @pytest.mark.slow
@@ -69,8 +65,6 @@ def test_mypy_sees_handlers_unchanged_and_refuses_wrong_calls(tmp_path: Path) ->
     found = re.findall(r"wrongly_typed\.py:(\d+): error: .*\[([a-z-]+)\]", verdict.stdout)
     lines = wrong.read_text().splitlines()
     expected = [
-        (str(number), line.partition("  # ")[2])
-        for number, line in enumerate(lines, start=1)
-        if "  # " in line
+        (str(number), line.partition("  # ")[2]) for number, line in enumerate(lines, start=1) if "  # " in line
     ]
     assert found == expected

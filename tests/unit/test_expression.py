@@ -121,7 +121,7 @@ def test_a_payload_of_bytes_is_read_as_json():
     message = Message(b'{"items": [{"price": 1.5}]}')
     assert value_of("payload.items[0].price * 2", message) == 3.0
     assert value_of("payload['items'].size()", message) == 1
-    with pytest.raises(ExpressionError, match="the payload is no JSON"):
+    with pytest.raises(ExpressionError, match="the payload is not JSON"):
         value_of("payload.items", Message(b"x"))
 
 
@@ -147,15 +147,15 @@ def test_conditions():
         ("payload.", 8, "a property's name is missing"),
         ("(1", 2, "')' is missing"),
         ("headers['x'", 11, "']' is missing"),
-        ("'open", 0, "this text is not closed"),
+        ("'open", 0, "the closing quote of this text is missing"),
         ("a b", 2, "'b' is not expected"),
-        ("payload.amount = 3", 15, "nothing can be assigned"),
-        ("1 ~ 2", 2, "'~' means nothing"),
+        ("payload.amount = 3", 15, "assignments are not supported"),
+        ("1 ~ 2", 2, "'~' is not expected here"),
         ("", 0, "an operand is missing"),
         ("1 ? 2", 5, "':' is missing"),
         ("{1 2}", 3, "',' is missing"),
-        ("12abc", 0, "means nothing"),
-        ("'a' matches '('", 12, "no regular expression"),
+        ("12abc", 0, "is not expected here"),
+        ("'a' matches '('", 12, "not a regular expression"),
         ("payload.method()", 8, "there is no method method"),
         ("T(java.lang.Runtime)", 0, "types are not reachable"),
         ("new X()", 0, "types are not reachable"),
@@ -183,11 +183,11 @@ def test_what_does_not_compile(source, position, reason):
         ("headers.type['__class__']", "'refund' has no property '__class__'"),
         ("payload.missing", "a Order has no property 'missing'"),
         ("payload.nothing.x", r"null has no 'x'; write \?\.x"),
-        ("amount", "a message has payload and headers, no 'amount'"),
+        ("amount", "a message has payload and headers, not 'amount'"),
         ("payload.tags[9]", "there is no index 9: it has 2 items"),
         ("payload.tags[null]", "has no item null"),
-        ("1 < 'a'", "1 and 'a' have no order"),
-        ("1 < true", "have no order"),
+        ("1 < 'a'", "1 and 'a' cannot be ordered"),
+        ("1 < true", "cannot be ordered"),
         ("1 - 'a'", "1 - 'a' cannot be calculated"),
         ("true + 1", "cannot be calculated"),
         ("1 / 0", "1 / 0: "),

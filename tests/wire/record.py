@@ -154,9 +154,7 @@ class Proxy:
                 arguments = (connection, from_client, source, target)
                 threading.Thread(target=self._pass_on, args=arguments, daemon=True).start()
 
-    def _pass_on(
-        self, connection: int, from_client: bool, source: socket.socket, target: socket.socket
-    ) -> None:
+    def _pass_on(self, connection: int, from_client: bool, source: socket.socket, target: socket.socket) -> None:
         buffer = b""
         try:
             while received := source.recv(65536):
@@ -214,9 +212,7 @@ class Recording:
             producer.offsets(self.topic, timestamp=1)
             producer.query(self.topic, "key-1")
             producer.view(self.topic, through(self.wire, sent[0]["offsetId"]))
-        first = self.java.consumer(
-            at, group, {self.topic: "*"}, failTimes=1, failBody="plain", persistOffsetsMs=200
-        )
+        first = self.java.consumer(at, group, {self.topic: "*"}, failTimes=1, failBody="plain", persistOffsetsMs=200)
         self.received = first.take(7)
         second = self.java.consumer(at, group, {self.topic: "*"})
         second.stop()
@@ -335,20 +331,14 @@ def records_in(recording: Recording, request: Frame) -> list[dict[str, Any]]:
     records = []
     for raw in sorted(seen, key=lambda raw: int(raw["offset"])):
         if raw["offset"] >= start and "DELAY" not in raw["properties"]:
-            kept = {
-                key: value
-                for key, value in raw.items()
-                if key not in ("event", "consumer", "batch", "failed")
-            }
+            kept = {key: value for key, value in raw.items() if key not in ("event", "consumer", "batch", "failed")}
             shown = kept["properties"]
             kept["properties"] = {key: shown[key] for key in shown if key not in ADDED_BY_CONSUMER}
             records.append(kept)
     return records
 
 
-def write(
-    version: str, encoding: str, name: str, frame: Frame, records: list[dict[str, Any]] | None = None
-) -> None:
+def write(version: str, encoding: str, name: str, frame: Frame, records: list[dict[str, Any]] | None = None) -> None:
     """Write one golden file."""
     content: dict[str, Any] = {
         "name": name,

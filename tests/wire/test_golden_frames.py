@@ -119,11 +119,7 @@ BODIES: dict[str, type[Body]] = {
 def golden(*names: str) -> list[Any]:
     """The recorded files, of these names only where any are given, as test parameters."""
     files = [(path, json.loads(path.read_text())) for path in GOLDEN]
-    return [
-        pytest.param(content, id=path.stem)
-        for path, content in files
-        if not names or content["name"] in names
-    ]
+    return [pytest.param(content, id=path.stem) for path, content in files if not names or content["name"] in names]
 
 
 def decode(frame: dict[str, Any]) -> RemotingCommand:

@@ -1,4 +1,4 @@
-"""Bodies that mqadmin and consoles ask for."""
+"""Bodies of administrative requests and responses, which mqadmin and consoles use."""
 
 import msgspec
 
@@ -17,9 +17,9 @@ class SubscriptionGroupConfig(Body, kw_only=True):
     """A consumer group's settings on one broker.
 
     Attributes:
-        retry_max_times: Redeliveries before the dead letter topic.
-        which_broker_when_consume_slowly: Broker id that pulls are sent to when a consumer lags.
-        group_retry_policy: 5.x's back-off between redeliveries.
+        retry_max_times: Redeliveries before a message becomes a dead letter.
+        which_broker_when_consume_slowly: The id of the broker that consumers pull from when they lag.
+        group_retry_policy: The delays between redeliveries (5.x).
     """
 
     group_name: str
@@ -40,7 +40,7 @@ class SubscriptionGroupConfig(Body, kw_only=True):
 
 
 class SubscriptionGroupWrapper(KeyedBody, kw_only=True):
-    """A broker's groups; also ``config/subscriptionGroup.json``."""
+    """A broker's consumer groups; also the format of ``config/subscriptionGroup.json``."""
 
     subscription_group_table: dict[str, SubscriptionGroupConfig]
     forbidden_table: dict[str, dict[str, int]] | None = None
@@ -48,19 +48,19 @@ class SubscriptionGroupWrapper(KeyedBody, kw_only=True):
 
 
 class SubscriptionGroupList(Body, kw_only=True):
-    """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225)."""
+    """The request UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225): groups to create or change."""
 
     group_config_list: list[SubscriptionGroupConfig]
 
 
 class CreateTopicListRequestBody(Body, kw_only=True):
-    """UPDATE_AND_CREATE_TOPIC_LIST (18)."""
+    """The request UPDATE_AND_CREATE_TOPIC_LIST (18): topics to create or change."""
 
     topic_config_list: list[TopicConfig]
 
 
 class TopicOffset(Body, kw_only=True):
-    """The span of one queue."""
+    """The minimum and maximum offset of one queue, and the store time of its last message."""
 
     min_offset: int = 0
     max_offset: int = 0
@@ -68,14 +68,21 @@ class TopicOffset(Body, kw_only=True):
 
 
 class TopicStatsTable(KeyedBody, kw_only=True):
-    """The answer to GET_TOPIC_STATS_INFO (202)."""
+    """The response to GET_TOPIC_STATS_INFO (202): offsets by queue."""
 
     offset_table: dict[MessageQueue, TopicOffset]
     topic_put_tps: float | None = None
 
 
 class OffsetWrapper(Body, kw_only=True):
-    """How far a group is in one queue."""
+    """A group's offsets in one queue.
+
+    Attributes:
+        broker_offset: The offset that the queue's next message will get.
+        consumer_offset: The group's committed offset.
+        pull_offset: The offset up to which the group has pulled (5.x).
+        last_timestamp: The store time of the last consumed message.
+    """
 
     broker_offset: int = 0
     consumer_offset: int = 0
@@ -84,14 +91,14 @@ class OffsetWrapper(Body, kw_only=True):
 
 
 class ConsumeStats(KeyedBody, kw_only=True):
-    """The answer to GET_CONSUME_STATS (208)."""
+    """The response to GET_CONSUME_STATS (208): a group's offsets by queue."""
 
     offset_table: dict[MessageQueue, OffsetWrapper]
     consume_tps: float = 0.0
 
 
 class ConsumeStatsList(KeyedBody, kw_only=True):
-    """The answer to GET_BROKER_CONSUME_STATS (317)."""
+    """The response to GET_BROKER_CONSUME_STATS (317): the offsets of all groups."""
 
     consume_stats_list: list[dict[str, list[ConsumeStats]]]
     broker_addr: str | None = None
@@ -100,7 +107,7 @@ class ConsumeStatsList(KeyedBody, kw_only=True):
 
 
 class Connection(Body, kw_only=True):
-    """One client's connection; `version` as in its commands."""
+    """One client's connection: its id, address, programming language and `codes.Version`."""
 
     client_id: str
     client_addr: str
@@ -109,7 +116,7 @@ class Connection(Body, kw_only=True):
 
 
 class ConsumerConnection(Body, kw_only=True):
-    """The answer to GET_CONSUMER_CONNECTION_LIST (203)."""
+    """The response to GET_CONSUMER_CONNECTION_LIST (203): a group's connections and subscriptions."""
 
     connection_set: list[Connection]
     subscription_table: dict[str, SubscriptionData] = msgspec.field(default_factory=dict)
@@ -119,13 +126,13 @@ class ConsumerConnection(Body, kw_only=True):
 
 
 class ProducerConnection(Body, kw_only=True):
-    """The answer to GET_PRODUCER_CONNECTION_LIST (204)."""
+    """The response to GET_PRODUCER_CONNECTION_LIST (204)."""
 
     connection_set: list[Connection]
 
 
 class ProducerInfo(Body, kw_only=True):
-    """One producer's connection."""
+    """The connection of one producer."""
 
     client_id: str
     remote_ip: str = msgspec.field(name="remoteIP")
@@ -135,19 +142,26 @@ class ProducerInfo(Body, kw_only=True):
 
 
 class ProducerTableInfo(Body, kw_only=True):
-    """The answer to GET_ALL_PRODUCER_INFO (328): connections by group."""
+    """The response to GET_ALL_PRODUCER_INFO (328): connections by producer group."""
 
     data: dict[str, list[ProducerInfo]]
 
 
 class GroupList(Body, kw_only=True):
-    """The answer to QUERY_TOPIC_CONSUME_BY_WHO (300)."""
+    """The response to QUERY_TOPIC_CONSUME_BY_WHO (300): the groups that consume a topic."""
 
     group_list: set[str]
 
 
 class QueueTimeSpan(Body, kw_only=True):
-    """From when to when a queue's messages are, and where a group is in it."""
+    """The store times of one queue's messages, and of a group's position in it.
+
+    Attributes:
+        min_time_stamp: The store time of the oldest message.
+        max_time_stamp: The store time of the newest message.
+        consume_time_stamp: The store time of the message at the group's committed offset.
+        delay_time: Milliseconds by which the group lags behind.
+    """
 
     message_queue: MessageQueue
     min_time_stamp: int = 0
@@ -157,19 +171,19 @@ class QueueTimeSpan(Body, kw_only=True):
 
 
 class QueryConsumeTimeSpanBody(Body, kw_only=True):
-    """The answer to QUERY_CONSUME_TIME_SPAN (303)."""
+    """The response to QUERY_CONSUME_TIME_SPAN (303)."""
 
     consume_time_span_set: list[QueueTimeSpan]
 
 
 class QueryCorrectionOffsetBody(KeyedBody, kw_only=True):
-    """The answer to QUERY_CORRECTION_OFFSET (308): offsets by queue id."""
+    """The response to QUERY_CORRECTION_OFFSET (308): offsets by queue id."""
 
     correction_offsets: dict[int, int]
 
 
 class QuerySubscriptionResponseBody(Body, kw_only=True):
-    """The answer to QUERY_SUBSCRIPTION_BY_CONSUMER (345)."""
+    """The response to QUERY_SUBSCRIPTION_BY_CONSUMER (345): a group's subscription to a topic."""
 
     subscription_data: SubscriptionData | None = None
     group: str
@@ -177,7 +191,17 @@ class QuerySubscriptionResponseBody(Body, kw_only=True):
 
 
 class ConsumeQueueData(Body, kw_only=True):
-    """One entry of a consume queue, with what a filter says of it."""
+    """One entry of a consume queue, and whether a group's filter matches it.
+
+    Attributes:
+        physic_offset: The record's commit log offset.
+        physic_size: The record's size in bytes.
+        tags_code: The hash code of the message's tag.
+        extend_data_json: Further data of the entry, as text.
+        bit_map: The Bloom filter of the subscriptions that the message matches, as text.
+        eval: Whether the filter matches.
+        msg: Why further data is missing.
+    """
 
     physic_offset: int = 0
     physic_size: int = 0
@@ -189,7 +213,7 @@ class ConsumeQueueData(Body, kw_only=True):
 
 
 class QueryConsumeQueueResponseBody(Body, kw_only=True):
-    """The answer to QUERY_CONSUME_QUEUE (321)."""
+    """The response to QUERY_CONSUME_QUEUE (321)."""
 
     subscription_data: SubscriptionData | None = None
     filter_data: str | None = None
@@ -199,7 +223,7 @@ class QueryConsumeQueueResponseBody(Body, kw_only=True):
 
 
 class BrokerStatsItem(Body, kw_only=True):
-    """A counter over a span: sum, per second, average of each call."""
+    """A counter over a time span: the sum, the sum per second (`tps`), and the average of each call (`avgpt`)."""
 
     sum: int = 0
     tps: float = 0.0
@@ -207,7 +231,7 @@ class BrokerStatsItem(Body, kw_only=True):
 
 
 class BrokerStatsData(Body, kw_only=True):
-    """The answer to VIEW_BROKER_STATS_DATA (315)."""
+    """The response to VIEW_BROKER_STATS_DATA (315): a counter over the last minute, hour and day."""
 
     stats_minute: BrokerStatsItem
     stats_hour: BrokerStatsItem

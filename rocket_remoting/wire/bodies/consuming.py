@@ -1,6 +1,6 @@
-"""Bodies by which clients tell brokers who they are, and lock queues.
+"""Bodies about clients and their groups: heartbeats, members, locks, offsets, the state of consumers.
 
-Constants of the enumerations stand in Java's order: the C++ client says them by their number.
+The constants of the enumerations have Java's order, because the C++ client sends their numbers.
 """
 
 from collections.abc import Set as AbstractSet
@@ -23,19 +23,17 @@ class ConsumeType(StrEnum):
 
 
 class MessageModel(StrEnum):
-    """Whether a message goes to one member of a group, or to each."""
+    """Whether one member of a group receives a message, or every member."""
 
     BROADCASTING = "BROADCASTING"
     CLUSTERING = "CLUSTERING"
 
 
 class ConsumeFromWhere(StrEnum):
-    """Where a new group begins."""
+    """The offset at which a new group begins."""
 
     CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
-    CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = (
-        "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
-    )
+    CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
     CONSUME_FROM_MIN_OFFSET = "CONSUME_FROM_MIN_OFFSET"
     CONSUME_FROM_MAX_OFFSET = "CONSUME_FROM_MAX_OFFSET"
     CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
@@ -43,13 +41,13 @@ class ConsumeFromWhere(StrEnum):
 
 
 class SubscriptionData(Body, kw_only=True):
-    """What a group reads of one topic.
+    """A group's subscription to one topic.
 
     Attributes:
-        sub_string: The expression: ``*``, ``a || b``, or SQL.
-        tags_set: The tags named in it.
-        code_set: Their Java hash codes.
-        sub_version: Milliseconds when it was made; the newer one counts.
+        sub_string: The expression: ``*``, tags such as ``a || b``, or an SQL92 expression.
+        tags_set: The tags of the expression.
+        code_set: The Java hash codes of the tags.
+        sub_version: When the subscription was made; brokers keep the newest.
         expression_type: ``TAG`` or ``SQL92``.
     """
 
@@ -64,13 +62,13 @@ class SubscriptionData(Body, kw_only=True):
 
 
 class ProducerData(Body, kw_only=True):
-    """One producer group of a client."""
+    """A client's membership in one producer group."""
 
     group_name: str
 
 
 class ConsumerData(Body, kw_only=True):
-    """One consumer group of a client."""
+    """A client's membership in one consumer group."""
 
     group_name: str
     consume_type: ConsumeType
@@ -81,11 +79,11 @@ class ConsumerData(Body, kw_only=True):
 
 
 class HeartbeatData(Body, kw_only=True):
-    """A client's groups: what it sends to each broker every 30 seconds.
+    """HEART_BEAT (34): a client's groups, which it sends to each broker every 30 seconds.
 
     Attributes:
-        heartbeat_fingerprint: A digest of the subscriptions (5.x); 0 where it is not used.
-        without_sub: Whether subscriptions were left out because the digest tells (5.x).
+        heartbeat_fingerprint: A digest of the subscriptions (5.x); 0 for none.
+        without_sub: Whether the subscriptions are omitted, because the broker has those with this digest (5.x).
     """
 
     client_id: str = msgspec.field(name="clientID")
@@ -96,7 +94,7 @@ class HeartbeatData(Body, kw_only=True):
 
 
 class CheckClientRequestBody(Body, kw_only=True):
-    """CHECK_CLIENT_CONFIG (46): would the broker accept this subscription?"""
+    """CHECK_CLIENT_CONFIG (46): ask whether the broker accepts a subscription."""
 
     client_id: str
     group: str
@@ -105,13 +103,13 @@ class CheckClientRequestBody(Body, kw_only=True):
 
 
 class GetConsumerListByGroupResponseBody(Body, kw_only=True):
-    """The client ids of a group's members."""
+    """The response to GET_CONSUMER_LIST_BY_GROUP (38): the client ids of a group's members."""
 
     consumer_id_list: list[str]
 
 
 class LockBatchRequestBody(Body, kw_only=True):
-    """LOCK_BATCH_MQ (41): a group's member wants these queues for itself."""
+    """LOCK_BATCH_MQ (41): lock queues for one member of a group."""
 
     consumer_group: str
     client_id: str
@@ -120,13 +118,13 @@ class LockBatchRequestBody(Body, kw_only=True):
 
 
 class LockBatchResponseBody(Body, kw_only=True):
-    """The queues that are locked for the member now."""
+    """The response to LOCK_BATCH_MQ (41): the queues that are locked for the member now."""
 
     lock_ok_mq_set: set[MessageQueue] = msgspec.field(name="lockOKMQSet")
 
 
 class UnlockBatchRequestBody(Body, kw_only=True):
-    """UNLOCK_BATCH_MQ (42): a group's member gives these queues back."""
+    """UNLOCK_BATCH_MQ (42): unlock queues of one member of a group."""
 
     consumer_group: str
     client_id: str
@@ -135,13 +133,13 @@ class UnlockBatchRequestBody(Body, kw_only=True):
 
 
 class ResetOffsetBody(KeyedBody, kw_only=True):
-    """New offsets by queue, for RESET_CONSUMER_CLIENT_OFFSET (220) and in the answer to 222."""
+    """New offsets by queue: RESET_CONSUMER_CLIENT_OFFSET (220), and the response to request 222."""
 
     offset_table: dict[MessageQueue, int]
 
 
 class MessageQueueForC(Body, kw_only=True):
-    """A queue, and the offset to go on from in it."""
+    """A queue and its new offset."""
 
     topic: str
     broker_name: str
@@ -150,27 +148,32 @@ class MessageQueueForC(Body, kw_only=True):
 
 
 class ResetOffsetBodyForC(Body, kw_only=True):
-    """`ResetOffsetBody` for the C++ client, which reads no keys but texts."""
+    """`ResetOffsetBody` for the C++ client, which can read only strings as keys of maps."""
 
     offset_table: list[MessageQueueForC]
 
 
 class ConsumerOffsetSerializeWrapper(KeyedBody, kw_only=True):
-    """Offsets by ``topic@group`` and queue id; also ``config/consumerOffset.json``."""
+    """Committed offsets by ``topic@group`` and queue id; also the format of ``config/consumerOffset.json``."""
 
     offset_table: dict[str, dict[int, int]]
     data_version: DataVersion | None = None
 
 
 class GetConsumerStatusBody(KeyedBody, kw_only=True):
-    """A member's offsets by queue; in the broker's answer, by client id."""
+    """The response to GET_CONSUMER_STATUS_FROM_CLIENT (221) and INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223).
+
+    Attributes:
+        message_queue_table: In a client's response: its offsets by queue.
+        consumer_table: In a broker's response: the offsets of each member, by client id.
+    """
 
     message_queue_table: dict[MessageQueue, int] = msgspec.field(default_factory=dict)
     consumer_table: dict[str, dict[MessageQueue, int]] = msgspec.field(default_factory=dict)
 
 
 class ProcessQueueInfo(Body, kw_only=True):
-    """What a consumer has of one queue."""
+    """A consumer's process queue: cached messages, lock and times."""
 
     commit_offset: int = 0
     cached_msg_min_offset: int = 0
@@ -189,7 +192,7 @@ class ProcessQueueInfo(Body, kw_only=True):
 
 
 class ConsumeStatus(Body, kw_only=True):
-    """A consumer's speed on one topic."""
+    """A consumer's rates and response times (RT, in milliseconds) for one topic."""
 
     pull_rt: float = msgspec.field(name="pullRT", default=0.0)
     pull_tps: float = msgspec.field(name="pullTPS", default=0.0)
@@ -200,10 +203,10 @@ class ConsumeStatus(Body, kw_only=True):
 
 
 class ConsumerRunningInfo(KeyedBody, kw_only=True):
-    """A consumer seen from inside: the answer to GET_CONSUMER_RUNNING_INFO (307).
+    """The response to GET_CONSUMER_RUNNING_INFO (307): settings, subscriptions and process queues of a consumer.
 
     Attributes:
-        properties: Settings, and PROP_CONSUME_TYPE, PROP_CONSUMER_START_TIMESTAMP and their like.
+        properties: Settings, and facts such as PROP_CONSUME_TYPE and PROP_CONSUMER_START_TIMESTAMP.
     """
 
     properties: dict[str, str]
@@ -214,7 +217,7 @@ class ConsumerRunningInfo(KeyedBody, kw_only=True):
 
 
 class ConsumeMessageResult(StrEnum):
-    """How a message that was handed over directly was consumed (Java: CMResult)."""
+    """The outcome of CONSUME_MESSAGE_DIRECTLY (309); Java's ``CMResult``."""
 
     CR_SUCCESS = "CR_SUCCESS"
     CR_LATER = "CR_LATER"
@@ -225,7 +228,7 @@ class ConsumeMessageResult(StrEnum):
 
 
 class ConsumeMessageDirectlyResult(Body, kw_only=True):
-    """The answer to CONSUME_MESSAGE_DIRECTLY (309)."""
+    """The response to CONSUME_MESSAGE_DIRECTLY (309)."""
 
     order: bool = False
     auto_commit: bool = True

@@ -1,7 +1,7 @@
 """Reading and writing of JSON bodies.
 
-A body that standard JSON can hold is read and written by msgspec in one C call; only what that refuses, and
-bodies whose maps have other keys than texts, go through `fastjson`.
+Standard JSON is read and written by msgspec, in one C call. Other data, and bodies with maps whose keys are not
+strings, are read and written by `fastjson`.
 """
 
 from collections.abc import Generator
@@ -16,11 +16,11 @@ from rocket_remoting.wire.errors import RemoteProtocolError
 
 
 class Body(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
-    """A JSON body: attributes are its names in snake_case, defaults are Java's and are not written."""
+    """Base of JSON bodies. Defaults are Java's; a field that has its default is not written."""
 
 
 class KeyedBody(Body):
-    """A body in which some map's keys are numbers or message queues."""
+    """Base of bodies with a map whose keys are numbers or message queues."""
 
 
 B = TypeVar("B", bound=Body)
@@ -30,16 +30,16 @@ _encode = msgspec.json.Encoder().encode
 
 
 def decode_body(data: bytes | memoryview, type_: type[B], *, forgiving_up_to: int | None = None) -> B:
-    """Return the body that JSON of fastjson's kind holds; unknown names are passed over.
+    """Decode a body from JSON, standard or fastjson's; ignore unknown names.
 
     Args:
         data: The JSON.
         type_: The body's class.
-        forgiving_up_to: Most bytes of data that is not quite the JSON which Java clients write: reading that takes a
-            hundred times as long. None: no bound.
+        forgiving_up_to: Most bytes of data that msgspec refuses and `fastjson` then reads, which takes a hundred times
+            as long. None for no limit.
 
     Raises:
-        RemoteProtocolError: The data is no JSON, a required name is missing, or a value is not of its type.
+        RemoteProtocolError: The data is not JSON, a required name is missing, or a value has a wrong type.
     """
     try:
         decoder = _decoders[type_]
@@ -49,17 +49,17 @@ def decode_body(data: bytes | memoryview, type_: type[B], *, forgiving_up_to: in
         try:
             return decoder.decode(data)  # type: ignore[return-value]  # the decoder was made for type_
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            # The slower way is more forgiving, and says what is wrong if something is.
+            # `fastjson` also reads JSON that is not standard, and its errors name the place.
             if forgiving_up_to is not None and len(data) > forgiving_up_to:
                 raise RemoteProtocolError(f"{type_.__name__} of {len(data)} bytes: {error}") from None
     return _converted(fastjson.loads(data), type_)
 
 
 def decode_steps(data: bytes | memoryview, type_: type[B]) -> Generator[None, None, B]:
-    """Return the body that JSON holds, as `decode_body` does, in steps; for maps whose keys are message queues.
+    """Decode a body as `decode_body` does, in steps; for bodies with maps whose keys are message queues.
 
     Raises:
-        RemoteProtocolError: As `decode_body`.
+        RemoteProtocolError: As for `decode_body`.
     """
     return _converted((yield from fastjson.read_steps(data)), type_)
 
@@ -72,14 +72,14 @@ def _converted(value: object, type_: type[B]) -> B:
 
 
 def encode_body(body: Body, *, standard_json: bool = False) -> bytes:
-    """The body's JSON, with bare numbers as keys unless `standard_json` is asked for."""
+    """Return the body as JSON; numbers as keys are not quoted, as fastjson writes them, unless `standard_json`."""
     if isinstance(body, KeyedBody):
         return fastjson.dumps(body, standard=standard_json)
     return _encode(body)
 
 
 def _with_names(value: object, type_: object) -> object:
-    """The value with the constants of enumerations by their names: C++ writes them as numbers, which fastjson reads."""
+    """Return the value with the names of enumeration constants instead of their numbers, which the C++ client sends."""
     if isinstance(value, dict) and isinstance(type_, type) and issubclass(type_, msgspec.Struct):
         for name, of_field in _field_types(type_).items():
             if name in value:
@@ -95,7 +95,7 @@ def _with_names(value: object, type_: object) -> object:
 
 @cache
 def _field_types(type_: type[msgspec.Struct]) -> dict[str, object]:
-    """The fields' types by the names they have on the wire."""
+    """Return the types of the fields by their names on the wire."""
     return {field.encode_name: field.type for field in msgspec.structs.fields(type_)}
 
 

@@ -1,13 +1,13 @@
-"""Bodies that are too large to be written in one go: written piece by piece, as the same bytes.
+"""Bodies that are encoded piece by piece, because encoding them at once would block the event loop.
 
 ::
 
-    pairs = ((queue, TopicOffset(…)) for queue in …)          made while they are written
+    pairs = ((queue, TopicOffset(…)) for queue in …)          made while they are encoded
     body = LongBody(TopicStatsTable(offset_table={}), offset_table=Entries(pairs))
     for piece in encode_in_pieces(body): …
 
-Whoever makes entries may yield ``None`` in between: then an empty piece comes out, and the reader of the pieces may
-pause. This module does no I/O.
+The bytes are those of `encode_body`. An iterable of entries may yield None; then an empty piece is yielded, at which
+the caller may pause. This module does no I/O.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,18 +19,18 @@ from rocket_remoting.wire import fastjson
 from rocket_remoting.wire.bodies.json_body import Body, KeyedBody, encode_body
 
 _PIECE_BYTES = 4096
-"""Pieces are not much longer, unless one entry is: some tenths of a millisecond of work."""
+"""Bytes after which a piece ends: some tenths of a millisecond of work. One large entry makes a larger piece."""
 _GAP = b"\0"
-"""Stands where a field's value will be; JSON has no such byte."""
+"""A placeholder for a field's value that is written later; this byte does not occur in JSON."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Entries:
-    """The entries of a map, made while they are written.
+    """The entries of a map, made while they are encoded.
 
     Args:
-        pairs: Keys with their values; bytes for entries that are written already, with commas between them; None for a
+        pairs: Keys with their values; or bytes: entries that are encoded already, separated by commas; or None for a
             pause.
     """
 
@@ -41,7 +41,7 @@ class Entries:
 
 
 class Items:
-    """The items of a list or set, made while they are written.
+    """The items of a list or set, made while they are encoded.
 
     Args:
         values: The items, or None for a pause.
@@ -54,10 +54,10 @@ class Items:
 
 
 class Later:
-    """A value that is known when what comes before it in the body has been written.
+    """A value that is known only when the fields before it have been encoded.
 
     Args:
-        value: Returns it.
+        value: Returns the value.
     """
 
     __slots__ = ("value",)
@@ -67,11 +67,11 @@ class Later:
 
 
 class LongBody:
-    """A body of which some fields are made while they are written.
+    """A body with fields that are made while they are encoded.
 
     Args:
-        body: The body; it has any value in those fields.
-        fields: Their values, by the names of the body's attributes. They are written even if there is nothing in them.
+        body: The body, with any values in these fields.
+        fields: The values of the fields by attribute name. They are written even if they are empty.
     """
 
     __slots__ = ("body", "fields")
@@ -84,7 +84,7 @@ class LongBody:
 
 
 def encode_in_pieces(body: LongBody, *, standard_json: bool = False) -> Iterator[bytes]:
-    """Yield the JSON that `encode_body` would return of the body in one piece; an empty piece is a pause."""
+    """Yield the JSON of `encode_body` in pieces; an empty piece is a pause."""
     dump = _Dump(keyed=isinstance(body.body, KeyedBody), standard=standard_json)
     pieces: list[bytes] = []
     size = 0
@@ -101,7 +101,7 @@ def encode_in_pieces(body: LongBody, *, standard_json: bool = False) -> Iterator
 
 
 class _Dump:
-    """How one body is written: as `encode_body` writes a body of the outermost one's kind."""
+    """Encodes the values of one body, all by the rules of `encode_body` for the outermost body."""
 
     def __init__(self, *, keyed: bool, standard: bool) -> None:
         self._keyed = keyed
@@ -109,7 +109,7 @@ class _Dump:
 
     def pieces(self, value: LongBody | Entries | Items | Later) -> Iterator[bytes]:
         if isinstance(value, LongBody):
-            head, *tails = self._whole(value.body).split(_GAP)
+            head, *tails = self._encode_whole(value.body).split(_GAP)
             yield head
             for field, tail in zip(value.fields, tails, strict=True):
                 yield from self.pieces(field)
@@ -119,7 +119,7 @@ class _Dump:
         elif isinstance(value, Items):
             yield from self._items(value)
         else:
-            yield self._whole(value.value())
+            yield self._encode_whole(value.value())
 
     def _entries(self, value: Entries) -> Iterator[bytes]:
         before = b"{"
@@ -147,18 +147,18 @@ class _Dump:
         yield b"[]" if before == b"[" else b"]"
 
     def _after(self, head: bytes, item: object) -> Iterator[bytes]:
-        """Yield what comes before an item, and the item."""
+        """Yield the bytes before an item, then the item."""
         if isinstance(item, LongBody | Entries | Items):
             yield head
             yield from self.pieces(item)
         else:
-            yield head + self._whole(item)
+            yield head + self._encode_whole(item)
 
     def _key(self, key: object) -> bytes:
         quoted = isinstance(key, int) and (self._standard or not self._keyed)
         return _encode(str(key) if quoted else key)
 
-    def _whole(self, value: object) -> bytes:
+    def _encode_whole(self, value: object) -> bytes:
         if self._keyed:
             return fastjson.dumps(value, standard=self._standard)
         return encode_body(value) if isinstance(value, Body) else _encode(value)

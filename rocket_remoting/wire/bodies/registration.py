@@ -1,6 +1,6 @@
-"""Reading the body of REGISTER_BROKER (103) topic by topic: a broker may have tens of thousands.
+"""Decodes the body of REGISTER_BROKER (103) topic by topic: a broker may have tens of thousands of topics.
 
-`routing.encode_register_broker_body` draws its two forms.
+`routing.encode_register_broker_body` documents the two formats of the body.
 """
 
 import struct
@@ -15,7 +15,7 @@ from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.json_walk import JsonWalk
 
 MAX_UNPACKED = 64 * 1024 * 1024
-"""Bytes that a compressed body may have when it is unpacked: some 600,000 topics."""
+"""Most bytes of a decompressed body: some 600,000 topics."""
 
 _UNPACKED_AT_ONCE = 64 * 1024
 _LONGEST_BLOCK = 64 * 1024
@@ -23,14 +23,14 @@ _INT = struct.Struct(">i")
 _attributes = msgspec.json.Decoder(dict[str, str]).decode
 
 Registered = DataVersion | TopicConfig | None
-"""What is read: the version of a broker's topics, then each topic; None is a pause."""
+"""An item of a decoded registration: the version of the broker's topics, then each topic; None for a pause."""
 
 
 def read_registration(data: bytes, *, compressed: bool) -> Iterator[Registered]:
-    """Yield what a broker, of Apache's or ours, tells in the body of REGISTER_BROKER.
+    """Yield the version and the topics in the body of REGISTER_BROKER.
 
     Raises:
-        RemoteProtocolError: The body cannot be read. What was yielded before was read rightly.
+        RemoteProtocolError: The body cannot be decoded. The items yielded before are correct.
     """
     return _read_compressed(data) if compressed else _read_plain(data)
 
@@ -46,7 +46,7 @@ def _read_plain(data: bytes) -> Iterator[Registered]:
 
 
 def _read_wrapper(walk: JsonWalk) -> Iterator[Registered]:
-    """Read the topics when their version is known: brokers write it before them, or a stranger behind."""
+    """Yield the version before the topics, whichever of them comes first in the body."""
     table: JsonWalk | None = None
     version: DataVersion | None = None
     for name in walk.names():
@@ -55,7 +55,7 @@ def _read_wrapper(walk: JsonWalk) -> Iterator[Registered]:
         elif name == b'"topicConfigTable"' and version is not None:
             yield from _read_table(walk)
         elif name == b'"topicConfigTable"':
-            table = walk.here()
+            table = walk.copy()
             yield from walk.skip()
         else:
             yield from walk.skip()
@@ -80,7 +80,7 @@ def _read_compressed(data: bytes) -> Iterator[Registered]:
 
 
 class _Blocks:
-    """Takes the blocks out of a compressed body; of what is unpacked no more is kept than a block needs."""
+    """Decompresses a body block by block, so that only a few blocks are in memory."""
 
     def __init__(self, data: bytes) -> None:
         self._unpacker = zlib.decompressobj()
@@ -95,10 +95,10 @@ class _Blocks:
         return value
 
     def block(self) -> bytes:
-        """Return the next bytes, before which their length stands."""
+        """Return the next block: a length and as many bytes."""
         length = self.number()
         if not 0 <= length <= _LONGEST_BLOCK:
-            raise ValueError(f"a block of {length} bytes, at most {_LONGEST_BLOCK} are read")
+            raise ValueError(f"a block has {length} bytes, at most {_LONGEST_BLOCK} are allowed")
         return self._take(length)
 
     def _take(self, length: int) -> bytes:
@@ -106,10 +106,10 @@ class _Blocks:
             more = self._unpacker.decompress(self._packed, _UNPACKED_AT_ONCE)
             self._packed = self._unpacker.unconsumed_tail
             if not more:
-                raise ValueError(f"the end comes after {self._unpacked} bytes, in the middle")
+                raise ValueError(f"the data ends inside a block, after {self._unpacked} decompressed bytes")
             self._unpacked += len(more)
             if self._unpacked > MAX_UNPACKED:
-                raise ValueError(f"more than {MAX_UNPACKED} bytes when it is unpacked")
+                raise ValueError(f"it has more than {MAX_UNPACKED} bytes when decompressed")
             self._rest = self._rest[self._position :] + more
             self._position = 0
         taken = self._rest[self._position : self._position + length]
@@ -120,7 +120,7 @@ class _Blocks:
 def _topic_config(text: str) -> TopicConfig:
     fields = text.split(" ", 5)
     if len(fields) < 5:
-        raise ValueError(f"a topic's settings with {len(fields)} of 5 fields: {text[:80]!r}")
+        raise ValueError(f"the settings of a topic have {len(fields)} of 5 fields: {text[:80]!r}")
     return TopicConfig(
         topic_name=fields[0],
         read_queue_nums=int(fields[1]),

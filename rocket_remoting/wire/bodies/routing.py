@@ -1,4 +1,4 @@
-"""Bodies about topics, brokers and where they are: between clients, brokers and name servers."""
+"""Bodies about topics, brokers and routes, which clients, brokers and name servers exchange."""
 
 import struct
 import zlib
@@ -21,12 +21,12 @@ class TopicFilterType(StrEnum):
 
 
 class DataVersion(Body, kw_only=True):
-    """Which state of a table this is; equal versions, equal tables.
+    """The version of a table; tables with equal versions are equal.
 
     Attributes:
-        state_version: A controller's epoch (5.x).
-        timestamp: Milliseconds of the last change.
-        counter: Number of changes.
+        state_version: The epoch of the controller (5.x).
+        timestamp: The time of the last change.
+        counter: The number of changes.
     """
 
     state_version: int = 0
@@ -34,18 +34,18 @@ class DataVersion(Body, kw_only=True):
     counter: int
 
     def next(self, now_ms: int) -> "DataVersion":
-        """The version after one more change."""
+        """Return the version after one more change."""
         return DataVersion(state_version=self.state_version, timestamp=now_ms, counter=self.counter + 1)
 
 
 class TopicConfig(Body, kw_only=True, omit_defaults=False):
-    """A topic's settings on one broker; written whole, as Apache's brokers do.
+    """A topic's settings on one broker; defaults are written too, as Apache's brokers do.
 
     Attributes:
         perm: The ``PERM_*`` bits of `sys_flag`.
         topic_sys_flag: The ``TOPIC_*`` bits of `sys_flag`.
-        order: Whether its queues are listed by the order configuration.
-        attributes: 5.x's further settings, ``message.type`` for one.
+        order: Whether an order configuration lists the topic's queues.
+        attributes: Further settings, such as ``message.type`` (5.x).
     """
 
     topic_name: str
@@ -59,27 +59,27 @@ class TopicConfig(Body, kw_only=True, omit_defaults=False):
 
 
 class TopicConfigSerializeWrapper(Body, kw_only=True):
-    """A broker's topics; also ``config/topics.json``. As in Java's JSON the version comes first."""
+    """A broker's topics; also the format of ``config/topics.json``. The version comes first, as in Java's JSON."""
 
     data_version: DataVersion
     topic_config_table: dict[str, TopicConfig]
 
 
 class RegisterBrokerBody(Body, kw_only=True):
-    """What a broker reports of itself beside its addresses."""
+    """REGISTER_BROKER (103): a broker's topics; its addresses are in the header."""
 
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper
     filter_server_list: list[str] = msgspec.field(default_factory=list)
 
 
 class KVTable(Body, kw_only=True):
-    """Texts by name: runtime information, a namespace of the KV configuration, order configurations."""
+    """Strings by name: runtime information, a namespace of the key-value configuration, order configurations."""
 
     table: dict[str, str]
 
 
 class QueueData(Body, kw_only=True):
-    """A topic's queues on one broker name."""
+    """The queues of a topic on the brokers with one name."""
 
     broker_name: str
     read_queue_nums: int
@@ -89,7 +89,7 @@ class QueueData(Body, kw_only=True):
 
 
 class BrokerData(KeyedBody, kw_only=True):
-    """The addresses of one broker name, by broker id; id 0 is the master."""
+    """The addresses of the brokers with one name, by broker id; id 0 is the master."""
 
     cluster: str
     broker_name: str
@@ -99,7 +99,7 @@ class BrokerData(KeyedBody, kw_only=True):
 
 
 class TopicRouteData(KeyedBody, kw_only=True):
-    """Where a topic's queues are."""
+    """A topic's route: its queues, and the addresses of their brokers."""
 
     order_topic_conf: str | None = None
     queue_datas: list[QueueData]
@@ -108,14 +108,14 @@ class TopicRouteData(KeyedBody, kw_only=True):
 
 
 class ClusterInfo(KeyedBody, kw_only=True):
-    """All brokers that a name server knows, and which clusters they are in."""
+    """All brokers that a name server knows, and the broker names of each cluster."""
 
     broker_addr_table: dict[str, BrokerData]
     cluster_addr_table: dict[str, set[str]]
 
 
 class BrokerMemberGroup(KeyedBody, kw_only=True):
-    """The addresses of one broker name, as GET_BROKER_MEMBER_GROUP (901) asks for them inside its answer."""
+    """The addresses of the brokers with one name, in the response to GET_BROKER_MEMBER_GROUP (901)."""
 
     cluster: str
     broker_name: str
@@ -123,20 +123,20 @@ class BrokerMemberGroup(KeyedBody, kw_only=True):
 
 
 class TopicList(Body, kw_only=True):
-    """Names of topics; with a broker's address where system topics are asked for."""
+    """Names of topics; in a response with system topics also a broker's address."""
 
     topic_list: set[str]
     broker_addr: str | None = None
 
 
 def encode_register_broker_body(body: RegisterBrokerBody, *, compressed: bool = False) -> bytes:
-    """The body of REGISTER_BROKER (103).
+    """Return the body of REGISTER_BROKER (103).
 
     ::
 
         plain       JSON
         compressed  zlib of | length 4 | data version, JSON | number of topics 4 |
-                            for each: | length 4 | name read write perm filter [attributes], with blanks |
+                            for each: | length 4 | name read write perm filter [attributes], separated by spaces |
                             | length 4 | filter servers, JSON |
     """
     if not compressed:
@@ -150,7 +150,7 @@ def encode_register_broker_body(body: RegisterBrokerBody, *, compressed: bool = 
 def register_broker_blocks(
     version: DataVersion, configs: Sequence[TopicConfig], filter_servers: Sequence[str] = ()
 ) -> Iterator[bytes]:
-    """Yield what is compressed in the body of REGISTER_BROKER (103), a block for each topic."""
+    """Yield the blocks of a compressed body of REGISTER_BROKER (103), one for each topic."""
     yield _as_block(encode_body(version))
     yield _INT.pack(len(configs))
     for config in configs:

@@ -1,4 +1,4 @@
-"""Headers of requests that administer a broker or look into it, and of their answers."""
+"""Headers of administrative requests to brokers, and of their responses."""
 
 import msgspec
 
@@ -7,14 +7,14 @@ from rocket_remoting.wire.headers.rpc import RpcRequestHeader, TopicRequestHeade
 
 
 class CreateTopicRequestHeader(TopicRequestHeader, kw_only=True):
-    """UPDATE_AND_CREATE_TOPIC (17).
+    """UPDATE_AND_CREATE_TOPIC (17): create a topic, or change its settings.
 
     Attributes:
-        default_topic: The topic to take over settings from.
+        default_topic: The topic to inherit settings from.
         perm: The ``PERM_*`` bits of `sys_flag`.
         topic_filter_type: SINGLE_TAG or MULTI_TAG.
-        attributes: Changes of the topic's attributes, as ``+name=value,-name`` (5.x).
-        force: Whether a topic of another kind may be replaced (5.x).
+        attributes: Changes of the topic's attributes, such as ``+name=value,-name`` (5.x).
+        force: Whether to replace a topic of another kind (5.x).
     """
 
     topic: str
@@ -30,25 +30,30 @@ class CreateTopicRequestHeader(TopicRequestHeader, kw_only=True):
 
 
 class DeleteTopicRequestHeader(TopicRequestHeader, kw_only=True):
-    """DELETE_TOPIC_IN_BROKER (215)."""
+    """DELETE_TOPIC_IN_BROKER (215): delete a topic from the broker."""
 
     topic: str
 
 
 class GetTopicConfigRequestHeader(TopicRequestHeader, kw_only=True):
-    """GET_TOPIC_CONFIG (351); the answer is a body."""
+    """GET_TOPIC_CONFIG (351): return a topic's settings."""
 
     topic: str
 
 
 class GetTopicStatsInfoRequestHeader(TopicRequestHeader, kw_only=True):
-    """GET_TOPIC_STATS_INFO (202); the answer is a body."""
+    """GET_TOPIC_STATS_INFO (202): return the offsets of a topic's queues."""
 
     topic: str
 
 
 class DeleteSubscriptionGroupRequestHeader(RpcRequestHeader, kw_only=True):
-    """DELETE_SUBSCRIPTIONGROUP (207); 4.9 names the flag ``removeOffset``, 5.x ``cleanOffset``."""
+    """DELETE_SUBSCRIPTIONGROUP (207): delete a consumer group.
+
+    Attributes:
+        remove_offset: Whether to delete the group's committed offsets (4.9).
+        clean_offset: The same, for brokers of 5.x.
+    """
 
     group_name: str
     remove_offset: bool | None = None
@@ -56,13 +61,13 @@ class DeleteSubscriptionGroupRequestHeader(RpcRequestHeader, kw_only=True):
 
 
 class GetSubscriptionGroupConfigRequestHeader(RpcRequestHeader, kw_only=True):
-    """GET_SUBSCRIPTIONGROUP_CONFIG (352); the answer is a body."""
+    """GET_SUBSCRIPTIONGROUP_CONFIG (352): return a consumer group's settings."""
 
     group: str
 
 
 class GetConsumeStatsRequestHeader(TopicRequestHeader, kw_only=True):
-    """GET_CONSUME_STATS (208): how far a group is, of one topic or of all; the answer is a body."""
+    """GET_CONSUME_STATS (208): return a group's committed offsets, in one topic or in all."""
 
     consumer_group: str
     topic: str | None = None
@@ -70,31 +75,35 @@ class GetConsumeStatsRequestHeader(TopicRequestHeader, kw_only=True):
 
 
 class GetConsumeStatsInBrokerHeader(Header, kw_only=True):
-    """GET_BROKER_CONSUME_STATS (317): how far all groups are; the answer is a body."""
+    """GET_BROKER_CONSUME_STATS (317): return the committed offsets of all groups.
+
+    Attributes:
+        is_order: Whether to return only the groups that consume orderly.
+    """
 
     is_order: bool
 
 
 class GetConsumerConnectionListRequestHeader(RpcRequestHeader, kw_only=True):
-    """GET_CONSUMER_CONNECTION_LIST (203); the answer is a body."""
+    """GET_CONSUMER_CONNECTION_LIST (203): return the connected members of a consumer group."""
 
     consumer_group: str
 
 
 class GetProducerConnectionListRequestHeader(RpcRequestHeader, kw_only=True):
-    """GET_PRODUCER_CONNECTION_LIST (204); the answer is a body."""
+    """GET_PRODUCER_CONNECTION_LIST (204): return the connected members of a producer group."""
 
     producer_group: str
 
 
 class ResetOffsetRequestHeader(TopicRequestHeader, kw_only=True):
-    """INVOKE_BROKER_TO_RESET_OFFSET (222), and RESET_CONSUMER_CLIENT_OFFSET (220) from broker to client.
+    """INVOKE_BROKER_TO_RESET_OFFSET (222) to a broker, RESET_CONSUMER_CLIENT_OFFSET (220) from a broker to a client.
 
     Attributes:
-        queue_id: One queue; -1 for all (5.x).
-        offset: Where to, instead of `timestamp` (5.x).
-        timestamp: Milliseconds; -1 for the end.
-        is_force: Whether offsets may move forward too.
+        queue_id: The queue; -1 for all queues (5.x).
+        offset: The new offset, instead of `timestamp` (5.x).
+        timestamp: Continue with the messages stored from this time on; -1 for the end of each queue.
+        is_force: Whether offsets may also move forward.
     """
 
     group: str
@@ -106,7 +115,7 @@ class ResetOffsetRequestHeader(TopicRequestHeader, kw_only=True):
 
 
 class GetConsumerStatusRequestHeader(TopicRequestHeader, kw_only=True):
-    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223), and GET_CONSUMER_STATUS_FROM_CLIENT (221) to a client."""
+    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223) to a broker, GET_CONSUMER_STATUS_FROM_CLIENT (221) to a client."""
 
     topic: str
     group: str
@@ -114,7 +123,11 @@ class GetConsumerStatusRequestHeader(TopicRequestHeader, kw_only=True):
 
 
 class GetConsumerRunningInfoRequestHeader(RpcRequestHeader, kw_only=True):
-    """GET_CONSUMER_RUNNING_INFO (307); the answer is a body."""
+    """GET_CONSUMER_RUNNING_INFO (307): return a consumer's settings, subscriptions and process queues.
+
+    Attributes:
+        jstack_enable: Whether to return the stacks of the consumer's threads.
+    """
 
     consumer_group: str
     client_id: str
@@ -122,7 +135,7 @@ class GetConsumerRunningInfoRequestHeader(RpcRequestHeader, kw_only=True):
 
 
 class ConsumeMessageDirectlyResultRequestHeader(TopicRequestHeader, kw_only=True):
-    """CONSUME_MESSAGE_DIRECTLY (309): hand one message to one consumer; the record is the body."""
+    """CONSUME_MESSAGE_DIRECTLY (309): call a consumer's listener with one message, whose record is the body."""
 
     consumer_group: str
     client_id: str | None = None
@@ -134,7 +147,7 @@ class ConsumeMessageDirectlyResultRequestHeader(TopicRequestHeader, kw_only=True
 
 
 class CloneGroupOffsetRequestHeader(RpcRequestHeader, kw_only=True):
-    """CLONE_GROUP_OFFSET (314): give one group the offsets of another."""
+    """CLONE_GROUP_OFFSET (314): copy the committed offsets of one group to another."""
 
     src_group: str
     dest_group: str
@@ -143,7 +156,7 @@ class CloneGroupOffsetRequestHeader(RpcRequestHeader, kw_only=True):
 
 
 class QueryConsumeQueueRequestHeader(TopicRequestHeader, kw_only=True):
-    """QUERY_CONSUME_QUEUE (321): entries of a consume queue; the answer is a body."""
+    """QUERY_CONSUME_QUEUE (321): return `count` entries of a consume queue from `index` on."""
 
     topic: str
     queue_id: Int
@@ -153,14 +166,14 @@ class QueryConsumeQueueRequestHeader(TopicRequestHeader, kw_only=True):
 
 
 class QueryConsumeTimeSpanRequestHeader(TopicRequestHeader, kw_only=True):
-    """QUERY_CONSUME_TIME_SPAN (303); the answer is a body."""
+    """QUERY_CONSUME_TIME_SPAN (303): return the store times of each queue's messages and of a group's position."""
 
     topic: str
     group: str
 
 
 class QueryCorrectionOffsetHeader(TopicRequestHeader, kw_only=True):
-    """QUERY_CORRECTION_OFFSET (308); the answer is a body."""
+    """QUERY_CORRECTION_OFFSET (308): return each queue's smallest offset of all groups but `filter_groups`."""
 
     filter_groups: str | None = None
     compare_group: str
@@ -168,32 +181,32 @@ class QueryCorrectionOffsetHeader(TopicRequestHeader, kw_only=True):
 
 
 class QueryTopicConsumeByWhoRequestHeader(TopicRequestHeader, kw_only=True):
-    """QUERY_TOPIC_CONSUME_BY_WHO (300): the groups that consume a topic; the answer is a body."""
+    """QUERY_TOPIC_CONSUME_BY_WHO (300): return the groups that consume a topic."""
 
     topic: str
 
 
 class QueryTopicsByConsumerRequestHeader(RpcRequestHeader, kw_only=True):
-    """QUERY_TOPICS_BY_CONSUMER (343): the topics a group consumes; the answer is a body (5.x)."""
+    """QUERY_TOPICS_BY_CONSUMER (343): return the topics that a group consumes (5.x)."""
 
     group: str
 
 
 class QuerySubscriptionByConsumerRequestHeader(TopicRequestHeader, kw_only=True):
-    """QUERY_SUBSCRIPTION_BY_CONSUMER (345); the answer is a body (5.x)."""
+    """QUERY_SUBSCRIPTION_BY_CONSUMER (345): return a group's subscription to a topic (5.x)."""
 
     group: str
     topic: str | None = None
 
 
 class ViewBrokerStatsDataRequestHeader(Header, kw_only=True):
-    """VIEW_BROKER_STATS_DATA (315); the answer is a body."""
+    """VIEW_BROKER_STATS_DATA (315): return a counter of the broker's statistics."""
 
     stats_name: str
     stats_key: str
 
 
 class GetBrokerConfigResponseHeader(Header, kw_only=True):
-    """The answer to GET_BROKER_CONFIG (26); the settings are the body."""
+    """The response to GET_BROKER_CONFIG (26); the body has the settings."""
 
     version: str

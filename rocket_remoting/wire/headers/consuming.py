@@ -1,4 +1,4 @@
-"""Headers of requests by which consumers read, remember where they are, and know of each other."""
+"""Headers of the requests of consumers: pulls, offsets, members, queries; and of their responses."""
 
 import msgspec
 
@@ -7,14 +7,14 @@ from rocket_remoting.wire.headers.rpc import RpcRequestHeader, TopicRequestHeade
 
 
 class PullMessageRequestHeader(TopicRequestHeader, kw_only=True):
-    """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361).
+    """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): return messages of a queue from `queue_offset` on.
 
     Attributes:
         sys_flag: The ``PULL_*`` bits of `sys_flag`.
-        commit_offset: The group's offset to store, when ``PULL_COMMIT_OFFSET`` is set.
-        suspend_timeout_millis: How long the broker may hold the request, when ``PULL_SUSPEND`` is set.
-        subscription: The filter expression, when ``PULL_SUBSCRIPTION`` is set.
-        sub_version: The subscription's version, to find out which side's is newer.
+        commit_offset: The group's offset to commit, if ``PULL_COMMIT_OFFSET`` is set.
+        suspend_timeout_millis: How long the broker may hold the request, if ``PULL_SUSPEND`` is set.
+        subscription: The filter expression, if ``PULL_SUBSCRIPTION`` is set.
+        sub_version: The subscription's version, by which the broker sees which of two subscriptions is newer.
         expression_type: ``TAG`` or ``SQL92``.
     """
 
@@ -35,7 +35,14 @@ class PullMessageRequestHeader(TopicRequestHeader, kw_only=True):
 
 
 class PullMessageResponseHeader(Header, kw_only=True):
-    """The answer to a pull; the records are the body."""
+    """The response to a pull; the body has the records.
+
+    Attributes:
+        suggest_which_broker_id: The id of the broker to send the next pull to: the master or a slave.
+        next_begin_offset: The offset of the next pull.
+        min_offset: The offset of the queue's oldest message.
+        max_offset: The offset that the queue's next message will get.
+    """
 
     suggest_which_broker_id: Long
     next_begin_offset: Long
@@ -48,7 +55,7 @@ class PullMessageResponseHeader(Header, kw_only=True):
 
 
 class QueryConsumerOffsetRequestHeader(TopicRequestHeader, kw_only=True):
-    """QUERY_CONSUMER_OFFSET (14): where a group is in a queue."""
+    """QUERY_CONSUMER_OFFSET (14): return a group's committed offset in a queue."""
 
     consumer_group: str
     topic: str
@@ -57,13 +64,13 @@ class QueryConsumerOffsetRequestHeader(TopicRequestHeader, kw_only=True):
 
 
 class QueryConsumerOffsetResponseHeader(Header, kw_only=True):
-    """The answer to QUERY_CONSUMER_OFFSET (14)."""
+    """The response to QUERY_CONSUMER_OFFSET (14)."""
 
     offset: Long
 
 
 class UpdateConsumerOffsetRequestHeader(TopicRequestHeader, kw_only=True):
-    """UPDATE_CONSUMER_OFFSET (15): a group is now at `commit_offset` of a queue."""
+    """UPDATE_CONSUMER_OFFSET (15): commit a group's offset in a queue."""
 
     consumer_group: str
     topic: str
@@ -72,7 +79,11 @@ class UpdateConsumerOffsetRequestHeader(TopicRequestHeader, kw_only=True):
 
 
 class SearchOffsetRequestHeader(TopicRequestHeader, kw_only=True):
-    """SEARCH_OFFSET_BY_TIMESTAMP (29); `boundary_type` (5.x) is LOWER or UPPER."""
+    """SEARCH_OFFSET_BY_TIMESTAMP (29): return the offset of the message stored at `timestamp`.
+
+    Attributes:
+        boundary_type: LOWER or UPPER: the first or the last of several messages stored at that time (5.x).
+    """
 
     topic: str
     queue_id: Int
@@ -81,13 +92,13 @@ class SearchOffsetRequestHeader(TopicRequestHeader, kw_only=True):
 
 
 class SearchOffsetResponseHeader(Header, kw_only=True):
-    """The answer to SEARCH_OFFSET_BY_TIMESTAMP (29)."""
+    """The response to SEARCH_OFFSET_BY_TIMESTAMP (29)."""
 
     offset: Long
 
 
 class GetMaxOffsetRequestHeader(TopicRequestHeader, kw_only=True):
-    """GET_MAX_OFFSET (30): the offset the next message of a queue will have."""
+    """GET_MAX_OFFSET (30): return the offset that a queue's next message will get."""
 
     topic: str
     queue_id: Int
@@ -95,51 +106,51 @@ class GetMaxOffsetRequestHeader(TopicRequestHeader, kw_only=True):
 
 
 class GetMaxOffsetResponseHeader(Header, kw_only=True):
-    """The answer to GET_MAX_OFFSET (30)."""
+    """The response to GET_MAX_OFFSET (30)."""
 
     offset: Long
 
 
 class GetMinOffsetRequestHeader(TopicRequestHeader, kw_only=True):
-    """GET_MIN_OFFSET (31): the offset of the oldest message a queue still has."""
+    """GET_MIN_OFFSET (31): return the offset of a queue's oldest message."""
 
     topic: str
     queue_id: Int
 
 
 class GetMinOffsetResponseHeader(Header, kw_only=True):
-    """The answer to GET_MIN_OFFSET (31)."""
+    """The response to GET_MIN_OFFSET (31)."""
 
     offset: Long
 
 
 class GetEarliestMsgStoretimeRequestHeader(TopicRequestHeader, kw_only=True):
-    """GET_EARLIEST_MSG_STORETIME (32): when the oldest message a queue still has was stored."""
+    """GET_EARLIEST_MSG_STORETIME (32): return the store time of a queue's oldest message."""
 
     topic: str
     queue_id: Int
 
 
 class GetEarliestMsgStoretimeResponseHeader(Header, kw_only=True):
-    """The answer to GET_EARLIEST_MSG_STORETIME (32)."""
+    """The response to GET_EARLIEST_MSG_STORETIME (32)."""
 
     timestamp: Long
 
 
 class GetConsumerListByGroupRequestHeader(RpcRequestHeader, kw_only=True):
-    """GET_CONSUMER_LIST_BY_GROUP (38): the ids of a group's members; the answer is a body."""
+    """GET_CONSUMER_LIST_BY_GROUP (38): return the client ids of a group's members."""
 
     consumer_group: str
 
 
 class NotifyConsumerIdsChangedRequestHeader(RpcRequestHeader, kw_only=True):
-    """NOTIFY_CONSUMER_IDS_CHANGED (40), one way from the broker: rebalance now."""
+    """NOTIFY_CONSUMER_IDS_CHANGED (40), oneway from a broker: a member has joined or left, rebalance now."""
 
     consumer_group: str
 
 
 class UnregisterClientRequestHeader(RpcRequestHeader, kw_only=True):
-    """UNREGISTER_CLIENT (35): a producer or consumer of this client leaves."""
+    """UNREGISTER_CLIENT (35): remove a client from a producer group or a consumer group."""
 
     client_id: str = msgspec.field(name="clientID")
     producer_group: str | None = None
@@ -147,10 +158,10 @@ class UnregisterClientRequestHeader(RpcRequestHeader, kw_only=True):
 
 
 class QueryMessageRequestHeader(TopicRequestHeader, kw_only=True):
-    """QUERY_MESSAGE (12): messages of a topic by key.
+    """QUERY_MESSAGE (12): return a topic's messages with a key.
 
     Attributes:
-        unique_key_query: Whether `key` is the id a producer gave, not one of the message's keys.
+        unique_key_query: Whether `key` is the unique id that the producer gave the message.
     """
 
     topic: str
@@ -162,14 +173,14 @@ class QueryMessageRequestHeader(TopicRequestHeader, kw_only=True):
 
 
 class QueryMessageResponseHeader(Header, kw_only=True):
-    """The answer to QUERY_MESSAGE (12); the records are the body."""
+    """The response to QUERY_MESSAGE (12); the body has the records."""
 
     index_last_update_timestamp: Long
     index_last_update_phyoffset: Long
 
 
 class ViewMessageRequestHeader(Header, kw_only=True):
-    """VIEW_MESSAGE_BY_ID (33): the record at a commit log offset; the answer is a body."""
+    """VIEW_MESSAGE_BY_ID (33): return the record at a commit log offset."""
 
     topic: str | None = None
     offset: Long

@@ -1,4 +1,4 @@
-"""What all requests of a kind share, since 5.0 in part."""
+"""Base classes of request headers, with the fields that many requests share."""
 
 import msgspec
 
@@ -6,13 +6,13 @@ from rocket_remoting.wire.ext_fields import Header
 
 
 class RpcRequestHeader(Header, kw_only=True):
-    """Fields that 5.x clients may add to a request.
+    """Base of request headers: the fields that 5.x clients may add to any request.
 
     Attributes:
-        namespace: The namespace its names belong to.
-        namespaced: Whether the names carry the namespace already.
-        broker_name: The broker the request is meant for, when topics are mapped onto several.
-        oneway: Whether no answer is wanted.
+        namespace: The namespace of the topic and group names.
+        namespaced: Whether the names already include the namespace.
+        broker_name: The broker that the request is for.
+        oneway: Whether the sender expects no response.
     """
 
     namespace: str | None = msgspec.field(name="ns", default=None)
@@ -22,6 +22,10 @@ class RpcRequestHeader(Header, kw_only=True):
 
 
 class TopicRequestHeader(RpcRequestHeader, kw_only=True):
-    """A request about a topic; `logical` says that its queue is a logical one of a static topic."""
+    """Base of the headers of requests about a topic.
+
+    Attributes:
+        logical: Whether the queue id is a logical one of a static topic (5.x).
+    """
 
     logical: bool | None = msgspec.field(name="lo", default=None)

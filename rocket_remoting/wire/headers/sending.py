@@ -1,4 +1,4 @@
-"""Headers of requests that bring messages to a broker, and of their answers."""
+"""Headers of sends, transactions, redeliveries and replies, and of their responses."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from rocket_remoting.wire.headers.rpc import RpcRequestHeader, TopicRequestHeade
 
 
 class SendMessageRequestHeader(TopicRequestHeader, kw_only=True):
-    """SEND_MESSAGE (10) and SEND_REPLY_MESSAGE (324); the message's body is the command's."""
+    """SEND_MESSAGE (10) and SEND_REPLY_MESSAGE (324); the command's body is the message's body."""
 
     producer_group: str
     topic: str
@@ -25,7 +25,7 @@ class SendMessageRequestHeader(TopicRequestHeader, kw_only=True):
 
 
 class SendMessageRequestHeaderV2(SendMessageRequestHeader, kw_only=True):
-    """SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), SEND_REPLY_MESSAGE_V2 (325): short names."""
+    """SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), SEND_REPLY_MESSAGE_V2 (325): the same with short names."""
 
     producer_group: str = msgspec.field(name="a")
     topic: str = msgspec.field(name="b")
@@ -44,12 +44,12 @@ class SendMessageRequestHeaderV2(SendMessageRequestHeader, kw_only=True):
 
 
 class SendDeduplicatedRequestHeader(SendMessageRequestHeader, kw_only=True):
-    """SEND_DEDUPLICATED, served by the bundled broker alone; see `rocket_remoting.wire.deduplication`.
+    """SEND_DEDUPLICATED (70001), which only the bundled broker handles; see `rocket_remoting.wire.deduplication`.
 
     Attributes:
-        writer: Who writes to this queue, as 16 hexadecimal digits.
-        epoch: The writer's batch.
-        sequence: The first message's place in what the writer sends to this queue in this epoch, from 0.
+        writer: The id of the writer, 16 hexadecimal digits.
+        epoch: The number of the writer's epoch.
+        sequence: The number of the first message in the epoch, from 0.
     """
 
     writer: str
@@ -58,17 +58,17 @@ class SendDeduplicatedRequestHeader(SendMessageRequestHeader, kw_only=True):
 
 
 class SendMessageResponseHeader(Header, kw_only=True):
-    """The answer to a send: where the message lies.
+    """The response to a send: the message's ids and its place in a queue.
 
     Attributes:
-        msg_id: The record's offset id; of a batch, all of them with commas between.
-        queue_id: The queue it is in.
-        queue_offset: Its place in the queue; of a batch, the first one's.
-        transaction_id: The id a half message is known by.
-        batch_uniq_id: The id of a batch that is stored as one record (5.x).
-        recall_handle: What a delayed message can be recalled by (5.x).
-        msg_region: The region the broker is configured for, for message traces.
-        trace_on: Whether the broker wants traces.
+        msg_id: The record's offset id; for a batch all ids, separated by commas.
+        queue_id: The message's queue.
+        queue_offset: The message's offset in the queue; for a batch that of the first message.
+        transaction_id: The transaction's id, for a half message.
+        batch_uniq_id: The unique id of a batch that is stored as one record (5.x).
+        recall_handle: The handle for recalling a delayed message (5.x).
+        msg_region: The broker's region, for message traces.
+        trace_on: Whether the broker asks for message traces.
     """
 
     msg_id: str
@@ -82,7 +82,7 @@ class SendMessageResponseHeader(Header, kw_only=True):
 
 
 class ConsumerSendMsgBackRequestHeader(RpcRequestHeader, kw_only=True):
-    """CONSUMER_SEND_MSG_BACK (36): deliver the record at `offset` to `group` again, later."""
+    """CONSUMER_SEND_MSG_BACK (36): deliver the record at a commit log offset to a group again, after a delay."""
 
     offset: Long
     group: str
@@ -94,7 +94,12 @@ class ConsumerSendMsgBackRequestHeader(RpcRequestHeader, kw_only=True):
 
 
 class EndTransactionRequestHeader(RpcRequestHeader, kw_only=True):
-    """END_TRANSACTION (37): commit or roll back a half message (`sys_flag.TRANSACTION_*`)."""
+    """END_TRANSACTION (37): commit or roll back a half message.
+
+    Attributes:
+        commit_or_rollback: One of `sys_flag.TRANSACTION_*`.
+        from_transaction_check: Whether this answers a check by the broker.
+    """
 
     topic: str | None = None
     producer_group: str
@@ -107,7 +112,7 @@ class EndTransactionRequestHeader(RpcRequestHeader, kw_only=True):
 
 
 class CheckTransactionStateRequestHeader(RpcRequestHeader, kw_only=True):
-    """CHECK_TRANSACTION_STATE (39), from the broker to a producer; the half message's record is the body."""
+    """CHECK_TRANSACTION_STATE (39), from a broker to a producer; the body is the half message's record."""
 
     topic: str | None = None
     tran_state_table_offset: Long
@@ -118,7 +123,7 @@ class CheckTransactionStateRequestHeader(RpcRequestHeader, kw_only=True):
 
 
 class CheckTransactionStateResponseHeader(Header, kw_only=True):
-    """What a producer may answer to CHECK_TRANSACTION_STATE (39); today's send END_TRANSACTION instead."""
+    """A response to CHECK_TRANSACTION_STATE (39). Apache's clients do not use it: they send END_TRANSACTION."""
 
     producer_group: str
     tran_state_table_offset: Long
@@ -127,14 +132,14 @@ class CheckTransactionStateResponseHeader(Header, kw_only=True):
 
 
 class ResumeCheckHalfMessageRequestHeader(Header, kw_only=True):
-    """RESUME_CHECK_HALF_MESSAGE (323): check a half message that was given up."""
+    """RESUME_CHECK_HALF_MESSAGE (323): check a half message again that the broker has stopped to check."""
 
     topic: str | None = None
     msg_id: str | None = None
 
 
 class ReplyMessageRequestHeader(TopicRequestHeader, kw_only=True):
-    """PUSH_REPLY_MESSAGE_TO_CLIENT (326), from the broker to the client that asked; the reply is the body."""
+    """PUSH_REPLY_MESSAGE_TO_CLIENT (326), from a broker to the client that sent the request; the body is the reply."""
 
     producer_group: str
     topic: str
@@ -153,7 +158,7 @@ class ReplyMessageRequestHeader(TopicRequestHeader, kw_only=True):
 
 
 class RecallMessageRequestHeader(TopicRequestHeader, kw_only=True):
-    """RECALL_MESSAGE (370): take a delayed message back (5.x)."""
+    """RECALL_MESSAGE (370): cancel the delivery of a delayed message (5.x)."""
 
     producer_group: str | None = None
     topic: str
@@ -161,6 +166,6 @@ class RecallMessageRequestHeader(TopicRequestHeader, kw_only=True):
 
 
 class RecallMessageResponseHeader(Header, kw_only=True):
-    """The answer to RECALL_MESSAGE (370)."""
+    """The response to RECALL_MESSAGE (370)."""
 
     msg_id: str

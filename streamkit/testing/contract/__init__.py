@@ -1,4 +1,4 @@
-"""The contract every binder keeps, as a test suite for authors of binders.
+"""The test suite that every binder has to pass.
 
 ::
 
@@ -13,9 +13,9 @@
         def environment(self):
             yield MyEnvironment()
 
-Each case runs an application through the public API only. It passes, or the binder has declared that it lacks
-the capability, and then the case asserts the refusal. Times are the environment's: on virtual time the
-documented ones, on a real clock what the system under test can be configured to.
+Each case runs applications through the public API only. If the binder declares that it lacks a capability that the
+case needs, the case asserts that the framework refuses to use it. The environment sets the times: on virtual time
+the documented ones, on a real clock the shortest that the system can be configured to.
 """
 
 from streamkit.testing.contract.attempts import AttemptCases

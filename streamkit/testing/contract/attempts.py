@@ -1,4 +1,4 @@
-"""Cases: how often a failing message is tried, when, and what becomes of it."""
+"""Cases: the attempts, redeliveries and dead letters of a message whose listener fails."""
 
 import asyncio
 
@@ -6,23 +6,19 @@ from streamkit.binder.capabilities import Capability
 from streamkit.binder.dead_letter import FAILURE_MESSAGE, FAILURE_TYPE
 from streamkit.messaging.headers import DELIVERY_ATTEMPT
 from streamkit.messaging.message import Message
-from streamkit.testing.contract.scenario import Scenario, case
+from streamkit.testing.contract.scenario import Scenario, case, needs
 
 
 class AttemptCases:
-    """The formula of attempts."""
+    """Attempts and redeliveries."""
 
     @case
-    async def test_the_first_delivery_makes_max_attempts_calls_with_growing_pauses(self, s: Scenario) -> None:
-        """Three calls by default; the pause doubles."""
+    async def test_the_first_delivery_makes_max_attempts_calls_with_growing_back_off(self, s: Scenario) -> None:
+        """By default a listener that fails is called three times; the pause doubles after each call."""
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
 
-        async def fail(payload: str) -> None:
-            calls.add(payload)
-            raise ValueError(payload)
-
-        await s.consume(topic, group, fail, redelivery_level=-1)
+        await s.consume(topic, group, calls.fail, redelivery_level=-1)
         await s.send(topic, "x")
         await calls.settled(3)
         first, second = calls.pauses
@@ -30,8 +26,8 @@ class AttemptCases:
         assert s.environment.back_off * 1.9 <= second <= s.environment.back_off * 2 + s.environment.slack
 
     @case
-    async def test_a_message_that_succeeds_at_last_is_done(self, s: Scenario) -> None:
-        """Success on a later attempt settles the message: nothing is redelivered."""
+    async def test_a_message_is_settled_when_a_later_attempt_succeeds(self, s: Scenario) -> None:
+        """If a later attempt succeeds, the message is accepted and not redelivered."""
         topic, group = await s.topic(), s.name("group")
         attempts = s.recorder("attempts")
 
@@ -45,8 +41,8 @@ class AttemptCases:
         assert await attempts.settled(2) == [1, 2]
 
     @case
-    async def test_redeliveries_make_one_call_each_and_then_comes_the_dead_letter(self, s: Scenario) -> None:
-        """max-attempts 2 and 2 redeliveries are four calls; the dead letter tells the cause."""
+    async def test_each_redelivery_makes_one_call_and_the_last_is_followed_by_a_dead_letter(self, s: Scenario) -> None:
+        """With max-attempts 2 and two redeliveries there are four calls; the dead letter names the exception."""
         if s.lacks(Capability.REDELIVERY):
             return
         topic, group = await s.topic(), s.name("group")
@@ -56,9 +52,7 @@ class AttemptCases:
             attempts.add(message.headers[DELIVERY_ATTEMPT])
             raise ValueError("never this")
 
-        app = await s.consume(
-            topic, group, fail, max_reconsume_times=2, settings={"consumer.max-attempts": 2}
-        )
+        app = await s.consume(topic, group, fail, max_reconsume_times=2, settings={"consumer.max-attempts": 2})
         await s.send(topic, "x", {"colour": "red"})
         delays = s.environment.redelivery_delays
         await attempts.wait(4, within=s.environment.patience + delays[0] + delays[1])
@@ -76,17 +70,13 @@ class AttemptCases:
         assert letter.headers[FAILURE_MESSAGE] == "never this"
 
     @case
-    async def test_sixteen_redeliveries_are_the_default(self, s: Scenario) -> None:
-        """Concurrent: 3 calls and 16 redeliveries over 4 h 46 min, then the dead letter."""
+    async def test_a_message_is_redelivered_sixteen_times_by_default(self, s: Scenario) -> None:
+        """In concurrent mode there are 3 calls and 16 redeliveries over 4 h 46 min, then the dead letter."""
         s.only_on_virtual_time("it takes five hours")
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
 
-        async def fail(payload: str) -> None:
-            calls.add(payload)
-            raise ValueError(payload)
-
-        app = await s.consume(topic, group, fail)
+        app = await s.consume(topic, group, calls.fail)
         await s.send(topic, "x")
         await calls.wait(3 + 16, within=6 * 3600)
         await s.nothing_more()
@@ -97,57 +87,44 @@ class AttemptCases:
         assert await (await s.dead_letters(app, group)).wait(1)
 
     @case
-    async def test_without_redeliveries_the_dead_letter_comes_after_the_attempts(self, s: Scenario) -> None:
-        """max-reconsume-times 0: what fails in process is a dead letter at once."""
+    async def test_without_redeliveries_a_failed_message_is_a_dead_letter_after_its_attempts(self, s: Scenario) -> None:
+        """With max-reconsume-times 0 the message is a dead letter after the attempts of its first delivery."""
         if s.lacks(Capability.DEAD_LETTER):
             return
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
 
-        async def fail(payload: str) -> None:
-            calls.add(payload)
-            raise ValueError(payload)
-
-        app = await s.consume(topic, group, fail, max_reconsume_times=0)
+        app = await s.consume(topic, group, calls.fail, max_reconsume_times=0)
         await s.send(topic, "x")
         await calls.settled(3)
         assert await (await s.dead_letters(app, group)).wait(1)
         assert len(calls.items) == 3
 
     @case
-    async def test_redelivery_level_minus_one_gives_up_after_the_attempts(self, s: Scenario) -> None:
-        """Concurrent: level -1 sends to the dead letters in place of redelivering."""
+    async def test_redelivery_level_minus_one_makes_a_dead_letter_after_the_attempts(self, s: Scenario) -> None:
+        """In concurrent mode, redelivery level -1 makes a dead letter instead of a redelivery."""
         if s.lacks(Capability.DEAD_LETTER):
             return
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
 
-        async def fail(payload: str) -> None:
-            calls.add(payload)
-            raise ValueError(payload)
-
-        app = await s.consume(topic, group, fail, redelivery_level=-1, settings={"consumer.max-attempts": 1})
+        app = await s.consume(topic, group, calls.fail, redelivery_level=-1, settings={"consumer.max-attempts": 1})
         await s.send(topic, "x")
         await calls.settled(1)
         assert await (await s.dead_letters(app, group)).wait(1)
         assert len(calls.items) == 1
 
     @case
-    async def test_a_redelivery_level_is_taken_each_time(self, s: Scenario) -> None:
-        """Concurrent: a positive level is the delay of every redelivery."""
-        if s.lacks(Capability.REDELIVERY):
-            return
+    @needs(Capability.REDELIVERY)
+    async def test_a_redelivery_level_is_the_delay_of_every_redelivery(self, s: Scenario) -> None:
+        """In concurrent mode, every redelivery has the delay of a positive redelivery level."""
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
-
-        async def fail(payload: str) -> None:
-            calls.add(payload)
-            raise ValueError(payload)
 
         await s.consume(
             topic,
             group,
-            fail,
+            calls.fail,
             redelivery_level=1,
             max_reconsume_times=2,
             settings={"consumer.max-attempts": 1},
@@ -159,8 +136,8 @@ class AttemptCases:
             assert delay * 0.95 <= pause <= delay + s.environment.slack
 
     @case
-    async def test_what_is_not_retryable_is_a_dead_letter_at_once(self, s: Scenario) -> None:
-        """An exception listed as not retryable makes one call."""
+    async def test_an_exception_that_is_not_retryable_makes_a_dead_letter_at_once(self, s: Scenario) -> None:
+        """An exception that is listed as not retryable ends the attempts after one call."""
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
 
@@ -168,17 +145,15 @@ class AttemptCases:
             calls.add(payload)
             raise UnicodeError(payload)
 
-        app = await s.consume(
-            topic, group, fail, settings={"consumer.retryable-exceptions.ValueError": "false"}
-        )
+        app = await s.consume(topic, group, fail, settings={"consumer.retryable-exceptions.ValueError": "false"})
         await s.send(topic, "x")
         await calls.settled(1)
         if not s.lacks(Capability.DEAD_LETTER):
             assert await (await s.dead_letters(app, group)).wait(1)
 
     @case
-    async def test_default_retryable_false_retries_only_what_is_listed(self, s: Scenario) -> None:
-        """With default-retryable=false other exceptions make one call, those listed the usual three."""
+    async def test_default_retryable_false_retries_only_listed_exceptions(self, s: Scenario) -> None:
+        """With default-retryable=false a listed exception is retried as usual; any other ends the attempts."""
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
 
@@ -202,8 +177,8 @@ class AttemptCases:
         assert await calls.settled(4) == ["other", "listed", "listed", "listed"]
 
     @case
-    async def test_a_message_waiting_for_its_next_attempt_blocks_nobody(self, s: Scenario) -> None:
-        """Concurrent: a back-off holds no handler, not even the only one."""
+    async def test_a_message_in_back_off_occupies_no_handler(self, s: Scenario) -> None:
+        """In concurrent mode, a handler receives other messages while a message waits for its next attempt."""
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
 
@@ -227,8 +202,8 @@ class AttemptCases:
         assert sorted(calls.items) == ["0", "1", "2", "bad"]
 
     @case
-    async def test_attempts_of_several_messages_do_not_wait_for_each_other(self, s: Scenario) -> None:
-        """Concurrent: messages in back-off wait side by side."""
+    async def test_the_back_offs_of_several_messages_pass_at_the_same_time(self, s: Scenario) -> None:
+        """In concurrent mode, ten messages in back-off need no longer than one."""
         topic, group = await s.topic(), s.name("group")
         done = s.recorder("done")
         failed: set[str] = set()

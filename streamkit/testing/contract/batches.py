@@ -1,14 +1,14 @@
-"""Cases: several messages at once, each with a settlement of its own."""
+"""Cases: listeners that receive messages in batches."""
 
 from dataclasses import dataclass
 from datetime import timedelta
 
 from streamkit.binder.acknowledgment import Acknowledgment
 from streamkit.binder.capabilities import Capability
-from streamkit.binder.settlement import ACCEPT, RejectMessage, Retry, Settlement
 from streamkit.messaging.headers import DELIVERY_ATTEMPT
 from streamkit.messaging.message import Message
-from streamkit.testing.contract.scenario import Scenario, case, refused
+from streamkit.settlement import ACCEPT, Reject, Requeue, Settlement
+from streamkit.testing.contract.scenario import Scenario, case, needs, refused
 
 BATCHES = {"consumer.batch-mode": "true"}
 MANY = 20
@@ -16,7 +16,7 @@ MANY = 20
 
 @dataclass
 class Numbered:
-    """What listeners expect."""
+    """A payload."""
 
     number: int
 
@@ -25,10 +25,9 @@ class BatchCases:
     """Batch mode."""
 
     @case
-    async def test_a_listener_gets_several_messages_at_once(self, s: Scenario) -> None:
-        """What waits is handed over in lists, up to the size that is set; each message comes once."""
-        if s.lacks(Capability.DURABLE_GROUP):
-            return
+    @needs(Capability.DURABLE_GROUP)
+    async def test_a_batch_listener_receives_waiting_messages_in_lists(self, s: Scenario) -> None:
+        """Lists have up to `batch_size` messages; each message is in one list."""
         topic, group = await s.topic(partitions=1), s.name("group")
         sizes = s.recorder("sizes")
         numbers = s.recorder("numbers")
@@ -52,10 +51,9 @@ class BatchCases:
         assert max(sizes.items) == 8
 
     @case
-    async def test_each_message_is_settled_on_its_own(self, s: Scenario) -> None:
-        """A listener may return a settlement for each: accepted, rejected, given back."""
-        if s.lacks(Capability.BATCH) or s.lacks(Capability.REDELIVERY, Capability.DEAD_LETTER):
-            return
+    @needs(Capability.BATCH, Capability.REDELIVERY, Capability.DEAD_LETTER)
+    async def test_a_listener_may_settle_each_message_of_a_batch(self, s: Scenario) -> None:
+        """A listener may return a list with one settlement for each message."""
         topic, group = await s.topic(partitions=1), s.name("group")
         seen = s.recorder("numbers and attempts")
         after = timedelta(seconds=s.environment.delay_levels[0])
@@ -64,8 +62,8 @@ class BatchCases:
             attempt = message.headers[DELIVERY_ATTEMPT]
             seen.add((message.payload.number, attempt))
             if message.payload.number == 1:
-                return RejectMessage("not this one")
-            return Retry(after) if message.payload.number == 2 and attempt == 1 else ACCEPT
+                return Reject("not this one")
+            return Requeue(after=after) if message.payload.number == 2 and attempt == 1 else ACCEPT
 
         async def settle(batch: list[Message[Numbered]]) -> list[Settlement]:
             return [decide(message) for message in batch]
@@ -79,8 +77,8 @@ class BatchCases:
         assert [letter.payload for letter in await letters.wait(1)] == [b'{"number":1}']
 
     @case
-    async def test_a_batch_that_fails_is_tried_again_and_then_message_by_message(self, s: Scenario) -> None:
-        """The attempts in process are the batch's; redeliveries and dead letters are each message's."""
+    async def test_a_failed_batch_is_retried_whole_and_redelivered_message_by_message(self, s: Scenario) -> None:
+        """Attempts call the listener with the whole batch; each message is redelivered or rejected by itself."""
         if s.lacks(Capability.BATCH) or s.lacks(Capability.REDELIVERY, Capability.DEAD_LETTER):
             return
         topic, group = await s.topic(partitions=1), s.name("group")
@@ -100,10 +98,9 @@ class BatchCases:
         assert calls.items == [[1]] * (3 + 1)
 
     @case
-    async def test_what_cannot_be_converted_fails_alone(self, s: Scenario) -> None:
-        """It is a dead letter at once; the others are handed over without it."""
-        if s.lacks(Capability.BATCH) or s.lacks(Capability.DEAD_LETTER):
-            return
+    @needs(Capability.BATCH, Capability.DEAD_LETTER)
+    async def test_a_message_that_cannot_be_converted_is_left_out_of_its_batch(self, s: Scenario) -> None:
+        """That message is a dead letter at once; the listener receives the others."""
         topic, group = await s.topic(partitions=1), s.name("group")
         numbers = s.recorder("numbers")
 
@@ -120,10 +117,9 @@ class BatchCases:
         assert [letter.payload for letter in await letters.wait(1)] == [b'{"number":"none"}']
 
     @case
-    async def test_a_batch_may_be_settled_by_hand(self, s: Scenario) -> None:
-        """One acknowledgment decides about all of its messages, also after the call."""
-        if s.lacks(Capability.BATCH) or s.lacks(Capability.REDELIVERY):
-            return
+    @needs(Capability.BATCH, Capability.REDELIVERY)
+    async def test_an_acknowledgment_settles_a_whole_batch(self, s: Scenario) -> None:
+        """The acknowledgment of a batch settles all of its messages, also after the call."""
         topic, group = await s.topic(partitions=1), s.name("group")
         calls = s.recorder("attempts")
         after = timedelta(seconds=s.environment.delay_levels[0])
@@ -132,7 +128,7 @@ class BatchCases:
             attempt = batch[0].headers[DELIVERY_ATTEMPT]
             calls.add(attempt)
             if attempt == 1:
-                acknowledgment.retry(after)
+                acknowledgment.requeue(after)
             else:
                 acknowledgment.accept()
 
@@ -141,17 +137,16 @@ class BatchCases:
         assert await calls.settled(2) == [1, 4]
 
     @case
-    async def test_an_ordered_batch_keeps_its_order(self, s: Scenario) -> None:
-        """What is retried comes again, before what stands behind it in the partition."""
-        if s.lacks(Capability.BATCH) or s.lacks(Capability.ORDER):
-            return
+    @needs(Capability.BATCH, Capability.ORDER)
+    async def test_an_ordered_batch_is_redelivered_in_order(self, s: Scenario) -> None:
+        """A message that is requeued comes again before the messages behind it in its partition."""
         topic, group = await s.topic(partitions=1), s.name("group")
         batches = s.recorder("batches")
 
         async def settle(batch: list[Message[Numbered]]) -> list[Settlement]:
             batches.add([message.payload.number for message in batch])
             return [
-                Retry() if message.payload.number == 2 and message.headers[DELIVERY_ATTEMPT] == 1 else ACCEPT
+                Requeue() if message.payload.number == 2 and message.headers[DELIVERY_ATTEMPT] == 1 else ACCEPT
                 for message in batch
             ]
 

@@ -1,11 +1,10 @@
-"""What the author of a binder tells the contract about the system under test."""
+"""The system under test and its times, as the author of a binder describes them to the contract."""
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from streamkit.binder.capabilities import Capability
@@ -19,32 +18,32 @@ Settings = Mapping[str, str]
 
 
 class ContractEnvironment(ABC):
-    """A messaging system to run the cases against, and the times that hold there.
+    """A messaging system to run the cases against, with its capabilities and times.
 
     Attributes:
-        name: What reports call it; the binder's type, if it does not say.
+        name: The name of the environment in reports; by default the binder's type.
         binder_type: The binder's type.
-        binder_plugins: Its plugin by its type, where it is not installed with an entry point.
-        capabilities: What the binder declares; cases that need more assert the refusal.
-        clock: What stamps messages, or None for the machine's.
+        plugins: The plugin that provides the binder, if no entry point does.
+        capabilities: The capabilities that the binder declares; a case that needs another one asserts the refusal.
+        clock: The clock for timestamps of messages; None for the system's.
         is_virtual: Whether time is virtual: cases that take minutes run only then.
-        patience: Seconds a case waits for what must come.
-        quiet: Seconds after which a case believes that nothing comes.
-        slack: Seconds that something may be late.
-        back_off: The pause before the second attempt that cases set, in seconds.
-        redelivery_delays: Seconds before the first, second, ... redelivery in concurrent mode.
+        patience: Seconds after which a case fails because an expected message has not come.
+        quiet: Seconds without a message after which a case assumes that no more will come.
+        slack: Seconds by which a delivery may be late.
+        back_off: The back-off before the second attempt that cases set, in seconds.
+        redelivery_delays: Seconds before the first, second and third redelivery in concurrent mode.
         delay_levels: Seconds of delay level 1, 2, ...
-        delay_precision: Seconds by which a delay that is no level may be longer.
-        suspend: The pause of an ordered queue that cases set, in seconds.
+        delay_precision: Seconds by which the system may round up a delay that is not a delay level.
+        suspend: The pause between deliveries in ordered mode that cases set, in seconds.
         consume_timeout: The shortest `consume_timeout` that can be set, in seconds.
-        transaction_check_interval: Seconds after which, again and again, a checker is asked.
-        transaction_checks: How often it is asked at most.
-        put_aside: Where messages go that no checker could tell about; None: nowhere anybody can see.
+        transaction_check_interval: Seconds between two checks of an unknown transaction.
+        transaction_checks: The number of checks after which the system gives the transaction up.
+        put_aside: The destination of messages whose transaction stayed unknown; None if there is none.
     """
 
     name: str
     binder_type: str
-    binder_plugins: Mapping[str, object] = MappingProxyType({})
+    plugins: Sequence[object] = ()
     capabilities: frozenset[Capability]
     clock: Clock | None = None
     is_virtual = False
@@ -68,13 +67,13 @@ class ContractEnvironment(ABC):
 
     @cached_property
     def lacking(self) -> set[Capability]:
-        """The capabilities that the case under way asked for and the binder lacks."""
+        """The capabilities that the current case needs and the binder lacks."""
         return set()
 
     @property
     @abstractmethod
     def properties(self) -> Settings:
-        """Settings of every application: where the system is."""
+        """The settings that every application needs, such as the address of the system."""
 
     @abstractmethod
     def consumer_properties(self, binding: str, portable: Mapping[str, object]) -> Settings:
@@ -82,7 +81,7 @@ class ContractEnvironment(ABC):
 
         Args:
             binding: The binding's name.
-            portable: What they must mean, by names of :class:`streamkit.binder.delivery.Delivery`: ``ordered``,
+            portable: The values to express, by names of :class:`streamkit.binder.delivery.Delivery`: ``ordered``,
                 ``broadcast``, ``max_reconsume_times``, ``redelivery_level``, ``suspend`` (seconds),
                 ``consume_timeout`` (seconds), ``tags``, ``sql``, ``start`` (``earliest`` or ``latest``),
                 ``batch_size``.
@@ -93,22 +92,22 @@ class ContractEnvironment(ABC):
 
         Args:
             binding: The binding's name.
-            portable: What they must mean: ``transactional`` (bool), ``group`` (the producer group).
+            portable: The values to express: ``transactional`` (bool), ``group`` (the producer group).
         """
         prefix = f"spring.cloud.stream.{self.binder_type}.bindings.{binding}.producer"
         return {f"{prefix}.{name}": str(value) for name, value in portable.items()}
 
     def member(self, number: int) -> Settings:
-        """Return what tells the ``number``-th application of a case from the others, in this one process."""
+        """Return settings that distinguish the ``number``-th application of a case from the others."""
         return {}
 
     def run(self, main: Coroutine[Any, Any, R]) -> R:
-        """Run a case to its end."""
+        """Run a case on an event loop and return its result."""
         return asyncio.run(main)
 
     def around(self) -> AbstractAsyncContextManager[object]:
-        """Return a context for each case: entered on its loop before anything else."""
+        """Return an asynchronous context that surrounds each case."""
         return nullcontext()
 
     async def create_topic(self, name: str, partitions: int) -> None:  # noqa: B027  # most need nothing
-        """Make a topic with that many partitions, where systems do not make topics by themselves."""
+        """Create a topic; does nothing by default, for systems that create topics when they are used."""

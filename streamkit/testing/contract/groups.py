@@ -1,8 +1,8 @@
-"""Cases: who receives a message."""
+"""Cases: which members of which groups receive a message."""
 
 from streamkit.binder.capabilities import Capability
 from streamkit.messaging.message import Message
-from streamkit.testing.contract.scenario import PREFIX, Scenario, case, refused
+from streamkit.testing.contract.scenario import Scenario, case, needs, refused
 
 
 def numbers(messages: list[Message[bytes]]) -> list[int]:
@@ -11,11 +11,11 @@ def numbers(messages: list[Message[bytes]]) -> list[int]:
 
 
 class GroupCases:
-    """Groups, members, broadcasting."""
+    """Groups and broadcasting."""
 
     @case
     async def test_every_group_receives_every_message(self, s: Scenario) -> None:
-        """Two groups at one topic each receive each message once."""
+        """Two groups of one topic each receive each message once."""
         topic = await s.topic()
         first = await s.record(topic, s.name("first"))
         second = await s.record(topic, s.name("second"))
@@ -26,7 +26,7 @@ class GroupCases:
 
     @case
     async def test_the_members_of_a_group_share_its_messages(self, s: Scenario) -> None:
-        """Each message goes to one member, and no member goes without."""
+        """Each message goes to one member, and each member receives some."""
         topic, group = await s.topic(partitions=4), s.name("group")
         members = [await s.record(topic, group) for _ in range(2)]
 
@@ -51,8 +51,8 @@ class GroupCases:
         assert all(heard())
 
     @case
-    async def test_the_others_take_over_when_a_member_leaves(self, s: Scenario) -> None:
-        """After a member has stopped, the others receive everything."""
+    async def test_the_other_members_take_over_when_a_member_leaves(self, s: Scenario) -> None:
+        """After a member has stopped, the others receive all messages."""
         topic, group = await s.topic(), s.name("group")
         app = await s.consume(topic, group, _ignore)
         staying = await s.record(topic, group)
@@ -64,17 +64,14 @@ class GroupCases:
         assert numbers(await staying.settled(20)) == list(range(20))
 
     @case
-    async def test_a_group_receives_what_was_sent_while_it_was_down(self, s: Scenario) -> None:
-        """A group that has existed gets the messages of the time when no member ran."""
+    async def test_a_group_receives_messages_that_were_sent_while_it_had_no_members(self, s: Scenario) -> None:
+        """A group that has existed receives the messages that were sent while none of its members ran."""
         if s.lacks(Capability.DURABLE_GROUP):
             return
         topic, group = await s.topic(), s.name("group")
         before = s.recorder("before")
 
-        async def note(payload: str) -> None:
-            before.add(payload)
-
-        app = await s.consume(topic, group, note)
+        app = await s.consume(topic, group, before.listen_to_text)
         await s.send(topic, "0")
         await before.wait(1)
         await s.nothing_more()
@@ -85,31 +82,22 @@ class GroupCases:
         assert numbers(await after.settled(5)) == [1, 2, 3, 4, 5]
 
     @case
-    async def test_a_required_group_receives_what_was_sent_before_its_first_member_came(
+    async def test_a_required_group_receives_messages_that_were_sent_before_its_first_member_came(
         self, s: Scenario
     ) -> None:
-        """A producer that requires a group keeps its messages for it."""
+        """A producer's `required-groups` keeps messages for these groups."""
         if s.lacks(Capability.DURABLE_GROUP):
             return
         topic, group = await s.topic(), s.name("group")
-        binding = f"{PREFIX}.bindings.output"
-        sender = await s.start(
-            s.app(
-                {
-                    f"{PREFIX}.output-bindings": "output",
-                    f"{binding}.destination": topic,
-                    f"{binding}.producer.required-groups": group,
-                }
-            )
-        )
+        sender = await s.start(s.producer(topic, {"producer.required-groups": group}))
         for number in range(5):
             await sender.bridge.asend("output", str(number))
         late = await s.record(topic, group)
         assert numbers(await late.settled(5)) == list(range(5))
 
     @case
-    async def test_an_anonymous_consumer_receives_what_is_sent_from_now_on(self, s: Scenario) -> None:
-        """Without a group each consumer gets every new message, and none of the past."""
+    async def test_an_anonymous_consumer_receives_messages_sent_after_its_start(self, s: Scenario) -> None:
+        """Without a group, each consumer receives every new message and no earlier one."""
         topic = await s.topic()
         witness = await s.record(topic, s.name("group"))
         await s.send(topic, "0")
@@ -122,8 +110,8 @@ class GroupCases:
         assert numbers(await second.settled(1)) == [1]
 
     @case
-    async def test_broadcasting_gives_every_message_to_every_member(self, s: Scenario) -> None:
-        """Members of a broadcasting group do not share; a binder that cannot, refuses at start."""
+    async def test_in_broadcast_mode_every_member_receives_every_message(self, s: Scenario) -> None:
+        """A binder without the capability refuses the setting at the start."""
         topic, group = await s.topic(), s.name("group")
         if s.lacks(Capability.BROADCAST):
             await refused(s.consume(topic, group, _ignore, broadcast=True))
@@ -136,10 +124,9 @@ class GroupCases:
         assert numbers(await second.settled(5)) == [0, 1, 2, 3, 4]
 
     @case
-    async def test_a_broadcast_message_that_fails_is_tried_here_and_dropped(self, s: Scenario) -> None:
-        """Broadcasting makes the attempts in process; nothing is redelivered, and the next message comes."""
-        if s.lacks(Capability.BROADCAST):
-            return
+    @needs(Capability.BROADCAST)
+    async def test_a_failed_broadcast_message_is_dropped_after_its_attempts(self, s: Scenario) -> None:
+        """In broadcast mode nothing is redelivered; the next message follows."""
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
 
@@ -156,4 +143,4 @@ class GroupCases:
 
 
 async def _ignore(payload: str) -> None:
-    """A listener that takes everything."""
+    """A listener that does nothing."""

@@ -1,25 +1,22 @@
-"""Cases: what chooses partitions in code, and how headers travel."""
+"""Cases: customizers, functions that choose partitions, and header modes."""
 
 from streamkit.binder.capabilities import Capability
 from streamkit.config.origin import Scalar
 from streamkit.messaging.headers import PARTITION
 from streamkit.messaging.message import Message
-from streamkit.testing.contract.scenario import PREFIX, Scenario, case, refused
+from streamkit.testing.contract.scenario import Scenario, case, refused
 
 
 class HookCases:
-    """Partitions by registered functions; header modes; customizers."""
+    """Customizers, partition functions, header modes."""
 
     @case
-    async def test_customizers_see_what_the_binder_makes_before_it_starts(self, s: Scenario) -> None:
-        """The binder, and each consumer and producer with its destination and group, once each."""
+    async def test_customizers_receive_the_binder_and_its_native_objects_before_they_start(self, s: Scenario) -> None:
+        """Customizers are called once for the binder, and once for each consumer and producer, with its destination."""
         topic, group = await s.topic(), s.name("group")
         seen = s.recorder("customized")
 
-        async def note(payload: str) -> None:
-            seen.add(payload)
-
-        app = s.consumer(topic, group, note)
+        app = s.consumer(topic, group, seen.listen_to_text)
         app.customize_binder(lambda binder: seen.add(("binder", binder.type)))
         app.customize_consumer(lambda native, to: seen.add((native is not None, to.name, to.group)))
         app.customize_producer(lambda native, to: seen.add((native is not None, to.name)))
@@ -30,16 +27,15 @@ class HookCases:
 
     @case
     async def test_registered_functions_choose_the_partition(self, s: Scenario) -> None:
-        """`partition-key-extractor-name` makes the key, `partition-selector-name` the partition."""
+        """`partition-key-extractor-name` names the function of the key, `partition-selector-name` of the partition."""
         topic = await s.topic(partitions=4)
-        app = s.app(
+        app = s.producer(
+            topic,
             {
-                f"{PREFIX}.bindings.output.destination": topic,
-                f"{PREFIX}.bindings.output.producer.partition-key-extractor-name": "customer",
-                f"{PREFIX}.bindings.output.producer.partition-selector-name": "by-length",
-                f"{PREFIX}.bindings.output.producer.partition-count": 4,
-                f"{PREFIX}.output-bindings": "output",
-            }
+                "producer.partition-key-extractor-name": "customer",
+                "producer.partition-selector-name": "by-length",
+                "producer.partition-count": 4,
+            },
         )
         app.register("customer", lambda message: message.headers["customer"])
         app.register("by-length", lambda key, count: -len(key))
@@ -57,7 +53,7 @@ class HookCases:
 
     @case
     async def test_header_mode_none_sends_no_headers(self, s: Scenario) -> None:
-        """The payload arrives and is read by the consumer's content type; what the sender set does not."""
+        """The payload arrives without the sender's headers and is read by the consumer's content type."""
         topic = await s.topic()
         received = await s.record(topic, s.name("group"), settings={"content-type": "text/plain"})
         await self._send(s, topic, {"producer.header-mode": "none"}, Message("hello", {"colour": "red"}))
@@ -66,8 +62,8 @@ class HookCases:
         assert "colour" not in message.headers
 
     @case
-    async def test_embedded_headers_travel_in_front_of_the_payload(self, s: Scenario) -> None:
-        """A consumer with header-mode=embeddedHeaders takes them off again; one without sees the bytes."""
+    async def test_embedded_headers_are_sent_in_front_of_the_payload(self, s: Scenario) -> None:
+        """A consumer with header-mode=embeddedHeaders reads them; any other receives them in the payload."""
         topic = await s.topic()
         mode: dict[str, Scalar] = {"consumer.header-mode": "embeddedHeaders"}
         received = await s.record(topic, s.name("group"), settings=mode)
@@ -81,11 +77,7 @@ class HookCases:
         assert bare.payload.startswith(b"\xff\x03")
         assert bare.payload.endswith(b"hello")
 
-    async def _send(
-        self, s: Scenario, topic: str, settings: dict[str, str], message: Message[object]
-    ) -> None:
+    async def _send(self, s: Scenario, topic: str, settings: dict[str, str], message: Message[object]) -> None:
         """Send through a binding with these settings."""
-        output = f"{PREFIX}.bindings.output"
-        own = {f"{output}.{key}": value for key, value in settings.items()}
-        app = await s.start(s.app({f"{output}.destination": topic, **own}))
+        app = await s.start(s.producer(topic, settings))
         await app.bridge.asend("output", message)

@@ -1,26 +1,23 @@
-"""Cases: starting, pausing, stopping, and how many handlers work at once."""
+"""Cases: starting, pausing and stopping bindings, and their concurrency."""
 
 import asyncio
 import threading
 
 from streamkit.binder.binder import BindingState, HealthStatus
 from streamkit.binder.capabilities import Capability
-from streamkit.testing.contract.scenario import LONG, PREFIX, Scenario, case, refused
+from streamkit.testing.contract.scenario import LONG_STOP_TIMEOUT, Scenario, case, needs, refused
 
 
 class LifecycleCases:
-    """Life of bindings."""
+    """Starting, pausing, stopping, concurrency."""
 
     @case
     async def test_a_paused_binding_receives_nothing_until_it_is_resumed(self, s: Scenario) -> None:
-        """Pausing keeps the messages; a binder that cannot, refuses."""
+        """A resumed binding receives the messages of the pause; a binder without the capability refuses to pause."""
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
 
-        async def note(payload: str) -> None:
-            calls.add(payload)
-
-        app = await s.consume(topic, group, note)
+        app = await s.consume(topic, group, calls.listen_to_text)
         binding = app.binding("input")
         if s.lacks(Capability.PAUSE):
             await refused(binding.pause())
@@ -38,8 +35,8 @@ class LifecycleCases:
         assert sorted(await calls.settled(4)) == ["0", "1", "2", "3"]
 
     @case
-    async def test_stopping_finishes_the_calls_in_flight(self, s: Scenario) -> None:
-        """A call under way ends before the application is stopped, and its message is done."""
+    async def test_a_stop_waits_for_the_calls_in_flight(self, s: Scenario) -> None:
+        """A call in flight returns before the application has stopped, and its message is not delivered again."""
         topic, group = await s.topic(), s.name("group")
         begun, ended = s.recorder("begun"), s.recorder("ended")
 
@@ -57,10 +54,9 @@ class LifecycleCases:
         await again.settled(0)
 
     @case
-    async def test_a_call_that_outlasts_the_stop_is_delivered_to_the_next(self, s: Scenario) -> None:
-        """What was not settled when the time was up belongs to the group still."""
-        if s.lacks(Capability.DURABLE_GROUP):
-            return
+    @needs(Capability.DURABLE_GROUP)
+    async def test_a_message_whose_call_outlasts_the_stop_is_redelivered(self, s: Scenario) -> None:
+        """A message that is not settled within the stop's timeout is delivered to the group's next member."""
         topic, group = await s.topic(), s.name("group")
         begun = s.recorder("begun")
 
@@ -76,39 +72,34 @@ class LifecycleCases:
         assert [message.payload for message in await again.wait(1)] == [b"x"]
 
     @case
-    async def test_a_message_in_back_off_does_not_hold_up_a_stop(self, s: Scenario) -> None:
-        """It stays unsettled, and the group's next member receives it."""
-        if s.lacks(Capability.DURABLE_GROUP):
-            return
+    @needs(Capability.DURABLE_GROUP)
+    async def test_a_stop_does_not_wait_for_a_message_in_back_off(self, s: Scenario) -> None:
+        """The message stays unsettled, and the group's next member receives it."""
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
 
-        async def fail(payload: str) -> None:
-            calls.add(payload)
-            raise ValueError(payload)
-
         app = await s.consume(
-            topic, group, fail, settings={"consumer.back-off-initial-interval": f"{LONG * 2:g}s"}
+            topic,
+            group,
+            calls.fail,
+            settings={"consumer.back-off-initial-interval": f"{LONG_STOP_TIMEOUT * 2:g}s"},
         )
         await s.send(topic, "x")
         await calls.wait(1)
         loop = asyncio.get_running_loop()
         began = loop.time()
         await app.stop()
-        assert loop.time() - began < LONG / 2
+        assert loop.time() - began < LONG_STOP_TIMEOUT / 2
         again = await s.record(topic, group)
         assert [message.payload for message in await again.wait(1)] == [b"x"]
 
     @case
-    async def test_a_binding_can_be_stopped_and_started_by_itself(self, s: Scenario) -> None:
-        """A stopped binding receives nothing; started again it takes up what its group has."""
+    async def test_a_binding_can_be_stopped_and_started_alone(self, s: Scenario) -> None:
+        """Started again, the binding receives its group's messages."""
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
 
-        async def note(payload: str) -> None:
-            calls.add(payload)
-
-        app = await s.consume(topic, group, note)
+        app = await s.consume(topic, group, calls.listen_to_text)
         await s.send(topic, "0")
         await calls.wait(1)
         await s.nothing_more()
@@ -120,15 +111,12 @@ class LifecycleCases:
         assert await calls.settled(2) == ["0", "1"]
 
     @case
-    async def test_a_binding_without_auto_startup_waits_to_be_started(self, s: Scenario) -> None:
-        """auto-startup=false: the binding is there, stopped."""
+    async def test_a_binding_without_auto_startup_is_bound_but_stopped(self, s: Scenario) -> None:
+        """With auto-startup=false the binding receives messages after `start()` has been called."""
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
 
-        async def note(payload: str) -> None:
-            calls.add(payload)
-
-        app = await s.consume(topic, group, note, settings={"consumer.auto-startup": "false"})
+        app = await s.consume(topic, group, calls.listen_to_text, settings={"consumer.auto-startup": "false"})
         binding = app.binding("input")
         assert binding.state is BindingState.STOPPED
         await binding.start()
@@ -136,8 +124,8 @@ class LifecycleCases:
         assert await calls.settled(1) == ["x"]
 
     @case
-    async def test_concurrency_limits_the_calls_at_once(self, s: Scenario) -> None:
-        """`async def` listeners of a concurrent binding: as many calls at once as permits, no more."""
+    async def test_concurrency_is_the_number_of_calls_at_the_same_time(self, s: Scenario) -> None:
+        """With concurrency 3 an `async def` listener is called for three messages at the same time, never for more."""
         topic, group = await s.topic(), s.name("group")
         state = {"working": 0, "most": 0}
         done, all_work = s.recorder("done"), asyncio.Event()
@@ -159,8 +147,8 @@ class LifecycleCases:
         assert state["most"] == 3
 
     @case
-    async def test_def_listeners_work_on_threads_of_their_binding(self, s: Scenario) -> None:
-        """A `def` listener may block: as many threads as permits meet at a barrier, none of them the loop's."""
+    async def test_def_listeners_are_called_on_threads(self, s: Scenario) -> None:
+        """A `def` listener may block: with concurrency 3 it is called on three threads other than the loop's."""
         topic, group = await s.topic(), s.name("group")
         barrier = threading.Barrier(3, timeout=60)
         threads = s.recorder("threads")
@@ -178,29 +166,23 @@ class LifecycleCases:
 
     @case
     async def test_an_input_may_have_several_destinations(self, s: Scenario) -> None:
-        """`destination=a,b` receives the messages of both."""
+        """With `destination=a,b` the binding receives the messages of both."""
         first, second = await s.topic("first"), await s.topic("second")
         calls = s.recorder("calls")
 
-        async def note(payload: str) -> None:
-            calls.add(payload)
-
-        await s.consume(f"{first}, {second}", s.name("group"), note)
+        await s.consume(f"{first}, {second}", s.name("group"), calls.listen_to_text)
         await s.nothing_more()
         await s.send(first, "1")
         await s.send(second, "2")
         assert sorted(await calls.settled(2)) == ["1", "2"]
 
     @case
-    async def test_an_application_can_start_again_after_it_was_stopped(self, s: Scenario) -> None:
-        """The same application object runs once more, its listeners called once a message."""
+    async def test_an_application_can_start_again_after_a_stop(self, s: Scenario) -> None:
+        """After a second start, each listener is called once for each message."""
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
 
-        async def note(payload: str) -> None:
-            calls.add(payload)
-
-        app = await s.consume(topic, group, note)
+        app = await s.consume(topic, group, calls.listen_to_text)
         await s.send(topic, "0")
         await calls.settled(1)
         await app.stop()
@@ -209,16 +191,9 @@ class LifecycleCases:
         assert await calls.settled(2) == ["0", "1"]
 
     @case
-    async def test_the_binder_tells_what_it_can_and_how_it_is(self, s: Scenario) -> None:
-        """The capabilities are those declared to the contract; a connected binder is up."""
-        app = await s.start(
-            s.app(
-                {
-                    f"{PREFIX}.bindings.output.destination": await s.topic(),
-                    f"{PREFIX}.output-bindings": "output",
-                }
-            )
-        )
+    async def test_the_binder_reports_its_capabilities_and_its_health(self, s: Scenario) -> None:
+        """The capabilities equal those of the environment, and the health of a started binder is UP."""
+        app = await s.start(s.producer(await s.topic()))
         binder = app.binding("output").binder.binder
         assert binder.type == s.environment.binder_type
         assert binder.capabilities() == s.environment.capabilities

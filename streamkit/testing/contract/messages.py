@@ -1,4 +1,4 @@
-"""Cases: what a message carries."""
+"""Cases: payloads, headers and filters of messages."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -22,8 +22,8 @@ class MessageCases:
     """Payloads, headers, tags."""
 
     @case
-    async def test_objects_travel_as_json(self, s: Scenario) -> None:
-        """A dataclass is JSON on the way and a dataclass at its end."""
+    async def test_objects_are_sent_as_json(self, s: Scenario) -> None:
+        """A dataclass is sent as JSON and received as a dataclass."""
         topic, group = await s.topic(), s.name("group")
         orders, raw = s.recorder("orders"), await s.record(topic, s.name("raw"))
 
@@ -38,22 +38,19 @@ class MessageCases:
         assert message.headers.content_type == "application/json"
 
     @case
-    async def test_text_travels_without_quotes(self, s: Scenario) -> None:
-        """A `str` is its own bytes, also under application/json."""
+    async def test_text_is_sent_without_quotes(self, s: Scenario) -> None:
+        """A `str` is sent as its UTF-8 bytes, also with content type application/json."""
         topic, group = await s.topic(), s.name("group")
         texts, raw = s.recorder("texts"), await s.record(topic, s.name("raw"))
 
-        async def note(text: str) -> None:
-            texts.add(text)
-
-        await s.consume(topic, group, note)
+        await s.consume(topic, group, texts.listen_to_text)
         await s.send(topic, "Grüße, 世界")
         assert await texts.settled(1) == ["Grüße, 世界"]
         assert raw.items[0].payload == "Grüße, 世界".encode()
 
     @case
-    async def test_bytes_travel_as_they_are(self, s: Scenario) -> None:
-        """Bytes are neither read nor changed, of whatever size."""
+    async def test_bytes_are_sent_unchanged(self, s: Scenario) -> None:
+        """Bytes of any value and size arrive unchanged."""
         topic, group = await s.topic(), s.name("group")
         payloads = [bytes(range(256)), b"\x00" * 20_000, b"x"]
         received = await s.record(topic, group)
@@ -64,8 +61,8 @@ class MessageCases:
         assert {message.headers.content_type for message in messages} == {"application/octet-stream"}
 
     @case
-    async def test_the_message_s_content_type_wins_over_the_binding_s(self, s: Scenario) -> None:
-        """A header `contentType` says how a payload is read, whatever the binding says."""
+    async def test_the_message_s_content_type_overrides_the_binding_s(self, s: Scenario) -> None:
+        """The header `contentType` decides how the payload is read."""
         topic, group = await s.topic(), s.name("group")
         numbers = s.recorder("numbers")
 
@@ -78,7 +75,7 @@ class MessageCases:
 
     @case
     async def test_headers_arrive_with_their_types(self, s: Scenario) -> None:
-        """Text, numbers, booleans, lists and tables arrive as what they were."""
+        """Text, numbers, booleans, lists and dictionaries arrive with equal values and types."""
         topic, group = await s.topic(), s.name("group")
         received = await s.record(topic, group)
         headers: dict[str, object] = {
@@ -100,15 +97,13 @@ class MessageCases:
         assert [type(value) for value in found.values()] == [type(value) for value in headers.values()]
 
     @case
-    async def test_listeners_take_headers_as_arguments(self, s: Scenario) -> None:
-        """A header is given as the type the listener asks for; a missing one takes its default."""
+    async def test_listeners_receive_headers_as_arguments(self, s: Scenario) -> None:
+        """A header is converted to the argument's type; without the header the argument has its default."""
         topic, group = await s.topic(), s.name("group")
         seen = s.recorder("headers")
 
         async def note(
-            payload: str,
-            number: Annotated[int, Header("number")],
-            colour: Annotated[str, Header()] = "none",
+            payload: str, number: Annotated[int, Header("number")], colour: Annotated[str, Header()] = "none"
         ) -> None:
             seen.add((payload, number, colour))
 
@@ -118,7 +113,7 @@ class MessageCases:
 
     @case
     async def test_id_and_timestamp_are_the_sender_s(self, s: Scenario) -> None:
-        """A message keeps the identity it was sent with."""
+        """A message arrives with the id and timestamp it was sent with."""
         topic, group = await s.topic(), s.name("group")
         received = await s.record(topic, group)
         sent: Message[str] = Message("x")
@@ -129,7 +124,7 @@ class MessageCases:
 
     @case
     async def test_key_and_tags_arrive(self, s: Scenario) -> None:
-        """The portable headers of key and tag are the receiver's too."""
+        """The headers `KEY` and `TAGS` arrive with their values."""
         topic, group = await s.topic(), s.name("group")
         received = await s.record(topic, group)
         await s.send(topic, "x", {KEY: "order-1", TAGS: "TagA"})
@@ -139,11 +134,11 @@ class MessageCases:
 
     @case
     async def test_a_group_receives_only_the_tags_it_subscribes_to(self, s: Scenario) -> None:
-        """`tags=a||b` passes messages of either tag, and no other; a binder that cannot, refuses at start."""
+        """`tags=a||b` selects messages with either tag; a binder without the capability refuses the setting."""
         topic = await s.topic()
 
         async def ignore(payload: str) -> None:
-            """Take everything."""
+            """Do nothing."""
 
         if s.lacks(Capability.TAG):
             await refused(s.consume(topic, s.name("group"), ignore, tags="a||b"))
@@ -156,12 +151,12 @@ class MessageCases:
         await everything.settled(4)
 
     @case
-    async def test_what_a_setting_asks_and_the_binder_cannot_is_refused_at_start(self, s: Scenario) -> None:
-        """The error names the setting that asks for SQL; a binder that has it filters by headers."""
+    async def test_an_sql_filter_selects_messages_or_is_refused_at_the_start(self, s: Scenario) -> None:
+        """A binder with the capability filters by headers; the refusal of any other names the setting and its place."""
         topic = await s.topic()
 
         async def ignore(payload: str) -> None:
-            """Take everything."""
+            """Do nothing."""
 
         if s.lacks(Capability.SQL):
             error = await refused(s.consume(topic, s.name("group"), ignore, sql="colour = 'red'"))
@@ -175,7 +170,7 @@ class MessageCases:
 
     @case
     async def test_conditions_choose_the_listener(self, s: Scenario) -> None:
-        """Several listeners at one input: each is called for the messages its condition matches."""
+        """An input may have several listeners; each is called for the messages that match its condition."""
         topic, group = await s.topic(), s.name("group")
         seen = s.recorder("calls")
         app = s.app({f"{PREFIX}.bindings.input.destination": topic, f"{PREFIX}.bindings.input.group": group})

@@ -1,15 +1,15 @@
-"""Cases: in which order messages are handled."""
+"""Cases: ordered consumption."""
 
 import asyncio
 from dataclasses import dataclass
 
 from streamkit.binder.capabilities import Capability
-from streamkit.testing.contract.scenario import PREFIX, Scenario, case, refused
+from streamkit.testing.contract.scenario import Scenario, case, needs, refused
 
 
 @dataclass
 class Step:
-    """One of several steps of one thing."""
+    """A payload: a numbered step of the thing that `key` names."""
 
     key: str
     number: int
@@ -19,8 +19,8 @@ class OrderCases:
     """Ordered consumption."""
 
     @case
-    async def test_messages_of_one_key_are_handled_in_the_order_they_were_sent(self, s: Scenario) -> None:
-        """On a partitioned binding with an ordered consumer each key's messages stay in order."""
+    async def test_messages_of_one_key_are_handled_in_the_order_of_sending(self, s: Scenario) -> None:
+        """A partitioned output and an ordered input keep the messages of each key in order."""
         topic, group = await s.topic(), s.name("group")
         handled = s.recorder("steps")
 
@@ -32,15 +32,7 @@ class OrderCases:
             await refused(s.consume(topic, group, note, ordered=True))
             return
         await s.consume(topic, group, note, ordered=True, concurrency=4)
-        sender = await s.start(
-            s.app(
-                {
-                    f"{PREFIX}.bindings.output.destination": topic,
-                    f"{PREFIX}.bindings.output.producer.partition-key-expression": "payload.key",
-                    f"{PREFIX}.output-bindings": "output",
-                }
-            )
-        )
+        sender = await s.start(s.producer(topic, {"producer.partition-key-expression": "payload.key"}))
         for number in range(10):
             for key in "abcde":
                 await sender.bridge.asend("output", Step(key, number))
@@ -49,8 +41,8 @@ class OrderCases:
             assert [number for found, number in steps if found == key] == list(range(10))
 
     @case
-    async def test_a_failing_message_holds_back_those_behind_it(self, s: Scenario) -> None:
-        """Ordered: the queue waits until its head succeeds, then goes on."""
+    async def test_in_ordered_mode_a_failing_message_holds_back_the_messages_behind_it(self, s: Scenario) -> None:
+        """The messages behind it are handled after it has succeeded."""
         if s.lacks(Capability.ORDER):
             return
         topic, group = await s.topic(partitions=1), s.name("group")
@@ -67,10 +59,9 @@ class OrderCases:
         assert await calls.settled(7) == ["0"] * 5 + ["1", "2"]
 
     @case
-    async def test_a_suspended_queue_waits_the_time_that_is_set(self, s: Scenario) -> None:
-        """Ordered: `suspend` lies between one delivery and the next."""
-        if s.lacks(Capability.ORDER):
-            return
+    @needs(Capability.ORDER)
+    async def test_in_ordered_mode_the_suspend_time_passes_between_deliveries(self, s: Scenario) -> None:
+        """The pause between two deliveries of a failing message is the setting `suspend`."""
         topic, group = await s.topic(partitions=1), s.name("group")
         calls = s.recorder("calls")
 
@@ -80,24 +71,15 @@ class OrderCases:
                 raise ValueError(payload)
 
         suspend = s.environment.suspend
-        await s.consume(
-            topic,
-            group,
-            fail_twice,
-            ordered=True,
-            suspend=suspend,
-            settings={"consumer.max-attempts": 1},
-        )
+        await s.consume(topic, group, fail_twice, ordered=True, suspend=suspend, settings={"consumer.max-attempts": 1})
         await s.send(topic, "0")
         await calls.settled(3)
         for pause in calls.pauses:
             assert suspend * 0.95 <= pause <= suspend + s.environment.slack
 
     @case
-    async def test_an_ordered_message_over_its_limit_is_a_dead_letter_and_the_queue_goes_on(
-        self, s: Scenario
-    ) -> None:
-        """Ordered: `max_reconsume_times` bounds the suspensions."""
+    async def test_in_ordered_mode_the_last_redelivery_is_followed_by_a_dead_letter(self, s: Scenario) -> None:
+        """After `max_reconsume_times` redeliveries the message is a dead letter, and the next message is handled."""
         if s.lacks(Capability.ORDER, Capability.DEAD_LETTER):
             return
         topic, group = await s.topic(partitions=1), s.name("group")
@@ -125,10 +107,9 @@ class OrderCases:
         assert letter.payload == b"0"
 
     @case
-    async def test_one_queue_does_not_wait_for_another(self, s: Scenario) -> None:
-        """Ordered: while one partition is suspended, the others are handled."""
-        if s.lacks(Capability.ORDER, Capability.PARTITION):
-            return
+    @needs(Capability.ORDER, Capability.PARTITION)
+    async def test_in_ordered_mode_one_partition_does_not_wait_for_another(self, s: Scenario) -> None:
+        """While one partition is suspended, the messages of the others are handled."""
         topic, group = await s.topic(partitions=4), s.name("group")
         done = s.recorder("done")
 

@@ -1,4 +1,4 @@
-"""Cases: messages that the application asks for."""
+"""Cases: polled consumers."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,16 +9,16 @@ from typing import Any
 from streamkit.application import StreamApplication
 from streamkit.binder.acknowledgment import Acknowledgment
 from streamkit.binder.capabilities import Capability
-from streamkit.errors import Reject, Requeue
 from streamkit.listeners.pollable_source import PollableMessageSource, no_auto_ack
 from streamkit.messaging.headers import DELIVERY_ATTEMPT
 from streamkit.messaging.message import ErrorMessage, Message
-from streamkit.testing.contract.scenario import PREFIX, Scenario, case, refused
+from streamkit.settlement import Reject, Requeue
+from streamkit.testing.contract.scenario import PREFIX, Scenario, case, needs, refused
 
 
 @dataclass
 class Parcel:
-    """What is polled for."""
+    """A payload."""
 
     number: int
 
@@ -28,7 +28,7 @@ class PollingCases:
 
     @staticmethod
     def _polling(s: Scenario, topic: str, group: str) -> tuple[StreamApplication, PollableMessageSource]:
-        """An application with a polled consumer, not started."""
+        """Return an application with a polled consumer, not started, and its source."""
         binding = f"{PREFIX}.bindings.input-in-0"
         app = s.app(
             {
@@ -45,7 +45,7 @@ class PollingCases:
     async def _until_polled(
         s: Scenario, source: PollableMessageSource, handler: Callable[[Message[Any]], object]
     ) -> None:
-        """Poll until there was a message."""
+        """Poll until a poll has handled a message."""
         longest = s.environment.patience + s.environment.redelivery_delays[0]
         async with asyncio.timeout(longest):
             while True:
@@ -54,8 +54,8 @@ class PollingCases:
                 await asyncio.sleep(0.05)
 
     @case
-    async def test_a_message_comes_when_it_is_asked_for(self, s: Scenario) -> None:
-        """Once, converted; a poll without a message says so."""
+    async def test_a_poll_handles_one_message(self, s: Scenario) -> None:
+        """Each message is handled once, in a poll, with a converted payload; an empty poll returns False."""
         topic, group = await s.topic(), s.name("group")
         app, source = self._polling(s, topic, group)
         if s.lacks(Capability.POLLED):
@@ -78,10 +78,9 @@ class PollingCases:
             assert not await source.poll(note, Parcel)
 
     @case
-    async def test_the_place_of_a_polling_group_is_kept(self, s: Scenario) -> None:
-        """What was handled does not come again; what was sent meanwhile does."""
-        if s.lacks(Capability.POLLED) or s.lacks(Capability.DURABLE_GROUP):
-            return
+    @needs(Capability.POLLED, Capability.DURABLE_GROUP)
+    async def test_the_position_of_a_polling_group_is_kept(self, s: Scenario) -> None:
+        """After a restart, polls return messages that were not handled yet, and no others."""
         topic, group = await s.topic(), s.name("group")
         seen = s.recorder("numbers")
 
@@ -97,10 +96,9 @@ class PollingCases:
         assert seen.items == [0, 1, 2]
 
     @case
-    async def test_stopping_waits_for_messages_that_were_polled(self, s: Scenario) -> None:
-        """A handler under way ends before the application is stopped, or settles later; both messages are done."""
-        if s.lacks(Capability.POLLED) or s.lacks(Capability.DURABLE_GROUP):
-            return
+    @needs(Capability.POLLED, Capability.DURABLE_GROUP)
+    async def test_a_stop_waits_for_polled_messages(self, s: Scenario) -> None:
+        """The stop waits for handlers and for acknowledgments that are still open; no message is delivered again."""
         topic, group = await s.topic(), s.name("group")
         begun, ended = s.recorder("begun"), s.recorder("ended")
         open_: list[Acknowledgment] = []
@@ -129,12 +127,9 @@ class PollingCases:
         await again.settled(0)
 
     @case
-    async def test_a_failing_handler_is_tried_again_and_then_the_message_is_a_dead_letter(
-        self, s: Scenario
-    ) -> None:
-        """Within the one poll, which returns True; nothing is redelivered."""
-        if s.lacks(Capability.POLLED) or s.lacks(Capability.DEAD_LETTER):
-            return
+    @needs(Capability.POLLED, Capability.DEAD_LETTER)
+    async def test_a_polled_message_is_a_dead_letter_after_its_attempts(self, s: Scenario) -> None:
+        """All attempts are made within one poll, which returns True; the message is not redelivered."""
         topic, group = await s.topic(), s.name("group")
         app, source = self._polling(s, topic, group)
         attempts = s.recorder("attempts")
@@ -144,7 +139,7 @@ class PollingCases:
             raise ValueError("not this one")
 
         await s.start(app)
-        letters = await s.record(self._letters(app, group), s.name("undertaker"), start="earliest")
+        letters = await s.dead_letters(app, group, "input-in-0")
         await s.send(topic, Parcel(1))
         await self._until_polled(s, source, fail)
         assert attempts.items == [1, 2, 3]
@@ -152,8 +147,8 @@ class PollingCases:
         assert letter.headers["FAILURE_MESSAGE"] == "not this one"
 
     @case
-    async def test_what_a_handler_rejected_stays_so_when_its_poll_is_given_up(self, s: Scenario) -> None:
-        """A rejection under way is carried out, a stop waits for it, and the group goes on behind the message."""
+    async def test_a_rejected_message_is_a_dead_letter_although_its_poll_was_cancelled(self, s: Scenario) -> None:
+        """The rejection is carried out, a stop waits for it, and the group continues behind the message."""
         if s.lacks(Capability.POLLED) or s.lacks(Capability.DEAD_LETTER) or s.lacks(Capability.DURABLE_GROUP):
             return
         topic, group = await s.topic(partitions=1), s.name("group")
@@ -164,7 +159,7 @@ class PollingCases:
             raise Reject("not this one")
 
         await s.start(app)
-        letters = await s.record(self._letters(app, group), s.name("undertaker"), start="earliest")
+        letters = await s.dead_letters(app, group, "input-in-0")
         for number in range(2):
             await s.send(topic, Parcel(number))
         polling = asyncio.create_task(self._until_polled(s, source, reject_and_give_up))
@@ -178,10 +173,9 @@ class PollingCases:
         assert message.payload == b'{"number":1}'
 
     @case
-    async def test_a_polled_message_may_be_given_back(self, s: Scenario) -> None:
-        """Requeue makes no attempt in process; a later poll has the message again."""
-        if s.lacks(Capability.POLLED) or s.lacks(Capability.REDELIVERY):
-            return
+    @needs(Capability.POLLED, Capability.REDELIVERY)
+    async def test_a_polled_message_may_be_requeued(self, s: Scenario) -> None:
+        """`Requeue` ends the attempts; a later poll receives the message again."""
         topic, group = await s.topic(), s.name("group")
         app, source = self._polling(s, topic, group)
         attempts = s.recorder("attempts")
@@ -200,10 +194,9 @@ class PollingCases:
         assert attempts.items == [1, 4]
 
     @case
+    @needs(Capability.POLLED, Capability.DEAD_LETTER)
     async def test_a_polled_message_may_be_settled_later(self, s: Scenario) -> None:
-        """With no_auto_ack the poll returns, and the acknowledgment decides."""
-        if s.lacks(Capability.POLLED) or s.lacks(Capability.DEAD_LETTER):
-            return
+        """After `no_auto_ack` the poll returns, and the acknowledgment settles the message."""
         topic, group = await s.topic(), s.name("group")
         app, source = self._polling(s, topic, group)
         held = s.recorder("acknowledgments")
@@ -212,7 +205,7 @@ class PollingCases:
             held.add(no_auto_ack(message))
 
         await s.start(app)
-        letters = await s.record(self._letters(app, group), s.name("undertaker"), start="earliest")
+        letters = await s.dead_letters(app, group, "input-in-0")
         await s.send(topic, Parcel(1))
         await self._until_polled(s, source, hold)
         await s.nothing_more()
@@ -222,10 +215,9 @@ class PollingCases:
         assert letter.headers["FAILURE_MESSAGE"] == "never mind"
 
     @case
-    async def test_an_error_channel_settles_a_polled_message(self, s: Scenario) -> None:
-        """A subscriber there handles it: it is no dead letter."""
-        if s.lacks(Capability.POLLED) or s.lacks(Capability.DEAD_LETTER):
-            return
+    @needs(Capability.POLLED, Capability.DEAD_LETTER)
+    async def test_a_subscriber_of_the_error_channel_accepts_a_polled_message(self, s: Scenario) -> None:
+        """If a subscriber of `<destination>.<group>.errors` returns, the message is no dead letter."""
         topic, group = await s.topic(), s.name("group")
         app, source = self._polling(s, topic, group)
         errors = s.recorder("errors")
@@ -238,16 +230,9 @@ class PollingCases:
             raise ValueError("x")
 
         await s.start(app)
-        letters = await s.record(self._letters(app, group), s.name("undertaker"), start="earliest")
+        letters = await s.dead_letters(app, group, "input-in-0")
         await s.send(topic, Parcel(1))
         await self._until_polled(s, source, fail)
         await s.nothing_more()
         assert errors.items == ["x"]
         assert not letters.items
-
-    @staticmethod
-    def _letters(app: StreamApplication, group: str) -> str:
-        binding = app.binding("input-in-0")
-        found = binding.binder.binder.dead_letter_destination(binding.destinations[0], group)
-        assert found is not None, "a binder with dead letters says where they are"
-        return found

@@ -1,7 +1,7 @@
-"""The report of a contract run: which case held in which environment, as a page for people.
+"""The report of a contract run, a Markdown page: which case passed in which environment.
 
-``pytest --contract-report=docs/capabilities.md`` writes it. Outcomes of environments that did not run are kept as
-the file has them, so that a machine without one of the systems rewrites only what it saw.
+``pytest --contract-report=docs/capabilities.md`` writes it. The outcomes of environments that did
+not run are kept, so a machine without one of the systems rewrites only the other columns.
 """
 
 import json
@@ -24,18 +24,18 @@ _RECORD: Final = "streamkit_contract_case"
 _CAPABILITY: Final = "can "
 
 Cells = dict[str, dict[str, str]]
-"""Row, environment -> what the page says."""
+"""The text of each cell, by row and environment."""
 
 
 class ContractReport:
-    """A pytest plugin that notes the outcomes of contract cases, and writes them or compares them with a file."""
+    """A pytest plugin that writes the outcomes of contract cases to a page, or compares them with it."""
 
     def __init__(self, path: Path, *, write: bool) -> None:
-        """Note nothing yet.
+        """Make the plugin of one test run.
 
         Args:
             path: The page.
-            write: Whether to write it; else the run fails if the page says something else than what was seen.
+            write: True to write the page; False to fail the run if an outcome differs from the page.
         """
         self._path = path
         self._write = write
@@ -64,7 +64,7 @@ class ContractReport:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Gather what was attached."""
+        """Collect the outcomes that were attached to the reports."""
         for name, value in report.user_properties:
             if name == _RECORD:
                 environment, sentence, cell, capabilities = json.loads(str(value))
@@ -79,9 +79,7 @@ class ContractReport:
             return
         known = read_page(self._path.read_text()) if self._path.exists() else {}
         if self._write:
-            merged = {
-                row: {**known.get(row, {}), **self._seen.get(row, {})} for row in {**known, **self._seen}
-            }
+            merged = {row: {**known.get(row, {}), **self._seen.get(row, {})} for row in {**known, **self._seen}}
             self._path.write_text(write_page(merged))
             return
         self._stale = [
@@ -94,17 +92,15 @@ class ContractReport:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Say what is stale, and how to renew it."""
+        """Print the stale cells and the command that renews the page."""
         if self._stale:
-            terminalreporter.section(
-                f"{self._path} is stale: run pytest --contract-report={self._path}", red=True
-            )
+            terminalreporter.section(f"{self._path} is stale: run pytest --contract-report={self._path}", red=True)
             for line in self._stale:
                 terminalreporter.line(line)
 
 
 def _outcome(report: pytest.TestReport, environment: ContractEnvironment) -> str | None:
-    """What the page says of a case; None where the run says nothing about it."""
+    """Return the cell of a case, or None if its cell is to stay."""
     if report.skipped:
         reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else ""
         return VIRTUAL_ONLY if "only on virtual time" in reason else None
@@ -127,21 +123,27 @@ def sections() -> Iterator[tuple[str, list[str]]]:
             yield (cls.__doc__ or cls.__name__).splitlines()[0].rstrip("."), cases
 
 
+_INTRODUCTION = """\
+See what each binder can do on each broker. The contract suite writes this page from the results of its cases:
+`pytest --contract-report=docs/capabilities.md`.
+
+- *yes*: the case passed.
+- *refused*: the binder lacks a capability, and says so. An application that asks for it is refused, at the start or at
+  `send`.
+- *on virtual time*: the case takes hours, so it runs only where time is virtual.""".splitlines()
+
+
 def write_page(cells: Mapping[str, Mapping[str, str]]) -> str:
     """Return the page; rows of cases that no longer exist are left out."""
     environments = sorted({name for row in cells.values() for name in row})
     lines = [
         "# What each binder can do",
         "",
-        "Written by the contract suite out of what it saw: `pytest --contract-report=docs/capabilities.md`.",
-        "*yes*: the case held. *refused*: the binder declares that it lacks a capability, and what asks for it is",
-        "refused, at start or at `send`. *on virtual time*: the case takes hours, and runs only where time is virtual.",
+        *_INTRODUCTION,
         "",
         "## Capabilities",
         "",
-        *_table(
-            "the binder declares", [_CAPABILITY + each.value for each in Capability], environments, cells
-        ),
+        *_table("the binder declares", [_CAPABILITY + each.value for each in Capability], environments, cells),
     ]
     for title, sentences in sections():
         lines += ["", f"## {title}", "", *_table("what is true", sentences, environments, cells)]
@@ -159,7 +161,7 @@ def _table(
 
 
 def read_page(text: str) -> Cells:
-    """Return what a page says."""
+    """Return the cells of a page."""
     cells: Cells = {}
     environments: list[str] = []
     prefix = ""

@@ -1,4 +1,4 @@
-"""What cases are written with: applications, topics, and recorders that wait for what should come."""
+"""The tools of cases: applications, topics, and recorders that wait for expected items."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from functools import partial, wraps
 from itertools import count
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 from uuid import uuid4
 
 import pytest
@@ -20,15 +20,15 @@ from streamkit.errors import UnsupportedCapability
 from streamkit.messaging.message import Message
 from streamkit.testing.contract.environment import ContractEnvironment
 
-__all__ = ["Recorder", "Scenario", "case", "run_case"]
+__all__ = ["Recorder", "Scenario", "case", "needs", "run_case"]
 
 T = TypeVar("T")
 
 PREFIX = "spring.cloud.stream"
 STOP_TIMEOUT = 5.0
 """Seconds for the calls that are under way when a case ends."""
-LONG = 600.0
-"""Seconds for those under way when a case stops an application: more than a machine with much to do takes."""
+LONG_STOP_TIMEOUT = 600.0
+"""Seconds for the calls that are under way when a case stops an application; enough for a busy machine."""
 
 Case = Callable[[Any, "Scenario"], Coroutine[Any, Any, None]]
 
@@ -44,9 +44,21 @@ def case(function: Case) -> Callable[[Any, ContractEnvironment], None]:
     return test
 
 
-def run_case(
-    environment: ContractEnvironment, function: "Callable[[Scenario], Coroutine[Any, Any, None]]"
-) -> None:
+def needs(*capabilities: Capability) -> Callable[[Case], Case]:
+    """Skip the body of a case if the binder lacks one of these capabilities; other cases assert the refusals."""
+
+    def decorate(function: Case) -> Case:
+        @wraps(function)
+        async def checked(self: object, scenario: "Scenario") -> None:
+            if not scenario.lacks(*capabilities):
+                await function(self, scenario)
+
+        return checked
+
+    return decorate
+
+
+def run_case(environment: ContractEnvironment, function: "Callable[[Scenario], Coroutine[Any, Any, None]]") -> None:
     """Run one case in an environment, with a scenario of its own."""
 
     async def main() -> None:
@@ -57,7 +69,7 @@ def run_case(
 
 
 class Recorder(Generic[T]):
-    """What was recorded, and when; waits for more."""
+    """A list of recorded items with their times; a case can wait for more."""
 
     def __init__(self, scenario: "Scenario", what: str) -> None:
         self.items: list[T] = []
@@ -77,11 +89,20 @@ class Recorder(Generic[T]):
         """Record ``item``, as a listener on the application's loop."""
         self.add(item)
 
+    async def listen_to_text(self, payload: str) -> None:
+        """Record a payload, as a listener that succeeds."""
+        self.add(cast("T", payload))
+
+    async def fail(self, payload: str) -> None:
+        """Record a payload and raise `ValueError`, as a listener that always fails."""
+        self.add(cast("T", payload))
+        raise ValueError(f"cannot handle {payload}")
+
     async def wait(self, number: int, within: float | None = None) -> list[T]:
         """Return the items once there are ``number`` of them.
 
         Raises:
-            AssertionError: They did not come.
+            AssertionError: Fewer items came within the time.
         """
         try:
             async with asyncio.timeout(within or self._scenario.environment.patience):
@@ -93,12 +114,10 @@ class Recorder(Generic[T]):
         return self.items
 
     async def settled(self, number: int) -> list[T]:
-        """Return the items when there are ``number`` of them, and after a while still no more."""
+        """Return the items once there are ``number`` of them, and assert that no more follow."""
         await self.wait(number)
         await self._scenario.nothing_more()
-        assert len(self.items) == number, (
-            f"{self._what}: {len(self.items)} came instead of {number}: {self.items}"
-        )
+        assert len(self.items) == number, f"{self._what}: {len(self.items)} came instead of {number}: {self.items}"
         return self.items
 
     @property
@@ -108,7 +127,7 @@ class Recorder(Generic[T]):
 
 
 class Scenario:
-    """One case: everything it starts is stopped when it ends."""
+    """The applications, topics and recorders of one case; its applications are stopped at its end."""
 
     def __init__(self, environment: ContractEnvironment) -> None:
         self.environment = environment
@@ -125,24 +144,24 @@ class Scenario:
     ) -> None:
         await self._stack.aclose()
 
-    # What a case is about
+    # Names, topics and waiting
 
     def name(self, text: str) -> str:
-        """Return a topic's or group's name that no other case uses."""
+        """Return ``text`` with a suffix that no other case uses, as the name of a topic or group."""
         return f"{text}-{self._run}"
 
     async def topic(self, text: str = "topic", partitions: int = 4) -> str:
-        """Return a topic of this case."""
+        """Create a topic for this case and return its name."""
         name = self.name(text)
         await self.environment.create_topic(name, partitions)
         return name
 
     def recorder(self, what: str = "messages") -> "Recorder[Any]":
-        """Return a recorder."""
+        """Return a recorder; ``what`` names its items in errors."""
         return Recorder(self, what)
 
     def lacks(self, *capabilities: Capability) -> bool:
-        """Return whether the binder declares that it lacks one of these."""
+        """Return whether the binder lacks one of these capabilities, and note it for the report."""
         missing = set(capabilities) - self.environment.capabilities
         self.environment.lacking.update(missing)
         return bool(missing)
@@ -153,18 +172,22 @@ class Scenario:
             pytest.skip(f"only on virtual time: {reason}")
 
     async def nothing_more(self) -> None:
-        """Wait until whatever was going to come has come."""
+        """Wait ``environment.quiet`` seconds, in which messages that are on their way arrive."""
         await asyncio.sleep(self.environment.quiet)
 
-    async def until(self, what: str, true: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until that is true; ``what`` says it in words.
+    async def until(self, what: str, condition: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until ``condition`` returns True.
+
+        Args:
+            what: The condition in words, for the error.
+            condition: Asked again and again.
 
         Raises:
-            AssertionError: It did not become true.
+            AssertionError: It stayed False for ``environment.patience`` seconds.
         """
         try:
             async with asyncio.timeout(self.environment.patience):
-                while not await true():  # noqa: ASYNC110  # any condition: nothing tells of its change
+                while not await condition():  # noqa: ASYNC110  # nothing notifies of a change
                     await asyncio.sleep(self.environment.quiet / 20)
         except TimeoutError:
             raise AssertionError(f"waited {self.environment.patience:g} s for {what}") from None
@@ -172,10 +195,10 @@ class Scenario:
     # Applications
 
     def app(self, settings: Mapping[str, Scalar], *sources: object) -> StreamApplication:
-        """Return an application at the system under test, not started."""
+        """Return an application with these settings and those of the environment, not started."""
         properties: dict[str, Scalar] = {
             f"{PREFIX}.default-binder": self.environment.binder_type,
-            "spring.lifecycle.timeout-per-shutdown-phase": f"{LONG:g}s",
+            "spring.lifecycle.timeout-per-shutdown-phase": f"{LONG_STOP_TIMEOUT:g}s",
             **self.environment.properties,
             **self.environment.member(next(self._members)),
             **settings,
@@ -184,7 +207,7 @@ class Scenario:
             *sources,
             config_location="optional:/nonexistent",
             properties=properties,
-            binder_plugins=self.environment.binder_plugins,
+            plugins=self.environment.plugins,
         )
         if self.environment.clock is not None:
             app.container.clock.override(providers.Object(self.environment.clock))
@@ -210,11 +233,11 @@ class Scenario:
 
         Args:
             topic: The destination.
-            group: The group.
+            group: The group, or None for an anonymous consumer.
             handler: The listener.
-            concurrency: How many calls at once.
-            settings: More settings, below the binding.
-            portable: The meaning of the binder's own settings.
+            concurrency: The number of calls at the same time.
+            settings: More settings of the binding, by names below ``spring.cloud.stream.bindings.input``.
+            portable: Arguments of ``ContractEnvironment.consumer_properties``.
         """
         binding = f"{PREFIX}.bindings.input"
         own: dict[str, Scalar] = {
@@ -230,10 +253,21 @@ class Scenario:
         app.stream_listener("input")(handler)
         return app
 
+    def producer(self, topic: str, settings: Mapping[str, Scalar] | None = None) -> StreamApplication:
+        """Return an application with binding `output`, not started.
+
+        Args:
+            topic: The destination.
+            settings: More settings of the binding, by names below ``spring.cloud.stream.bindings.output``.
+        """
+        binding = f"{PREFIX}.bindings.output"
+        own: dict[str, Scalar] = {f"{PREFIX}.output-bindings": "output", f"{binding}.destination": topic}
+        return self.app(own | {f"{binding}.{key}": value for key, value in (settings or {}).items()})
+
     async def consume(
         self, topic: str, group: str | None, handler: Callable[..., object], **options: Any
     ) -> StreamApplication:
-        """Start an application with one listener; arguments as those of :meth:`consumer`."""
+        """Start an application with one listener; the arguments are those of :meth:`consumer`."""
         return await self.start(self.consumer(topic, group, handler, **options))
 
     async def record(self, topic: str, group: str | None, **options: Any) -> "Recorder[Message[bytes]]":
@@ -246,15 +280,17 @@ class Scenario:
         await self.consume(topic, group, note, **options)
         return recorder
 
-    async def dead_letters(self, app: StreamApplication, group: str) -> "Recorder[Message[bytes]]":
-        """Record what goes to the dead letters of ``group`` of a started application's binding `input`."""
-        binding = app.binding("input")
-        letters = binding.binder.binder.dead_letter_destination(binding.destinations[0], group)
-        assert letters is not None, "a binder with dead letters says where they are"
-        return await self.record(letters, self.name("undertaker"), start="earliest")
+    async def dead_letters(
+        self, app: StreamApplication, group: str, binding: str = "input"
+    ) -> "Recorder[Message[bytes]]":
+        """Record the dead letters of ``group``, from the first, for a binding of a started application."""
+        bound = app.binding(binding)
+        letters = bound.binder.binder.dead_letter_destination(bound.destinations[0], group)
+        assert letters is not None, "a binder with dead letters must return their destination"
+        return await self.record(letters, self.name("dead-letter-reader"), start="earliest")
 
     async def send(self, topic: str, payload: object, headers: Mapping[str, object] | None = None) -> None:
-        """Send a message."""
+        """Send a message to a topic, from an application that only sends."""
         app = await self.sender()
         await app.bridge.asend(topic, Message(payload, headers))
 
@@ -266,12 +302,12 @@ class Scenario:
 
 
 def refusal(error: BaseException) -> UnsupportedCapability | None:
-    """Return the refusal among the causes of ``error``."""
+    """Return the `UnsupportedCapability` among the causes of ``error``, if there is one."""
     return next((cause for cause in causes(error) if isinstance(cause, UnsupportedCapability)), None)
 
 
 async def refused(starting: Awaitable[object]) -> UnsupportedCapability:
-    """Assert that the binder refuses, and return how."""
+    """Assert that ``starting`` raises a refusal, and return the refusal."""
     with pytest.raises(Exception) as caught:  # noqa: PT011  # whatever wraps the refusal
         await starting
     found = refusal(caught.value)

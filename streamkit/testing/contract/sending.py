@@ -1,5 +1,6 @@
-"""Cases: how messages are sent."""
+"""Cases: outputs, partitions, delays and failed sends."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -12,15 +13,17 @@ from streamkit.errors import BinderError, MessageDeliveryError
 from streamkit.listeners.listener import send_to
 from streamkit.messaging.headers import DELAY, DELAY_LEVEL, DELIVER_AT, PARTITION, PARTITION_OVERRIDE
 from streamkit.messaging.message import ErrorMessage, Message
-from streamkit.testing.contract.scenario import PREFIX, Scenario, case, refused
+from streamkit.testing.contract.scenario import PREFIX, Scenario, case, needs, refused
+
+LISTED = 30
 
 
 class SendingCases:
     """Outputs, partitions, delays, failures."""
 
     @case
-    async def test_a_listener_s_result_goes_on_with_the_headers_it_came_with(self, s: Scenario) -> None:
-        """@send_to sends what is returned; the input's headers are copied, but for its content type."""
+    async def test_a_listener_s_result_is_sent_with_the_headers_of_the_input(self, s: Scenario) -> None:
+        """`@send_to` sends the returned payload with the input's headers, except for its content type."""
         source, target = await s.topic("source"), await s.topic("target")
         received = await s.record(target, s.name("end"))
         app = s.app(
@@ -45,17 +48,42 @@ class SendingCases:
         assert message.headers.content_type == "application/json"
 
     @case
-    async def test_one_key_goes_to_one_partition(self, s: Scenario) -> None:
-        """partition-key-expression sends by |hash(key)| mod the number of partitions; an override wins."""
-        topic = await s.topic(partitions=4)
-        received = await s.record(topic, s.name("group"))
+    @needs(Capability.PARTITION)
+    async def test_a_list_of_results_keeps_the_order_of_each_partition(self, s: Scenario) -> None:
+        """Each result of a list arrives once; a binder may send those of a partition together."""
+        source, target = await s.topic("source"), await s.topic("target", partitions=2)
+        received = await s.record(target, s.name("end"), ordered=True)
         app = s.app(
             {
-                f"{PREFIX}.bindings.output.destination": topic,
-                f"{PREFIX}.bindings.output.producer.partition-key-expression": "headers['key']",
-                f"{PREFIX}.output-bindings": "output",
+                f"{PREFIX}.bindings.input.destination": source,
+                f"{PREFIX}.bindings.input.group": s.name("group"),
+                f"{PREFIX}.bindings.output.destination": target,
             }
         )
+
+        @app.stream_listener("input")
+        @send_to("output")
+        async def split(count: int) -> list[Message[list[int]]]:
+            # One result in five is large: a binder may compress it, or send it by itself.
+            return [
+                Message([number, *[0] * (5000 if number % 5 == 0 else 1)], {PARTITION_OVERRIDE: number // 2 % 2})
+                for number in range(count)
+            ]
+
+        await s.start(app)
+        await s.send(source, LISTED)
+        messages = await received.settled(LISTED)
+        numbers = [json.loads(message.payload)[0] for message in messages]
+        for partition in range(2):
+            expected = [number for number in range(LISTED) if number // 2 % 2 == partition]
+            assert [number for number in numbers if number // 2 % 2 == partition] == expected
+
+    @case
+    async def test_messages_of_one_key_go_to_one_partition(self, s: Scenario) -> None:
+        """The partition is |hash(key)| mod the number of partitions; the header `PARTITION_OVERRIDE` overrides it."""
+        topic = await s.topic(partitions=4)
+        received = await s.record(topic, s.name("group"))
+        app = s.producer(topic, {"producer.partition-key-expression": "headers['key']"})
         if s.lacks(Capability.PARTITION):
             await refused(s.start(app))
             return
@@ -69,8 +97,8 @@ class SendingCases:
         assert found == {key: partition_of(key, 4) for key in keys} | {"override": 3}
 
     @case
-    async def test_a_header_alone_chooses_the_partition(self, s: Scenario) -> None:
-        """On a binding without a partition key the header `scst_partition` counts."""
+    async def test_a_header_may_choose_the_partition(self, s: Scenario) -> None:
+        """On a binding without a partition key, the header `scst_partition` chooses the partition."""
         topic = await s.topic(partitions=4)
         if s.lacks(Capability.PARTITION):
             await refused(s.send(topic, "x", {PARTITION: 2}))
@@ -82,7 +110,7 @@ class SendingCases:
 
     @case
     async def test_a_message_may_be_delayed_by_a_level(self, s: Scenario) -> None:
-        """Header `DELAY` is a level of the table; a binder without one refuses before anything is written."""
+        """The header `DELAY_LEVEL` chooses a delay of the table; a binder without delay levels refuses the send."""
         topic = await s.topic()
         received = await s.record(topic, s.name("group"))
         if s.lacks(Capability.DELAY_LEVEL):
@@ -98,7 +126,7 @@ class SendingCases:
 
     @case
     async def test_a_message_may_be_delayed_by_a_duration(self, s: Scenario) -> None:
-        """Any delay, or one of the table where there is only a table: others are refused at send."""
+        """The header `DELAY` is any duration; a binder that has only delay levels refuses durations between them."""
         topic = await s.topic()
         received = await s.record(topic, s.name("group"))
         odd = timedelta(milliseconds=1234)
@@ -116,10 +144,9 @@ class SendingCases:
         assert delay * 0.95 <= received.times[0] - now.times[0] <= longest
 
     @case
-    async def test_a_message_may_name_the_time_of_its_delivery(self, s: Scenario) -> None:
-        """As milliseconds since 1970; a time that is past is none."""
-        if s.lacks(Capability.DELAY_ANY):
-            return
+    @needs(Capability.DELAY_ANY)
+    async def test_a_message_may_be_delivered_at_a_given_time(self, s: Scenario) -> None:
+        """`DELIVER_AT` is in milliseconds since 1970; a message with a past time is delivered at once."""
         topic = await s.topic()
         received = await s.record(topic, s.name("group"))
         clock = s.environment.clock or SystemClock()
@@ -133,8 +160,8 @@ class SendingCases:
         assert 1.2 <= received.times[1] - sent.times[0] <= longest
 
     @case
-    async def test_a_failed_send_is_the_sender_s_exception(self, s: Scenario) -> None:
-        """What cannot be sent raises at the sender, with the binder's error as a cause."""
+    async def test_a_failed_send_raises_at_the_sender(self, s: Scenario) -> None:
+        """Sending raises an exception with the binder's error among its causes."""
         topic = await s.topic()
         with pytest.raises(Exception) as caught:  # noqa: PT011  # whatever wraps the binder's error
             await s.send(topic, "x", {"impossible": object()})
@@ -142,17 +169,11 @@ class SendingCases:
         assert error.binding == topic
 
     @case
-    async def test_a_failed_send_may_go_to_the_error_channel_instead(self, s: Scenario) -> None:
-        """error-channel-enabled: the sender goes on, `<destination>.errors` hears of it."""
+    async def test_a_failed_send_may_be_sent_to_the_error_channel(self, s: Scenario) -> None:
+        """With error-channel-enabled the send returns, and `<destination>.errors` receives the error."""
         topic = await s.topic()
         errors = s.recorder("errors")
-        app = s.app(
-            {
-                f"{PREFIX}.bindings.output.destination": topic,
-                f"{PREFIX}.bindings.output.producer.error-channel-enabled": "true",
-                f"{PREFIX}.output-bindings": "output",
-            }
-        )
+        app = s.producer(topic, {"producer.error-channel-enabled": "true"})
 
         @app.error_listener(f"{topic}.errors")
         async def note(error: ErrorMessage) -> None:
@@ -166,8 +187,8 @@ class SendingCases:
         assert error.payload.failed_message.payload == b"x"
 
     @case
-    async def test_the_bridge_binds_destinations_as_they_are_needed(self, s: Scenario) -> None:
-        """A name nobody configured is a destination; the least recently used bindings are unbound."""
+    async def test_the_bridge_binds_destinations_when_they_are_first_used(self, s: Scenario) -> None:
+        """A name without settings is a destination; beyond the cache's size, the least recently used is unbound."""
         topics = [await s.topic(f"topic{number}") for number in range(3)]
         recorders = [await s.record(topic, s.name(f"group-of-{topic}")) for topic in topics]
         app = await s.start(s.app({f"{PREFIX}.dynamic-destination-cache-size": 2}))
@@ -178,8 +199,8 @@ class SendingCases:
             await recorder.settled(2)
 
     @case
-    async def test_channels_can_be_sent_to_from_threads(self, s: Scenario) -> None:
-        """`channel.send` works in a `def` listener, which runs on a thread."""
+    async def test_channels_can_be_used_on_threads(self, s: Scenario) -> None:
+        """`channel.send` and `bridge.send` work in a `def` listener, which is called on a thread."""
         source, target = await s.topic("source"), await s.topic("target")
         received = await s.record(target, s.name("end"))
         app = s.app(

@@ -1,4 +1,4 @@
-"""Cases: what a listener may decide about its message, and what error channels may."""
+"""Cases: the settlements of listeners, acknowledgments and error channels."""
 
 import asyncio
 import threading
@@ -8,14 +8,15 @@ from datetime import timedelta
 from streamkit.binder.acknowledgment import Acknowledgment
 from streamkit.binder.capabilities import Capability
 from streamkit.binder.dead_letter import FAILURE_MESSAGE, FAILURE_TYPE
-from streamkit.errors import MessageConversionError, Reject, Requeue, RetriesExhausted
+from streamkit.errors import MessageConversionError, RetriesExhausted
 from streamkit.messaging.message import ErrorMessage, Message
-from streamkit.testing.contract.scenario import Scenario, case
+from streamkit.settlement import Reject, Requeue
+from streamkit.testing.contract.scenario import Scenario, case, needs
 
 
 @dataclass
 class Order:
-    """What a listener expects."""
+    """A payload."""
 
     number: int
 
@@ -24,10 +25,9 @@ class SettlementCases:
     """Settlements and error channels."""
 
     @case
-    async def test_requeue_gives_a_message_back_without_further_attempts(self, s: Scenario) -> None:
-        """Raising Requeue makes no attempt in process; the message is redelivered."""
-        if s.lacks(Capability.REDELIVERY):
-            return
+    @needs(Capability.REDELIVERY)
+    async def test_requeue_ends_the_attempts_and_redelivers(self, s: Scenario) -> None:
+        """After `Requeue` there is no attempt in process; the message is redelivered after the usual delay."""
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
 
@@ -43,10 +43,9 @@ class SettlementCases:
         assert delay * 0.95 <= calls.pauses[0] <= delay + s.environment.slack
 
     @case
-    async def test_requeue_may_say_when(self, s: Scenario) -> None:
-        """Requeue(after) waits at least that long."""
-        if s.lacks(Capability.REDELIVERY):
-            return
+    @needs(Capability.REDELIVERY)
+    async def test_requeue_may_set_the_delay(self, s: Scenario) -> None:
+        """`Requeue(after=...)` redelivers the message after that time."""
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
         after = s.environment.delay_levels[0]
@@ -62,10 +61,9 @@ class SettlementCases:
         assert after * 0.95 <= calls.pauses[0] <= after + s.environment.slack
 
     @case
-    async def test_reject_is_a_dead_letter_with_its_reason(self, s: Scenario) -> None:
-        """Raising Reject makes one call; the dead letter tells the reason."""
-        if s.lacks(Capability.DEAD_LETTER):
-            return
+    @needs(Capability.DEAD_LETTER)
+    async def test_reject_makes_a_dead_letter_with_a_reason(self, s: Scenario) -> None:
+        """`Reject` ends the attempts after one call; the dead letter's headers have its reason."""
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
 
@@ -80,8 +78,8 @@ class SettlementCases:
         assert letter.headers[FAILURE_MESSAGE] == "not for us"
 
     @case
-    async def test_a_message_accepted_by_hand_is_done(self, s: Scenario) -> None:
-        """Accepting settles; deciding again changes nothing."""
+    async def test_the_first_call_of_an_acknowledgment_decides(self, s: Scenario) -> None:
+        """`accept()` settles the message and returns True; later calls return False and change nothing."""
         topic, group = await s.topic(), s.name("group")
         decided = s.recorder("decisions")
 
@@ -93,10 +91,9 @@ class SettlementCases:
         assert await decided.settled(1) == [(True, False, False)]
 
     @case
-    async def test_a_listener_may_settle_later_from_another_thread(self, s: Scenario) -> None:
-        """A `def` listener keeps the acknowledgment; another thread rejects the message."""
-        if s.lacks(Capability.DEAD_LETTER):
-            return
+    @needs(Capability.DEAD_LETTER)
+    async def test_a_message_may_be_settled_later_on_another_thread(self, s: Scenario) -> None:
+        """A `def` listener keeps the acknowledgment, and another thread rejects the message with it."""
         topic, group = await s.topic(), s.name("group")
         kept = s.recorder("acknowledgments")
 
@@ -113,8 +110,8 @@ class SettlementCases:
         assert letter.headers[FAILURE_MESSAGE] == "too late"
 
     @case
-    async def test_an_unsettled_message_holds_no_handler(self, s: Scenario) -> None:
-        """While one message waits for its settlement, the only handler takes the next one."""
+    async def test_an_unsettled_message_occupies_no_handler(self, s: Scenario) -> None:
+        """While a message waits for its settlement, the only handler receives the next messages."""
         topic, group = await s.topic(), s.name("group")
         kept = s.recorder("acknowledgments")
 
@@ -129,10 +126,9 @@ class SettlementCases:
         await s.nothing_more()
 
     @case
-    async def test_retrying_by_hand_redelivers(self, s: Scenario) -> None:
-        """acknowledgment.retry(after) redelivers after that pause."""
-        if s.lacks(Capability.REDELIVERY):
-            return
+    @needs(Capability.REDELIVERY)
+    async def test_an_acknowledgment_may_requeue_the_message(self, s: Scenario) -> None:
+        """`acknowledgment.requeue(after)` redelivers the message after that time."""
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
         after = s.environment.delay_levels[0]
@@ -140,7 +136,7 @@ class SettlementCases:
         async def retry_once(payload: str, acknowledgment: Acknowledgment) -> None:
             calls.add(payload)
             if len(calls.items) == 1:
-                acknowledgment.retry(timedelta(seconds=after))
+                acknowledgment.requeue(timedelta(seconds=after))
             else:
                 acknowledgment.accept()
 
@@ -150,8 +146,8 @@ class SettlementCases:
         assert after * 0.95 <= calls.pauses[0] <= after + s.environment.slack
 
     @case
-    async def test_a_message_not_settled_in_time_is_delivered_again(self, s: Scenario) -> None:
-        """Over consume-timeout an unsettled message is retried; so is one whose listener hangs."""
+    async def test_a_message_not_settled_within_consume_timeout_is_redelivered(self, s: Scenario) -> None:
+        """After `consume_timeout` an unsettled message is redelivered; so is one whose listener has not returned."""
         s.only_on_virtual_time("the shortest consume-timeout is a minute")
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
@@ -172,24 +168,23 @@ class SettlementCases:
         assert sorted(calls.items) == ["forget", "forget", "hang", "hang"]
 
     @case
-    async def test_a_payload_that_cannot_be_read_is_a_dead_letter_at_once(self, s: Scenario) -> None:
-        """Conversion fails the same way each time: the listener is not called, nothing is retried."""
-        if s.lacks(Capability.DEAD_LETTER):
-            return
+    @needs(Capability.DEAD_LETTER)
+    async def test_a_payload_that_cannot_be_converted_makes_a_dead_letter_at_once(self, s: Scenario) -> None:
+        """The listener is not called and nothing is retried, because the conversion would fail again."""
         topic, group = await s.topic(), s.name("group")
         handled = s.recorder("orders")
-        told = s.recorder("errors")
+        error_channel = s.recorder("errors")
 
         async def handle(order: Order) -> None:
             handled.add(order.number)
 
         app = s.consumer(topic, group, handle)
-        app.error_listener()(told.listen)
+        app.error_listener()(error_channel.listen)
         await s.start(app)
         await s.send(topic, '{"number": "many"}')
         await s.send(topic, '{"number": 1}')
         assert await handled.settled(1) == [1]
-        (error,) = told.items
+        (error,) = error_channel.items
         assert isinstance(error.payload, MessageConversionError)
         assert error.payload.path == "$.number"
         (letter,) = await (await s.dead_letters(app, group)).wait(1)
@@ -197,19 +192,15 @@ class SettlementCases:
         assert str(letter.headers[FAILURE_TYPE]).endswith("MessageConversionError")
 
     @case
-    async def test_a_subscriber_of_the_error_channel_settles_the_message(self, s: Scenario) -> None:
-        """Whoever subscribes to `<destination>.<group>.errors` handles what failed: nothing is redelivered."""
+    async def test_a_subscriber_of_the_error_channel_accepts_the_message(self, s: Scenario) -> None:
+        """If a subscriber of `<destination>.<group>.errors` returns, the message is accepted and not redelivered."""
         topic, group = await s.topic(), s.name("group")
         calls, errors = s.recorder("calls"), s.recorder("errors")
-
-        async def fail(payload: str) -> None:
-            calls.add(payload)
-            raise ValueError("why")
 
         async def handle(error: ErrorMessage) -> None:
             errors.add(error)
 
-        app = s.consumer(topic, group, fail, redelivery_level=1)
+        app = s.consumer(topic, group, calls.fail, redelivery_level=1)
         app.error_listener(f"{topic}.{group}.errors")(handle)
         await s.start(app)
         await s.send(topic, "x", {"colour": "red"})
@@ -218,29 +209,25 @@ class SettlementCases:
         assert await calls.settled(3) == ["x", "x", "x"]
         assert isinstance(error.payload, RetriesExhausted)
         assert error.payload.attempts == 3
-        assert str(error.payload.__cause__) == "why"
+        assert str(error.payload.__cause__) == "cannot handle x"
         original: Message[object] | None = error.original_message
         assert original is not None
         assert original.headers["colour"] == "red"
 
     @case
-    async def test_a_failing_subscriber_of_the_error_channel_settles_nothing(self, s: Scenario) -> None:
-        """When the error channel's subscriber raises too, redelivery begins; Reject chooses the dead letter."""
+    async def test_a_subscriber_of_the_error_channel_that_fails_does_not_settle_the_message(self, s: Scenario) -> None:
+        """If the subscriber raises, the message is redelivered; if it raises `Reject`, the message is a dead letter."""
         if s.lacks(Capability.REDELIVERY, Capability.DEAD_LETTER):
             return
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
-
-        async def fail(payload: str) -> None:
-            calls.add(payload)
-            raise ValueError(payload)
 
         async def fail_then_reject(error: ErrorMessage) -> None:
             if len(calls.items) == 1:
                 raise ValueError("me too")
             raise Reject("enough")
 
-        app = s.consumer(topic, group, fail, redelivery_level=1, settings={"consumer.max-attempts": 1})
+        app = s.consumer(topic, group, calls.fail, redelivery_level=1, settings={"consumer.max-attempts": 1})
         app.error_listener(f"{topic}.{group}.errors")(fail_then_reject)
         await s.start(app)
         await s.send(topic, "x")
@@ -249,8 +236,8 @@ class SettlementCases:
         assert letter.headers[FAILURE_MESSAGE] == "enough"
 
     @case
-    async def test_the_global_error_channel_hears_and_settles_nothing(self, s: Scenario) -> None:
-        """A subscriber of `errorChannel` is told; the message is redelivered all the same."""
+    async def test_a_subscriber_of_the_global_error_channel_does_not_settle_the_message(self, s: Scenario) -> None:
+        """A subscriber of `errorChannel` receives the error; the message is redelivered as without it."""
         if s.lacks(Capability.REDELIVERY):
             return
         topic, group = await s.topic(), s.name("group")

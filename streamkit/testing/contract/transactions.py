@@ -1,4 +1,4 @@
-"""Cases: messages that count only if a local transaction does."""
+"""Cases: messages that are delivered only if a local transaction commits."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,7 +7,6 @@ from typing import Annotated
 
 import pytest
 
-from streamkit.application import StreamApplication
 from streamkit.binder.capabilities import Capability
 from streamkit.config.origin import Scalar
 from streamkit.errors import ConfigurationError, MessagingError
@@ -15,30 +14,30 @@ from streamkit.listeners.listener import Header
 from streamkit.messaging.headers import DELAY, TRANSACTION_ID, TRANSACTIONAL_ARG
 from streamkit.messaging.message import Message
 from streamkit.messaging.transaction import TransactionState
-from streamkit.testing.contract.scenario import PREFIX, Recorder, Scenario, case, refused
+from streamkit.testing.contract.scenario import PREFIX, Recorder, Scenario, case, needs, refused
 
 COMMIT, ROLLBACK, UNKNOWN = TransactionState
 
 
-class Till:
-    """An application with a transactional output, and a checker that says what it is told to."""
+class TransactionalSender:
+    """An application with a transactional output whose transaction checker answers `answer`."""
 
     def __init__(self, s: Scenario, topic: str, group: str) -> None:
-        self.says: TransactionState | Exception = UNKNOWN
-        self.asked: Recorder[tuple[str, str]] = s.recorder(f"checks of {group}")
+        self.answer: TransactionState | Exception = UNKNOWN
+        self.checks: Recorder[tuple[str, str]] = s.recorder(f"checks of {group}")
         self.app = s.app(transactional(s, topic, group))
         self.app.transaction_listener(group)(self.check)
         self.channel = self.app.channel("output")
 
     async def check(self, text: str, transaction: Annotated[str, Header(TRANSACTION_ID)]) -> TransactionState:
-        self.asked.add((text, transaction))
-        if isinstance(self.says, Exception):
-            raise self.says
-        return self.says
+        self.checks.add((text, transaction))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
 
 
 def transactional(s: Scenario, topic: str, group: str) -> Mapping[str, Scalar]:
-    """Settings of an output whose messages are sent within transactions of a producer group."""
+    """Return the settings of a transactional output of a producer group."""
     return {
         f"{PREFIX}.output-bindings": "output",
         f"{PREFIX}.bindings.output.destination": topic,
@@ -46,37 +45,36 @@ def transactional(s: Scenario, topic: str, group: str) -> Mapping[str, Scalar]:
     }
 
 
-async def opened(s: Scenario, topic: str) -> Till:
-    """A till that runs."""
-    till = Till(s, topic, s.name("till"))
-    await s.start(till.app)
-    return till
+async def started(s: Scenario, topic: str) -> TransactionalSender:
+    """Return a started application with a transactional output."""
+    sender = TransactionalSender(s, topic, s.name("producers"))
+    await s.start(sender.app)
+    return sender
 
 
-def some_checks(s: Scenario, number: int = 1) -> float:
-    """Seconds in which there must have been that many checks, and a few more."""
+def time_for_checks(s: Scenario, number: int = 1) -> float:
+    """Return the seconds within which a broker must have made that many checks."""
     return (number + 3) * s.environment.transaction_check_interval + s.environment.patience
 
 
 class TransactionCases:
-    """Blocks, listeners, checks, and what nobody can tell about."""
+    """Transactions: blocks, listeners, checks."""
 
     @case
     async def test_a_binder_without_transactions_refuses_the_setting(self, s: Scenario) -> None:
-        """With the capability it begins; without, the start fails."""
+        """If the binder lacks the capability, an application with a transactional output does not start."""
         if s.lacks(Capability.TRANSACTION):
-            till = Till(s, s.name("topic"), s.name("till"))
-            await refused(s.start(till.app))
+            sender = TransactionalSender(s, s.name("topic"), s.name("producers"))
+            await refused(s.start(sender.app))
 
     @case
-    async def test_a_block_that_ends_commits(self, s: Scenario) -> None:
-        """Nobody sees the message before; then its headers are as in any other message."""
-        if s.lacks(Capability.TRANSACTION):
-            return
+    @needs(Capability.TRANSACTION)
+    async def test_a_transaction_block_commits_at_its_end(self, s: Scenario) -> None:
+        """The message is delivered after the block, with its headers and the transaction's id."""
         topic = await s.topic()
         received = await s.record(topic, s.name("group"))
-        till = await opened(s, topic)
-        async with till.channel.transaction(Message("paid", {"colour": "red"})) as tx:
+        sender = await started(s, topic)
+        async with sender.channel.transaction(Message("paid", {"colour": "red"})) as tx:
             await s.nothing_more()
             assert not received.items
         (message,) = await received.settled(1)
@@ -84,126 +82,120 @@ class TransactionCases:
         assert message.headers[TRANSACTION_ID] == tx.transaction_id
 
     @case
-    async def test_an_exception_rolls_back(self, s: Scenario) -> None:
-        """It goes on to the caller; so does the decision of the block itself."""
-        if s.lacks(Capability.TRANSACTION):
-            return
+    @needs(Capability.TRANSACTION)
+    async def test_an_exception_rolls_the_transaction_back(self, s: Scenario) -> None:
+        """The caller receives the exception; `tx.rollback()` rolls back too. Neither message is delivered."""
         topic = await s.topic()
         received = await s.record(topic, s.name("group"))
-        till = await opened(s, topic)
+        sender = await started(s, topic)
         with pytest.raises(ValueError, match="no money"):
-            async with till.channel.transaction(Message("unpaid")):
+            async with sender.channel.transaction(Message("unpaid")):
                 raise ValueError("no money")
-        async with till.channel.transaction(Message("withdrawn")) as tx:
+        async with sender.channel.transaction(Message("withdrawn")) as tx:
             tx.rollback()
-        async with till.channel.transaction(Message("paid")):
+        async with sender.channel.transaction(Message("paid")):
             pass
         (message,) = await received.settled(1)
         assert message.payload == b"paid"
-        asked = list(till.asked.items)  # nothing, unless sending took as long as a checker is waited for
+        checked = list(sender.checks.items)  # empty, unless sending took longer than the first check
         await asyncio.sleep(2 * s.environment.transaction_check_interval)
-        assert till.asked.items == asked
+        assert sender.checks.items == checked
 
     @case
-    async def test_what_is_unknown_is_asked_for_until_it_is_known(self, s: Scenario) -> None:
-        """The checker gets payload and headers as a listener does; an exception of it says UNKNOWN."""
-        if s.lacks(Capability.TRANSACTION):
-            return
+    @needs(Capability.TRANSACTION)
+    async def test_an_unknown_transaction_is_checked_until_it_is_decided(self, s: Scenario) -> None:
+        """The checker receives payload and headers as a listener does; an exception in it counts as UNKNOWN."""
         topic = await s.topic()
         received = await s.record(topic, s.name("group"))
-        till = await opened(s, topic)
-        till.says = ConnectionError("the database is away")
-        transaction = till.channel.transaction(Message("perhaps"))
+        sender = await started(s, topic)
+        sender.answer = ConnectionError("the database is away")
+        transaction = sender.channel.transaction(Message("perhaps"))
         with suppress(ValueError):
             async with transaction as tx:
                 tx.unknown()
                 raise ValueError("the answer of the database was lost")
-        await till.asked.wait(1, within=some_checks(s))
-        till.says = COMMIT
-        await received.wait(1, within=some_checks(s))
+        await sender.checks.wait(1, within=time_for_checks(s))
+        sender.answer = COMMIT
+        await received.wait(1, within=time_for_checks(s))
         (message,) = await received.settled(1)
         assert message.payload == b"perhaps"
-        assert set(till.asked.items) == {("perhaps", transaction.transaction_id)}
-        assert len(till.asked.items) >= 2
+        assert set(sender.checks.items) == {("perhaps", transaction.transaction_id)}
+        assert len(sender.checks.items) >= 2
 
     @case
-    async def test_a_cancelled_block_is_unknown(self, s: Scenario) -> None:
-        """It may have been in the middle of a commit; the checker says that it was not."""
-        if s.lacks(Capability.TRANSACTION):
-            return
+    @needs(Capability.TRANSACTION)
+    async def test_a_cancelled_block_leaves_the_transaction_unknown(self, s: Scenario) -> None:
+        """The block may have been cancelled during a commit, so the checker decides."""
         topic = await s.topic()
         received = await s.record(topic, s.name("group"))
-        till = await opened(s, topic)
-        till.says = ROLLBACK
+        sender = await started(s, topic)
+        sender.answer = ROLLBACK
         began = asyncio.Event()
 
         async def hang() -> None:
-            async with till.channel.transaction(Message("cut off")):
+            async with sender.channel.transaction(Message("cut off")):
                 began.set()
                 await asyncio.Event().wait()
 
         hanging = asyncio.ensure_future(hang())
         await began.wait()
         hanging.cancel()
-        await till.asked.wait(1, within=some_checks(s))
+        await sender.checks.wait(1, within=time_for_checks(s))
         await s.nothing_more()
         assert not received.items
 
     @case
-    async def test_a_crashed_member_is_replaced_by_another_one(self, s: Scenario) -> None:
-        """It never ended its transaction; a later member of its group is asked, which has sent nothing."""
+    async def test_another_member_of_the_group_checks_the_transactions_of_a_crashed_one(self, s: Scenario) -> None:
+        """A later member of the producer group is asked about a transaction that it has not sent."""
         if s.lacks(Capability.TRANSACTION):
             return
-        topic, group = await s.topic(), s.name("till")
+        topic, group = await s.topic(), s.name("producers")
         received = await s.record(topic, s.name("group"))
-        crashes = Till(s, topic, group)
+        crashes = TransactionalSender(s, topic, group)
         await crashes.app.start(watch_loop=False)
         block = crashes.channel.transaction(Message("half"))
         await block.__aenter__()
         await crashes.app.stop()
-        later = Till(s, topic, group)
-        later.says = COMMIT
+        later = TransactionalSender(s, topic, group)
+        later.answer = COMMIT
         await s.start(later.app)
-        await received.wait(1, within=some_checks(s))
+        await received.wait(1, within=time_for_checks(s))
         (message,) = await received.settled(1)
         assert message.payload == b"half"
-        assert later.asked.items[0] == ("half", block.transaction_id)
+        assert later.checks.items[0] == ("half", block.transaction_id)
 
     @case
-    async def test_what_nobody_can_tell_is_put_aside(self, s: Scenario) -> None:
-        """After so many checks, where people can see it."""
+    async def test_a_transaction_that_stays_unknown_is_put_aside(self, s: Scenario) -> None:
+        """After `transaction_checks` checks the message goes to the destination `put_aside` of the environment."""
         if s.lacks(Capability.TRANSACTION) or s.environment.put_aside is None:
             return
         topic = await s.topic()
         received = await s.record(topic, s.name("group"))
-        till = await opened(s, topic)
-        async with till.channel.transaction(Message(s.name("lost"))) as tx:
+        sender = await started(s, topic)
+        async with sender.channel.transaction(Message(s.name("lost"))) as tx:
             tx.unknown()
         checks = s.environment.transaction_checks
-        await till.asked.wait(checks, within=some_checks(s, checks))
+        await sender.checks.wait(checks, within=time_for_checks(s, checks))
         await asyncio.sleep(2 * s.environment.transaction_check_interval)
         aside = await s.record(s.environment.put_aside, s.name("reader"), start="earliest")
         async with asyncio.timeout(s.environment.patience):
             while not any(message.payload == s.name("lost").encode() for message in aside.items):
                 await aside.wait(len(aside.items) + 1)
-        assert checks <= len(till.asked.items) <= checks + 1
+        assert checks <= len(sender.checks.items) <= checks + 1
         assert not received.items
 
     @case
-    async def test_a_listener_executes_what_is_sent_without_a_block(self, s: Scenario) -> None:
-        """It gets the payload as it was sent, and the argument that a header holds."""
-        if s.lacks(Capability.TRANSACTION):
-            return
-        topic, group = await s.topic(), s.name("till")
+    @needs(Capability.TRANSACTION)
+    async def test_a_transaction_listener_executes_the_transaction_of_a_plain_send(self, s: Scenario) -> None:
+        """The listener receives the payload that was sent, and the header `TRANSACTIONAL_ARG` as its argument."""
+        topic, group = await s.topic(), s.name("producers")
         received = await s.record(topic, s.name("group"))
         executed: list[tuple[object, object]] = []
         app = s.app(transactional(s, topic, group))
 
         @app.transaction_listener(group)
         class Orders:
-            def execute_local_transaction(
-                self, message: Message[object], argument: object
-            ) -> TransactionState:
+            def execute_local_transaction(self, message: Message[object], argument: object) -> TransactionState:
                 executed.append((message.payload, argument))
                 if argument == "fail":
                     raise ValueError("no money")
@@ -224,35 +216,25 @@ class TransactionCases:
         assert executed[0][0] == {"order": 7}
 
     @case
-    async def test_a_transactional_binding_needs_somebody_to_ask(self, s: Scenario) -> None:
-        """Without a listener of its group the start fails, with the setting to blame."""
+    async def test_a_transactional_binding_needs_a_transaction_listener(self, s: Scenario) -> None:
+        """Without a transaction listener of its group the start fails, and the error names the setting."""
         app = s.app(transactional(s, s.name("topic"), s.name("nobody")))
-        with pytest.raises(
-            ConfigurationError, match="nobody answers for the transactions of producer group"
-        ) as caught:
+        with pytest.raises(ConfigurationError, match="there is no transaction listener for producer group") as caught:
             await app.start(watch_loop=False)
         assert "transactional" in str(caught.value.key)
 
     @case
-    async def test_plain_sends_and_transactions_do_not_mix(self, s: Scenario) -> None:
-        """A block needs a transactional binding; a transactional binding a block, or a listener that executes."""
-        if s.lacks(Capability.TRANSACTION):
-            return
+    @needs(Capability.TRANSACTION)
+    async def test_plain_sends_and_transactions_need_bindings_of_their_own(self, s: Scenario) -> None:
+        """A plain send to a transactional binding fails, and so does a block on a binding that is not transactional."""
         topic = await s.topic()
-        till = await opened(s, topic)
+        sender = await started(s, topic)
         with pytest.raises(MessagingError, match=r"(?s)is transactional: send to it with"):
-            await till.channel.asend(Message("x"))
+            await sender.channel.asend(Message("x"))
         with pytest.raises(MessagingError, match="cannot be delayed"):
-            async with till.channel.transaction(Message("x", {DELAY: s.environment.delay_levels[0]})):
+            async with sender.channel.transaction(Message("x", {DELAY: s.environment.delay_levels[0]})):
                 raise AssertionError("it must not begin")
-        plain = await plain_sender(s, topic)
+        plain = await s.start(s.producer(topic))
         with pytest.raises(MessagingError, match="is not transactional"):
             async with plain.channel("output").transaction(Message("x")):
                 raise AssertionError("it must not begin")
-
-
-async def plain_sender(s: Scenario, topic: str) -> StreamApplication:
-    """An application with an output that is not transactional."""
-    return await s.start(
-        s.app({f"{PREFIX}.output-bindings": "output", f"{PREFIX}.bindings.output.destination": topic})
-    )

@@ -9,9 +9,7 @@ from streamkit import StreamApplication
 PREFIX = "spring.cloud.stream.bindings"
 
 
-def told(
-    caplog: pytest.LogCaptureFixture, *bindings: str, outputs: str = "", **groups: str
-) -> list[tuple[str, str]]:
+def told(caplog: pytest.LogCaptureFixture, *bindings: str, outputs: str = "", **groups: str) -> list[tuple[str, str]]:
     """Start an application with these inputs and groups; what is said of groups, with its level."""
     app = StreamApplication(
         config_location="optional:/none",
@@ -35,7 +33,10 @@ def test_an_anonymous_input_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """Whatever groups others have."""
     ((level, text),) = told(caplog, "orders", "orders2", receipts="log", orders2="log")
     assert level == "INFO"
-    assert text == "Binding 'orders' has no group: it reads what comes from now on, and for itself alone"
+    assert text == (
+        "Binding 'orders' has no group: it receives only messages that are sent from now on, "
+        "and shares them with no other consumer"
+    )
 
 
 def test_a_misspelt_binding_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -55,7 +56,5 @@ def test_another_number_is_another_binding(caplog: pytest.LogCaptureFixture, oth
 
 def test_an_output_s_group_is_no_misspelt_one(caplog: pytest.LogCaptureFixture) -> None:
     """It has no meaning there, and the binding is one of this application all the same."""
-    names = told(
-        caplog, "transactions-in-0", outputs="transactions-out-0", **{"transactions-out-0": "billing"}
-    )
+    names = told(caplog, "transactions-in-0", outputs="transactions-out-0", **{"transactions-out-0": "billing"})
     assert [level for level, _ in names] == ["INFO"]

@@ -124,7 +124,7 @@ def test_the_first_signal_finishes_the_call_in_flight(tmp_path: Path) -> None:
 def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
     """Nobody waits for the listener any more. One that comes right behind the first is the same one."""
     with program(tmp_path, "shop.py", "--seconds=60", text=SIGNALLED) as process:
-        until(process, "once more ends at once")
+        until(process, "a second signal ends the process at once")
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.2)
         process.send_signal(signal.SIGINT)
@@ -159,9 +159,7 @@ def test_under_nohup_a_closed_terminal_is_nothing(tmp_path: Path) -> None:
         assert process.wait(60) == 0
 
 
-def test_systemd_is_told_when_it_is_up_and_when_it_stops(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_systemd_is_told_when_it_is_up_and_when_it_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As units of Type=notify want it; without their socket nothing is told."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.settimeout(60)
@@ -233,7 +231,7 @@ def test_streamkit_run_runs_an_application_with_settings(tmp_path: Path) -> None
         (["shop:application"], "module 'shop' has no 'application'; it has shop:app"),
         (["string"], "module 'string' has no 'app', nor any other StreamApplication"),
         (["shop:tasks"], "shop:tasks is a set, not a StreamApplication; it has shop:app"),
-        (["shop", "settings"], "'settings' is no setting"),
+        (["shop", "settings"], "'settings' is not a setting"),
         (["shop", "--spring.cloud.stream.bindings.a.groop=g"], "did you mean"),
     ],
 )

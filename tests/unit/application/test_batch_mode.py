@@ -9,10 +9,10 @@ import pytest
 
 from streamkit import Acknowledgment, Header, Message, MessageHeaders, Requeue, send_to
 from streamkit.application import StreamApplication
-from streamkit.binder.settlement import ACCEPT, RejectMessage, Settlement
 from streamkit.errors import ConfigurationError
 from streamkit.events import message_failed, message_received
 from streamkit.listeners.batch_listener import BATCH_HEADERS
+from streamkit.settlement import ACCEPT, Reject, Settlement
 from streamkit.testing.harness import Harness
 
 MakeApplication = Callable[..., StreamApplication]
@@ -129,7 +129,7 @@ def test_a_settlement_too_few_fails_the_batch(app: StreamApplication, settlement
         fill(test, "a", [Order(1), Order(2)])
         test.advance(seconds=5)
         assert calls == [2, 2, 2]
-        assert f"the listener settled {len(settlements)} message(s), but it was handed 2" in str(
+        assert f"the listener settled {len(settlements)} message(s), but received 2" in str(
             test.errors[0].payload.__cause__
         )
 
@@ -139,7 +139,7 @@ def test_what_is_no_settlement_fails_the_batch(app: StreamApplication) -> None:
 
     @app.stream_listener("a")
     async def listen(orders: list[Order]) -> list[Settlement | None]:
-        return [RejectMessage("wrong") if order.number == 2 else None for order in orders]
+        return [Reject("wrong") if order.number == 2 else None for order in orders]
 
     with app.test() as test:
         fill(test, "a", [Order(1), Order(2)])
@@ -152,7 +152,7 @@ def test_settlements_are_for_what_was_handed_over(app: StreamApplication) -> Non
 
     @app.stream_listener("a")
     async def listen(orders: list[Order]) -> list[Settlement]:
-        return [RejectMessage("odd") if order.number % 2 else ACCEPT for order in orders]
+        return [Reject("odd") if order.number % 2 else ACCEPT for order in orders]
 
     with app.test() as test:
         fill(test, "a", ["x", Order(1), Order(2)])
@@ -314,4 +314,4 @@ def test_what_batch_mode_excludes(make_app: MakeApplication) -> None:
     assert "has a condition, but binding 'a' is in batch mode" in text
     assert "binding 'c' is in batch mode, so it has one listener" in text
     assert "takes streams, but its binding 'stream-in-0' is in batch mode" in text
-    assert "gives an iterator, but its binding 'items-in-0' is in batch mode" in text
+    assert "returns an iterator, but its binding 'items-in-0' is in batch mode" in text

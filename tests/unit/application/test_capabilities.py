@@ -30,14 +30,8 @@ def test_the_error_names_file_line_setting_and_what_there_is(tmp_path: Path) -> 
     with pytest.raises(UnsupportedCapability) as caught:
         start(tmp_path, SETTINGS, "a")
     text = str(caught.value)
-    assert (
-        "application.properties:4: spring.cloud.stream.rocketmq.bindings.a.consumer.sql=colour = 'red'"
-        in text
-    )
-    assert (
-        "asks for sql, which binder 'inmemory' of type 'inmemory' cannot do; it can: batch, broadcast,"
-        in text
-    )
+    assert "application.properties:4: spring.cloud.stream.rocketmq.bindings.a.consumer.sql=colour = 'red'" in text
+    assert "asks for sql, which binder 'inmemory' of type 'inmemory' cannot do; it can: batch, broadcast," in text
     assert caught.value.key == "spring.cloud.stream.rocketmq.bindings.a.consumer.sql"
     assert str(caught.value.origin).endswith("application.properties:4")
 

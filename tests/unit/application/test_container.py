@@ -5,7 +5,9 @@ from collections.abc import Callable
 from dependency_injector import providers
 
 from streamkit.application import StreamApplication
+from streamkit.container import OF_ONE_RUN, ApplicationContainer
 from streamkit.errors import MessageConversionError
+from streamkit.messaging.converter import CompositeMessageConverter
 from streamkit.messaging.message_converter import Reader, Writer
 from streamkit.messaging.mime import MimeType
 from streamkit.testing.harness import Harness
@@ -79,3 +81,25 @@ def test_settings_and_bindings_are_parts(app: StreamApplication, test: Start) ->
     assert app.container.settings().value.bindings["a"].group == "g"
     assert app.container.bindings().bindings == app.bindings
     assert app.container.application() is app
+
+
+def test_every_part_of_a_run_comes_from_the_container(app: StreamApplication) -> None:
+    """An override is what the application runs with; the next run has new parts, and those in front again."""
+
+    class Counted(CompositeMessageConverter):
+        """A converter that is looked for."""
+
+    converter = Counted()
+    app.stream_listener("a")(lambda text: None)
+    with app.container.converter.override(providers.Object(converter)), app.test() as test:
+        assert test.converter() is converter
+        first = app.container.assembly()
+        assert app.container.assembly() is first
+    with app.test() as test:
+        assert test.converter() is not converter
+        assert app.container.assembly() is not first
+
+
+def test_what_is_forgotten_after_a_run_is_provided() -> None:
+    """Each name is that of a provider."""
+    assert set(OF_ONE_RUN) <= set(ApplicationContainer.providers)

@@ -22,9 +22,7 @@ async def fail(payload: str) -> None:
 def test_a_default_handles_the_errors_of_every_binding_that_names_none(make_app: MakeApplication) -> None:
     """`default.error-handler-definition`; a binding's own comes first."""
     heard: list[str] = []
-    app = make_app(
-        default__error_handler_definition="everywhere", bindings__b__error_handler_definition="here"
-    )
+    app = make_app(default__error_handler_definition="everywhere", bindings__b__error_handler_definition="here")
     app.named("everywhere")(lambda error: heard.append("everywhere"))
     app.named("here")(lambda error: heard.append("here"))
     app.stream_listener("a")(fail)
@@ -68,9 +66,7 @@ def test_a_name_may_be_a_container_s_provider(make_app: MakeApplication) -> None
 def test_a_failed_send_goes_to_the_error_handler_of_its_binding(make_app: MakeApplication) -> None:
     """With error-channel-enabled the sender sees no exception; the handler is given the unsent message."""
     heard: list[ErrorMessage] = []
-    app = make_app(
-        bindings__b__producer__error_channel_enabled="true", bindings__b__error_handler_definition="unsent"
-    )
+    app = make_app(bindings__b__producer__error_channel_enabled="true", bindings__b__error_handler_definition="unsent")
     app.register("unsent", heard.append)
     with app.test():
         assert app.bridge.send("b", Message("lost", {"impossible": object()}))
@@ -108,9 +104,7 @@ def write(directory: Path, *settings: str) -> StreamApplication:
         ("consumer.retry-template-name", "slow", "Register a RetryPolicy with app.register"),
     ],
 )
-def test_a_name_nobody_has_is_told_with_file_and_line(
-    tmp_path: Path, setting: str, value: str, reason: str
-) -> None:
+def test_a_name_nobody_has_is_told_with_file_and_line(tmp_path: Path, setting: str, value: str, reason: str) -> None:
     """At start, with what would help."""
     app = write(tmp_path, f"spring.cloud.stream.bindings.a.{setting}={value}")
     app.register("handle", lambda error: None)

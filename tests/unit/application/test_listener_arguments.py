@@ -145,12 +145,12 @@ def odd_header(payload: str, value: Annotated[NotJson, Header()]) -> None:
 @pytest.mark.parametrize(
     ("listener", "text"),
     [
-        (two_payloads, "takes the payload twice, as 'first' and as 'second'"),
+        (two_payloads, "has two parameters for the payload, 'first' and 'second'"),
         (variadic, r"takes \*payloads: str; name each argument"),
         (unresolvable, "cannot be resolved, of 'payload': name 'Nowhere' is not defined"),
         (unreadable, "cannot be given its parameter 'payload': .*NotJson is neither a dataclass"),
         (unreadable_message, "cannot be given its parameter 'message': .*NotJson is neither a dataclass"),
-        (odd_header, "takes header 'value' as .*NotJson'>, which no header can be made"),
+        (odd_header, "takes header 'value' as .*NotJson'>, to which no header can be converted"),
     ],
 )
 def test_a_wrong_annotation_is_an_error_at_start(

@@ -62,8 +62,7 @@ def test_many_calls_from_many_threads_are_all_made() -> None:
     threads = ListenerThreads(4, "orders listener")
     results: list[Future[int]] = []
     callers = [
-        threading.Thread(target=lambda: results.extend([threads.submit(int) for _ in range(500)]))
-        for _ in range(4)
+        threading.Thread(target=lambda: results.extend([threads.submit(int) for _ in range(500)])) for _ in range(4)
     ]
     for caller in callers:
         caller.start()
@@ -80,9 +79,7 @@ def test_a_stop_iteration_comes_to_who_waits() -> None:
     async def main() -> None:
         threads = ListenerThreads(1, "orders listener")
         with pytest.raises(RuntimeError, match="the function raised StopIteration") as raised:
-            await asyncio.wait_for(
-                asyncio.get_running_loop().run_in_executor(threads, next, iter(())), timeout=30
-            )
+            await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(threads, next, iter(())), timeout=30)
         assert isinstance(raised.value.__cause__, StopIteration)
         threads.shutdown()
 

@@ -201,7 +201,7 @@ def test_what_is_no_listener_is_refused() -> None:
     """Neither a function nor an object with the method."""
     app = application(transaction_listener="tills")
     app.register("tills", object())
-    with pytest.raises(ConfigurationError, match="is no transaction listener"), app.test():
+    with pytest.raises(ConfigurationError, match="is not a transaction listener"), app.test():
         pass
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import ClassVar, cast
@@ -16,7 +16,6 @@ from starlette.routing import Mount
 from binders.inmemory.binder import InMemoryBinder
 from streamkit.application import StreamApplication
 from streamkit.binder.binder import Binder, BinderContext, HealthStatus
-from streamkit.binder.plugin import hookimpl
 from streamkit.errors import BinderError, ConfigurationError
 from streamkit.events import message_received, message_sent, message_settled
 from streamkit.management.endpoints import Endpoints
@@ -28,7 +27,7 @@ from tests.unit.binder.test_late_binding import FlakyPlugin
 STREAM = "spring.cloud.stream"
 
 
-def application(binder_plugins: Mapping[str, object] | None = None, **settings: str) -> StreamApplication:
+def application(plugins: Sequence[object] = (), **settings: str) -> StreamApplication:
     """An application in memory with an input and an output, its endpoints on a free port."""
     app = StreamApplication(
         config_location="optional:/none",
@@ -43,7 +42,7 @@ def application(binder_plugins: Mapping[str, object] | None = None, **settings: 
             f"{STREAM}.output-bindings": "out",
             **{key.replace("__", "."): value for key, value in settings.items()},
         },
-        binder_plugins=binder_plugins or {"flaky": FlakyPlugin(up_at=float("inf"))},
+        plugins=plugins or [FlakyPlugin(up_at=float("inf"))],
     )
 
     @app.stream_listener("in")
@@ -217,12 +216,11 @@ def test_metrics_tell_how_far_inputs_are_behind_where_their_binder_knows(
             return cast(Mapping[str, int], answer)
 
     class Plugin(FlakyPlugin):
-        @hookimpl
-        def streamkit_create_binder(self, type: str, name: str, context: BinderContext) -> Binder:  # noqa: A002
+        def create_binder(self, name: str, context: BinderContext) -> Binder:
             return Behind(name, context)
 
     settings = {f"{STREAM}.default-binder": "flaky", f"{STREAM}.inmemory.binder.stands-in-for": "inmemory"}
-    app = application(binder_plugins={"flaky": Plugin(up_at=0)}, **settings)
+    app = application(plugins=[Plugin(up_at=0)], **settings)
     with serving(app) as client:
         lag = client.get("/metrics/streamkit.messages.lag").json()
         assert lag["measurements"] == [{"statistic": "VALUE", "value": 7}]
@@ -235,7 +233,7 @@ def test_metrics_tell_how_far_inputs_are_behind_where_their_binder_knows(
         for _ in range(4):
             assert 'streamkit_messages_sent_total{binding="out"} 1' in client.get("/prometheus").text
     told = [each.getMessage() for each in caplog.records if each.name == "streamkit.management.lags"]
-    assert told == ["Binder 'flaky' does not tell how far its inputs are behind: away"] * 2
+    assert told == ["Binder 'flaky' could not read the lag of its inputs: away"] * 2
 
 
 def test_large_numbers_are_told_to_the_last_digit() -> None:

@@ -154,7 +154,7 @@ def test_an_acknowledgment_may_give_it_back(app: StreamApplication) -> None:
     source = app.pollable_source("a")
 
     async def requeue(message: Message[bytes]) -> None:
-        no_auto_ack(message).retry(timedelta(seconds=1))
+        no_auto_ack(message).requeue(timedelta(seconds=1))
 
     taken = Taken()
     with app.test() as test:
@@ -264,9 +264,7 @@ def test_it_needs_a_running_application(app: StreamApplication) -> None:
         ({"rocketmq__bindings__a__consumer__orderly": "true"}, "remove its ordered mode"),
     ],
 )
-def test_what_a_polled_binding_cannot_be(
-    make_app: MakeApplication, settings: dict[str, str], reason: str
-) -> None:
+def test_what_a_polled_binding_cannot_be(make_app: MakeApplication, settings: dict[str, str], reason: str) -> None:
     """Is told at start."""
     app = make_app(**settings)
     app.pollable_source("a")

@@ -190,9 +190,7 @@ def test_what_cannot_be_read_is_told_with_its_binding(app: StreamApplication, te
 
 def test_native_bindings_convert_nothing(make_app: MakeApplication) -> None:
     """use-native-encoding takes bytes only, use-native-decoding gives bytes only."""
-    app = make_app(
-        bindings__b__producer__use_native_encoding="true", bindings__a__consumer__use_native_decoding="true"
-    )
+    app = make_app(bindings__b__producer__use_native_encoding="true", bindings__a__consumer__use_native_decoding="true")
     seen: list[bytes] = []
 
     @app.stream_listener("a")

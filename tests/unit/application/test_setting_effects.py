@@ -1,7 +1,7 @@
 """What settings of bindings change, where no other test sees it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 import pytest
@@ -9,16 +9,17 @@ import pytest
 from binders.inmemory.binder import InMemoryBinder
 from streamkit.application import StreamApplication
 from streamkit.binder.binder import Binder, BinderContext, ConsumerDestination
+from streamkit.binder.binder_type import BinderType
 from streamkit.binder.delivery import (
     ConsumerModel,
     ExtendedConsumerProperties,
     ExtendedProducerProperties,
     ProducerModel,
 )
-from streamkit.binder.plugin import hookimpl
 from streamkit.errors import ConfigurationError
 from streamkit.messaging.headers import PARTITION
 from streamkit.messaging.message import Message
+from streamkit.plugins import hookimpl
 
 MakeApplication = Callable[..., StreamApplication]
 
@@ -164,16 +165,19 @@ def test_secrets_among_a_binding_s_settings_are_shown_to_nobody(make_app: MakeAp
         access_key: str | None = None
         region: str | None = None
 
-    class Plugin:
-        """The hooks of a binder type with secrets."""
+    class Plugin(BinderType):
+        """A binder type with secrets, and the plugin that offers it."""
 
         @hookimpl
-        def streamkit_create_binder(self, type: str, name: str, context: BinderContext) -> Binder:  # noqa: A002
+        def streamkit_binder_types(self) -> Mapping[str, BinderType]:
+            """Itself."""
+            return {"vault": self}
+
+        def create_binder(self, name: str, context: BinderContext) -> Binder:
             """One in memory, which stands in for this type."""
             return InMemoryBinder(name, context)
 
-        @hookimpl
-        def streamkit_extended_models(self, type: str) -> tuple[ConsumerModel, ProducerModel]:  # noqa: A002
+        def extended_models(self) -> tuple[ConsumerModel, ProducerModel]:
             """Its models."""
             return Secretive, ExtendedProducerProperties
 
@@ -186,7 +190,7 @@ def test_secrets_among_a_binding_s_settings_are_shown_to_nobody(make_app: MakeAp
             "spring.cloud.stream.vault.bindings.in.consumer.access-key": "hush",
             "spring.cloud.stream.vault.bindings.in.consumer.region": "eu",
         },
-        binder_plugins={"vault": Plugin()},
+        plugins=[Plugin()],
     )
     with app:
         told = app.controller.query_state("in").settings

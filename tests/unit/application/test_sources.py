@@ -215,7 +215,7 @@ def test_a_processor_is_a_sink_and_a_source() -> None:
 
 def test_a_decorator_without_a_name_says_what_to_write() -> None:
     """`@stream_listener` alone would take the function for a binding."""
-    with pytest.raises(TypeError, match=r'belongs: write @app\.stream_listener\("orders"\)'):
+    with pytest.raises(TypeError, match=r'is not the name of a binding: write @app\.stream_listener\("orders"\)'):
 
         @stream_listener  # type: ignore[arg-type]
         def take(order: str) -> None: ...

@@ -3,11 +3,15 @@
 import asyncio
 import gc
 import logging
+import sys
 from collections.abc import Callable
 from time import monotonic
+from types import FrameType, ModuleType
 
 import pytest
 
+import streamkit.loop.loops
+import streamkit.messaging.channel
 from streamkit.application import StreamApplication
 from streamkit.clock import use_clock
 from streamkit.loop.code_location import line_of, line_of_task
@@ -36,8 +40,8 @@ def test_a_task_that_ignores_its_cancellation_is_left_behind(caplog: pytest.LogC
         await asyncio.sleep(0)
 
     run_on_new_loop(main(), patience=0.01)
-    (error,) = [record.getMessage() for record in caplog.records if "left behind" in record.getMessage()]
-    assert error.startswith("Task 'stubborn' was cancelled and goes on: it is left behind, at ")
+    (error,) = [record.getMessage() for record in caplog.records if "abandoned" in record.getMessage()]
+    assert error.startswith("Task 'stubborn' was cancelled and is still running; it is abandoned at ")
     assert error.endswith(" in ignore_cancellation")
     assert "test_stubborn_tasks.py:" in error
     left.clear()
@@ -91,7 +95,7 @@ def test_a_binding_does_not_wait_for_ever_for_a_listener_that_ignores_its_cancel
             await asyncio.sleep(1)
 
         time.run(main())
-    assert "Binding 'a' did not stop within 15 s and is left to itself" in caplog.text
+    assert "Binding 'a' did not stop within 15 s and is abandoned" in caplog.text
 
 
 def test_who_blocks_the_loop_is_told_while_it_does(caplog: pytest.LogCaptureFixture) -> None:
@@ -112,10 +116,7 @@ def test_who_blocks_the_loop_is_told_while_it_does(caplog: pytest.LogCaptureFixt
         asyncio.run(main())
     (warning,) = [record.getMessage() for record in caplog.records]
     assert "test_stubborn_tasks.py:" in warning
-    assert (
-        "in test_who_blocks_the_loop_is_told_while_it_does.<locals>.work_without_awaiting. An `async"
-        in warning
-    )
+    assert "in test_who_blocks_the_loop_is_told_while_it_does.<locals>.work_without_awaiting. An `async" in warning
 
 
 def test_the_line_told_is_the_application_s_own() -> None:
@@ -130,3 +131,14 @@ def test_the_line_told_is_the_application_s_own() -> None:
 
     asyncio.run(main())
     assert line_of([]) == "no line of Python"
+
+
+@pytest.mark.parametrize("module", [streamkit.messaging.channel, streamkit.application, streamkit.loop.loops])
+def test_a_line_of_streamkit_is_not_the_application_s(module: ModuleType) -> None:
+    """In a checkout, as where streamkit is installed."""
+    code = compile("import sys\nframe = sys._getframe()", str(module.__file__), "exec")
+    namespace: dict[str, FrameType] = {}
+    exec(code, namespace)
+    assert line_of([sys._getframe(), namespace["frame"]]).endswith(
+        " in test_a_line_of_streamkit_is_not_the_application_s"
+    )

@@ -81,9 +81,7 @@ class Square(Shape):
 
 
 @pytest.mark.parametrize("returned", [Plain, list[Plain], Plain | None, dict[str, Plain]])
-def test_a_result_that_cannot_be_written_is_told_at_start(
-    make_app: MakeApplication, returned: object
-) -> None:
+def test_a_result_that_cannot_be_written_is_told_at_start(make_app: MakeApplication, returned: object) -> None:
     """Not at the first message: with the function, its file and line, and what to do."""
 
     async def draw(payload: str) -> object:
@@ -93,9 +91,7 @@ def test_a_result_that_cannot_be_written_is_told_at_start(
     app = make_app()
     app.stream_listener("a")(send_to("b")(draw))
     with (
-        pytest.raises(
-            ConfigurationError, match=r"draw \(.*:\d+\) returns Plain, which cannot be written: make it"
-        ),
+        pytest.raises(ConfigurationError, match=r"draw \(.*:\d+\) returns Plain, which no converter writes: make it"),
         app.test(),
     ):
         pass
@@ -138,7 +134,10 @@ def test_an_exception_that_cannot_be_imported_is_told_with_its_setting(make_app:
     """The key and what is expected."""
     app = make_app(bindings__a__consumer__retryable_exceptions__NoSuchError="true")
     app.stream_listener("a")(take)
-    with pytest.raises(ConfigurationError, match="'NoSuchError' is no exception") as caught, app.test():
+    with (
+        pytest.raises(ConfigurationError, match="'NoSuchError' is not an exception class") as caught,
+        app.test(),
+    ):
         pass
     assert caught.value.origin is not None
 

@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 from streamkit.binder.acknowledgment import Acknowledgment
-from streamkit.binder.settlement import ACCEPT, RejectMessage
+from streamkit.settlement import ACCEPT, Reject
 
 
 def test_of_many_threads_one_decides() -> None:
@@ -28,7 +28,7 @@ def test_of_many_threads_one_decides() -> None:
         for thread in threads:
             thread.join()
         assert len(decided) == 1
-        assert settlement == RejectMessage(str(decided[0]))
+        assert settlement == Reject(str(decided[0]))
 
     asyncio.run(main())
 
@@ -39,7 +39,7 @@ def test_what_was_decided_before_anybody_waits_is_there() -> None:
     async def main() -> None:
         acknowledgment = Acknowledgment()
         assert acknowledgment.accept()
-        assert not acknowledgment.retry()
+        assert not acknowledgment.requeue()
         assert await acknowledgment.settled() is ACCEPT
 
     asyncio.run(main())

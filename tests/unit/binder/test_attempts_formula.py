@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from streamkit.binder.attempts import BackOff, RetryPolicy, after_failure, after_requeue, causes, unwrapped
 from streamkit.binder.delivery import Delivery, parse_delay_levels
-from streamkit.binder.settlement import RejectMessage, Retry
 from streamkit.errors import AllHandlersFailed, MessageConversionError, MessageHandlingError
+from streamkit.settlement import Reject, Requeue
 
 
 def test_pauses_double_up_to_the_cap() -> None:
@@ -18,9 +18,7 @@ def test_pauses_double_up_to_the_cap() -> None:
 
 
 @given(st.integers(1, 10**6), st.floats(0, 1e6), st.floats(1, 100), st.floats(0, 1e6))
-def test_no_pause_is_longer_than_the_cap(
-    failures: int, initial: float, multiplier: float, cap: float
-) -> None:
+def test_no_pause_is_longer_than_the_cap(failures: int, initial: float, multiplier: float, cap: float) -> None:
     """However many failures there were, and without an overflow."""
     assert 0 <= BackOff(initial, multiplier, cap).pause(failures) <= cap
 
@@ -87,40 +85,38 @@ def test_a_failure_becomes_a_retry_until_the_limit() -> None:
     """The last redelivery's failure is the dead letter, with the cause."""
     cause = ValueError("why")
     delivery = Delivery(max_reconsume_times=2)
-    assert after_failure(delivery, 1, cause, True) == Retry(None, cause)
-    assert after_failure(delivery, 2, cause, True) == RejectMessage(
-        "given up after 2 redeliveries; ValueError: why", cause
+    assert after_failure(delivery, 1, cause, True) == Requeue("ValueError: why", cause=cause)
+    assert after_failure(delivery, 2, cause, True) == Reject(
+        "given up after 2 redeliveries; ValueError: why", cause=cause
     )
 
 
 def test_what_is_not_retryable_is_rejected_at_once() -> None:
     """Whatever the limit."""
     cause = ValueError("why")
-    assert after_failure(Delivery(), 0, cause, False) == RejectMessage("ValueError: why", cause)
+    assert after_failure(Delivery(), 0, cause, False) == Reject("ValueError: why", cause=cause)
 
 
 def test_a_requeue_counts_as_a_redelivery() -> None:
     """A listener that requeues for ever ends at the limit."""
-    wanted = Retry(timedelta(seconds=1))
-    assert after_requeue(Delivery(), 15, wanted, "asked") is wanted
-    assert isinstance(after_requeue(Delivery(), 16, wanted, "asked"), RejectMessage)
+    wanted = Requeue(after=timedelta(seconds=1))
+    assert after_requeue(Delivery(), 15, wanted) is wanted
+    assert isinstance(after_requeue(Delivery(), 16, wanted), Reject)
 
 
 @given(st.integers(0, 2**40))
 def test_an_ordered_queue_tries_for_ever(redeliveries: int) -> None:
     """Unless a limit was set; what turns redelivery off is of the concurrent mode."""
     failed = after_failure(Delivery(ordered=True, redelivery_level=-1), redeliveries, ValueError("why"), True)
-    assert isinstance(failed, Retry)
+    assert isinstance(failed, Requeue)
 
 
 def test_a_negative_level_turns_redelivery_off() -> None:
     """A failure in concurrent mode is a dead letter at once; level 0 is the table."""
-    (off, table) = (
-        after_failure(Delivery(redelivery_level=level), 0, ValueError(), True) for level in (-1, 0)
-    )
-    assert isinstance(off, RejectMessage)
+    (off, table) = (after_failure(Delivery(redelivery_level=level), 0, ValueError(), True) for level in (-1, 0))
+    assert isinstance(off, Reject)
     assert off.reason.startswith("redelivery is turned off for this binding")
-    assert isinstance(table, Retry)
+    assert isinstance(table, Requeue)
 
 
 def test_the_nearest_class_and_then_the_causes_decide() -> None:

@@ -6,22 +6,21 @@ from pathlib import Path
 import pytest
 
 from streamkit.application import StreamApplication
-from streamkit.binder.plugin import hookimpl
-from streamkit.binder.registry import BinderRegistry, BinderTypes
+from streamkit.binder.registry import BinderRegistry
 from streamkit.clock import SystemClock
 from streamkit.config.environment import Environment
 from streamkit.config.settings import StreamSettings
 from streamkit.errors import ConfigurationError
+from streamkit.plugins import hookimpl
+from streamkit.plugins.application_plugins import ApplicationPlugins
 
 
 def registry(**settings: str) -> BinderRegistry:
     """Binders of an application with these settings below `spring.cloud.stream`."""
     table = {f"spring.cloud.stream.{key.replace('__', '.')}": value for key, value in settings.items()}
     environment = Environment.load(config_location="optional:/none", variables={}, overrides=table)
-    types = BinderTypes()
-    return BinderRegistry(
-        types, environment, StreamSettings.load(environment, types.names), SystemClock(), "test"
-    )
+    types = ApplicationPlugins().binder_types()
+    return BinderRegistry(types, environment, StreamSettings.load(environment, types.names), SystemClock(), "test")
 
 
 def test_without_any_setting_the_default_is_rocketmq() -> None:
@@ -67,9 +66,7 @@ def test_several_of_one_kind_each_see_their_own_environment() -> None:
         ),
     ],
 )
-def test_what_cannot_be_found_says_what_there_is(
-    settings: Mapping[str, str], name: str | None, text: str
-) -> None:
+def test_what_cannot_be_found_says_what_there_is(settings: Mapping[str, str], name: str | None, text: str) -> None:
     """An ambiguous default, an unknown binder, an unknown type."""
     with pytest.raises(ConfigurationError, match=text):
         registry(**settings).get(name)
@@ -89,9 +86,7 @@ def test_a_binder_s_wrong_settings_are_told_with_those_of_bindings() -> None:
         pass
 
 
-def test_a_plugin_that_cannot_be_loaded_is_told_each_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plugin_that_cannot_be_loaded_is_told_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its type, its module, its package and what went wrong: another one's mistake stops no start unexplained."""
     (tmp_path / "broken_binder.py").write_text("import nonesuch_client")
     metadata = tmp_path / "broken_binder-1.0.dist-info"
@@ -99,7 +94,7 @@ def test_a_plugin_that_cannot_be_loaded_is_told_each_time(
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-binder\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text("[streamkit.binders]\nbroken = broken_binder\n")
     monkeypatch.syspath_prepend(tmp_path)
-    types = BinderTypes()
+    types = ApplicationPlugins().binder_types()
     assert "broken" in types.names
     for _ in range(2):
         with pytest.raises(ConfigurationError) as told:
@@ -115,10 +110,13 @@ def test_a_plugin_made_for_another_version_is_told_each_time() -> None:
 
     class Older:
         @hookimpl
-        def streamkit_create_binder(self, type: str, colour: str) -> None:  # noqa: A002
+        def streamkit_binder_types(self, colour: str) -> None:
             """Asks for what no version gives."""
 
-    types = BinderTypes({"older": Older()})
+    app = StreamApplication(config_location="optional:/none", plugins=[Older()])
     for _ in range(2):
-        with pytest.raises(ConfigurationError, match=r"(?s)'older' is not made for this version.*colour"):
-            types.settings_models("older")
+        with (
+            pytest.raises(ConfigurationError, match=r"(?s)Older.* is not made for this version.*colour"),
+            app.test(),
+        ):
+            pass

@@ -2,12 +2,12 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
 from binders.inmemory.binder import InMemoryBinder
-from binders.inmemory.plugin import streamkit_extended_models as extended_models
+from binders.inmemory.plugin import InMemoryBinderType
 from streamkit.application import StreamApplication
 from streamkit.binder.binder import (
     Binder,
@@ -21,12 +21,13 @@ from streamkit.binder.binder import (
     ProducerDestination,
     Receiver,
 )
+from streamkit.binder.binder_type import BinderType
 from streamkit.binder.binding import InputBinding
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
-from streamkit.binder.plugin import hookimpl
 from streamkit.errors import ApplicationError, BinderError, BinderUnavailable, MessagingError
 from streamkit.events import binding_changed, binding_created
 from streamkit.messaging.message import Message
+from streamkit.plugins import hookimpl
 from streamkit.testing.virtual_time import VirtualTime
 
 SECONDS_TO_BIND = 1.0
@@ -42,12 +43,20 @@ class Slow(InMemoryBinder):
     bound = 0
     trouble: Trouble
 
+    def __init__(self, name: str, context: BinderContext) -> None:
+        super().__init__(name, context)
+        self.lingering: list[Lingering] = []
+
     async def bind_consumer(self, destination: ConsumerDestination, receiver: Receiver) -> ConsumerBinding:
         await self._take_time(destination.name)
         consumer = await super().bind_consumer(destination, receiver)
         return Stubborn(consumer) if destination.binding == "stubborn" else consumer
 
     async def bind_producer(self, destination: ProducerDestination) -> ProducerBinding:
+        if destination.name == "lingering":
+            producer = Lingering(await super().bind_producer(destination), self.lingering)
+            await self._take_time(destination.name)
+            return producer
         await self._take_time(destination.name)
         return await super().bind_producer(destination)
 
@@ -79,8 +88,26 @@ class Stubborn(ConsumerBinding):
         raise BinderError("it cannot be stopped", binder="slow", binding="stubborn")
 
 
-class SlowPlugin:
-    """Its hooks."""
+class Lingering(ProducerBinding):
+    """One that takes its time to stop, and must have done so before the next one of its name is bound."""
+
+    def __init__(self, producer: ProducerBinding, others: "list[Lingering]") -> None:
+        assert not others
+        others.append(self)
+        self._producer = producer
+        self._others = others
+
+    async def send(self, message: Message[bytes]) -> None:
+        await self._producer.send(message)
+
+    async def stop(self) -> None:
+        await asyncio.sleep(SECONDS_TO_BIND * 2)
+        self._others.remove(self)
+        await self._producer.stop()
+
+
+class SlowPlugin(BinderType):
+    """Its type, and the plugin that offers it."""
 
     binder: Slow
 
@@ -88,16 +115,19 @@ class SlowPlugin:
         self._trouble = trouble
 
     @hookimpl
-    def streamkit_create_binder(self, type: str, name: str, context: BinderContext) -> Binder:  # noqa: A002
+    def streamkit_binder_types(self) -> Mapping[str, BinderType]:
+        """Itself."""
+        return {"slow": self}
+
+    def create_binder(self, name: str, context: BinderContext) -> Binder:
         """One slow binder."""
         self.binder = Slow(name, context)
         self.binder.trouble = self._trouble
         return self.binder
 
-    @hookimpl
-    def streamkit_extended_models(self, type: str) -> tuple[ConsumerModel, ProducerModel] | None:  # noqa: A002
+    def extended_models(self) -> tuple[ConsumerModel, ProducerModel]:
         """Those of the in-memory binder."""
-        return extended_models("inmemory")
+        return InMemoryBinderType().extended_models()
 
 
 class Stage:
@@ -118,7 +148,7 @@ class Stage:
                 "spring.cloud.stream.bindings.in.group": "g",
                 **table,
             },
-            binder_plugins={"slow": self.plugin},
+            plugins=[self.plugin],
         )
 
     async def note(self, text: str) -> None:
@@ -511,12 +541,12 @@ def test_nothing_is_bound_any_more_while_the_application_stops() -> None:
         while binding.state is not BindingState.STOPPED:  # noqa: ASYNC110  # nobody tells
             await asyncio.sleep(0)
         starting = asyncio.create_task(binding.start())
-        with pytest.raises(ApplicationError, match="'late' cannot be made: the application stops"):
+        with pytest.raises(ApplicationError, match="'late' cannot be made: the application is stopping"):
             await controller.define_input("late", note)
         assert "late" not in service
         go_on.set()
         await stopping
-        with pytest.raises(ApplicationError, match="'a' cannot be started: the application stops"):
+        with pytest.raises(ApplicationError, match="'a' cannot be started: the application is stopping"):
             await starting
         assert binding.state is BindingState.STOPPED
         told.extend(broker.destinations)
@@ -567,5 +597,34 @@ def test_a_name_is_bound_anew_only_when_it_has_been_unbound() -> None:
     async def main() -> None:
         sends = [stage.app.bridge.asend(name, "x") for name in "abababab"]
         assert all(await asyncio.gather(*sends))
+
+    stage.run(main)
+
+
+def test_a_name_is_bound_when_its_former_binding_has_stopped() -> None:
+    """However long that takes: two bindings of one name would send beside each other."""
+    stage = Stage(**BY_HAND, **{"dynamic-destination-cache-size": "1"})
+
+    async def main() -> None:
+        await stage.app.bridge.asend("lingering", "x")
+        evicting = asyncio.create_task(stage.app.bridge.asend("other", "x"))
+        await asyncio.sleep(SECONDS_TO_BIND * 1.5)
+        await stage.app.bridge.asend("lingering", "x")
+        await evicting
+
+    stage.run(main)
+
+
+def test_a_name_that_was_being_bound_when_the_application_stopped_is_unbound() -> None:
+    """Its sender is told; no binding outlives the application."""
+    stage = Stage(**BY_HAND)
+
+    async def main() -> None:
+        sending = asyncio.create_task(stage.app.bridge.asend("lingering", "x"))
+        await asyncio.sleep(SECONDS_TO_BIND / 2)
+        await stage.app.stop()
+        with pytest.raises(ApplicationError, match="the application is stopping"):
+            await sending
+        assert stage.plugin.binder.lingering == []
 
     stage.run(main)

@@ -65,9 +65,7 @@ def test_what_a_customizer_raises_ends_the_start(app: StreamApplication) -> None
         raise ValueError("no such attribute")
 
     with (
-        pytest.raises(
-            ConfigurationError, match=r"clumsy could not customize what is of binding 'a': no such"
-        ),
+        pytest.raises(ConfigurationError, match=r"clumsy could not customize an object of binding 'a': no such"),
         app.test(),
     ):
         pass

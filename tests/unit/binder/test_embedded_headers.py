@@ -28,9 +28,7 @@ def test_the_bytes_are_spring_s() -> None:
     assert extract_headers(SPRING) == (b"hi", headers)
 
 
-values = (
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text() | st.lists(st.text(), max_size=3)
-)
+values = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text() | st.lists(st.text(), max_size=3)
 
 
 @given(st.binary(), st.dictionaries(st.text(min_size=1, max_size=60), values, min_size=1, max_size=10))
@@ -72,7 +70,7 @@ def test_cut_off_headers_are_no_headers(end: int) -> None:
 @pytest.mark.parametrize(
     ("headers", "reason"),
     [
-        ({f"h{n}": n for n in range(256)}, "256 headers cannot be embedded: there is room for 255"),
+        ({f"h{n}": n for n in range(256)}, "256 headers cannot be embedded: the limit is 255"),
         ({"ä" * 128: 1}, "its name has 256 bytes"),
         ({"x": object()}, "header 'x' cannot be embedded"),
     ],
@@ -106,3 +104,9 @@ def test_headers_without_bounds_are_no_headers(data: bytes) -> None:
     """Nested too deeply, too large, or with lengths that are not there: the payload stays as it came."""
     with memory_below(120 << 20):
         assert extract_headers(data) == (data, {})
+
+
+def test_a_value_that_ends_behind_the_payload_is_none() -> None:
+    """What is there of it may be JSON all the same, and the payload would be lost."""
+    data = b"\xff\x01\x01n\x00\x00\x00\x0512"
+    assert extract_headers(data) == (data, {})

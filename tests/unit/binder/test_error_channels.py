@@ -13,6 +13,7 @@ from streamkit.binder.error_channels import (
 )
 from streamkit.errors import MessageConversionError, MessagingError
 from streamkit.messaging.message import ErrorMessage
+from streamkit.messaging.portal import LoopPortal
 
 
 def failure(text: str = "broken") -> ErrorMessage:
@@ -64,6 +65,29 @@ def test_a_failing_observer_hides_nothing(caplog: pytest.LogCaptureFixture) -> N
     channels.everything.subscribe(fail)
     assert not asyncio.run(channels.publish("a.g.errors", failure()))
     assert "A subscriber of errorChannel failed" in caplog.text
+
+
+def test_who_reports_an_error_hears_nothing_of_its_handling(caplog: pytest.LogCaptureFixture) -> None:
+    """A sender has the error of its send already; one of the handler is logged."""
+    channels = ErrorChannels()
+
+    async def fail(error: ErrorMessage) -> None:
+        raise ValueError("handler")
+
+    asyncio.run(channels.report("a.errors", failure(), fail))
+    assert "An error handler of a.errors failed" in caplog.text
+
+
+def test_channels_lead_to_the_loop_of_the_application_that_runs() -> None:
+    """Those that were made before it started, and those that are made later."""
+    channels = ErrorChannels()
+    early = channels.channel("early")
+    with asyncio.Runner() as runner:
+        portal = LoopPortal(runner.get_loop())
+        channels.attach(portal)
+        assert [each.portal for each in (early, channels.everything, channels.channel("late"))] == [portal] * 3
+    channels.attach(None)
+    assert [each.portal for each in (early, channels.everything, channels.channel("later"))] == [None] * 3
 
 
 def test_errors_are_logged_with_their_cause(caplog: pytest.LogCaptureFixture) -> None:

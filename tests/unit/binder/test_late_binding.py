@@ -1,16 +1,16 @@
 """A messaging system that is away when the application starts."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
 from binders.inmemory.binder import InMemoryBinder
-from binders.inmemory.plugin import streamkit_extended_models as extended_models
+from binders.inmemory.plugin import InMemoryBinderType
 from streamkit.application import StreamApplication
 from streamkit.binder.binder import Binder, BinderContext, BindingState
+from streamkit.binder.binder_type import BinderType
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
-from streamkit.binder.plugin import hookimpl
 from streamkit.errors import (
     ApplicationError,
     BinderError,
@@ -19,6 +19,7 @@ from streamkit.errors import (
     MessagingError,
 )
 from streamkit.events import binding_failed
+from streamkit.plugins import hookimpl
 from streamkit.testing.virtual_time import VirtualTime
 
 
@@ -35,23 +36,28 @@ class Flaky(InMemoryBinder):
         await super().start()
 
 
-class FlakyPlugin:
-    """Its hooks."""
+class FlakyPlugin(BinderType):
+    """Its type, and the plugin that offers it."""
+
+    name = "flaky"
 
     def __init__(self, up_at: float) -> None:
         self._up_at = up_at
 
     @hookimpl
-    def streamkit_create_binder(self, type: str, name: str, context: BinderContext) -> Binder:  # noqa: A002
+    def streamkit_binder_types(self) -> Mapping[str, BinderType]:
+        """Itself."""
+        return {self.name: self}
+
+    def create_binder(self, name: str, context: BinderContext) -> Binder:
         """A flaky binder."""
         binder = Flaky(name, context)
         binder.up_at = self._up_at
         return binder
 
-    @hookimpl
-    def streamkit_extended_models(self, type: str) -> tuple[ConsumerModel, ProducerModel] | None:  # noqa: A002
+    def extended_models(self) -> tuple[ConsumerModel, ProducerModel]:
         """Those of the in-memory binder."""
-        return extended_models("inmemory")
+        return InMemoryBinderType().extended_models()
 
 
 def application(up_at: float, interval: str = "30") -> StreamApplication:
@@ -66,7 +72,7 @@ def application(up_at: float, interval: str = "30") -> StreamApplication:
             "spring.cloud.stream.bindings.output.destination": "topic",
             "spring.cloud.stream.bindings.input.destination": "topic",
         },
-        binder_plugins={"flaky": FlakyPlugin(up_at)},
+        plugins=[FlakyPlugin(up_at)],
     )
 
 
@@ -151,8 +157,9 @@ def test_a_stop_ends_a_start_under_way() -> None:
 class SlowPlugin(FlakyPlugin):
     """Its binder's start takes 11 seconds, and ends with an error until it is up; with a negative time for good."""
 
-    @hookimpl
-    def streamkit_create_binder(self, type: str, name: str, context: BinderContext) -> Binder:  # noqa: A002
+    name = "slow"
+
+    def create_binder(self, name: str, context: BinderContext) -> Binder:
         """A slow binder."""
         binder = Slow(name, context)
         binder.up_at = self._up_at
@@ -185,7 +192,7 @@ def application_beside(slow: float, **settings: str) -> StreamApplication:
             f"{prefix}.bindings.away.destination": "far",
         }
         | {f"{prefix}.{key}": value for key, value in settings.items()},
-        binder_plugins={"flaky": FlakyPlugin(0), "slow": SlowPlugin(slow)},
+        plugins=[FlakyPlugin(0), SlowPlugin(slow)],
     )
 
 
@@ -258,5 +265,18 @@ def test_a_stop_ends_the_wait_for_a_binder() -> None:
         with pytest.raises(MessagingError):
             await sending
         assert asyncio.get_running_loop().time() < 5
+
+    run(app, main)
+
+
+def test_a_binding_that_was_stopped_by_hand_is_not_bound_by_a_late_answer() -> None:
+    """Whoever stopped it would find it running."""
+    app = application_beside(0)
+
+    async def main() -> None:
+        await app.binding("far").stop()
+        await asyncio.sleep(60)
+        assert app.binding("far").state is BindingState.STOPPED
+        assert app.binding("output").state is BindingState.RUNNING
 
     run(app, main)

@@ -61,9 +61,17 @@ def test_a_partition_header_must_be_a_number() -> None:
     assert explicit_partition(Message("x")) is None
     assert explicit_partition(Message("x", {"scst_partition": 2})) == 2
     for wrong in ("two", "9" * 5000):
-        with pytest.raises(MessageDeliveryError, match="must be the number of a partition") as refused:
+        with pytest.raises(MessageDeliveryError, match="expected the number of a partition") as refused:
             explicit_partition(Message("x", {"scst_partition": wrong}))
         assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize("wrong", [-1, "-1", 1.0, "", "٣.٥"])
+def test_a_partition_header_is_no_negative_number(wrong: object) -> None:
+    """Nor a fraction, or nothing: no system has such a partition."""
+    for name in ("scst_partition", "scst_partitionOverride"):
+        with pytest.raises(MessageDeliveryError, match=name):
+            explicit_partition(Message("x", {name: wrong}))
 
 
 @pytest.mark.parametrize("chosen", [None, "1", 1.5])
@@ -72,6 +80,4 @@ def test_a_selector_gives_a_whole_number(chosen: object) -> None:
     partitioner = Partitioner(lambda message: "red", lambda key, count: chosen)  # type: ignore[arg-type,return-value]
     with pytest.raises(MessageDeliveryError) as refused:
         partitioner.partition(Message(b""), 4)
-    assert str(refused.value) == (
-        f"the partition selector gives {chosen!r} for key 'red': expected a whole number"
-    )
+    assert str(refused.value) == (f"the partition selector gives {chosen!r} for key 'red': expected a whole number")

@@ -136,9 +136,7 @@ def test_deadlines_cancel_the_calls_that_are_late_and_no_others() -> None:
 
     async def main() -> None:
         deadlines = Deadlines(10)
-        await asyncio.gather(
-            call(deadlines, "a", 0, 100), call(deadlines, "b", 3, 5), call(deadlines, "c", 4, 100)
-        )
+        await asyncio.gather(call(deadlines, "a", 0, 100), call(deadlines, "b", 3, 5), call(deadlines, "c", 4, 100))
         deadlines.close()
 
     with VirtualTime() as time:

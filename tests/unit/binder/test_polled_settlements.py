@@ -18,10 +18,10 @@ from streamkit.binder.binder import (
 from streamkit.binder.delivery import Delivery, ExtendedConsumerProperties
 from streamkit.binder.permits import Permits
 from streamkit.binder.polled import PolledReceiver
-from streamkit.binder.settlement import RejectMessage, Settlement
 from streamkit.config.settings import ConsumerProperties
-from streamkit.errors import BinderError, Reject
+from streamkit.errors import BinderError
 from streamkit.messaging.message import ErrorMessage, Message
+from streamkit.settlement import Reject, Settlement
 from streamkit.testing.virtual_time import VirtualTime
 
 
@@ -82,9 +82,7 @@ async def unhandled(error: ErrorMessage) -> bool:
 
 async def bound(source: PolledSource) -> tuple[PolledReceiver, ConsumerBinding]:
     """A receiver that polls the source, and what stops it."""
-    receiver = PolledReceiver(
-        "app", "in", reject, Delivery(), RetryPolicy(), permits=Permits(1), on_error=unhandled
-    )
+    receiver = PolledReceiver("app", "in", reject, Delivery(), RetryPolicy(), permits=Permits(1), on_error=unhandled)
     destination = ConsumerDestination(
         "orders", "kitchen", "in", ConsumerProperties(), ExtendedConsumerProperties(), Delivery(), Permits(1)
     )
@@ -102,7 +100,7 @@ def test_a_stop_that_waits_no_longer_cancels_nobody_s_poll() -> None:
         await member.stop(1)
         receiver.close()
         assert await polling
-        assert source.settled == [RejectMessage("no", None)]
+        assert source.settled == [Reject("no")]
 
     with VirtualTime() as time:
         time.run(main())

@@ -11,10 +11,10 @@ from streamkit.binder.attempts import BackOff, RetryPolicy
 from streamkit.binder.delivery import Delivery
 from streamkit.binder.permits import Permits
 from streamkit.binder.receiving import MessageReceiver
-from streamkit.binder.settlement import ACCEPT, RejectMessage, Retry, Settlement
-from streamkit.errors import MessagingError, Reject, Requeue
+from streamkit.errors import MessagingError
 from streamkit.events import message_failed, message_handled, message_received, message_settled
 from streamkit.messaging.message import ErrorMessage, Message
+from streamkit.settlement import ACCEPT, Reject, Requeue, Settlement
 from streamkit.testing.virtual_time import VirtualTime
 
 Listener = Callable[[Message[object]], object]
@@ -74,10 +74,10 @@ def test_success_accepts() -> None:
 
 
 def test_failure_is_told_once_and_retried() -> None:
-    """After three calls in three seconds error handling is asked; nobody handled it, so: Retry."""
+    """After three calls in three seconds error handling is asked; nobody handled it, so: Requeue."""
     cause = ValueError("why")
     settlement, (error,), seconds = receive(failing(cause))
-    assert settlement == Retry(None, cause)
+    assert settlement == Requeue("ValueError: why", cause=cause)
     assert seconds == 3
     assert error.payload.__cause__ is cause
     assert error.headers["colour"] == "red"
@@ -108,18 +108,20 @@ def test_an_exception_without_a_text_counts_like_any_other(failed_message: Messa
     cause = WithoutTextError("", failed_message)
     limited = Delivery(max_reconsume_times=2)
     again, (error,), _ = receive(failing(cause), redeliveries=1, delivery=limited)
-    assert again == Retry(None, cause)
+    text = "WithoutTextError: <its text cannot be made: RuntimeError>"
+    assert again == Requeue(text, cause=cause)
     assert cause in (error.payload, error.payload.__cause__)
-    assert receive(failing(cause), redeliveries=2, delivery=limited)[0] == RejectMessage(
-        "given up after 2 redeliveries; WithoutTextError: <its text cannot be made: RuntimeError>", cause
+    assert receive(failing(cause), redeliveries=2, delivery=limited)[0] == Reject(
+        "given up after 2 redeliveries; WithoutTextError: <its text cannot be made: RuntimeError>",
+        cause=cause,
     )
 
 
 def test_requeue_and_reject_are_the_listener_s_choice_and_no_error() -> None:
     """Neither attempts nor error handling follow."""
     after = timedelta(seconds=5)
-    assert receive(failing(Requeue(after=after))) == (Retry(after, None), [], 0)
-    assert receive(failing(Reject("no"))) == (RejectMessage("no", None), [], 0)
+    assert receive(failing(Requeue(after=after))) == (Requeue(after=after), [], 0)
+    assert receive(failing(Reject("no"))) == (Reject("no"), [], 0)
 
 
 def test_a_redelivery_makes_one_call_and_numbers_it() -> None:
@@ -154,7 +156,7 @@ def test_a_call_over_its_time_is_retried_without_further_attempts() -> None:
         await asyncio.Event().wait()
 
     settlement, errors, seconds = receive(hang, delivery=Delivery(consume_timeout=timedelta(seconds=60)))
-    assert isinstance(settlement, Retry)
+    assert isinstance(settlement, Requeue)
     assert isinstance(settlement.cause, TimeoutError)
     assert (errors, seconds) == ([], 60)
 
@@ -176,7 +178,7 @@ def test_a_listener_s_own_timeout_is_a_failure_like_any_other() -> None:
             await asyncio.Event().wait()
 
     settlement, errors, _ = receive(too_slow, policy=RetryPolicy(max_attempts=1))
-    assert isinstance(settlement, Retry)
+    assert isinstance(settlement, Requeue)
     assert len(errors) == 1
 
 
@@ -189,7 +191,7 @@ def test_a_listener_that_awaits_something_cancelled_has_failed() -> None:
         await task
 
     settlement, (error,), seconds = receive(wait_for_a_dead_task)
-    assert isinstance(settlement, Retry)
+    assert isinstance(settlement, Requeue)
     assert isinstance(settlement.cause, MessagingError)
     assert "awaited something that was cancelled" in str(error.payload)
     assert seconds == 3
@@ -202,10 +204,10 @@ def test_what_is_no_exception_is_a_failure_all_the_same() -> None:
         pytest.fail("not this one")
 
     settlement, (error,), seconds = receive(fail)
-    assert isinstance(settlement, Retry)
+    assert isinstance(settlement, Requeue)
     assert settlement.cause is not None
     assert isinstance(settlement.cause.__cause__, pytest.fail.Exception)
-    assert "the listener raised Failed, which is no Exception" in str(error.payload)
+    assert "the listener raised Failed, which is not a subclass of Exception" in str(error.payload)
     assert seconds == 3
 
 
@@ -227,8 +229,8 @@ def test_error_handling_that_awaits_something_cancelled_has_failed(caplog: pytes
         )
         return await receiver(Message(b"x"), 0)
 
-    assert asyncio.run(main()) == Retry(None, cause)
-    assert "The error handling of binding 'input' failed itself" in caplog.text
+    assert asyncio.run(main()) == Requeue("ValueError: why", cause=cause)
+    assert "An error handler of binding 'input' failed" in caplog.text
 
 
 @pytest.mark.parametrize("error", [None, ValueError("why")])
@@ -245,7 +247,7 @@ def test_after_the_receiver_has_answered_nobody_settles_by_hand(error: Exception
             raise error
 
     delivery = Delivery(consume_timeout=timedelta(seconds=60))
-    assert isinstance(receive(listener, manual=True, delivery=delivery)[0], Retry)
+    assert isinstance(receive(listener, manual=True, delivery=delivery)[0], Requeue)
     assert not kept[0].accept()
 
 
@@ -263,9 +265,7 @@ def test_cancelling_the_receiver_is_no_settlement() -> None:
         async def on_error(error: ErrorMessage) -> bool:
             return False
 
-        receiver = MessageReceiver(
-            "app", "input", hang, Delivery(), RetryPolicy(), permits=permits, on_error=on_error
-        )
+        receiver = MessageReceiver("app", "input", hang, Delivery(), RetryPolicy(), permits=permits, on_error=on_error)
         task = asyncio.create_task(_settled(receiver))
         await begun.wait()
         task.cancel()

@@ -17,9 +17,7 @@ from streamkit.binder.capabilities import Capability
         ({"ordered": True, "broadcast": True}, {Capability.ORDER, Capability.BROADCAST}),
     ],
 )
-def test_a_consumer_asks_for_what_it_sets_and_nothing_else(
-    settings: dict[str, object], asked: set[Capability]
-) -> None:
+def test_a_consumer_asks_for_what_it_sets_and_nothing_else(settings: dict[str, object], asked: set[Capability]) -> None:
     """All messages are no selection by tags, so a binder that has no tags will do."""
     requirements = InMemoryConsumerProperties.model_validate(settings).requirements()
     assert {requirement.capability for requirement in requirements} == asked

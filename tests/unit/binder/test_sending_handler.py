@@ -9,7 +9,7 @@ from streamkit.binder.capabilities import Capability
 from streamkit.binder.partitioning import Partitioner
 from streamkit.binder.sending import SendingHandler, write_native
 from streamkit.binder.transactional_sending import TransactionalSendingHandler
-from streamkit.errors import BinderError
+from streamkit.errors import BinderError, MessageConversionError
 from streamkit.events import message_sent, send_failed
 from streamkit.messaging.headers import PARTITION, TRANSACTION, TRANSACTION_ID
 from streamkit.messaging.message import Message
@@ -92,6 +92,45 @@ def test_a_failed_send_is_an_event_and_the_sender_s_error(transactional: bool) -
     with send_failed.connected_to(note), pytest.raises(BinderError, match="away"):
         asyncio.run((transactions if transactional else plain).handle_message(message))
     assert (told, open_) == ([("app", "out", AWAY)], set())
+
+
+def test_a_list_is_sent_up_to_the_message_that_fails() -> None:
+    """Messages before it are sent, whether it cannot be sent or cannot be converted; each has its event."""
+    told = list[object]()
+
+    def note(sender: object, message: Message[bytes], **_: object) -> None:
+        told.append(message.payload)
+
+    class Full(Producer):
+        async def send(self, message: Message[bytes]) -> None:
+            if message.payload == b"c":
+                raise AWAY
+            await super().send(message)
+
+    listed: list[Message[object]] = [Message(payload, {"n": 1}) for payload in (b"a", b"b", b"c", b"d")]
+    full, plain = Full(), Producer()
+    with message_sent.connected_to(note), send_failed.connected_to(note):
+        assert asyncio.run(handler(full).handle_messages(listed)) == (listed[2], AWAY)
+    assert told == [b"a", b"b", b"c"]
+    assert [message.payload for message in full.sent] == [b"a", b"b"]
+    failed = asyncio.run(handler(plain).handle_messages([*listed[:2], Message("text", {"n": 1}), *listed[2:]]))
+    assert failed is not None
+    assert isinstance(failed[1], MessageConversionError)
+    assert [message.payload for message in plain.sent] == [b"a", b"b"]
+
+
+def test_with_an_error_channel_the_messages_behind_a_failed_one_are_sent() -> None:
+    """The sender does not hear of the failure, so it sends none of the list again."""
+    producer, reported = Producer(AWAY), list[object]()
+
+    async def report(message: Message[bytes], error: BinderError) -> None:
+        reported.append((message.payload, error))
+        producer.failure = None
+
+    sender = SendingHandler("app", "out", producer, frozenset(Capability), write_native, on_failure=report)
+    assert asyncio.run(sender.handle_messages([Message(b"a"), Message(b"b")])) is None
+    assert reported == [(b"a", AWAY)]
+    assert [message.payload for message in producer.sent] == [b"b"]
 
 
 @pytest.mark.parametrize("state", TransactionState)

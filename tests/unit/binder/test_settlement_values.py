@@ -8,7 +8,6 @@ import pytest
 from streamkit import Reject, Requeue
 from streamkit.application import StreamApplication
 from streamkit.binder.acknowledgment import Acknowledgment
-from streamkit.binder.settlement import RejectMessage, Retry
 
 
 @pytest.mark.parametrize(
@@ -17,15 +16,15 @@ from streamkit.binder.settlement import RejectMessage, Retry
         (lambda: Requeue(after=5), "Requeue(after=5): expected timedelta or None"),  # type: ignore[arg-type]
         (lambda: Requeue(5), "Requeue(reason=5): expected str"),  # type: ignore[arg-type]
         (lambda: Reject(5), "Reject(reason=5): expected str"),  # type: ignore[arg-type]
-        (lambda: Retry("1s"), "Retry(after='1s'): expected timedelta or None"),  # type: ignore[arg-type]
+        (lambda: Requeue(after="1s"), "Requeue(after='1s'): expected timedelta or None"),  # type: ignore[arg-type]
         (
-            lambda: Retry(None, "why"),  # type: ignore[arg-type]
-            "Retry(cause='why'): expected BaseException or None",
+            lambda: Requeue(cause="why"),  # type: ignore[arg-type]
+            "Requeue(cause='why'): expected BaseException or None",
         ),
-        (lambda: RejectMessage(None), "RejectMessage(reason=None): expected str"),  # type: ignore[arg-type]
+        (lambda: Reject(None), "Reject(reason=None): expected str"),  # type: ignore[arg-type]
         (
-            lambda: RejectMessage("no", "why"),  # type: ignore[arg-type]
-            "RejectMessage(cause='why'): expected BaseException or None",
+            lambda: Reject("no", cause="why"),  # type: ignore[arg-type]
+            "Reject(cause='why'): expected BaseException or None",
         ),
     ],
 )
@@ -40,13 +39,11 @@ def test_a_wrong_value_is_refused(make: Callable[[], object], text: str) -> None
 @pytest.mark.parametrize(
     "settle",
     [
-        lambda acknowledgment: acknowledgment.retry(5),
+        lambda acknowledgment: acknowledgment.requeue(5),
         lambda acknowledgment: acknowledgment.reject(None),
     ],
 )
-def test_a_listener_that_settles_wrongly_has_failed(
-    ordered: str, settle: Callable[[Acknowledgment], object]
-) -> None:
+def test_a_listener_that_settles_wrongly_has_failed(ordered: str, settle: Callable[[Acknowledgment], object]) -> None:
     """Its message is tried again, and so are those behind it: nothing is lost, nothing stands still."""
     prefix = "spring.cloud.stream"
     app = StreamApplication(
@@ -79,4 +76,4 @@ def test_what_is_right_is_taken() -> None:
         pass
 
     assert Requeue("so", after=Later(1)).after == timedelta(1)
-    assert Retry(timedelta(1), KeyError()).after == timedelta(1)
+    assert Requeue(after=timedelta(1), cause=KeyError()).after == timedelta(1)

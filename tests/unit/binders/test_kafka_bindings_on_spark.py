@@ -23,7 +23,7 @@ def test_an_input_is_refused() -> None:
     """Spark has a format of its own for Kafka, with other columns: the user takes that."""
     app = StreamApplication(config_location="optional:/none", properties=SETTINGS)
     with pytest.raises(
-        ConfigurationError, match=r"'kafka' has no Spark format.*read 'orders-v2' by a format"
+        ConfigurationError, match=r"'kafka' has no Spark format.*read 'orders-v2' with Spark's own format"
     ):
         streamkit.spark.source(app, "orders")
 
@@ -38,6 +38,4 @@ def test_format_streamkit_writes_and_does_not_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no Python format for Spark: read its destination"):
         found.streamReader(found.schema())
     with pytest.raises(ConfigurationError, match="unknown option 'delivery': binder 'kafka'"):
-        StreamkitDataSource(options | {"delivery": "deduplicated"}).streamWriter(
-            found.schema(), overwrite=False
-        )
+        StreamkitDataSource(options | {"delivery": "deduplicated"}).streamWriter(found.schema(), overwrite=False)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from binders.inmemory.destination import Destination
-from binders.rocket.groups import keep_for
+from binders.rocket.groups import commit_missing_offsets
 from rocket_remoting.wire.errors import ResponseError
 from rocket_remoting.wire.message import MessageQueue
 
@@ -52,7 +52,7 @@ class Offsets:
 )
 def test_a_group_begins_where_the_topic_ends(broker: Offsets, told: list[object]) -> None:
     """A new group's place is every queue's end; a group that has a place keeps it, and its settings."""
-    asyncio.run(keep_for(broker, "g", "orders"))
+    asyncio.run(commit_missing_offsets(broker, "g", "orders"))
     assert broker.told == told
 
 

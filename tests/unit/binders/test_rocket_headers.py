@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binders.inmemory.headers import travelled
+from binders.inmemory.headers import received_headers
 from binders.rocket.headers import from_message, to_properties
 from rocket_remoting import MessageExt
 from rocket_remoting.wire.properties import decode_properties, encode_properties
@@ -17,15 +17,7 @@ from streamkit.messaging.headers import MessageHeaders
 
 TEXT = st.text(st.characters(blacklist_characters="\x01\x02", blacklist_categories=("Cs",)))
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
-VALUES = (
-    TEXT
-    | NUMBERS
-    | st.booleans()
-    | st.uuids()
-    | st.binary()
-    | st.lists(TEXT)
-    | st.dictionaries(TEXT, NUMBERS)
-)
+VALUES = TEXT | NUMBERS | st.booleans() | st.uuids() | st.binary() | st.lists(TEXT) | st.dictionaries(TEXT, NUMBERS)
 NAMES = st.from_regex(r"x-[a-z]{1,8}", fullmatch=True)
 
 
@@ -45,9 +37,7 @@ def test_headers_come_back_with_their_types(headers: dict[str, object]) -> None:
 def test_java_finds_the_types_of_headers() -> None:
     """What is not text is JSON, and `spring_json_header_types` names the Java class to make of it."""
     properties = to_properties(
-        MessageHeaders(
-            {"count": 3, "big": 2**40, "ratio": 0.5, "paid": True, "id2": UUID(int=1), "name": "x"}
-        )
+        MessageHeaders({"count": 3, "big": 2**40, "ratio": 0.5, "paid": True, "id2": UUID(int=1), "name": "x"})
     )
     assert properties["count"] == "3"
     assert properties["id2"] == '"00000000-0000-0000-0000-000000000001"'
@@ -86,17 +76,17 @@ def test_headers_that_steer_this_process_stay_here() -> None:
 @pytest.mark.parametrize("text", ["a\x01b", "a\x02b"])
 def test_a_separator_in_a_header_is_refused(text: str) -> None:
     """It would cut the properties of the message in two."""
-    with pytest.raises(ValueError, match="header 'note' holds the control character"):
+    with pytest.raises(ValueError, match="header 'note' contains the control character"):
         to_properties(MessageHeaders({"note": text}))
 
 
 @pytest.mark.parametrize("headers", [{"a": "\ud800"}, {"\ud800": "x"}, {"a": ["\ud800"]}, {"\ud800": 1}])
-@pytest.mark.parametrize("write", [to_properties, travelled])
+@pytest.mark.parametrize("write", [to_properties, received_headers])
 def test_half_of_a_surrogate_pair_is_refused(
     write: Callable[[MessageHeaders], object], headers: dict[str, object]
 ) -> None:
     """JSON can tell it, UTF-8 cannot; the error names the header. In memory, too."""
-    with pytest.raises(ValueError, match=r"header .* holds half of a surrogate pair"):
+    with pytest.raises(ValueError, match=r"header .* contains half of a surrogate pair"):
         write(MessageHeaders(headers))
 
 
@@ -106,9 +96,7 @@ def test_a_header_without_json_form_is_refused() -> None:
         to_properties(MessageHeaders({"file": object()}))
 
 
-@pytest.mark.parametrize(
-    "types", ["not json", '{"n": 3}', '{"n": "java.util.UUID"}', '{"missing": "java.lang.Long"}']
-)
+@pytest.mark.parametrize("types", ["not json", '{"n": 3}', '{"n": "java.util.UUID"}', '{"missing": "java.lang.Long"}'])
 def test_types_that_do_not_fit_leave_the_text(types: str) -> None:
     """A foreign sender's mistake costs the type, never the message."""
     assert from_message(received({"n": "abc", portable.JSON_HEADER_TYPES: types}))["n"] == "abc"

@@ -27,7 +27,7 @@ def refused(directory: Path, *lines: str, listeners: str = "in") -> str:
 
 ILLEGAL = "has a character outside a-z A-Z 0-9 _ - % |"
 LONG = "x" * 128
-NO_ADDRESS = "is no address: expected host:port, such as 127.0.0.1:9876"
+NO_ADDRESS = "is not an address: expected host:port, such as 127.0.0.1:9876"
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ NO_ADDRESS = "is no address: expected host:port, such as 127.0.0.1:9876"
         (f"{BINDINGS}.out.producer.required-groups=a b", f"the group name 'a b' {ILLEGAL}"),
         (f"{ROCKET}.bindings.out.producer.group=a b", f"the group name 'a b' {ILLEGAL}"),
         (f"{ROCKET}.binder.group=a b", f"the group name 'a b' {ILLEGAL}"),
-        (f"{ROCKET}.binder.namespace=a%b", "namespace: 'a%b' has a %, which ends it"),
+        (f"{ROCKET}.binder.namespace=a%b", "namespace: 'a%b' contains %, which separates namespace and name"),
         (f"{ROCKET}.bindings.out.producer.namespace=a b", f"namespace: the group name 'a b' {ILLEGAL}"),
         (f"{ROCKET}.binder.nameServer=localhost", f"'localhost' {NO_ADDRESS}"),
         (f"{ROCKET}.binder.nameServer=a:9876;b:99999", f"'b:99999' {NO_ADDRESS}"),

@@ -164,9 +164,7 @@ def test_a_reset_stays_until_the_next_poll(environment: VirtualRocketEnvironment
 class SlowCommits(LitePullConsumer):
     """Its broker takes its time."""
 
-    async def commit(
-        self, queues: Collection[MessageQueue] | Mapping[MessageQueue, int] | None = None
-    ) -> None:
+    async def commit(self, queues: Collection[MessageQueue] | Mapping[MessageQueue, int] | None = None) -> None:
         await asyncio.sleep(10)
 
 
@@ -175,9 +173,7 @@ def test_a_stop_that_is_given_up_leaves_the_group_all_the_same(environment: Virt
 
     async def main(s: Scenario) -> None:
         topic, group = await s.topic(partitions=1), s.name("group")
-        settings = LitePullConsumerSettings(
-            name_servers=environment.properties[_NAME_SERVER], auto_commit=False
-        )
+        settings = LitePullConsumerSettings(name_servers=environment.properties[_NAME_SERVER], auto_commit=False)
         consumer = SlowCommits(group, settings, transport=environment.transport(), clock=environment.clock)
         destination = ConsumerDestination(
             topic, group, "in", ConsumerProperties(), ExtendedConsumerProperties(), Delivery(), Permits(1)

@@ -47,9 +47,7 @@ def producer(**settings: str) -> RocketProducerProperties:
         ),
     ],
 )
-def test_both_generations_mean_the_same(
-    first: dict[str, str], second: dict[str, str], expected: Delivery
-) -> None:
+def test_both_generations_mean_the_same(first: dict[str, str], second: dict[str, str], expected: Delivery) -> None:
     """Each setting of the first generation has its twin in the second."""
     assert consumer(**first) == consumer(**second) == expected
 

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from binders.rocket.producer import ASYNC_WINDOW
-from rocket_client import Admin, ClientSettings
+from rocket_client import Admin, ClientSettings, Producer
 from rocket_remoting.wire.sys_flag import PERM_READ
 from streamkit import Message
 from streamkit.application import StreamApplication
-from streamkit.errors import BinderError, MessageDeliveryError
+from streamkit.binder.binder import ProducerDestination
+from streamkit.errors import BinderError, MessageDeliveryError, MessageHandlingError
 from streamkit.events import send_failed
 from streamkit.messaging.message import ErrorMessage
 from streamkit.testing.contract import Scenario
@@ -37,9 +38,7 @@ def sending(s: Scenario, topic: str, send_type: str) -> StreamApplication:
 
 
 @pytest.mark.parametrize("send_type", ["Async", "OneWay"])
-def test_messages_arrive_in_their_partition_and_in_order(
-    environment: VirtualRocketEnvironment, send_type: str
-) -> None:
+def test_messages_arrive_in_their_partition_and_in_order(environment: VirtualRocketEnvironment, send_type: str) -> None:
     """As with the send type that waits, as long as nothing fails; however many are sent, without a pause."""
     count = ASYNC_WINDOW + 50
 
@@ -85,6 +84,44 @@ def test_what_the_broker_refuses_later_is_told(environment: VirtualRocketEnviron
         assert isinstance(error.payload, MessageDeliveryError)
         assert "forbidden" in str(told[0])
         assert error.payload.__cause__ is told[0]
+
+    run_case(environment, main)
+
+
+@pytest.mark.parametrize("send_type", ["Sync", "Async", "OneWay"])
+def test_a_list_is_sent_up_to_its_first_illegal_message(environment: VirtualRocketEnvironment, send_type: str) -> None:
+    """Its error names the message, as if it had been sent alone."""
+
+    async def main(s: Scenario) -> None:
+        topic = await s.topic(partitions=1)
+        received = await s.record(topic, s.name("group"), ordered=True)
+        app = await s.start(sending(s, topic, send_type))
+        payloads = [b"a", b"b", b"c", b"d"]
+        listed = [Message(each, {"note": "\x01"} if each == b"c" else {}) for each in payloads]
+        with pytest.raises(MessageHandlingError, match="control character") as caught:
+            await app.channel("out").asend_all(listed)
+        assert caught.value.failed_message is listed[2]
+        assert [message.payload for message in await received.settled(2)] == [b"a", b"b"]
+
+    run_case(environment, main)
+
+
+def test_a_list_fails_when_the_producer_is_closed(environment: VirtualRocketEnvironment) -> None:
+    """With the error of the binder, not of the client."""
+
+    async def main(s: Scenario) -> None:
+        topic = await s.topic()
+        app, producers = sending(s, topic, "Sync"), list[Producer]()
+
+        @app.customize_producer
+        def keep(producer: Producer, destination: ProducerDestination) -> None:
+            producers.append(producer)
+
+        await s.start(app)
+        await producers[0].shutdown()
+        with pytest.raises(MessageHandlingError) as caught:
+            await app.channel("out").asend_all([Message(b"a"), Message(b"b")])
+        assert isinstance(caught.value.__cause__, BinderError)
 
     run_case(environment, main)
 

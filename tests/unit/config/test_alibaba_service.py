@@ -43,9 +43,7 @@ def test_the_report_tells_what_becomes_of_each() -> None:
     """Nothing is wrong; what has no effect says why; what is somebody else's is left to them."""
     result = CliRunner().invoke(config, ["report", "--json", str(SERVICE)])
     assert result.exit_code == 0, result.output
-    report = {
-        verdict: {row["setting"]: row for row in rows} for verdict, rows in json.loads(result.output).items()
-    }
+    report = {verdict: {row["setting"]: row for row in rows} for verdict, rows in json.loads(result.output).items()}
     assert report["wrong"] == {}
     assert set(report["no effect"]) >= {
         "spring.config.import",
@@ -80,5 +78,5 @@ def test_the_name_server_of_spring_s_starter_counts(generation: str) -> None:
             f"{PREFIX}.output-bindings": "out",
         },
     )
-    with pytest.raises(Exception, match=r"reaches no RocketMQ name server at 127\.0\.0\.1:1"), app:
+    with pytest.raises(Exception, match=r"cannot reach a RocketMQ name server at 127\.0\.0\.1:1"), app:
         pass

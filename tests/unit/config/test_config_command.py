@@ -6,19 +6,19 @@ import pytest
 from click.testing import CliRunner
 
 from binders.inmemory import plugin as inmemory
-from streamkit.binder.registry import BinderTypes
 from streamkit.cli.config import config
+from streamkit.plugins.application_plugins import ApplicationPlugins
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """Runs a command in a directory with these application.properties; its output and exit code."""
     monkeypatch.chdir(tmp_path)
-    types = BinderTypes({"inmemory": inmemory})
+    plugins = ApplicationPlugins([inmemory])
 
     def invoke(properties, *arguments):
         (tmp_path / "application.properties").write_text(properties)
-        result = CliRunner(env={"COLUMNS": "140"}).invoke(config, arguments, obj=types)
+        result = CliRunner(env={"COLUMNS": "140"}).invoke(config, arguments, obj=plugins)
         return result.output, result.exit_code
 
     return invoke
@@ -65,11 +65,14 @@ def test_explaining_as_a_table(run):
         ),
         ("explain input --jsn", "No such option '--jsn'. Did you mean '--json'?"),
         ("explain --jsn input", "No such option '--jsn'. Did you mean '--json'?"),
-        ("explain --server.port=1", "'--server.port=1' stands where BINDING belongs: settings follow it"),
-        ("explain input output", "'output' is no setting: settings are written --key=value"),
-        ("report -j", "'-j' is no setting: settings are written --key=value"),
-        ("report here there", "one PATH can be reported on, not here, there"),
-        ("report here --config-location=there", "one PATH can be reported on, not here, there"),
+        (
+            "explain --server.port=1",
+            "'--server.port=1' stands where BINDING belongs: write settings after it",
+        ),
+        ("explain input output", "'output' is not a setting: write settings as --key=value"),
+        ("report -j", "'-j' is not a setting: write settings as --key=value"),
+        ("report here there", "expected one PATH, not here, there"),
+        ("report here --config-location=there", "expected one PATH, not here, there"),
     ],
 )
 def test_arguments_that_mean_nothing_are_told(run, arguments, told):
@@ -119,9 +122,7 @@ def test_a_report(run):
 
 def test_a_report_as_json(run):
     """With --json the report can be read by programs; secrets are hidden in both."""
-    output, code = run(
-        f"{INPUT}.consumer.partitioned=true\n{INPUT}.grup=g\nmy.password=x\n", "report", "--json"
-    )
+    output, code = run(f"{INPUT}.consumer.partitioned=true\n{INPUT}.grup=g\nmy.password=x\n", "report", "--json")
     report = json.loads(output)
     assert code == 1
     assert report["wrong"][0]["suggestion"] == f"{INPUT}.group"
@@ -145,9 +146,7 @@ def test_a_report_on_another_place(run, tmp_path):
     output, code = run("", "report", "service", "--json")
     report = json.loads(output)
     assert code == 0
-    assert [(row["value"], row["origin"]) for row in report["honoured"]] == [
-        ("h", "application.properties:1")
-    ]
+    assert [(row["value"], row["origin"]) for row in report["honoured"]] == [("h", "application.properties:1")]
     assert [row["why"] for row in report["overridden"]] == ["by application.properties:1"]
     output, _ = run("", "report", "service/application.yml", "--json")
     assert [row["value"] for row in json.loads(output)["honoured"]] == ["g"]

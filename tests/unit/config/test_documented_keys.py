@@ -2,9 +2,9 @@
 
 import pytest
 
-from streamkit.binder.registry import BinderTypes
 from streamkit.config.environment import Environment
 from streamkit.config.report import Verdict, report_settings
+from streamkit.plugins.application_plugins import ApplicationPlugins
 
 STREAM = """
 instanceCount=2 instanceIndex=1 instanceIndexList=1 bindings.b.destination=t default.destination=t
@@ -89,13 +89,11 @@ _PLACES = {
 @pytest.mark.parametrize("prefix", _PLACES)
 def test_every_documented_key_is_known(prefix: str) -> None:
     """Honoured, without effect, or rejected with a reason; never unknown, and never passed over in silence."""
-    types = BinderTypes()
+    types = ApplicationPlugins().binder_types()
     silent = []
     for line in _PLACES[prefix].split():
         key, _, value = line.partition("=")
-        environment = Environment.load(
-            overrides={prefix + key: value}, variables={}, config_location="optional:/none"
-        )
+        environment = Environment.load(overrides={prefix + key: value}, variables={}, config_location="optional:/none")
         [row] = report_settings(environment, types)
         if row.verdict is Verdict.FOREIGN or (row.reason or "").startswith("unknown setting"):
             silent.append(f"{prefix}{key}: {row.verdict.value}, {row.reason}")

@@ -20,9 +20,7 @@ def files(tmp_path):
             path.write_text(text)
 
         def load(self, *arguments, variables=None, **options):
-            return Environment.load(
-                directory=tmp_path, arguments=arguments, variables=variables or {}, **options
-            )
+            return Environment.load(directory=tmp_path, arguments=arguments, variables=variables or {}, **options)
 
     return Files()
 
@@ -145,7 +143,7 @@ def test_the_default_profile(files):
 def test_a_malformed_condition(files):
     """A profile expression that is none names its line."""
     files.write("application.properties", "a=1\nspring.config.activate.on-profile=(x")
-    with pytest.raises(ConfigurationError, match=r"application.properties:2: '\(x' is no profile expression"):
+    with pytest.raises(ConfigurationError, match=r"application.properties:2: '\(x' is not a profile expression"):
         files.load()
 
 
@@ -257,9 +255,7 @@ def test_conditions_of_older_services(files):
 
 def test_documents_for_a_cloud_platform(files):
     """A document that is meant for Kubernetes counts there, or where a setting says that this is such a place."""
-    files.write(
-        "application.yml", "k: base\n---\nspring.config.activate.on-cloud-platform: kubernetes\nk: cluster"
-    )
+    files.write("application.yml", "k: base\n---\nspring.config.activate.on-cloud-platform: kubernetes\nk: cluster")
     assert files.load().text("k") == "base"
     there = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     assert files.load(variables=there).text("k") == "cluster"
@@ -269,9 +265,7 @@ def test_documents_for_a_cloud_platform(files):
 
 def test_bootstrap_files(files):
     """What Spring Cloud reads first is the weakest: the name and the profiles of a service often stand there."""
-    files.write(
-        "bootstrap.yml", "spring: {application.name: shop, profiles.active: dev}\nk: bootstrap\nj: bootstrap"
-    )
+    files.write("bootstrap.yml", "spring: {application.name: shop, profiles.active: dev}\nk: bootstrap\nj: bootstrap")
     files.write("bootstrap-dev.yml", "j: dev")
     files.write("application.yml", "k: application")
     environment = files.load()
@@ -285,9 +279,7 @@ def test_bootstrap_files(files):
 
 def test_imported_files(files):
     """They win over the document that imports them, and have variants for profiles; each counts once."""
-    files.write(
-        "application.yml", "spring.config.import: more/shop.yml, optional:file:nowhere.yml\nk: here\nj: here"
-    )
+    files.write("application.yml", "spring.config.import: more/shop.yml, optional:file:nowhere.yml\nk: here\nj: here")
     files.write("more/shop.yml", "spring.config.import: [shop.yml, './plain[.properties]']\nk: shop\ni: shop")
     files.write("more/shop-dev.yml", "i: dev")
     files.write("more/plain", "h=plain")
@@ -328,9 +320,7 @@ def test_imports_that_cannot_be(files, text, expected):
 
 def test_imports_from_elsewhere_are_warned_about(files, caplog):
     """What stands in Nacos or a config server is not read, and no error: a service's files can stay as they are."""
-    files.write(
-        "application.yml", "spring.config.import: 'nacos:${x}.yml, optional:configserver:http://c'\nk: 1"
-    )
+    files.write("application.yml", "spring.config.import: 'nacos:${x}.yml, optional:configserver:http://c'\nk: 1")
     environment = files.load()
     assert environment.text("k") == "1"
     assert [warning.reason.partition(":")[0] for warning in environment.warnings.values()] == [

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, Field
 
 from binders.kafka import plugin as kafka
-from streamkit.binder.registry import BinderTypes
 from streamkit.binder.spark_format import SparkFormat
 from streamkit.cli.config import config
 from streamkit.cli.setting_arguments import expect_settings
@@ -23,22 +22,24 @@ from streamkit.config.application_properties import GROUPS
 from streamkit.config.document import Document
 from streamkit.config.environment import Environment
 from streamkit.config.explain import explain_model, setting_text
+from streamkit.config.located_errors import located
 from streamkit.config.origin import Origin, Value
-from streamkit.config.places import located
 from streamkit.config.relaxed import parse_key
 from streamkit.config.report import report_settings
 from streamkit.config.secret import without_secrets
+from streamkit.config.setting_limits import Rejected
 from streamkit.config.settings import StreamSettings
 from streamkit.config.settings_model import SettingsModel, ShownWithoutSecrets
 from streamkit.config.shape import section_of
 from streamkit.config.source import Entry, table_source
-from streamkit.config.support import Rejected
 from streamkit.config.tree import read_tree
 from streamkit.config.validation import SettingWarning
 from streamkit.config.yaml_file import parse_yaml
 from streamkit.errors import ConfigurationError, StreamkitError
+from streamkit.plugins.application_plugins import ApplicationPlugins
 
-TYPES: Final = BinderTypes({"kafka": kafka})
+PLUGINS: Final = ApplicationPlugins([kafka])
+TYPES: Final = PLUGINS.binder_types()
 
 WORDS: Final = (
     "password", "passwd", "pwd", "pass", "passphrase", "secret", "token", "credential", "credentials", "private key",
@@ -121,9 +122,7 @@ def in_value(draw: st.DrawFn) -> tuple[str, str, str]:
 
 def told(error: BaseException) -> str:
     """All that a log, a traceback or a program shows of an error."""
-    values = [
-        each.value for each in getattr(error, "errors", [error]) if isinstance(each, ConfigurationError)
-    ]
+    values = [each.value for each in getattr(error, "errors", [error]) if isinstance(each, ConfigurationError)]
     return "".join([str(error), repr(error), *traceback.format_exception(error), *map(str, values)])
 
 
@@ -173,16 +172,12 @@ def a_value(key: str, value: str) -> str:
     found = Value(value, Origin("application.properties", 3), key)
     document = Document()
     document.add(parse_key(key), found)
-    tree = read_tree(
-        [table_source("x", {f"p.values.{key}": value}, "x")], lambda each: each, "p", section_of(Anything)
-    )
+    tree = read_tree([table_source("x", {f"p.values.{key}": value}, "x")], lambda each: each, "p", section_of(Anything))
     return f"{found!r} {Entry(('a',), found)} {SettingWarning(found, 'why')!r} {document} {tree}"
 
 
 def an_unknown_setting(key: str, value: str) -> str:
-    return attempted(
-        lambda: StreamSettings.load(environment(f"nothing.{key}", value, "spring.cloud.stream."))
-    )
+    return attempted(lambda: StreamSettings.load(environment(f"nothing.{key}", value, "spring.cloud.stream.")))
 
 
 def a_wrong_placeholder(key: str, value: str) -> str:
@@ -289,7 +284,7 @@ def test_values_without_secrets_are_shown_whole(value: str) -> None:
 
 def test_every_settings_object_hides_its_secrets() -> None:
     """Those of the application and of all installed binders: an object in a log or an error is shown by its `repr`."""
-    types = BinderTypes()
+    types = ApplicationPlugins().binder_types()
     models: list[type[BaseModel]] = [StreamSettings, *(group.model for group in GROUPS)]
     for name in types.names:
         models += [*types.extended_models(name), *types.settings_models(name).values()]
@@ -324,15 +319,13 @@ def test_the_commands_print_no_secret(tmp_path: Path) -> None:
         "spring.cloud.stream.bindings.in.group=g-hunter3\n"
     )
     for format_ in ([], ["--json"]):
-        result = CliRunner().invoke(config, ["report", str(tmp_path), *format_], obj=TYPES)
+        result = CliRunner().invoke(config, ["report", str(tmp_path), *format_], obj=PLUGINS)
         assert "hunter2" not in result.output
         assert "g-hunter3" in result.output
         assert "amqp://me:******@host" in result.output
 
 
-@pytest.mark.parametrize(
-    "value", ["*hunter2", "!hunter2 x", '"\\xhunter2"', "{hunter2", "@hunter2", "[hunter2: 'x"]
-)
+@pytest.mark.parametrize("value", ["*hunter2", "!hunter2 x", '"\\xhunter2"', "{hunter2", "@hunter2", "[hunter2: 'x"])
 def test_a_value_that_is_no_yaml_is_not_shown(value: str) -> None:
     """A password that begins like an alias or a tag, unquoted: the error has its line, and says to quote it."""
     with pytest.raises(ConfigurationError) as caught:

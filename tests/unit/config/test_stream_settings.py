@@ -11,10 +11,10 @@ from streamkit.config.durations import Milliseconds, Minutes, Seconds
 from streamkit.config.environment import Environment
 from streamkit.config.extended import extended_problems
 from streamkit.config.properties_file import parse_properties
+from streamkit.config.setting_limits import Accepted, Rejected
 from streamkit.config.settings import HeaderMode, SettingsModel, StreamSettings
 from streamkit.config.shape import Separator
 from streamkit.config.source import EnvironmentVariables, KeyedSource
-from streamkit.config.support import Accepted, Rejected
 from streamkit.errors import ConfigurationErrors, UnknownSetting
 
 PREFIX = "spring.cloud.stream"
@@ -151,9 +151,7 @@ class Units(SettingsModel):
 
 def test_units():
     """Plain numbers count what their setting counts."""
-    units = environment("x.milliseconds=5\nx.seconds=5\nx.minutes=5\nx.level-table=1s 5s 1m 7").bind(
-        "x", Units
-    )
+    units = environment("x.milliseconds=5\nx.seconds=5\nx.minutes=5\nx.level-table=1s 5s 1m 7").bind("x", Units)
     assert (units.milliseconds, units.seconds, units.minutes) == (
         timedelta(milliseconds=5),
         timedelta(seconds=5),
@@ -229,9 +227,7 @@ def test_a_content_type_that_is_none_is_told():
     """With its place, and what one looks like."""
     key = "spring.cloud.stream.bindings.input.content-type"
     (error,) = wrong(f"{key}=nonsense")
-    assert error.startswith(
-        f"application.properties:1: {key}=nonsense: 'nonsense' is no content type: expected"
-    )
+    assert error.startswith(f"application.properties:1: {key}=nonsense: 'nonsense' is not a content type: expected")
 
 
 def test_all_errors_come_together():
@@ -249,9 +245,7 @@ def test_a_rejected_setting_says_what_to_do():
     """What is not done stops the start, unless it says the default anyway."""
     key = "spring.cloud.stream.bindings.input.consumer.instance-index-list"
     (error,) = wrong(f"{key}=0,1")
-    assert error.startswith(
-        f"application.properties:1: {key}=0,1: not supported: a process has one index here;"
-    )
+    assert error.startswith(f"application.properties:1: {key}=0,1: not supported: a process has one index here;")
     assert load("spring.cloud.stream.default.consumer.batch-mode=false").default.consumer.batch_mode is False
     assert wrong("spring.cloud.stream.default.producer.partition-selector-class=x")
 

@@ -55,7 +55,7 @@ def test_merging():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a: 1\na: 2", "f:2: the key 'a' is there twice"),
+        ("a: 1\na: 2", "f:2: the key 'a' is given twice"),
         ("a: [1", "f:1: "),
         ("- 1\n- 2", "f:1: expected `key: value`, not a seq"),
         ("just text", "f:1: expected `key: value`, not a str"),

@@ -249,7 +249,7 @@ def test_the_first_function_may_settle_by_hand(make_app: MakeApplication) -> Non
     @app.function
     async def hold(text: str, acknowledgment: Acknowledgment) -> None:
         calls.append(text)
-        acknowledgment.retry(timedelta(seconds=1)) if len(calls) == 1 else acknowledgment.accept()
+        acknowledgment.requeue(timedelta(seconds=1)) if len(calls) == 1 else acknowledgment.accept()
 
     with app.test() as test:
         test.input("hold-in-0").send("a")

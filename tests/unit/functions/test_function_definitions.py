@@ -44,7 +44,7 @@ def test_definitions() -> None:
         Definition(("d", "e")),
     ]
     assert Definition(("b", "c")).input(1) == "bc-in-1"
-    with pytest.raises(ValueError, match=r"'\|a' lacks the name"):
+    with pytest.raises(ValueError, match=r"'\|a' has no name"):
         parse_definitions("|a")
 
 
@@ -72,7 +72,7 @@ def test_several_functions_need_a_definition(make_app: MakeApplication) -> None:
         assert not test.app.bindings
     manual = make_app(stream__function__autodetect="false")
     manual.function(upper)
-    assert "which functions are bound is not said" in refusal(manual)
+    assert "no definition says which are bound" in refusal(manual)
 
 
 def test_two_functions_of_one_name(make_app: MakeApplication) -> None:
@@ -89,8 +89,8 @@ def test_two_functions_of_one_name(make_app: MakeApplication) -> None:
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (unannotated, "does not say what it returns: annotate it, with -> None if it is a consumer"),
-        (lambda: None, "does not say what it returns"),
+        (unannotated, "has no return annotation: add one, -> None for a consumer"),
+        (lambda: None, "has no return annotation"),
     ],
 )
 def test_a_function_says_what_it_returns(
@@ -132,10 +132,10 @@ def test_annotations_that_mean_nothing(make_app: MakeApplication) -> None:
     for each, part in zip(
         functions,
         (
-            "takes nothing and returns nothing",
+            "has neither a parameter nor a result",
             "takes streams, so it cannot take 'headers'",
             "consumes a stream, so it has to be `async def`",
-            "so it gives async iterators, or None",
+            "so it must return async iterators or None",
             "complex",
             "complex",
         ),
@@ -165,7 +165,7 @@ def test_functions_that_cannot_be_joined(make_app: MakeApplication) -> None:
     assert "'note|upper' cannot be composed" in text
     assert "'upper|two' cannot be composed" in text
     assert "'upper|tick' cannot be composed" in text
-    assert "let the first function take it" in text
+    assert "only the first function can take it" in text
 
 
 def test_a_binding_serves_a_function_or_a_listener(make_app: MakeApplication) -> None:

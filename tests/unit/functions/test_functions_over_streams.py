@@ -285,4 +285,4 @@ def test_one_that_ignores_its_cancellation_is_left_behind(
 
     with VirtualTime() as time, use_clock(time.clock):
         time.run(main())
-    assert "Task 'function stubborn' was cancelled and goes on: it is left behind, at " in caplog.text
+    assert "Task 'function stubborn' was cancelled and is still running; it is abandoned at " in caplog.text

@@ -55,9 +55,7 @@ def with_functions(seen: list[str]) -> Callable[[StreamApplication], StreamAppli
 Register = Callable[[StreamApplication], StreamApplication]
 
 
-def test_a_header_names_the_function(
-    make_app: MakeApplication, with_functions: Register, seen: list[str]
-) -> None:
+def test_a_header_names_the_function(make_app: MakeApplication, with_functions: Register, seen: list[str]) -> None:
     """One, or several composed; the output is bound when there is something to send."""
     app = with_functions(make_app(**ROUTED))
     with app.test() as test:
@@ -74,14 +72,10 @@ def test_a_header_names_the_function(
 
 def test_an_expression_finds_it(make_app: MakeApplication, with_functions: Register, seen: list[str]) -> None:
     """Of the message's header if such expressions are enabled, else of the setting."""
-    app = with_functions(
-        make_app(**ROUTED, **EXPRESSIONS_OF_MESSAGES, function__routing_expression="headers['kind']")
-    )
+    app = with_functions(make_app(**ROUTED, **EXPRESSIONS_OF_MESSAGES, function__routing_expression="headers['kind']"))
     with app.test() as test:
         test.input("functionRouter-in-0").send("a", {"kind": "note"})
-        test.input("functionRouter-in-0").send(
-            "b", {EXPRESSION: "headers['to'] == 1 ? 'note' : 'x'", "to": 1}
-        )
+        test.input("functionRouter-in-0").send("b", {EXPRESSION: "headers['to'] == 1 ? 'note' : 'x'", "to": 1})
     assert seen == ["a", "b"]
 
 
@@ -96,9 +90,7 @@ def test_the_definition_is_where_the_others_go(
     assert seen == ["a"]
 
 
-def test_it_may_be_a_definition_itself(
-    make_app: MakeApplication, with_functions: Register, seen: list[str]
-) -> None:
+def test_it_may_be_a_definition_itself(make_app: MakeApplication, with_functions: Register, seen: list[str]) -> None:
     """`functionRouter`, with another name for its binding."""
     settings = {"stream__function__bindings__functionRouter-in-0": "inbox"}
     app = with_functions(make_app(function__definition="functionRouter", **settings))
@@ -107,9 +99,7 @@ def test_it_may_be_a_definition_itself(
     assert seen == ["a"]
 
 
-def test_a_callback_is_asked_first(
-    make_app: MakeApplication, with_functions: Register, seen: list[str]
-) -> None:
+def test_a_callback_is_asked_first(make_app: MakeApplication, with_functions: Register, seen: list[str]) -> None:
     """A function or a coroutine function; None leaves it to the headers."""
     app = with_functions(make_app(**ROUTED))
 
@@ -127,15 +117,15 @@ def test_a_callback_is_asked_first(
 @pytest.mark.parametrize(
     ("headers", "reason"),
     [
-        ({}, "neither a callback, nor a header"),
+        ({}, "there is no routing callback, no header"),
         ({NAME: "upperr"}, "there is no function 'upperr'; did you mean 'upper'?"),
-        ({NAME: "stream"}, "'stream' is not called for each message"),
+        ({NAME: "stream"}, "'stream' is bound to streams"),
         ({NAME: "note|upper"}, "'note|upper' cannot be composed"),
         ({NAME: "note;upper"}, "not the name of one function"),
-        ({NAME: "|"}, "lacks the name of a function"),
+        ({NAME: "|"}, "has no name of a function"),
         ({NAME: "|".join(["upper"] * 11)}, "it has 11 functions composed, more than 10"),
         ({NAME: "|".join(["upper"] * 200)}, "its definition has 1,199 characters, more than 1,000"),
-        ({EXPRESSION: "headers['no']"}, "neither a callback, nor a header"),
+        ({EXPRESSION: "headers['no']"}, "there is no routing callback, no header"),
     ],
 )
 def test_what_nothing_routes_is_dropped(
@@ -151,7 +141,7 @@ def test_what_nothing_routes_is_dropped(
         test.input("functionRouter-in-0").send("a", headers)
         test.advance(hours=1)
         assert not test.errors
-    warnings = [record.getMessage() for record in caplog.records if "unroutable" in record.getMessage()]
+    warnings = [record.getMessage() for record in caplog.records if "cannot be routed" in record.getMessage()]
     assert len(warnings) == 1
     assert reason in warnings[0]
 
@@ -172,7 +162,7 @@ def test_an_expression_of_a_message_is_ignored_unless_it_is_enabled(
     assert len(warnings) == 2
     assert f"Function functionRouter ignores header {EXPRESSION} of message" in warnings[0]
     assert "Set spring.cloud.stream.function.routing.expression-header-enabled=true" in warnings[0]
-    assert "is unroutable and dropped" in warnings[1]
+    assert "which cannot be routed" in warnings[1]
 
 
 @pytest.mark.parametrize(

@@ -140,9 +140,7 @@ def test_a_batch_and_a_finite_stream_are_sent_one_by_one(make_app: MakeApplicati
     with app.test() as test:
         outputs = [test.output(f"{name}-out-0") for name in ("batch", "numbers", "stream")]
         test.advance(seconds=1.5)
-        assert [[each.payload for each in output.receive_all(int)] for output in outputs] == [
-            [1, 2, 1, 2]
-        ] * 3
+        assert [[each.payload for each in output.receive_all(int)] for output in outputs] == [[1, 2, 1, 2]] * 3
 
 
 def test_a_stream_is_called_once(make_app: MakeApplication) -> None:
@@ -237,9 +235,7 @@ def test_a_poll_under_way_is_finished_when_the_application_stops(make_app: MakeA
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-def test_one_that_awaits_something_cancelled_is_called_again(
-    make_app: MakeApplication, is_stream: bool
-) -> None:
+def test_one_that_awaits_something_cancelled_is_called_again(make_app: MakeApplication, is_stream: bool) -> None:
     """Nobody cancelled the supplier itself: its failure is told like any other."""
     app = make_app()
     calls = 0
@@ -295,4 +291,4 @@ def test_one_that_ignores_its_cancellation_is_left_behind(
 
     with VirtualTime() as time, use_clock(time.clock):
         time.run(main())
-    assert "Task 'supplier stubborn' was cancelled and goes on: it is left behind, at " in caplog.text
+    assert "Task 'supplier stubborn' was cancelled and is still running; it is abandoned at " in caplog.text

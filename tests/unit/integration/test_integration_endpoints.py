@@ -218,9 +218,7 @@ def test_a_gateway_gives_the_answer(time: VirtualTime) -> None:
         time.run(gateway.ask("silence"))
 
 
-def test_a_poller_asks_again_and_again(
-    time: VirtualTime, out: Kept, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_poller_asks_again_and_again(time: VirtualTime, out: Kept, caplog: pytest.LogCaptureFixture) -> None:
     """Up to so many a poll, until there is none; a failure is logged, and it is asked again."""
     given = iter([1, 2, 3, None, ValueError("away"), 4])
 

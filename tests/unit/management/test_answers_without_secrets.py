@@ -2,7 +2,6 @@
 
 from binders.inmemory.binder import InMemoryBinder
 from streamkit.binder.binder import Binder, BinderContext, Health
-from streamkit.binder.plugin import hookimpl
 from streamkit.errors import BinderError, BinderUnavailable
 from tests.unit.application.test_management import STREAM, application, serving
 from tests.unit.binder.test_late_binding import FlakyPlugin
@@ -19,15 +18,14 @@ class Talkative(InMemoryBinder):
 
 
 class TalkativePlugin(FlakyPlugin):
-    @hookimpl
-    def streamkit_create_binder(self, type: str, name: str, context: BinderContext) -> Binder:  # noqa: A002
+    def create_binder(self, name: str, context: BinderContext) -> Binder:
         return Talkative(name, context)
 
 
 def test_answers_about_a_system_that_is_away_show_no_password() -> None:
     """Its health, and the refusal to start a binding; the system's address stays readable."""
     settings = {f"{STREAM}.default-binder": "flaky", f"{STREAM}.inmemory.binder.stands-in-for": "inmemory"}
-    app = application(binder_plugins={"flaky": TalkativePlugin(up_at=0)}, **settings)
+    app = application(plugins=[TalkativePlugin(up_at=0)], **settings)
     with serving(app) as client:
         health = client.get("/health")
         refused = client.post("/bindings/in", json={"state": "STARTED"})

@@ -184,9 +184,7 @@ def test_programs_and_pages_of_the_same_origin_change_states(headers: dict[str, 
 def test_what_a_form_can_send_is_refused(content_type: str) -> None:
     """Browsers ask before they send JSON to another site, and nobody answers them."""
     with serving(application()) as client:
-        refused = client.post(
-            "/bindings/in", content=json.dumps(STOP), headers={"content-type": content_type}
-        )
+        refused = client.post("/bindings/in", content=json.dumps(STOP), headers={"content-type": content_type})
         assert refused.status_code == 415
         assert client.options("/bindings/in", headers={"origin": "http://evil.example"}).status_code >= 400
         assert state(client) == "running"
@@ -268,9 +266,7 @@ def test_a_name_of_no_binding_is_not_found() -> None:
         is_not_found()
 
 
-def test_errors_tell_nothing_of_the_code(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_errors_tell_nothing_of_the_code(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """An error nobody expected is 500 for the client; where it came from is in the log."""
 
     class Broken(StreamApplication):
@@ -441,9 +437,7 @@ async def until_closed(reader: asyncio.StreamReader) -> bytes:
         b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n",
     ],
 )
-def test_a_connection_whose_request_does_not_come_is_closed(
-    request_: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_connection_whose_request_does_not_come_is_closed(request_: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """Its first one, its next one, or the rest of one that is answered already; nothing is logged as an error."""
 
     async def main() -> None:
@@ -512,5 +506,5 @@ def test_listening_beyond_this_machine_is_warned_about(caplog: pytest.LogCapture
         assert client.get("/health", headers={"host": "0.0.0.0"}).status_code == 400
     warning = [each for each in caplog.messages if "other machines" in each]
     assert len(warning) == 1
-    assert "there is no login" in warning[0]
+    assert "without a login" in warning[0]
     assert "management.server.address" in warning[0]

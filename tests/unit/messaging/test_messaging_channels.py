@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from streamkit.errors import BlockingSendError, MessageHandlingError, NoSubscriberError
-from streamkit.messaging import DirectChannel, LoopPortal, Message, PublishSubscribeChannel
+from streamkit.messaging import ChannelInterceptor, DirectChannel, LoopPortal, Message, PublishSubscribeChannel
 
 MESSAGE = Message("a")
 
@@ -230,3 +230,60 @@ def test_portal_repr(portal):
     """Portal and channel tell what they are."""
     assert repr(portal).startswith("LoopPortal(<")
     assert repr(DirectChannel("c")) == "DirectChannel('c')"
+
+
+class TakesLists:
+    """Handles lists, and fails at `bad`."""
+
+    def __init__(self):
+        self.calls = []
+
+    async def handle_message(self, message):
+        self.calls.append(message.payload)
+
+    async def handle_messages(self, messages):
+        self.calls.append([message.payload for message in messages])
+        return next(((message, ValueError("no")) for message in messages if message.payload == "bad"), None)
+
+
+def test_a_list_goes_to_a_handler_of_lists_at_once():
+    """Unless an interceptor has to see each message."""
+    channel, handler = DirectChannel("c"), TakesLists()
+    channel.subscribe(handler)
+    asyncio.run(channel.asend_all([Message("a"), Message("b")]))
+    channel.add_interceptor(Renaming())
+    asyncio.run(channel.asend_all([Message("a"), Message("b")]))
+    assert handler.calls == [["a", "b"], "A", "B"]
+
+
+def test_a_failed_message_of_a_list_is_named():
+    """As if it had been sent alone."""
+    channel, bad = DirectChannel("c"), Message("bad")
+    channel.subscribe(TakesLists())
+    with pytest.raises(MessageHandlingError, match="no") as caught:
+        asyncio.run(channel.asend_all([Message("a"), bad]))
+    assert caught.value.failed_message is bad
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_a_list_is_sent_up_to_the_first_message_that_fails():
+    """A handler of single messages gets one after the other."""
+    handled = []
+
+    async def handle(message):
+        handled.append(message.payload)
+        if message.payload == "bad":
+            raise ValueError("no")
+
+    channel = DirectChannel("c")
+    channel.subscribe(handle)
+    with pytest.raises(MessageHandlingError):
+        asyncio.run(channel.asend_all([Message("a"), Message("bad"), Message("b")]))
+    assert handled == ["a", "bad"]
+
+
+class Renaming(ChannelInterceptor):
+    """Puts payloads into upper case."""
+
+    def pre_send(self, message, channel):
+        return message.with_payload(message.payload.upper())

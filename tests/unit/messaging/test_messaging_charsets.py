@@ -78,9 +78,7 @@ def test_a_codec_that_is_no_encoding_of_text_is_no_charset(charset: str) -> None
 )
 def test_java_s_names_of_charsets_are_known(charset: str, codec: str) -> None:
     """A Java application may name any of them."""
-    assert text_codec(charset).decode("aé".encode(codec, "replace"))[0] == "aé".encode(
-        codec, "replace"
-    ).decode(codec)
+    assert text_codec(charset).decode("aé".encode(codec, "replace"))[0] == "aé".encode(codec, "replace").decode(codec)
 
 
 def test_each_charset_gives_text() -> None:

@@ -146,9 +146,7 @@ def test_text_under_json_has_no_quotes(type_):
 
 
 @pytest.mark.parametrize("type_", [bytes, object, Any])
-@pytest.mark.parametrize(
-    "content_type", ["application/json", "text/plain", "application/octet-stream", "a/b"]
-)
+@pytest.mark.parametrize("content_type", ["application/json", "text/plain", "application/octet-stream", "a/b"])
 def test_bytes_stay_bytes(type_, content_type):
     """Bytes go through untouched under every content type."""
     assert read(type_, b"\xff{", content_type) == b"\xff{"
@@ -262,7 +260,7 @@ def test_json_is_utf_8_whatever_charset_is_named(charset):
 
 def test_text_in_the_wrong_charset():
     """Bytes that are no text of the charset are an error that says where."""
-    with pytest.raises(MessageConversionError, match="no utf-8 text: byte 1 is wrong"):
+    with pytest.raises(MessageConversionError, match="not utf-8 text: byte 1 is wrong"):
         read(str, b"a\xff")
 
 
@@ -300,7 +298,7 @@ def test_mixing_models_and_structs_is_refused():
         ("text", "application/octet-stream", "carries bytes, not str"),
         (Item(1), "application/xml", "No converter writes Item as application/xml"),
         ("x", "text/plain;charset=klingon", "text/plain names an unknown charset 'klingon'"),
-        ("x", "nonsense", "is no content type"),
+        ("x", "nonsense", "is not a content type"),
     ],
 )
 def test_what_cannot_be_written(payload, content_type, reason):

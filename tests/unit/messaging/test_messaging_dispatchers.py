@@ -13,10 +13,10 @@ from streamkit.errors import (
     MessageDeliveryError,
     MessageHandlingError,
     NoSubscriberError,
-    Reject,
 )
 from streamkit.messaging import BroadcastingDispatcher, Message, RoundRobin, UnicastingDispatcher
 from streamkit.messaging.handler import drive
+from streamkit.settlement import Reject
 
 MESSAGE = Message("a")
 
@@ -183,6 +183,21 @@ def test_a_decision_is_no_failure():
     assert calls == []
 
 
+def test_a_decision_is_not_ignored_with_failures():
+    """A handler that rejects its message rejects it for all, also where the failures of one keep it from nobody."""
+    dispatcher = BroadcastingDispatcher("c", ignore_failures=True)
+    calls = []
+
+    def rejecting(message):
+        raise Reject("poison")
+
+    dispatcher.add_handler(calls.append)
+    dispatcher.add_handler(rejecting)
+    with pytest.raises(Reject, match="poison"):
+        dispatch(dispatcher)
+    assert calls == [MESSAGE]
+
+
 @pytest.mark.parametrize(
     "dispatcher", [UnicastingDispatcher("orders"), BroadcastingDispatcher("orders", require_subscribers=True)]
 )
@@ -259,7 +274,7 @@ def test_objects_with_handle_message():
 
 def test_what_is_no_handler():
     """Adding something that handles no messages is an error at once."""
-    with pytest.raises(TypeError, match="'x' handles no messages"):
+    with pytest.raises(TypeError, match="'x' cannot handle messages"):
         UnicastingDispatcher("c").add_handler("x")
 
 
@@ -368,7 +383,7 @@ def test_a_queued_failure_is_logged(kind, caplog):
         dispatcher = kind("c", executor=executor)
         dispatcher.add_handler(Recorder("one").handler("one"))
         assert dispatch(dispatcher)
-    assert "could not deliver the queued Message('a'" in caplog.text
+    assert "could not deliver the queued message Message('a'" in caplog.text
 
 
 def test_repr_names_the_handlers():

@@ -24,7 +24,7 @@ def test_parsing(text, essence, parameters):
 @pytest.mark.parametrize("text", ["", "json", "a/b;c", "a/b/c", "a/b; =x"])
 def test_what_is_no_content_type(text):
     """A text that is none is an error that shows one that is."""
-    with pytest.raises(ValueError, match="is no content type"):
+    with pytest.raises(ValueError, match="is not a content type"):
         MimeType.parse(text)
 
 

@@ -73,9 +73,9 @@ def test_where_to_begin(more: dict[str, str], position: Position) -> None:
     ("given", "told"),
     [
         ({"topic": "t"}, "option 'nameServer' is missing"),
-        ({"nameServer": "a:1"}, "nothing says what to read"),
+        ({"nameServer": "a:1"}, "no option names the topics to read"),
         (READ | {"subscribepattern": "("}, "topic and subscribePattern are both given"),
-        ({"nameServer": "a:1", "subscribePattern": "("}, "no regular expression"),
+        ({"nameServer": "a:1", "subscribePattern": "("}, "not a regular expression"),
         (READ | {"rocketmq.topic": "t"}, "option 'topic' is given twice: as 'topic' and as 'rocketmq.topic'"),
         (READ | {"maxTriggerDelay": "soon"}, "write a duration such as 30s"),
         (READ | {"consumerGroup": " "}, "option 'consumerGroup' is empty"),

@@ -104,9 +104,7 @@ def test_both_ways_give_the_same(records: list[bytes], filtered: bool, before: i
     assert at_once.to_pylist() == one_by_one.to_pylist()
 
 
-def plain(
-    number: int, properties: bytes = b"KEYS\x01k\x02TAGS\x01t\x02UNIQ_KEY\x01u\x02", **more: Any
-) -> bytes:
+def plain(number: int, properties: bytes = b"KEYS\x01k\x02TAGS\x01t\x02UNIQ_KEY\x01u\x02", **more: Any) -> bytes:
     """An ordinary record."""
     fields: dict[str, Any] = {
         "queue_id": 1, "queue_offset": number, "commit_log_offset": 0, "sys_flag": 0, "flag": 0,

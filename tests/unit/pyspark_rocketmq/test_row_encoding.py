@@ -38,9 +38,7 @@ def test_a_batch_reads_back(
     properties = own_properties(
         pa.array(tags, pa.string()),
         pa.array(keys, pa.string()),
-        pa.array(
-            [None if each is None else list(each.items()) for each in maps], pa.map_(pa.string(), pa.string())
-        ),
+        pa.array([None if each is None else list(each.items()) for each in maps], pa.map_(pa.string(), pa.string())),
         len(rows),
     )
     chosen = pa.array(np.arange(min(cut, len(rows) - 1), len(rows)))
@@ -75,9 +73,7 @@ def test_keys_are_those_the_broker_looks_for() -> None:
 def test_blocks_keep_within_limits() -> None:
     """By rows and by bytes; a row that is too large goes alone."""
     sizes = [10, 10, 10, 500, 10, 10, 10, 10]
-    entries = encode(
-        pa.array([b"x" * size for size in sizes], pa.binary()), pa.array([""] * 8, pa.string()), None
-    )
+    entries = encode(pa.array([b"x" * size for size in sizes], pa.binary()), pa.array([""] * 8, pa.string()), None)
     assert list(blocks(entries, 3, 100)) == [(0, 3), (3, 4), (4, 7), (7, 8)]
     assert list(blocks(entries, 8, 70)) == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 8)]
 

@@ -224,15 +224,11 @@ def test_what_is_there_is_read_to_its_end(options: dict[str, str], limit: Any) -
     while (end := made.latestOffset(place, limit)) is not place:
         pieces = [piece for each in made.partitions(place, end) for piece in each.ranges]  # type: ignore[attr-defined]
         sizes.append(sum(piece.end - piece.start for piece in pieces))
-        read |= {
-            (piece.queue.queue_id, offset) for piece in pieces for offset in range(piece.start, piece.end)
-        }
+        read |= {(piece.queue.queue_id, offset) for piece in pieces for offset in range(piece.start, piece.end)}
         place = end
     assert sum(sizes) == len(read)
     assert read == {(0, offset) for offset in range(50)} | {(1, offset) for offset in range(2, 5)}
-    most = min(
-        int(options.get("maxOffsetsPerTrigger", 53)), int(options.get("maxBytesPerTrigger", 5300)) // 100
-    )
+    most = min(int(options.get("maxOffsetsPerTrigger", 53)), int(options.get("maxBytesPerTrigger", 5300)) // 100)
     assert max(sizes) <= most + 1
 
 

@@ -102,9 +102,7 @@ def test_a_row_has_the_same_key_and_queue_each_time(
 def test_a_row_that_the_broker_refuses_fails_the_task(stand: Stand) -> None:
     """Also when it is the last one: a task returns when its rows are stored."""
     topic = stand.topic(QUEUES)
-    columns = sink_columns(
-        StructType([StructField("body", StringType())]), topic=topic, order_key=None, id_column=None
-    )
+    columns = sink_columns(StructType([StructField("body", StringType())]), topic=topic, order_key=None, id_column=None)
     options = sink_options(stand.options | {"topic": topic, "maxMessageSize": str(9 << 20)})
     writer = TaskWriter(options, columns, Identity("q", 0, 0))
     with pytest.raises(ClusterError, match="a broker refused rows"):
@@ -114,9 +112,7 @@ def test_a_row_that_the_broker_refuses_fails_the_task(stand: Stand) -> None:
 def test_a_row_without_a_body_is_refused(stand: Stand) -> None:
     """Null or empty; Apache's Java consumers could not read it."""
     topic = stand.topic(QUEUES)
-    columns = sink_columns(
-        StructType([StructField("body", StringType())]), topic=topic, order_key=None, id_column=None
-    )
+    columns = sink_columns(StructType([StructField("body", StringType())]), topic=topic, order_key=None, id_column=None)
     for bodies, told in ((["x", None], "is null"), (["x", ""], "is empty"), (["xy" * 50], "has 100 bytes")):
         options = sink_options(stand.options | {"topic": topic, "maxMessageSize": "99"})
         writer = TaskWriter(options, columns, Identity("q", 0, 0))
@@ -141,5 +137,5 @@ def test_keys_that_are_no_text(stand: Stand) -> None:
     schema = StructType().add("body", StringType()).add("key", BinaryType())
     columns = sink_columns(schema, topic=topic, order_key=None, id_column=None)
     rows = pa.record_batch({"body": ["x"], "key": pa.array([b"\xff"], pa.binary())})
-    with pytest.raises(UnsendableError, match="column 'KEYS': the bytes of a value are no UTF-8 text"):
+    with pytest.raises(UnsendableError, match="column 'KEYS': the bytes of a value are not UTF-8 text"):
         TaskWriter(options, columns, Identity("q", 0, 0)).write(iter([rows]))

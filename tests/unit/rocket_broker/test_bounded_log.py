@@ -60,17 +60,13 @@ def test_one_peer_has_few_lines_of_a_kind_and_the_rest_is_counted(
     ]
 
 
-def test_many_peers_have_a_hundred_lines_of_a_kind(
-    log: logging.Logger, bounded: BoundedLog, written: Lines
-) -> None:
+def test_many_peers_have_a_hundred_lines_of_a_kind(log: logging.Logger, bounded: BoundedLog, written: Lines) -> None:
     """However many addresses there are, and nothing is kept of those that are not shown."""
     for number in range(10_000):
         refuse(log, number, f"2001:db8::{number:x}")
     bounded.end_minute()
     assert len(written.lines) == 101
-    assert written.lines[-1] == (
-        "WARNING 9900 further lines of this kind were left out, the first: refused 100"
-    )
+    assert written.lines[-1] == ("WARNING 9900 further lines of this kind were left out, the first: refused 100")
 
 
 def test_what_tells_of_no_peer_has_a_hundred_lines_of_a_kind(
@@ -149,9 +145,7 @@ def test_a_failed_handler_s_traceback_is_written_where_its_line_is(
     )
 
 
-def test_a_line_is_one_line_and_not_too_long(
-    log: logging.Logger, bounded: BoundedLog, written: Lines
-) -> None:
+def test_a_line_is_one_line_and_not_too_long(log: logging.Logger, bounded: BoundedLog, written: Lines) -> None:
     """Whatever a client has put into it."""
     log.warning("topic %s", "a\r\nERROR b\x1b[2J\u2028c\x85")
     log.warning("topic %s", "x" * 1_000_000)

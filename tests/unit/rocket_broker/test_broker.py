@@ -37,7 +37,7 @@ from rocket_remoting.wire.headers import (
 )
 from rocket_remoting.wire.message import MessageQueue
 from rocket_remoting.wire.record import decode_records
-from service_manager import tell_progress
+from service_manager import notify_progress
 from streamkit.testing.virtual_time import VirtualTime
 
 
@@ -278,9 +278,7 @@ def test_a_store_has_one_broker(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_systemd_waits_while_a_broker_reads_a_long_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_systemd_waits_while_a_broker_reads_a_long_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a kill it may take longer than units may take to start: the broker asks for more time as it comes on."""
 
     class SlowMachine(SystemClock):
@@ -300,7 +298,7 @@ def test_systemd_waits_while_a_broker_reads_a_long_log(
         systemd.setblocking(False)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         settings = tcp_broker(tmp_path / "killed").settings
-        after = Broker(settings, transport=TcpTransport(), clock=SlowMachine(), on_progress=tell_progress)
+        after = Broker(settings, transport=TcpTransport(), clock=SlowMachine(), on_progress=notify_progress)
 
         async def main() -> None:
             await after.start()

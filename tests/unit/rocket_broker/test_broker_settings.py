@@ -134,7 +134,7 @@ def test_what_belongs_to_access_control_is_passed_over() -> None:
     """The settings file of a 5.3 broker opens with its access control switched off."""
     settings = broker_settings("authenticationEnabled=false\ninitAuthenticationUser={}\n")
     (warning,) = settings.warnings
-    assert warning.startswith("broker.conf:2: initAuthenticationUser has no meaning here: access control")
+    assert warning.startswith("broker.conf:2: initAuthenticationUser has no effect: access control")
 
 
 def test_tools_are_told_what_the_broker_always_is() -> None:
@@ -154,9 +154,7 @@ def test_the_store_pool_is_for_senders_that_do_not_wait_for_the_disk() -> None:
     assert settings.store_settings().commit_interval_commit_log == 50
     settings = broker_settings(asked + "flushDiskType=SYNC_FLUSH\n")
     (warning,) = settings.warnings
-    assert warning.startswith(
-        "broker.conf:1: transientStorePoolEnable has no effect with flushDiskType=SYNC_FLUSH"
-    )
+    assert warning.startswith("broker.conf:1: transientStorePoolEnable has no effect with flushDiskType=SYNC_FLUSH")
     assert not settings.store_settings().uses_store_pool
 
 
@@ -185,7 +183,7 @@ def test_what_is_read_at_start_cannot_change_while_running() -> None:
     """A running broker's port stays; repeating it is no change."""
     settings = BrokerSettings()
     settings.update(entries_of({"listenPort": "10911"}, "test"))
-    with pytest.raises(SettingError, match="read at start only"):
+    with pytest.raises(SettingError, match="read at the start only"):
         settings.update(entries_of({"listenPort": "10912"}, "test"))
 
 
@@ -264,4 +262,4 @@ def test_who_wants_settings_as_json_starts_no_server(tmp_path: Path, command: cl
     """--json alone is a mistake: told before anything is read."""
     result = CliRunner().invoke(command, ["--json", "-c", str(tmp_path / "none.conf")])
     assert result.exit_code == 2
-    assert "--json is for --print-config, which is not asked for" in result.output
+    assert "--json needs --print-config" in result.output

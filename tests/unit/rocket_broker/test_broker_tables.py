@@ -54,9 +54,7 @@ def test_a_broker_has_apache_s_own_topics(tmp_path: Path) -> None:
 
 def test_settings_take_topics_away_or_add_them(tmp_path: Path) -> None:
     """No auto-creation: no TBW102; tracing: the trace topic; the cluster's topic may be closed."""
-    table = topic_table(
-        tmp_path, autoCreateTopicEnable="false", traceTopicEnable="true", clusterTopicEnable="false"
-    )
+    table = topic_table(tmp_path, autoCreateTopicEnable="false", traceTopicEnable="true", clusterTopicEnable="false")
     assert table.get("TBW102") is None
     assert table.get("RMQ_SYS_TRACE_TOPIC") is not None
     cluster = table.get("DefaultCluster")
@@ -65,9 +63,7 @@ def test_settings_take_topics_away_or_add_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("asked", "made"), [(4, 4), (16, 8), (0, 0), (-3, 0)])
-def test_a_send_creates_the_topic_with_the_smaller_number_of_queues(
-    tmp_path: Path, asked: int, made: int
-) -> None:
+def test_a_send_creates_the_topic_with_the_smaller_number_of_queues(tmp_path: Path, asked: int, made: int) -> None:
     """The producer asks for 4 by default, TBW102 has 8: a topic never has more than either."""
     config = topic_table(tmp_path).create_by_send("orders", "TBW102", asked, 0, "test")
     assert config is not None
@@ -75,9 +71,7 @@ def test_a_send_creates_the_topic_with_the_smaller_number_of_queues(
 
 
 @pytest.mark.parametrize("default_topic", ["TBW102", "SELF_TEST_TOPIC", "missing"])
-def test_a_send_creates_nothing_from_a_topic_that_is_not_inherited(
-    tmp_path: Path, default_topic: str
-) -> None:
+def test_a_send_creates_nothing_from_a_topic_that_is_not_inherited(tmp_path: Path, default_topic: str) -> None:
     """Not without auto-creation, not from a topic without the inherit permission, not from no topic."""
     table = topic_table(tmp_path, autoCreateTopicEnable="false")
     assert table.create_by_send("orders", default_topic, 4, 0, "test") is None

@@ -177,7 +177,7 @@ def test_members_with_different_subscriptions_are_warned_about_once(caplog: pyte
     with caplog.at_level(logging.WARNING, "rocket_broker"):
         run_virtually(main)
     (warning,) = caplog.messages
-    assert "one wants {orders: A}, two wants {orders: B}" in warning
+    assert "one subscribes to {orders: A}, two to {orders: B}" in warning
 
 
 def test_a_member_that_changes_its_mind_is_warned_about_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -233,7 +233,7 @@ def test_a_member_that_contradicts_is_refused_when_that_is_set(caplog: pytest.Lo
         group.table.guard.refuses = lambda: True
         await group.join("one", wants("A"))
         for _ in range(2):
-            with pytest.raises(Refusal, match=r"one wants \{orders: A\}, two wants \{orders: B\}"):
+            with pytest.raises(Refusal, match=r"one subscribes to \{orders: A\}, two to \{orders: B\}"):
                 await group.join("two", wants("B"))
         members = group.table.get("g")
         assert members is not None

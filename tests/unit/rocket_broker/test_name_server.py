@@ -153,9 +153,7 @@ Run = Callable[..., None]
 
 
 @pytest.mark.parametrize(("compressed", "says"), [(False, False), (True, True), (True, False)])
-def test_a_registered_broker_s_topics_have_routes(
-    with_name_server: Run, compressed: bool, says: bool
-) -> None:
+def test_a_registered_broker_s_topics_have_routes(with_name_server: Run, compressed: bool, says: bool) -> None:
     """The route has queues, permission and address by id; 5.3's brokers compress without saying so."""
 
     async def test(server: NameServer, peer: Peer) -> None:

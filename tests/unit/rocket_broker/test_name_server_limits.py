@@ -23,8 +23,7 @@ __all__ = ["with_name_server"]
 
 def topics(prefix: str, count: int) -> list[TopicConfig]:
     return [
-        TopicConfig(topic_name=f"{prefix}-{number}", read_queue_nums=1, write_queue_nums=1)
-        for number in range(count)
+        TopicConfig(topic_name=f"{prefix}-{number}", read_queue_nums=1, write_queue_nums=1) for number in range(count)
     ]
 
 
@@ -67,9 +66,7 @@ def test_a_name_server_has_so_many_routes(with_name_server: Run, monkeypatch: py
     with_name_server(scene)
 
 
-def test_the_key_value_configuration_is_bounded(
-    with_name_server: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_key_value_configuration_is_bounded(with_name_server: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its characters; what is there may be changed for something shorter, and deleting makes room."""
     monkeypatch.setattr(kv_config, "MAX_CHARACTERS", 30)
 
@@ -98,30 +95,24 @@ def test_brokers_and_clusters_of_one_host_leave_room_for_others(
     async def scene(server: NameServer, peer: Peer) -> None:
         hosts = [await peer.another("127.0.0.2") for _ in range(2)]
         answers = [
-            await hosts[number % 2].register(name=f"b{number}", address=f"10.0.0.{number}:1")
-            for number in range(5)
+            await hosts[number % 2].register(name=f"b{number}", address=f"10.0.0.{number}:1") for number in range(5)
         ]
         assert [answer.code for answer in answers] == [0, 0, 0, 0, 1]
         assert "address 127.0.0.2 has 4 brokers" in (answers[4].remark or "")
         clusters = [
-            await hosts[0].register(name="b0", address="10.0.0.0:1", cluster=f"c{number}")
-            for number in range(4)
+            await hosts[0].register(name="b0", address="10.0.0.0:1", cluster=f"c{number}") for number in range(4)
         ]
         assert [answer.code for answer in clusters] == [0, 0, 0, 1]
         assert "address 127.0.0.2 has 4 clusters" in (clusters[3].remark or "")
         honest = await peer.another("127.0.0.3")
-        assert (
-            await honest.register(name="honest", address="10.0.1.1:1", cluster="H")
-        ).code == ResponseCode.SUCCESS
+        assert (await honest.register(name="honest", address="10.0.1.1:1", cluster="H")).code == ResponseCode.SUCCESS
         await hosts[1].connection.close()
         assert (await hosts[0].register(name="b4", address="10.0.0.4:1")).code == ResponseCode.SUCCESS
 
     with_name_server(scene)
 
 
-def test_routes_of_one_host_leave_room_for_others(
-    with_name_server: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_routes_of_one_host_leave_room_for_others(with_name_server: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many brokers it has; when they are gone, so are their routes."""
     monkeypatch.setattr(topic_routes, "MAX_ROUTES", 20)
 
@@ -228,9 +219,7 @@ def test_a_full_key_value_configuration_is_changed_and_told_in_small_steps(with_
         for number in range(100):
             header = PutKVConfigRequestHeader(namespace="ns", key=f"k{number}", value="x" * 20_000)
             assert (await peer.ask(Code.PUT_KV_CONFIG, header)).code == ResponseCode.SUCCESS
-        answer = await peer.ask(
-            Code.GET_KVLIST_BY_NAMESPACE, GetKVListByNamespaceRequestHeader(namespace="ns")
-        )
+        answer = await peer.ask(Code.GET_KVLIST_BY_NAMESPACE, GetKVListByNamespaceRequestHeader(namespace="ns"))
         assert len(answer.body) > 2_000_000
 
     with_name_server(scene)

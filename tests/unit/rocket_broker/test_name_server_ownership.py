@@ -36,9 +36,7 @@ async def ask_version(peer: Peer) -> RemotingCommand:
     return await peer.ask(Code.QUERY_DATA_VERSION, header, version)
 
 
-def test_a_stranger_takes_no_living_broker_s_name(
-    with_name_server: Run, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_stranger_takes_no_living_broker_s_name(with_name_server: Run, caplog: pytest.LogCaptureFixture) -> None:
     """However often it tries; it is told why, and the log says so once."""
 
     async def scene(server: NameServer, peer: Peer) -> None:
@@ -47,7 +45,7 @@ def test_a_stranger_takes_no_living_broker_s_name(
         for _ in range(5):
             answer = await stranger.register(orders(perm=2), address=THEIRS, version=9)
             assert answer.code == ERROR
-            assert f"broker broker-a at 10.0.0.1:10911 was registered by {OTHER}" in (answer.remark or "")
+            assert f"broker broker-a at 10.0.0.1:10911 is registered by {OTHER}" in (answer.remark or "")
         assert addresses(await peer.route("orders")) == {0: "10.0.0.1:10911"}
         await stranger.connection.close()
         assert (await broker.register(orders(), version=2)).code == OK

@@ -13,9 +13,7 @@ COUNT = 60_000
 """More half messages than the bits of one block."""
 
 
-@given(
-    st.integers(0, 50), st.lists(st.lists(st.integers(0, 120), max_size=4), max_size=60), st.integers(0, 120)
-)
+@given(st.integers(0, 50), st.lists(st.lists(st.integers(0, 120), max_size=4), max_size=60), st.integers(0, 120))
 def test_it_agrees_with_plain_sets(first: int, ops: list[list[int]], end: int) -> None:
     """Pending is what no op message names; both offsets stand before all that still matters."""
     halves = PendingHalves(first, 7)
@@ -134,7 +132,7 @@ def test_each_half_message_counts_for_its_owners_until_it_ends(
             model = {offset: owner for offset, owner in model.items() if offset >= chosen}
         assert halves.count == len(model)
         of_owner = {f"group {k}": list(model.values()).count(f"group {k}") for k in range(3)}
-        assert halves._shares._counts == {owner: count for owner, count in of_owner.items() if count}
+        assert halves._quota._counts == {owner: count for owner, count in of_owner.items() if count}
 
 
 def test_one_producer_group_has_a_quarter_of_the_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,14 +141,14 @@ def test_one_producer_group_has_a_quarter_of_the_transactions(monkeypatch: pytes
     halves = PendingHalves(0, 0)
     for offset in range(2):
         halves.begin(offset, "group p", "10.0.0.2")
-    with pytest.raises(Refusal, match="group p has 2 transactions without an end"):
-        halves.check_room("group p", "10.0.0.3")
-    with pytest.raises(Refusal, match=r"address 10.0.0.2 has 2 transactions without an end"):
-        halves.check_room("group q", "10.0.0.2")
-    halves.check_room("group q", "10.0.0.3")
+    with pytest.raises(Refusal, match="group p has 2 open transactions"):
+        halves.check_capacity("group p", "10.0.0.3")
+    with pytest.raises(Refusal, match=r"address 10.0.0.2 has 2 open transactions"):
+        halves.check_capacity("group q", "10.0.0.2")
+    halves.check_capacity("group q", "10.0.0.3")
     halves.end([0])
-    halves.check_room("group p", "10.0.0.2")
+    halves.check_capacity("group p", "10.0.0.2")
     for offset in range(2, 9):
         halves.begin(offset)
-    with pytest.raises(Refusal, match="8 transactions have no end yet"):
-        halves.check_room("group q", "")
+    with pytest.raises(Refusal, match="8 transactions are open"):
+        halves.check_capacity("group q", "")

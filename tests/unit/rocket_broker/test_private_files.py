@@ -39,9 +39,7 @@ def test_nothing_that_a_broker_creates_is_open_to_others(tmp_path: Path) -> None
 
     def check() -> set[str]:
         paths = [store.parent, store, *store.rglob("*")]
-        assert {
-            path: oct(mode(path)) for path in paths if mode(path) != (0o700 if path.is_dir() else 0o600)
-        } == {}
+        assert {path: oct(mode(path)) for path in paths if mode(path) != (0o700 if path.is_dir() else 0o600)} == {}
         return {path.name for path in paths}
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""From tag expressions to the hashes that queues are filtered by (E50)."""
+"""From tag expressions to the hashes that queues are filtered by."""
 
 import pytest
 
@@ -35,6 +35,5 @@ def test_a_client_that_sends_no_codes_means_its_text() -> None:
 def test_an_expression_that_is_no_tag_list_filters_nothing_here() -> None:
     """The pull is refused elsewhere."""
     assert (
-        Subscription.of(SubscriptionData(topic="t", sub_string="a > 1", expression_type="SQL92")).filter.codes
-        is None
+        Subscription.of(SubscriptionData(topic="t", sub_string="a > 1", expression_type="SQL92")).filter.codes is None
     )

@@ -1,4 +1,4 @@
-"""Locks for consumption in order (D2)."""
+"""Locks for consumption in order."""
 
 import pytest
 
@@ -73,12 +73,12 @@ def test_one_group_and_one_address_have_a_quarter_of_the_locks(monkeypatch: pyte
     of_group = locks.lock("g", queues, "a")
     assert of_group.held == set(queues[:4])
     assert of_group.refusal is not None
-    assert of_group.refusal.remark == "group g has 4 locks on queues, one group has at most 4"
+    assert of_group.refusal.remark == "group g has 4 queue locks, one group has at most 4"
     assert locks.lock("g", queues[:4], "a") == (set(queues[:4]), None)
     of_address = [locks.lock(group, queues[:3], "a", "10.0.0.2") for group in ("h", "i")]
     assert [len(answer.held) for answer in of_address] == [3, 1]
     assert of_address[1].refusal is not None
-    assert "address 10.0.0.2 has 4 locks on queues" in of_address[1].refusal.remark
+    assert "address 10.0.0.2 has 4 queue locks" in of_address[1].refusal.remark
     assert len(locks.lock("i", queues[1:3], "b", "10.0.0.3").held) == 2
 
 

@@ -1,4 +1,4 @@
-"""The table of delay levels (F10, F11)."""
+"""The table of delay levels."""
 
 import pytest
 
@@ -35,5 +35,5 @@ def test_a_level_that_is_no_more_in_the_table_waits_a_second() -> None:
 @pytest.mark.parametrize("text", ["1", "s", "1w", "-1s", "1 s", "1.5s"])
 def test_what_is_no_delay_is_refused(text: str) -> None:
     """The word is named."""
-    with pytest.raises(ValueError, match="is no delay"):
+    with pytest.raises(ValueError, match="is not a delay"):
         DelayLevels(text)

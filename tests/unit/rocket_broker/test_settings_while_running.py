@@ -88,7 +88,7 @@ def test_a_setting_that_is_read_at_the_start_is_refused_by_name() -> None:
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         settings = embedded.broker.settings
-        with pytest.raises(SettingError, match=r"flushDiskType.*restart with it"):
+        with pytest.raises(SettingError, match=r"flushDiskType.*restart the server to change it"):
             settings.update(entries_of({"traceOn": "false", "flushDiskType": "SYNC_FLUSH"}, "test"))
         assert settings.trace_on
         settings.update(entries_of({"flushDiskType": "ASYNC_FLUSH"}, "test"))
@@ -113,9 +113,7 @@ def test_no_request_makes_the_broker_delete_messages_that_nobody_consumed() -> N
 
 
 @pytest.mark.parametrize("key", BrokerSettings.local())
-def test_a_setting_that_protects_messages_and_memory_is_changed_in_the_file_only(
-    tmp_path: Path, key: str
-) -> None:
+def test_a_setting_that_protects_messages_and_memory_is_changed_in_the_file_only(tmp_path: Path, key: str) -> None:
     """A request is told why, and where to change the setting; its present value is no change."""
     file = tmp_path / "broker.conf"
     file.write_text("traceOn=true\n")
@@ -155,9 +153,7 @@ def test_a_setting_that_protects_messages_and_memory_is_changed_in_the_file_only
         ("#" * 70_000 + "\ntraceOn=false\n", ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_nothing_that_means_nothing_or_has_no_bound_is_taken(
-    tmp_path: Path, text: str, code: ResponseCode
-) -> None:
+def test_nothing_that_means_nothing_or_has_no_bound_is_taken(tmp_path: Path, text: str, code: ResponseCode) -> None:
     """File and settings stay as they are, and the answer is short."""
     file = tmp_path / "broker.conf"
     file.write_text("traceOn=true\n")

@@ -128,9 +128,7 @@ def test_an_unusable_store_is_told_with_what_helps(tmp_path: Path, number: int, 
 def test_a_table_that_is_there_but_cannot_be_read_is_not_given_up(tmp_path: Path) -> None:
     """Its backup is older, and an empty table is no remedy."""
     (tmp_path / "config" / "topics.json").mkdir(parents=True)
-    with pytest.raises(
-        TableUnreadable, match=r"topics\.json cannot be read: Is a directory\. Move"
-    ) as caught:
+    with pytest.raises(TableUnreadable, match=r"topics\.json cannot be read: Is a directory\. Move") as caught:
         start(broker_on(tmp_path))
     assert "empty table" not in str(caught.value)
 
@@ -142,9 +140,7 @@ def test_a_journal_that_is_refused_is_no_traceback(tmp_path: Path) -> None:
         start(broker_on(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("address", "is_open"), [("127.0.0.1", False), ("localhost", False), ("192.0.2.7", True)]
-)
+@pytest.mark.parametrize(("address", "is_open"), [("127.0.0.1", False), ("localhost", False), ("192.0.2.7", True)])
 def test_a_server_that_strangers_can_reach_says_that_nobody_has_to_log_in(
     tmp_path: Path, address: str, is_open: bool, caplog: pytest.LogCaptureFixture
 ) -> None:

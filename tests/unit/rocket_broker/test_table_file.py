@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -46,16 +47,15 @@ def test_a_damaged_file_is_replaced_by_its_backup_with_a_warning(
     assert "table.json.bak: read instead of table.json" in caplog.text
 
 
-def test_what_is_written_while_a_thread_writes_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_written_while_a_thread_writes_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the thread has begun or not; and what it writes is on the disk before it has the file's name."""
     file = TableFile(tmp_path / "table.json")
     seen: list[bytes] = []
     sync = os.fsync
 
     def fsync(descriptor: int) -> None:
-        seen.append(file.path.read_bytes() if file.path.exists() else b"")
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            seen.append(file.path.read_bytes() if file.path.exists() else b"")
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
@@ -73,18 +73,14 @@ def test_what_is_written_while_a_thread_writes_counts(
     assert seen[-1] == b"3"
 
 
-def test_a_power_failure_leaves_the_file_or_its_backup(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_power_failure_leaves_the_file_or_its_backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the file system keeps names before contents, however quickly one write follows the other."""
     table, synced, sync = TableFile(tmp_path / "table.json"), set[bytes](), os.fsync
 
     def fsync(descriptor: int) -> None:
         sync(descriptor)
         synced.update(
-            path.read_bytes()
-            for path in tmp_path.iterdir()
-            if os.path.samestat(path.stat(), os.fstat(descriptor))
+            path.read_bytes() for path in tmp_path.iterdir() if os.path.samestat(path.stat(), os.fstat(descriptor))
         )
 
     monkeypatch.setattr(os, "fsync", fsync)
@@ -92,6 +88,30 @@ def test_a_power_failure_leaves_the_file_or_its_backup(
         table.write(content)
         left = [path.read_bytes() for path in (table.path, table.backup) if path.exists()]
         assert synced.intersection(left)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_durable_write_is_on_the_disk_under_its_name(
+    durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its directory is synced after the file has its name, and so are the directories that were made for it."""
+    table, sync = TableFile(tmp_path / "config" / "table.json", durable=durable), os.fsync
+    named: dict[Path, bytes | None] = {}
+
+    def fsync(descriptor: int) -> None:
+        sync(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if path.is_dir():
+            named[path] = table.path.read_bytes() if table.path.exists() else None
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    for content in (b"1", b"2"):
+        if durable:
+            table.write(content)
+        else:
+            asyncio.run(table.write_and_sync([content]))
+        assert named[table.path.parent] == content
+        assert tmp_path in named
 
 
 def test_what_is_damaged_does_not_become_the_backup(tmp_path: Path) -> None:

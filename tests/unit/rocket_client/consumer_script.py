@@ -29,11 +29,11 @@ from tests.unit.rocket_client.scripted_cluster import ScriptedBroker, ScriptedCl
 Reply = Callable[[RemotingCommand], RemotingCommand | None]
 
 
-def record(offset: int, tags: str = "", topic: str = "orders", sys_flag: int = 0) -> bytes:
+def record(offset: int, tags: str = "", topic: str = "orders", sys_flag: int = 0, size: int = 0) -> bytes:
     properties = {"TAGS": tags} if tags else {}
     return encode_record(
         topic,
-        b"%d" % offset,
+        b"%d" % offset + bytes(size),
         encode_properties(properties),
         queue_id=0,
         queue_offset=offset,
@@ -81,9 +81,7 @@ class ConsumerScript:
         answers[RequestCode.QUERY_CONSUMER_OFFSET] = self._query_offset
         answers[RequestCode.PULL_MESSAGE] = self._pull
         answers[RequestCode.LOCK_BATCH_MQ] = give_locks
-        made = PushConsumerSettings(
-            name_servers=[server.address for server in cluster.name_servers], **settings
-        )
+        made = PushConsumerSettings(name_servers=[server.address for server in cluster.name_servers], **settings)
         self.consumer = PushConsumer("kitchen", made, transport=cluster.transport, clock=cluster.time.clock)
         self.consumer.subscribe("orders", "A || B" if settings.get("post_subscription_when_pull") else "*")
         if orderly:
@@ -105,9 +103,7 @@ class ConsumerScript:
         command.header(QueryConsumerOffsetRequestHeader)
         if self._committed is None:
             return RemotingCommand.response(command, ResponseCode.QUERY_NOT_FOUND, remark="none yet")
-        return RemotingCommand.response(
-            command, header=QueryConsumerOffsetResponseHeader(offset=self._committed)
-        )
+        return RemotingCommand.response(command, header=QueryConsumerOffsetResponseHeader(offset=self._committed))
 
     def _pull(self, command: RemotingCommand) -> RemotingCommand | None:
         now = asyncio.get_running_loop().time()

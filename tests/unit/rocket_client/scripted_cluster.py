@@ -88,9 +88,7 @@ class ScriptedBroker(Peer):
         self.stored.append(header)
         if self.silent:
             return None
-        placed = SendMessageResponseHeader(
-            msg_id="0" * 32, queue_id=header.queue_id, queue_offset=len(self.stored) - 1
-        )
+        placed = SendMessageResponseHeader(msg_id="0" * 32, queue_id=header.queue_id, queue_offset=len(self.stored) - 1)
         return RemotingCommand.response(command, self.reply, placed, remark="as the script says")
 
 
@@ -130,8 +128,7 @@ class ScriptedCluster:
                 for broker in chosen
             ],
             broker_datas=[
-                BrokerData(cluster="c", broker_name=broker.name, broker_addrs={0: broker.address})
-                for broker in chosen
+                BrokerData(cluster="c", broker_name=broker.name, broker_addrs={0: broker.address}) for broker in chosen
             ],
         )
 
@@ -154,7 +151,5 @@ class ScriptedCluster:
         topic = command.header(GetRouteInfoRequestHeader).topic
         route = self.routes.get(topic)
         if route is None:
-            return RemotingCommand.response(
-                command, ResponseCode.TOPIC_NOT_EXIST, remark=f"no route of {topic}"
-            )
+            return RemotingCommand.response(command, ResponseCode.TOPIC_NOT_EXIST, remark=f"no route of {topic}")
         return RemotingCommand.response(command, body=encode_body(route))

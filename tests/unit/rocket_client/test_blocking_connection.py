@@ -226,9 +226,7 @@ def test_garbage_is_a_protocol_error() -> None:
 def test_threads_take_turns(connection: BlockingConnection) -> None:
     """Threads that share a connection get their own answers."""
     with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(lambda number: ask_offset(connection, number), range(200))) == list(
-            range(200)
-        )
+        assert list(threads.map(lambda number: ask_offset(connection, number), range(200))) == list(range(200))
 
 
 @FORKS

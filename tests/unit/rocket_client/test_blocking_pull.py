@@ -53,9 +53,7 @@ def server() -> Iterator[LateServer]:
 @pytest.mark.slow
 def test_a_held_pull_may_be_answered_late(server: LateServer) -> None:
     """The time that a request may take is not what remains when the hold is over."""
-    settings = ProducerSettings(
-        name_servers=server.server.address, request_timeout=timedelta(seconds=REQUEST_TIMEOUT)
-    )
+    settings = ProducerSettings(name_servers=server.server.address, request_timeout=timedelta(seconds=REQUEST_TIMEOUT))
     with BlockingClient("readers", settings) as client:
         result = client.pull(MessageQueue("orders", "a", 0), 7, wait=0.1)
     assert (result.status, result.next_offset) == (PullStatus.NO_NEW_MSG, 7)

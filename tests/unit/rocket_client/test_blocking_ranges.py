@@ -53,8 +53,7 @@ def test_every_range_is_read_once_and_in_order(
 ) -> None:
     """Whatever a broker gives at once, and in whatever order it answers, the parts add up to the ranges."""
     ranges = [
-        QueueRange(MessageQueue("t", "broker-a", n), start, start + size)
-        for n, (start, size) in enumerate(bounds)
+        QueueRange(MessageQueue("t", "broker-a", n), start, start + size) for n, (start, size) in enumerate(bounds)
     ]
     pulls = RangePulls(ranges, max_messages=asked, depth=8, is_filtered=is_filtered)
     parts, _ = serve(pulls, lambda pull: found(pull, random.randint(1, given_)), random)
@@ -132,5 +131,5 @@ def test_an_answer_that_leads_nowhere() -> None:
     """A broker that sends back to where it was asked would be asked for ever: that is an error."""
     pulls = RangePulls([QueueRange(QUEUE, 5, 60)], max_messages=60, depth=4, is_filtered=False)
     asked = next(pulls)
-    with pytest.raises(RemoteProtocolError, match="queue 0 of t at broker-a: a pull at 5"):
+    with pytest.raises(RemoteProtocolError, match="queue 0 of t at broker-a: a pull at offset 5"):
         list(pulls.answered(0, PullResult(asked, PullStatus.NO_MATCHED_MSG, 5, 0, 60, b"")))

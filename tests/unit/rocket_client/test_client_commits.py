@@ -28,9 +28,7 @@ def commits(*brokers: ScriptedBroker) -> list[tuple[str, int]]:
     ]
 
 
-def play(
-    time: VirtualTime, scene: Callable[[BrokerOffsets, ScriptedBroker, ScriptedBroker], Awaitable[None]]
-) -> None:
+def play(time: VirtualTime, scene: Callable[[BrokerOffsets, ScriptedBroker, ScriptedBroker], Awaitable[None]]) -> None:
     """Run the scene with a group's offsets, at two brokers with three queues each."""
 
     async def main() -> None:
@@ -119,5 +117,20 @@ def test_a_commit_waits_for_one_that_was_cancelled(virtual: VirtualTime) -> None
         await last
         assert given_up.cancelled()
         assert commits(first) == [("a", 5), ("a", 6)]
+
+    play(virtual, scene)
+
+
+def test_an_offset_is_committed_again_after_the_queue_was_away(virtual: VirtualTime) -> None:
+    """Another member, or a reset, may have moved it meanwhile: what was committed before says nothing."""
+
+    async def scene(offsets: BrokerOffsets, first: ScriptedBroker, second: ScriptedBroker) -> None:
+        queue = QUEUES[0]
+        for _ in range(2):
+            offsets.update(queue, 5)
+            await offsets.persist([queue])
+            await offsets.persist([queue])
+            offsets.remove(queue)
+        assert commits(first, second) == [("a", 5), ("a", 5)]
 
     play(virtual, scene)

@@ -22,9 +22,7 @@ PULLS = (RequestCode.LITE_PULL_MESSAGE, RequestCode.PULL_MESSAGE)
         (False, [RequestCode.LITE_PULL_MESSAGE, *[RequestCode.PULL_MESSAGE] * 2]),
     ],
 )
-def test_lite_pulls_have_a_request_of_their_own(
-    virtual: VirtualTime, knows: bool, asked: list[RequestCode]
-) -> None:
+def test_lite_pulls_have_a_request_of_their_own(virtual: VirtualTime, knows: bool, asked: list[RequestCode]) -> None:
     """Number 361; a broker that does not know it, as 4.9, is asked once, and pulled as others pull from then on."""
 
     def pull(command: RemotingCommand) -> RemotingCommand | None:

@@ -8,7 +8,8 @@ import pytest
 
 from rocket_client.consuming.locks import QueueLocks
 from rocket_client.core.process_queue import ProcessQueue
-from rocket_remoting import RemotingError, RequestCode
+from rocket_remoting import RemotingCommand, RemotingError, RequestCode
+from rocket_remoting.wire.bodies import LockBatchResponseBody, encode_body
 from rocket_remoting.wire.message import MessageQueue
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_client.consumer_script import give_locks
@@ -44,9 +45,7 @@ def play(time: VirtualTime, scene: Scene) -> None:
 def test_a_queue_is_unlocked_after_who_asked_for_its_lock_was_answered(virtual: VirtualTime) -> None:
     """Also when nobody waits for the answer any more: the broker may lock it at last, for nobody, for a minute."""
 
-    async def scene(
-        locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]
-    ) -> None:
+    async def scene(locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]) -> None:
         brokers["a"].late[LOCK] = LATE
         driver = asyncio.create_task(locks.lock([queues["a"]]))
         await asyncio.sleep(LATE / 4)
@@ -67,9 +66,7 @@ def test_no_answer_to_who_does_not_wait_any_more_is_no_error(
 ) -> None:
     """Whoever asked has left the queue."""
 
-    async def scene(
-        locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]
-    ) -> None:
+    async def scene(locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]) -> None:
         brokers["a"].late[LOCK] = LATE
         driver = asyncio.create_task(locks.lock([queues["a"]]))
         await asyncio.sleep(LATE / 2)
@@ -86,9 +83,7 @@ def test_no_answer_to_who_does_not_wait_any_more_is_no_error(
 def test_brokers_are_asked_at_once(virtual: VirtualTime, slow: str, other: str) -> None:
     """A queue that is released while another broker takes its time is not locked anew after that."""
 
-    async def scene(
-        locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]
-    ) -> None:
+    async def scene(locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]) -> None:
         brokers[slow].late[LOCK] = LATE
         renewal = asyncio.create_task(locks.lock(queues.values()))
         await asyncio.sleep(LATE / 2)
@@ -107,14 +102,68 @@ def test_a_broker_that_is_away_keeps_no_other_lock_from_being_renewed(
 ) -> None:
     """Its own are not known, and that is an error."""
 
-    async def scene(
-        locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]
-    ) -> None:
+    async def scene(locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]) -> None:
         await brokers[away].stop()
         with pytest.raises(RemotingError):
             await locks.lock(queues.values())
         await asyncio.sleep(LATE)
         assert queues[other].locked_at is not None
         assert queues[away].locked_at is None
+
+    play(virtual, scene)
+
+
+def test_a_lock_counts_from_when_it_was_asked_for(virtual: VirtualTime) -> None:
+    """The broker may have given it at once: with a late answer it expires there sooner than it would here."""
+
+    async def scene(locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]) -> None:
+        brokers["a"].late[LOCK] = 2.0
+        began = asyncio.get_running_loop().time()
+        assert await locks.lock([queues["a"]]) == []
+        assert asyncio.get_running_loop().time() == began + 2.0
+        assert queues["a"].locked_at == began
+
+    play(virtual, scene)
+
+
+def test_a_lock_that_another_member_has_is_none(virtual: VirtualTime) -> None:
+    """Also when this member had it before."""
+
+    async def scene(locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]) -> None:
+        await locks.lock([queues["a"]])
+        brokers["a"].answers[LOCK] = lambda command: RemotingCommand.response(
+            command, body=encode_body(LockBatchResponseBody(lock_ok_mq_set=set()))
+        )
+        assert await locks.lock([queues["a"]]) == [queues["a"]]
+        assert queues["a"].locked_at is None
+        await locks.unlock_all()
+        assert asked(brokers["a"]) == [LOCK, LOCK]
+
+    play(virtual, scene)
+
+
+def test_a_lock_whose_answer_got_lost_is_given_back(virtual: VirtualTime) -> None:
+    """The broker may have given it all the same."""
+
+    async def scene(locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]) -> None:
+        brokers["a"].answers[LOCK] = lambda command: None
+        with pytest.raises(RemotingError):
+            await locks.lock([queues["a"]])
+        await locks.unlock_all()
+        assert asked(brokers["a"]) == [LOCK, UNLOCK]
+
+    play(virtual, scene)
+
+
+def test_a_lock_just_asked_for_is_given_back_at_the_end(virtual: VirtualTime) -> None:
+    """Its request goes out after `unlock_all` was called."""
+
+    async def scene(locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]) -> None:
+        driver = asyncio.create_task(locks.lock([queues["a"]]))
+        await asyncio.sleep(0)
+        assert asked(brokers["a"]) == []
+        await locks.unlock_all()
+        assert await driver == []
+        assert asked(brokers["a"]) == [LOCK, UNLOCK]
 
     play(virtual, scene)

@@ -61,9 +61,7 @@ def test_nothing_moved_is_nothing_written(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_disk_that_refuses_is_told_once_and_tried_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_disk_that_refuses_is_told_once_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It neither ends a rebalance half-way nor keeps a consumer from shutting down."""
     folder = tmp_path / "group"
     folder.write_text("in the way")

@@ -64,7 +64,7 @@ def test_bodies_from_the_threshold_on_are_compressed(size: int, flag: int) -> No
         (Message("", b"x"), "blank"),
         (Message("or ders", b"x"), "character outside"),
         (Message("t" * 128, b"x"), "128 characters"),
-        (Message("SCHEDULE_TOPIC_XXXX", b"x"), "nobody but the broker"),
+        (Message("SCHEDULE_TOPIC_XXXX", b"x"), "only the broker"),
         (Message("orders", b""), "body is empty"),
         (Message("orders", b"x", properties={"a": "1\x02b"}), "0x01 or 0x02"),
     ],

@@ -38,10 +38,7 @@ def test_the_stub_names_what_the_package_exports() -> None:
     """Type checkers see the same names, from the same modules."""
     stub = ast.parse(Path(rocket_client.__file__).with_suffix(".pyi").read_text())
     named = {
-        alias.asname: node.module
-        for node in ast.walk(stub)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
+        alias.asname: node.module for node in ast.walk(stub) if isinstance(node, ast.ImportFrom) for alias in node.names
     }
     assert named == rocket_client._MODULE_OF  # type: ignore[attr-defined]
     assert sorted(filter(None, named)) == rocket_client.__all__

@@ -85,9 +85,9 @@ def test_room_is_told_as_soon_as_there_is_some(virtual: VirtualTime) -> None:
         queue, pulled = filled(1, 10)
         loop = asyncio.get_running_loop()
         loop.call_later(1, queue.settle, [pulled[offset] for offset in range(1, 8)])
-        await queue.room(3, 50)
+        await queue.wait_for_capacity(3, 50)
         assert loop.time() == 1
-        await queue.room(1, 50)
+        await queue.wait_for_capacity(1, 50)
         assert loop.time() == 51
 
     virtual.run(main())
@@ -99,12 +99,12 @@ def test_idle_waits_for_the_last_call(virtual: VirtualTime) -> None:
     async def main() -> None:
         queue, pulled = filled(1, 2)
         loop = asyncio.get_running_loop()
-        assert await queue.idle(10)
+        assert await queue.wait_idle(10)
         for offset, end in ((1, 1), (2, 3)):
             queue.begin([pulled[offset]], loop.time())
             loop.call_later(end, queue.end)
-        assert not await queue.idle(2)
-        assert await queue.idle(10)
+        assert not await queue.wait_idle(2)
+        assert await queue.wait_idle(10)
         assert loop.time() == 3
 
     virtual.run(main())
@@ -163,3 +163,31 @@ def test_clearing_leaves_nothing() -> None:
     queue, _ = filled(1, 3)
     queue.clear()
     assert (len(queue), queue.size, queue.max_span, queue.cached_offsets()) == (0, 0, 0, (0, 0))
+
+
+def test_a_settled_message_is_no_other_of_the_same_offset() -> None:
+    """After the offset was reset it is pulled again: what a call that is late says of the first one does not count."""
+    queue, first = filled(7, 7)
+    queue.begin(first.values(), now=1.0)
+    queue.settle(first.values())
+    again = messages(7, 7)
+    queue.put(again)
+    assert (first[7] in queue, again[0] in queue) == (False, True)
+    assert queue.expired(before=100.0) is None
+
+
+def test_a_queue_that_was_cleared_has_nothing_to_commit() -> None:
+    """The offset behind what was pulled may be the very one that the broker called illegal."""
+    queue, _ = filled(100, 110)
+    queue.clear()
+    assert queue.smallest_unsettled() == NOTHING_TO_COMMIT
+    assert len(queue) == queue.size == queue.max_span == 0
+
+
+def test_nothing_unsettled_is_skipped() -> None:
+    """A queue with messages goes on behind them."""
+    queue, pulled = filled(1, 3)
+    assert not queue.skip_to(100)
+    assert queue.settle(pulled.values()) == 4
+    assert queue.skip_to(100)
+    assert queue.smallest_unsettled() == 100

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rocket_client import ConsumeFromWhere, Reject, RetryLater
+from rocket_client import ConsumeFromWhere, PushConsumerSettings, Reject, RetryLater
+from rocket_client.consuming.pulling import PullLimits
 from rocket_remoting import RemotingCommand, RequestCode, ResponseCode
 from rocket_remoting.wire.headers import (
     GetMaxOffsetRequestHeader,
@@ -20,6 +21,8 @@ from rocket_remoting.wire.sys_flag import COMPRESSED, PULL_COMMIT_OFFSET, PULL_S
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_client.consumer_script import ConsumerScript, play, pulled, record
 from tests.unit.rocket_client.scripted_cluster import SEND_CODES, ScriptedBroker, ScriptedCluster
+
+MIB = 1 << 20
 
 
 def test_a_pull_tells_what_is_wanted(virtual: VirtualTime) -> None:
@@ -154,9 +157,7 @@ def test_the_offset_that_is_illegal_is_told(virtual: VirtualTime, caplog: pytest
     assert "offset 500 is out of range" in caplog.text
 
 
-def test_a_failed_pull_is_tried_again_after_3_seconds(
-    virtual: VirtualTime, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failed_pull_is_tried_again_after_3_seconds(virtual: VirtualTime, caplog: pytest.LogCaptureFixture) -> None:
     """For as long as it fails; the log says so once."""
 
     async def scene(script: ConsumerScript) -> None:
@@ -247,9 +248,7 @@ def test_a_group_without_an_offset_begins_where_it_wants(
 
     async def main() -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
-            script = ConsumerScript(
-                cluster, committed=None, consume_from_where=where, consume_timestamp=moment
-            )
+            script = ConsumerScript(cluster, committed=None, consume_from_where=where, consume_timestamp=moment)
             script.broker.answers[RequestCode.GET_MAX_OFFSET] = max_offset
             script.broker.answers[RequestCode.SEARCH_OFFSET_BY_TIMESTAMP] = search
             async with script.consumer:
@@ -274,15 +273,13 @@ def test_a_queue_whose_offset_is_not_known_is_tried_again(virtual: VirtualTime, 
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
             script = ConsumerScript(cluster, committed=9, orderly=orderly)
             broken = script.broker.answers[RequestCode.QUERY_CONSUMER_OFFSET]
-            script.broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda command: (
-                RemotingCommand.response(command, ResponseCode.SYSTEM_ERROR)
+            script.broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda command: RemotingCommand.response(
+                command, ResponseCode.SYSTEM_ERROR
             )
             async with script.consumer:
                 await asyncio.sleep(5)
                 assert script.pulls == []
-                locks, unlocks = map(
-                    script.broker.count, (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ)
-                )
+                locks, unlocks = map(script.broker.count, (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ))
                 assert locks == unlocks
                 assert bool(locks) is orderly
                 script.broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = broken
@@ -323,8 +320,8 @@ def test_a_member_the_broker_does_not_list_says_that_it_is_there(virtual: Virtua
         await asyncio.sleep(2)
         before = script.broker.count(RequestCode.HEART_BEAT)
         listed = script.broker.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP]
-        script.broker.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = lambda command: (
-            RemotingCommand.response(command, ResponseCode.SYSTEM_ERROR, remark="no consumer for this group")
+        script.broker.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = lambda command: RemotingCommand.response(
+            command, ResponseCode.SYSTEM_ERROR, remark="no consumer for this group"
         )
         script.consumer.rebalance_soon()
         await asyncio.sleep(1)
@@ -353,9 +350,7 @@ def test_a_stop_in_the_middle_of_a_revocation_commits_all_the_same(virtual: Virt
 
 
 @pytest.mark.parametrize("says", [RetryLater(), Reject()])
-def test_what_no_broker_takes_back_is_tried_again_here(
-    virtual: VirtualTime, says: RetryLater | Reject
-) -> None:
+def test_what_no_broker_takes_back_is_tried_again_here(virtual: VirtualTime, says: RetryLater | Reject) -> None:
     """Every 5 s, once more each time; the offset stays, until a broker has taken it."""
 
     async def main() -> None:
@@ -376,3 +371,78 @@ def test_what_no_broker_takes_back_is_tried_again_here(
             assert script.commits[-1] == 1
 
     virtual.run(main())
+
+
+def test_no_pull_carries_an_offset_to_a_slave(virtual: VirtualTime) -> None:
+    """Only the master keeps the group's offsets, also when nothing is unsettled."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            slave = ScriptedBroker(cluster.transport, "a", 10921)
+            await slave.start()
+            script = ConsumerScript(cluster, committed=3)
+            cluster.routes["orders"].broker_datas[0].broker_addrs[1] = slave.address
+            taken: list[PullMessageRequestHeader] = []
+
+            def hold(command: RemotingCommand) -> None:
+                taken.append(command.header(PullMessageRequestHeader))
+
+            slave.answers[RequestCode.PULL_MESSAGE] = hold
+            script.replies = [pulled(ResponseCode.PULL_NOT_FOUND, 3, suggested=1)]
+            async with script.consumer:
+                await asyncio.sleep(1)
+            assert [(header.queue_offset, header.commit_offset) for header in taken] == [(3, 0)]
+            assert not taken[0].sys_flag & PULL_COMMIT_OFFSET
+            await slave.stop()
+
+    virtual.run(main())
+
+
+@pytest.mark.parametrize(
+    ("records", "settings"),
+    [
+        (record(0) + record(11), {"consume_concurrently_max_span": 10}),
+        (record(0, size=MIB + 1), {"pull_threshold_size_for_queue": 1}),
+        (record(0) + record(1) + record(2), {"pull_threshold_for_queue": 2}),
+    ],
+    ids=["span", "bytes", "messages"],
+)
+def test_a_queue_that_is_full_is_not_pulled(virtual: VirtualTime, records: bytes, settings: dict[str, int]) -> None:
+    """Until its messages are consumed: by offsets from the first to the last, by bytes, or by number."""
+
+    async def scene(script: ConsumerScript) -> None:
+        consumed = asyncio.Event()
+        script.says = consumed.wait
+        script.replies = [pulled(ResponseCode.SUCCESS, 20, records)]
+        await asyncio.sleep(30)
+        assert script.pulled_offsets == [0]
+        script.says = None
+        consumed.set()
+        await asyncio.sleep(5)
+        assert script.pulled_offsets == [0, 20]
+
+    play(virtual, scene, **settings)
+
+
+def test_messages_with_other_tags_are_passed_over(virtual: VirtualTime) -> None:
+    """Brokers compare hash codes only, which other tags may share; the offset moves over those messages."""
+
+    async def scene(script: ConsumerScript) -> None:
+        await asyncio.sleep(1)
+        assert [message.queue_offset for message in script.heard] == [0, 2]
+        assert script.pulled_offsets == [0, 4]
+
+    records = record(0, tags="A") + record(1, tags="C") + record(2, tags="B") + record(3)
+    play(virtual, scene, pulled(ResponseCode.SUCCESS, 4, records), post_subscription_when_pull=True)
+
+
+def test_a_topics_limits_are_divided_among_its_queues() -> None:
+    """However many there are, each may have one message and one MiB."""
+    settings = PushConsumerSettings(
+        name_servers=["127.0.0.1:9876"], pull_threshold_for_topic=100, pull_threshold_size_for_topic=8
+    )
+    limits = PullLimits(settings)
+    limits.divide(4)
+    assert (limits.messages, limits.size) == (25, 2 * MIB)
+    limits.divide(1000)
+    assert (limits.messages, limits.size) == (1, MIB)

@@ -7,7 +7,7 @@ import pytest
 
 from rocket_client.connection.routes import RouteTable, vip_address
 from rocket_client.core.topic_route import TopicRoute
-from rocket_client.errors import TopicNotFoundError
+from rocket_client.errors import NameServersUnreachableError, TopicNotFoundError
 from rocket_remoting.wire.bodies import TopicRouteData, decode_body
 from rocket_remoting.wire.errors import RemotingError
 from rocket_remoting.wire.message import MessageQueue
@@ -242,3 +242,15 @@ def test_pulls_may_go_to_another_member_of_the_broker() -> None:
 def test_the_vip_channel_is_two_ports_below() -> None:
     """Old clients send there."""
     assert vip_address("10.0.0.1:10911") == "10.0.0.1:10909"
+
+
+def test_name_servers_that_are_away_are_not_asked_for_each_topic() -> None:
+    """The first topic's look-up has waited for all of them."""
+    asked: list[str] = []
+
+    async def look_up(topic: str) -> TopicRouteData | None:
+        asked.append(topic)
+        raise NameServersUnreachableError([], [])
+
+    asyncio.run(RouteTable(look_up).refresh_all(["orders", "bills", "parcels"]))
+    assert asked == ["orders"]

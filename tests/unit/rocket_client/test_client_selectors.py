@@ -40,7 +40,7 @@ def test_the_hash_chooses_the_queue() -> None:
 
 def test_a_value_that_hashes_differently_elsewhere_is_refused() -> None:
     """A float or an object would scatter one key over several queues."""
-    with pytest.raises(TypeError, match="give a str or an int"):
+    with pytest.raises(TypeError, match="use a str or an int"):
         select_by_hash(QUEUES, MESSAGE, 1.5)
 
 

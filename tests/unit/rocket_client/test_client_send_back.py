@@ -87,9 +87,7 @@ def test_the_first_record_stays_the_origin(virtual: VirtualTime) -> None:
     """However often it is sent back; traces of former delays and failures go."""
 
     async def scene(at: Scene) -> None:
-        message = failed(
-            ORIGIN_MESSAGE_ID="O1", DELAY="3", REAL_TOPIC="x", REAL_QID="1", FAILURE_MESSAGE="old"
-        )
+        message = failed(ORIGIN_MESSAGE_ID="O1", DELAY="3", REAL_TOPIC="x", REAL_QID="1", FAILURE_MESSAGE="old")
         await at.send_back.retry(message, 1, 16, None)
         assert at.properties["ORIGIN_MESSAGE_ID"] == "O1"
         assert at.properties["DELAY"] == "1"
@@ -99,9 +97,7 @@ def test_the_first_record_stays_the_origin(virtual: VirtualTime) -> None:
 
 
 @pytest.mark.parametrize(("level", "times"), [(-1, 0), (0, 16), (5, 17)])
-def test_a_dead_letter_is_a_retry_that_is_over_its_limit(
-    virtual: VirtualTime, level: int, times: int
-) -> None:
+def test_a_dead_letter_is_a_retry_that_is_over_its_limit(virtual: VirtualTime, level: int, times: int) -> None:
     """For 4.9, which compares ``>=``, and for 5.x, which compares ``>``; and without a delay."""
 
     async def scene(at: Scene) -> None:
@@ -133,9 +129,7 @@ def test_the_broker_copies_its_record_as_a_second_way(virtual: VirtualTime) -> N
             broker.reply = ResponseCode.NO_PERMISSION
         await at.send_back.retry(failed(), 4, 16, None)
         (asked,) = [
-            command
-            for command in at.cluster.brokers[0].asked
-            if command.code == RequestCode.CONSUMER_SEND_MSG_BACK
+            command for command in at.cluster.brokers[0].asked if command.code == RequestCode.CONSUMER_SEND_MSG_BACK
         ]
         header = asked.header(ConsumerSendMsgBackRequestHeader)
         assert (header.offset, header.group, header.delay_level, header.origin_topic) == (
@@ -185,9 +179,7 @@ def test_causes_are_bounded_and_clean() -> None:
     assert told["FAILURE_PLACE"].endswith("in test_causes_are_bounded_and_clean")
     assert failure_properties("a\x01b") == {"FAILURE_MESSAGE": "a b"}
     assert failure_properties(None) == {}
-    assert failure_properties(asyncio.CancelledError()) == {
-        "FAILURE_TYPE": "asyncio.exceptions.CancelledError"
-    }
+    assert failure_properties(asyncio.CancelledError()) == {"FAILURE_TYPE": "asyncio.exceptions.CancelledError"}
 
 
 class Unspeakable(Exception):  # noqa: N818 - it is named after what it does
@@ -205,9 +197,7 @@ class Unspeakable(Exception):  # noqa: N818 - it is named after what it does
         (Unspeakable(), "<its text cannot be made: RuntimeError>"),
     ],
 )
-def test_whatever_the_cause_says_the_message_goes_back(
-    virtual: VirtualTime, cause: Exception | str, told: str
-) -> None:
+def test_whatever_the_cause_says_the_message_goes_back(virtual: VirtualTime, cause: Exception | str, told: str) -> None:
     """Half of a surrogate pair, as a hostile payload's JSON may hold it, and no text at all among it."""
 
     async def scene(at: Scene) -> None:
@@ -225,5 +215,16 @@ def test_full_properties_leave_no_room_for_the_cause(virtual: VirtualTime, size:
         await at.send_back.retry(failed(note="x" * size), 0, 16, ValueError("y" * 800))
         assert "FAILURE_MESSAGE" not in at.properties
         assert len(at.properties["note"]) == size
+
+    play(virtual, scene)
+
+
+@pytest.mark.parametrize(("times", "limit", "told"), [(15, 16, 17), (0, 1, 2), (3, 2**31 - 1, 2**31 - 1)])
+def test_the_last_retry_is_within_its_limit(virtual: VirtualTime, times: int, limit: int, told: int) -> None:
+    """For 4.9, to which as many reconsume times as the limit are too many; a limit is a number of four bytes."""
+
+    async def scene(at: Scene) -> None:
+        await at.send_back.retry(failed(reconsume_times=times), 0, limit, None)
+        assert (at.sent.reconsume_times, at.sent.max_reconsume_times) == (times + 1, told)
 
     play(virtual, scene)

@@ -270,8 +270,7 @@ def test_a_selector_chooses_among_the_queues(virtual: VirtualTime) -> None:
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         results = [
-            await producer.send(Message("orders", b"x"), selector=select_by_hash, argument="order-7")
-            for _ in range(4)
+            await producer.send(Message("orders", b"x"), selector=select_by_hash, argument="order-7") for _ in range(4)
         ]
         assert len({result.message_queue for result in results}) == 1
         assert results[0].message_queue == select_by_hash(
@@ -285,7 +284,7 @@ def test_a_queue_of_another_topic_is_refused(virtual: VirtualTime) -> None:
     """Nothing is sent."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
-        with pytest.raises(IllegalMessageError, match="one of topic bills"):
+        with pytest.raises(IllegalMessageError, match="belongs to topic bills"):
             await producer.send(Message("orders", b"x"), queue=MessageQueue("bills", "a", 0))
 
     play(virtual, scene)
@@ -564,9 +563,7 @@ def test_too_many_requests_are_not_the_brokers_fault(virtual: VirtualTime) -> No
             broker = cluster.brokers[0]
             broker.silent = True
             settings = cluster.settings(send_latency_fault_enable=True)
-            async with Producer(
-                "shop", settings, transport=NarrowTransport(cluster.transport, 4)
-            ) as producer:
+            async with Producer("shop", settings, transport=NarrowTransport(cluster.transport, 4)) as producer:
                 sends = [producer.send_async(Message("orders", b"x")) for _ in range(5)]
                 done, _ = await asyncio.wait(sends, timeout=1)
                 (failed,) = done
@@ -594,9 +591,7 @@ def test_a_broker_that_reads_nothing_does_not_fill_the_memory(virtual: VirtualTi
 
             deaf = await cluster.transport.serve("127.0.0.1", 10911, lambda *_: None, on_connect=read_nothing)
             async with cluster.producer(compress_body_threshold=1 << 30) as producer:
-                sends = [
-                    producer.send_async(Message("orders", bytes(1_000_000)), timeout=20) for _ in range(60)
-                ]
+                sends = [producer.send_async(Message("orders", bytes(1_000_000)), timeout=20) for _ in range(60)]
                 await asyncio.wait(sends)
                 assert all(isinstance(send.exception(), SendTimeoutError) for send in sends)
                 near = producer._client.brokers.get(broker.address)
@@ -608,3 +603,16 @@ def test_a_broker_that_reads_nothing_does_not_fill_the_memory(virtual: VirtualTi
             await deaf.close()
 
     virtual.run(main())
+
+
+def test_an_asynchronous_send_that_is_stored_less_safely_is_not_sent_again(virtual: VirtualTime) -> None:
+    """Other brokers are for `send`, which waits: here the message would be there twice."""
+
+    async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
+        first, second = cluster.brokers
+        first.reply = second.reply = ResponseCode.FLUSH_DISK_TIMEOUT
+        result = await producer.send_async(Message("orders", b"x"))
+        assert result.status is SendStatus.FLUSH_DISK_TIMEOUT
+        assert sum(sends(first, second)) == 1
+
+    play(virtual, scene, retry_another_broker_when_not_store_ok=True)

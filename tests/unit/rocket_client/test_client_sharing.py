@@ -147,11 +147,7 @@ def test_a_shutdown_is_told_to_the_brokers(virtual: VirtualTime) -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
             async with cluster.producer(instance_name="me") as producer:
                 await producer.send(Message("orders", b"x"))
-            (told,) = [
-                command
-                for command in cluster.brokers[0].asked
-                if command.code == RequestCode.UNREGISTER_CLIENT
-            ]
+            (told,) = [command for command in cluster.brokers[0].asked if command.code == RequestCode.UNREGISTER_CLIENT]
             header = told.header(UnregisterClientRequestHeader)
             assert header.client_id.endswith("@me")
             assert header.producer_group == "shop"
@@ -195,9 +191,7 @@ def test_clients_differ_by_what_they_connect_to(virtual: VirtualTime) -> None:
 
         def of(addresses: str) -> RocketClient:
             settings = ClientSettings(name_servers=addresses)
-            return acquire(
-                settings, cluster.transport, virtual.clock, instance_name=None, is_free=lambda client: True
-            )
+            return acquire(settings, cluster.transport, virtual.clock, instance_name=None, is_free=lambda client: True)
 
         first = of("a:1")
         assert of("a:1") is first
@@ -216,9 +210,7 @@ def test_an_admin_shares_it_too(virtual: VirtualTime) -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
             settings = cluster.settings()
             async with Admin(settings, transport=cluster.transport, clock=virtual.clock) as admin:
-                async with Producer(
-                    "shop", settings, transport=cluster.transport, clock=virtual.clock
-                ) as producer:
+                async with Producer("shop", settings, transport=cluster.transport, clock=virtual.clock) as producer:
                     await producer.send(Message("orders", b"x"))
                 assert cluster.brokers[0].connections == 1
                 route = await admin.topic_route("orders")

@@ -27,9 +27,7 @@ async def until_sent_back(script: ConsumerScript, said: Any) -> None:
 
 
 @pytest.mark.parametrize(("orderly", "said"), FATES)
-def test_a_shutdown_waits_for_what_is_being_sent_back(
-    virtual: VirtualTime, orderly: bool, said: object
-) -> None:
+def test_a_shutdown_waits_for_what_is_being_sent_back(virtual: VirtualTime, orderly: bool, said: object) -> None:
     """It is settled: it would come again beside its copy."""
 
     async def scene(script: ConsumerScript) -> None:
@@ -56,9 +54,7 @@ def test_a_queue_that_is_given_back_waits_for_what_is_being_sent_back(
 
 
 @pytest.mark.parametrize(("orderly", "said"), [(False, RetryLater()), (False, Reject()), (True, Suspend(30))])
-def test_a_shutdown_does_not_wait_for_what_only_waits(
-    virtual: VirtualTime, orderly: bool, said: object
-) -> None:
+def test_a_shutdown_does_not_wait_for_what_only_waits(virtual: VirtualTime, orderly: bool, said: object) -> None:
     """A message that cannot be sent back now, or a queue that is held up: the message comes again by itself."""
 
     async def scene(script: ConsumerScript) -> None:

@@ -41,7 +41,7 @@ def test_small_bodies_are_decompressed_on_the_loop(type_: CompressionType) -> No
     unpacked = bodies().unpack_small([plain, packed])
     assert unpacked.messages[0] is plain
     assert (unpacked.messages[1].body, unpacked.messages[1].sys_flag & COMPRESSED) == (b"x" * 10_000, 0)
-    assert (unpacked.room, unpacked.growth) == (0, 10_000 - len(packed.body))
+    assert (unpacked.reserved, unpacked.growth) == (0, 10_000 - len(packed.body))
     assert is_compressed([packed])
     assert packed.body == compress(b"x" * 10_000, type_)
 
@@ -56,7 +56,7 @@ def test_large_bodies_are_left_to_a_thread(virtual: VirtualTime, type_: Compress
 
     async def main() -> None:
         unpacked = await bodies().unpack([large])
-        assert (unpacked.messages[0].body, unpacked.room) == (bytes(LIMIT), LIMIT)
+        assert (unpacked.messages[0].body, unpacked.reserved) == (bytes(LIMIT), LIMIT)
         unpacked = await bodies().unpack(many)
         assert [one.queue_offset for one in unpacked.messages] == [0, 1, 2, 3, 4]
 
@@ -78,7 +78,7 @@ def test_a_body_beyond_the_limit_is_told(virtual: VirtualTime, type_: Compressio
         assert unpacked.error.message is bomb
         assert "queue 0 at offset 1, cannot be decompressed" in str(unpacked.error)
         assert f"exceeds {LIMIT} bytes" in str(unpacked.error)
-        kept.release(unpacked.room)
+        kept.release(unpacked.reserved)
         assert repr(kept) == f"<UnpackedBodies: 0 bytes of {2 * LIMIT}, 0 wait>"
 
     virtual.run(main())
@@ -108,7 +108,7 @@ def test_a_call_gets_as_many_as_there_is_room_for(virtual: VirtualTime) -> None:
         waiting = asyncio.ensure_future(kept.unpack(large[2:]))
         await asyncio.sleep(1)
         assert not waiting.done()
-        kept.release(first.room)
+        kept.release(first.reserved)
         assert len((await waiting).messages) == 2
 
     virtual.run(main())
@@ -122,19 +122,18 @@ def test_room_is_given_first_come_first_served_and_never_twice(virtual: VirtualT
     async def call(kept: UnpackedBodies, messages: Sequence[MessageExt]) -> None:
         nonlocal held, most
         unpacked = await kept.unpack(messages)
-        held += unpacked.room
+        held += unpacked.reserved
         most = max(most, held)
         try:
             await asyncio.sleep(random_.random())
         finally:
-            held -= unpacked.room
-            kept.release(unpacked.room)
+            held -= unpacked.reserved
+            kept.release(unpacked.reserved)
 
     async def main() -> None:
         kept = bodies()
         calls = [
-            asyncio.ensure_future(call(kept, [message(bytes(random_.randrange(300_000, LIMIT)))]))
-            for _ in range(40)
+            asyncio.ensure_future(call(kept, [message(bytes(random_.randrange(300_000, LIMIT)))])) for _ in range(40)
         ]
         for _ in range(200):
             random_.choice(calls).cancel() if random_.random() < 0.1 else None

@@ -32,9 +32,7 @@ def test_truncated_batches_are_refused(cut: int) -> None:
         decode_batch(BATCH[:cut])
 
 
-@pytest.mark.parametrize(
-    ("position", "value"), [(0, 0), (0, -1), (0, 1000), (16, -1), (16, 2**31 - 1), (16, 4)]
-)
+@pytest.mark.parametrize(("position", "value"), [(0, 0), (0, -1), (0, 1000), (16, -1), (16, 2**31 - 1), (16, 4)])
 def test_lengths_that_do_not_agree_are_refused(position: int, value: int) -> None:
     """Sizes that lie lead to an error, never to an endless loop."""
     batch = bytearray(BATCH)

@@ -25,7 +25,7 @@ class Holder:
         self._budget = budget
 
     def hold(self, size: int) -> None:
-        self._budget.hold(self, size)
+        self._budget.update(self, size)
 
     def abort(self, reason: str) -> None:
         self.is_closed = True
@@ -135,6 +135,37 @@ def test_answers_that_nobody_reads_do_not_fill_the_memory(transport: Transport) 
     asyncio.run(main())
 
 
+def test_a_small_request_that_waits_has_no_part_in_scarce_memory(transport: Transport) -> None:
+    """It may wait for its turn because its sender had many others handled."""
+
+    async def main() -> None:
+        budget, found = BufferBudget(2 * MiB), list[tuple[bool, bool]]()
+
+        def handle(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+            connection.pause_requests(len(request.body))
+            found.append((budget.is_scarce, connection.exhausts_buffers))
+            connection.resume_requests()
+            return RemotingCommand.response(request)
+
+        server = await transport.serve("127.0.0.1", 0, handle, limits=Limits(buffers=budget))
+        honest = await transport.connect(server.address)
+        for size in (100, 600 * 1024, 100):
+            await honest.invoke(RequestCode.PULL_MESSAGE, body=bytes(size), timeout=30)
+        greedy = await transport.connect(server.address)
+        assert greedy._transport is not None
+        greedy._transport.write(head_of_frame(1600 * 1024, 1300 * 1024))
+        async with asyncio.timeout(30):
+            while not found[-1][0]:
+                await honest.invoke(RequestCode.PULL_MESSAGE, body=bytes(100), timeout=30)
+        assert found[:3] == [(False, False), (True, True), (False, False)]
+        assert found[-1] == (True, False)
+        for connection in (honest, greedy):
+            connection.abort("enough")
+        await server.close()
+
+    asyncio.run(main())
+
+
 def test_a_connection_that_reads_and_sends_whole_frames_holds_nothing(transport: Transport) -> None:
     """However much goes through it."""
 
@@ -145,7 +176,7 @@ def test_a_connection_that_reads_and_sends_whole_frames_holds_nothing(transport:
         for _ in range(5):
             await connection.invoke(RequestCode.SEND_MESSAGE, body=bytes(3 * MiB), timeout=30)
         assert budget.used == 0
-        assert not budget.is_short
+        assert not budget.is_scarce
         await connection.close()
         await server.close()
 

@@ -121,9 +121,7 @@ def test_both_send_headers_have_the_same_attributes() -> None:
 @BOTH
 def test_fields_beside_the_header(encoding: HeaderEncoding) -> None:
     """Further fields, a signature's for example, go beside the header's own."""
-    command = RemotingCommand.request(
-        RequestCode.GET_MAX_OFFSET, ASK, encoding=encoding, ext_fields={"Signature": "s"}
-    )
+    command = RemotingCommand.request(RequestCode.GET_MAX_OFFSET, ASK, encoding=encoding, ext_fields={"Signature": "s"})
     got = passed(command)
     assert got.header(GetMaxOffsetRequestHeader) == ASK
     assert got.ext_fields["Signature"] == "s"
@@ -148,9 +146,7 @@ def test_texts_that_look_like_something_else_stay_texts() -> None:
 
 def test_unquoted_values_are_accepted() -> None:
     """The JavaScript client sends numbers and booleans without quotes, for texts too."""
-    got = received(
-        '{"code":12,"extFields":{"topic":7,"key":true,"maxNum":32,"beginTimestamp":1,"endTimestamp":"2"}}'
-    )
+    got = received('{"code":12,"extFields":{"topic":7,"key":true,"maxNum":32,"beginTimestamp":1,"endTimestamp":"2"}}')
     header = got.header(QueryMessageRequestHeader)
     assert (header.topic, header.key, header.max_num, header.end_timestamp) == ("7", "true", 32, 2)
     assert got.ext_fields["maxNum"] == "32"
@@ -158,9 +154,7 @@ def test_unquoted_values_are_accepted() -> None:
 
 def test_nulls_and_unknown_fields_are_passed_over() -> None:
     """A null is a field that is not there; a field nobody knows does no harm."""
-    got = received(
-        '{"code":30,"remark":null,"extFields":{"topic":"t","queueId":"1","bname":null,"new":"x"},"x":[]}'
-    )
+    got = received('{"code":30,"remark":null,"extFields":{"topic":"t","queueId":"1","bname":null,"new":"x"},"x":[]}')
     assert got.header(GetMaxOffsetRequestHeader) == GetMaxOffsetRequestHeader(topic="t", queue_id=1)
     assert "bname" not in got.ext_fields
 
@@ -218,9 +212,7 @@ def test_bad_fields_name_field_and_request(fields: str, reason: str) -> None:
 
 def test_an_empty_number_is_no_number() -> None:
     """An empty text stands for no value where a number may be missing, as Java reads it."""
-    fields = (
-        '{"topic":"t","key":"k","maxNum":"1","beginTimestamp":"0","endTimestamp":"0","_UNIQUE_KEY_QUERY":""}'
-    )
+    fields = '{"topic":"t","key":"k","maxNum":"1","beginTimestamp":"0","endTimestamp":"0","_UNIQUE_KEY_QUERY":""}'
     assert received_fields(12, fields).header(QueryMessageRequestHeader).unique_key_query is None
 
 
@@ -292,17 +284,14 @@ def test_what_the_protocol_cannot_carry_is_ours() -> None:
     with pytest.raises(LocalProtocolError, match="16777215"):
         RemotingCommand.request(RequestCode.HEART_BEAT, ext_fields={"a": "x" * 2**24}).encode()
     with pytest.raises(LocalProtocolError, match="40000 bytes"):
-        RemotingCommand.request(
-            RequestCode.HEART_BEAT, encoding=BINARY, ext_fields={"x" * 40_000: ""}
-        ).encode()
+        RemotingCommand.request(RequestCode.HEART_BEAT, encoding=BINARY, ext_fields={"x" * 40_000: ""}).encode()
 
 
 def test_repr_is_for_people() -> None:
     """A command shows its name, number, fields and size, not its body."""
     command = RemotingCommand.request(RequestCode.GET_MAX_OFFSET, ASK, b"12345", oneway=True)
     assert repr(command) == (
-        "<one-way request GET_MAX_OFFSET (30) opaque=0"
-        " {'topic': 'orders', 'queueId': '3', 'committed': 'true'} body=5>"
+        "<one-way request GET_MAX_OFFSET (30) opaque=0 {'topic': 'orders', 'queueId': '3', 'committed': 'true'} body=5>"
     )
     response = RemotingCommand.response(command, ResponseCode.NO_PERMISSION, remark="no")
     assert repr(response) == "<response NO_PERMISSION (16) opaque=0 {} remark='no' body=0>"

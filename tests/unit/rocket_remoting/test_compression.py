@@ -27,9 +27,7 @@ def test_bodies_come_back(type_: CompressionType, level: int) -> None:
 def test_type_bits() -> None:
     """The type's bits are those of the message's system flag."""
     flags = [COMPRESSION_LZ4, COMPRESSION_ZSTD, COMPRESSION_ZLIB]
-    assert [
-        type_.sys_flag for type_ in (CompressionType.LZ4, CompressionType.ZSTD, CompressionType.ZLIB)
-    ] == flags
+    assert [type_.sys_flag for type_ in (CompressionType.LZ4, CompressionType.ZSTD, CompressionType.ZLIB)] == flags
 
 
 def test_no_type_bits_mean_zlib() -> None:

@@ -45,9 +45,7 @@ def test_answer_comes_back(transport: Transport) -> None:
 
     def handle(connection: Connection, request: RemotingCommand) -> RemotingCommand:
         header = request.header(GetMaxOffsetRequestHeader)
-        return RemotingCommand.response(
-            request, header=GetMaxOffsetResponseHeader(offset=header.queue_id), body=b"b"
-        )
+        return RemotingCommand.response(request, header=GetMaxOffsetResponseHeader(offset=header.queue_id), body=b"b")
 
     async def main() -> None:
         server = await transport.serve("127.0.0.1", 0, handle)
@@ -424,9 +422,7 @@ def test_a_drain_ends_with_its_connection(transport: Transport) -> None:
     asyncio.run(main())
 
 
-def test_connections_beyond_the_limit_are_closed(
-    transport: Transport, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_connections_beyond_the_limit_are_closed(transport: Transport, caplog: pytest.LogCaptureFixture) -> None:
     """A server keeps only so many connections; the next one is closed and logged, the others go on."""
 
     async def main() -> None:

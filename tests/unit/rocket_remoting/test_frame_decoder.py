@@ -12,6 +12,7 @@ from rocket_remoting.wire.codes import RequestCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.frame_decoder import FrameDecoder
+from rocket_remoting.wire.receive_buffer import ReceiveBuffer
 
 MIB = 1024 * 1024
 
@@ -168,11 +169,9 @@ def test_decoders_that_share_their_room_do_not_mix_their_bytes(
     sent: list[tuple[int, int]], chance: random.Random
 ) -> None:
     """However large their frames are and however they are cut: each keeps what is not whole for itself."""
-    room = memoryview(bytearray(FrameDecoder.BUFFER_SIZE))
+    room = ReceiveBuffer()
     decoders = [FrameDecoder(shared=room) for _ in range(3)]
-    streams = [
-        b"".join(frame(bytes([who]) * size, who) for to, size in sent if to == who) for who in range(3)
-    ]
+    streams = [b"".join(frame(bytes([who]) * size, who) for to, size in sent if to == who) for who in range(3)]
     got: list[list[int]] = [[], [], []]
     while any(streams):
         who = chance.choice([who for who in range(3) if streams[who]])
@@ -189,17 +188,17 @@ def test_decoders_that_share_their_room_do_not_mix_their_bytes(
 
 def test_whole_frames_need_no_room_of_their_own() -> None:
     """Only a part of one does, until the connection rests; a failed decoder spoils nothing for the others."""
-    room = memoryview(bytearray(FrameDecoder.BUFFER_SIZE))
+    room = ReceiveBuffer()
     idle, busy, broken = (FrameDecoder(shared=room) for _ in range(3))
     assert len(idle.feed(frame(b"heartbeat") * 3)) == 3
     with pytest.raises(RemoteProtocolError):
         broken.feed(b"\xff" * 64)
     busy.feed(frame(b"x" * 100)[:20])
-    assert [decoder._view is room for decoder in (idle, busy)] == [True, False]
+    assert [decoder._view is room.view for decoder in (idle, busy)] == [True, False]
     assert busy.capacity == FrameDecoder.IDLE_SIZE
     assert len(busy.feed(frame(b"x" * 100)[20:])) == 1
     busy.shrink()
-    assert busy._view is room
+    assert busy._view is room.view
 
 
 @pytest.mark.parametrize("announced", [100_000, 8 * MIB])
@@ -222,5 +221,5 @@ def test_a_header_beyond_the_limit_is_not_read() -> None:
     header = b"".join(map(bytes, RemotingCommand.request(10, ext_fields=fields).encode()))
     size = len(header) - 8
     assert len(FrameDecoder(max_header=size).feed(header)) == 1
-    with pytest.raises(RemoteProtocolError, match=f"a header of {size} bytes, at most {size - 1} are read"):
+    with pytest.raises(RemoteProtocolError, match=f"a header of {size} bytes, at most {size - 1} are allowed"):
         FrameDecoder(max_header=size - 1).feed(header[:8])

@@ -52,26 +52,19 @@ def test_a_map_with_queues_as_keys_is_written_alike(table: dict[MessageQueue, Of
     assert written(body) == encode_body(ConsumeStats(offset_table=table))
 
 
-@given(
-    st.dictionaries(
-        NAMES, st.lists(st.dictionaries(QUEUES, st.builds(OffsetWrapper), max_size=3), max_size=3)
-    )
-)
+@given(st.dictionaries(NAMES, st.lists(st.dictionaries(QUEUES, st.builds(OffsetWrapper), max_size=3), max_size=3)))
 def test_bodies_within_bodies_are_written_alike(
     groups: dict[str, list[dict[MessageQueue, OffsetWrapper]]],
 ) -> None:
     """Lists of maps of lists of bodies."""
-    whole = [
-        {group: [ConsumeStats(offset_table=table) for table in tables]} for group, tables in groups.items()
-    ]
+    whole = [{group: [ConsumeStats(offset_table=table) for table in tables]} for group, tables in groups.items()]
     streamed = (
         Entries(
             [
                 (
                     group,
                     Items(
-                        LongBody(ConsumeStats(offset_table={}), offset_table=Entries(table.items()))
-                        for table in tables
+                        LongBody(ConsumeStats(offset_table={}), offset_table=Entries(table.items())) for table in tables
                     ),
                 )
             ]

@@ -76,10 +76,7 @@ def test_ids_of_one_millisecond_differ() -> None:
 def test_generators_differ() -> None:
     """Two generators of one process do not meet."""
     clock = FixedClock(NOON)
-    assert (
-        UniqueIdGenerator("10.0.0.7", clock=clock).create()
-        != UniqueIdGenerator("10.0.0.7", clock=clock).create()
-    )
+    assert UniqueIdGenerator("10.0.0.7", clock=clock).create() != UniqueIdGenerator("10.0.0.7", clock=clock).create()
 
 
 def test_the_month_is_followed() -> None:

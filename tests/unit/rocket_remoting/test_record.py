@@ -1,12 +1,13 @@
 """The record codec."""
 
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from rocket_remoting.wire.compression import CompressionType, compress
 from rocket_remoting.wire.errors import LocalProtocolError, RemoteProtocolError
+from rocket_remoting.wire.message import Host
 from rocket_remoting.wire.properties import encode_properties
 from rocket_remoting.wire.record import (
     BLANK_MAGIC,
@@ -17,6 +18,7 @@ from rocket_remoting.wire.record import (
     decode_records,
     encode_record,
     host_flags,
+    pack_record_into,
     peek_record,
     read_size_and_magic,
     record_size,
@@ -182,3 +184,40 @@ def test_a_topic_that_is_no_utf8() -> None:
     """Text in a record is UTF-8."""
     with pytest.raises(RemoteProtocolError, match="topic is not UTF-8"):
         decode_record(RECORD.replace(b"orders", b"\xff" * 6))
+
+
+class _Source(NamedTuple):
+    """A message as a store has it."""
+
+    topic: str = "orders"
+    queue_id: int = 0
+    body: bytes = b""
+    properties: bytes = b""
+    sys_flag: int = 0
+    flag: int = 0
+    born_timestamp: int = 0
+    born_host: Host = ("10.0.0.2", 51234)
+    store_host: Host = ("10.0.0.1", 10911)
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+
+
+def packed_into(buffer: bytearray, source: _Source) -> None:
+    """Pack a record of a message at the beginning of a buffer."""
+    pack_record_into(memoryview(buffer), 0, 1000, source, queue_offset=0, commit_log_offset=0, store_timestamp=0)
+
+
+def test_a_number_that_does_not_fit_leaves_no_head() -> None:
+    """The last field that does not fit comes behind the size and the magic number, which say that a record is there."""
+    buffer = bytearray(200)
+    with pytest.raises(LocalProtocolError, match="does not fit"):
+        packed_into(buffer, _Source(reconsume_times=2**31))
+    assert read_size_and_magic(buffer) == (0, 0)
+
+
+def test_a_record_has_its_head_when_all_behind_it_is_written() -> None:
+    """A writer that ends before, here for want of room in the buffer, leaves no record."""
+    buffer = bytearray(100)
+    with pytest.raises(ValueError, match="different structures"):
+        packed_into(buffer, _Source(body=bytes(200)))
+    assert read_size_and_magic(buffer) == (0, 0)

@@ -62,9 +62,7 @@ def test_errors_survive_pickling(error: RemotingError) -> None:
 def test_response_error_says_who_answered_what() -> None:
     """The text has request, address, code and remark."""
     error = ResponseError(17, "no route", address="10.0.0.1:9876", request_code=105)
-    assert str(error) == (
-        "GET_ROUTEINFO_BY_TOPIC (105) to 10.0.0.1:9876 answered TOPIC_NOT_EXIST (17): no route"
-    )
+    assert str(error) == ("GET_ROUTEINFO_BY_TOPIC (105) to 10.0.0.1:9876 answered TOPIC_NOT_EXIST (17): no route")
 
 
 def test_a_groups_own_topics() -> None:

@@ -9,10 +9,10 @@ from typing import cast
 
 import pytest
 
-from rocket_remoting.session.address import crowd_of, format_address, log_peer
+from rocket_remoting.session.address import counted_address, format_address, log_peer
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.session.limits import Limits
-from rocket_remoting.transports.tcp import ACCEPTED_A_TURN, TcpTransport
+from rocket_remoting.transports.tcp import ACCEPTS_PER_TURN, TcpTransport
 from rocket_remoting.wire.codes import RequestCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.errors import ConnectError
@@ -33,9 +33,7 @@ def echo(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     ],
     ids=["tls", "http", "oversize", "json"],
 )
-def test_garbage_closes_that_connection_only(
-    caplog: pytest.LogCaptureFixture, data: bytes, reason: str
-) -> None:
+def test_garbage_closes_that_connection_only(caplog: pytest.LogCaptureFixture, data: bytes, reason: str) -> None:
     """A stranger's connection is closed with a clear log line; a neighbour's request goes through."""
 
     async def main() -> None:
@@ -151,7 +149,7 @@ def test_connections_that_came_at_once_are_accepted_some_a_turn() -> None:
             while len(made) < count:
                 await asyncio.sleep(0)
                 before, most = len(made), max(most, len(made) - before)
-        assert 0 < most <= ACCEPTED_A_TURN
+        assert 0 < most <= ACCEPTS_PER_TURN
         for client in clients:
             client.close()
         await server.close()
@@ -229,7 +227,7 @@ def test_one_address_leaves_connections_to_others(caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("host", "crowd"),
+    ("host", "address"),
     [
         ("10.1.2.3", "10.1.2.3"),
         ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
@@ -238,10 +236,10 @@ def test_one_address_leaves_connections_to_others(caplog: pytest.LogCaptureFixtu
         ("memory", "memory"),
     ],
 )
-def test_what_counts_as_one_address(host: str, crowd: str) -> None:
+def test_what_counts_as_one_address(host: str, address: str) -> None:
     """Who has one IPv6 address has 2⁶⁴ of them."""
-    assert crowd_of(host) == crowd
-    assert log_peer(format_address((host, 80))) == {"peer": crowd}
+    assert counted_address(host) == address
+    assert log_peer(format_address((host, 80))) == {"peer": address}
 
 
 async def _answered(reader: asyncio.StreamReader) -> bool:
@@ -284,12 +282,10 @@ def test_a_server_closes_on_a_peer_that_does_not_read() -> None:
     async def main() -> None:
         server = await TcpTransport().serve("127.0.0.1", 0, handle, limits=Limits(max_frame=32 * 2**20))
         _, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        writer.write(
-            b"".join(RemotingCommand.request(RequestCode.HEART_BEAT, body=bytes(16 * 2**20)).encode())
-        )
+        writer.write(b"".join(RemotingCommand.request(RequestCode.HEART_BEAT, body=bytes(16 * 2**20)).encode()))
         await writer.drain()
         await handled.wait()
-        server.CLOSE_PATIENCE = 0.05
+        server.CLOSE_TIMEOUT = 0.05
         await asyncio.wait_for(server.close(), 30)
         writer.close()
 

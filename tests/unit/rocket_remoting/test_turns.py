@@ -29,9 +29,7 @@ class Stage:
 
     async def start(self) -> None:
         """Begin to serve."""
-        self.server = await TcpTransport().serve(
-            "127.0.0.1", 0, self._handle, on_close=self._ended.put_nowait
-        )
+        self.server = await TcpTransport().serve("127.0.0.1", 0, self._handle, on_close=self._ended.put_nowait)
 
     async def connect(self, host: str) -> Connection:
         """Return a connection that comes from an address."""
@@ -55,9 +53,7 @@ class Stage:
 
     def flood(self, connection: Connection, count: int = ASKED) -> "asyncio.Future[list[RemotingCommand]]":
         """Send many requests, to be read together; the future has the answers."""
-        return asyncio.gather(
-            *(connection.invoke_async(WORK, body=b"%d" % n, timeout=60) for n in range(count))
-        )
+        return asyncio.gather(*(connection.invoke_async(WORK, body=b"%d" % n, timeout=60) for n in range(count)))
 
     def _handle(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         until = perf_counter() + (WORK_SECONDS if request.code == WORK else 0)
@@ -98,7 +94,9 @@ def test_the_connections_of_an_address_have_their_turns_one_after_the_other() ->
     async def main() -> None:
         stage = Stage()
         await stage.start()
-        await asyncio.gather(*[stage.flood(await stage.connect("127.0.0.2")) for _ in range(5)])
+        clients = [await stage.connect("127.0.0.2") for _ in range(5)]
+        # Only when all are connected: a connection that opens while another floods waits for turns of its own.
+        await asyncio.gather(*[stage.flood(client) for client in clients])
         first_half = [peer for peer, _ in stage.handled[: 5 * ASKED // 2]]
         assert {first_half.count(peer) > ASKED // 10 for peer in first_half} == {True}
         assert len(set(first_half)) == 5

@@ -78,9 +78,7 @@ def test_other_content_types_and_attributes_of_data_are_kept() -> None:
         seen.append(message)
 
     with app.test() as test:
-        event = (
-            f'{{{ENVELOPE}, "datacontenttype": "text/plain", "subject": null, "trace": "t", "data": "hello"}}'
-        )
+        event = f'{{{ENVELOPE}, "datacontenttype": "text/plain", "subject": null, "trace": "t", "data": "hello"}}'
         test.input("orders").send(event.encode(), headers={"contentType": STRUCTURED})
         test.input("orders").send("bare")
     event_seen, bare = seen
@@ -93,9 +91,9 @@ def test_other_content_types_and_attributes_of_data_are_kept() -> None:
 @pytest.mark.parametrize(
     ("payload", "content_type", "reason"),
     [
-        (b"[]", STRUCTURED, "this is no CloudEvent as JSON: Expected `object`, got `array`"),
+        (b"[]", STRUCTURED, "this is not a CloudEvent in JSON: Expected `object`, got `array`"),
         (b'{"specversion": "1.0"}', STRUCTURED, "missing required field `id`"),
-        (f'{{{ENVELOPE}, "data_base64": "?"}}'.encode(), STRUCTURED, "this is no CloudEvent as JSON"),
+        (f'{{{ENVELOPE}, "data_base64": "?"}}'.encode(), STRUCTURED, "this is not a CloudEvent in JSON"),
         (b"[]", "application/cloudevents-batch+json", "a batch of CloudEvents"),
     ],
 )
@@ -170,7 +168,7 @@ def opened(message: Message[bytes]) -> Message[object]:
         ({f"a{number}": "1" for number in range(300)}, "304 attributes, more than the limit of 255"),
         ({"data": "[" + "[]," * (4 << 20) + "1]"}, "values"),
         ({"data": '"x"', "datacontenttype": '"text/plain;charset=bz2"'}, "unknown charset 'bz2'"),
-        ({"data": '"x"', "datacontenttype": '"nonsense"'}, "no content type"),
+        ({"data": '"x"', "datacontenttype": '"nonsense"'}, "is not a content type"),
     ],
 )
 def test_an_event_without_bounds_fails_as_a_conversion(members: dict[str, str], reason: str) -> None:

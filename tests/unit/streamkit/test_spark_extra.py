@@ -12,7 +12,5 @@ def test_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """As an error of the application's settings, not of an import."""
     monkeypatch.setitem(sys.modules, "pyspark", None)  # what the import system takes for a missing module
     monkeypatch.delitem(sys.modules, "pyspark.sql", raising=False)
-    with pytest.raises(
-        ConfigurationError, match=r"needs the package pyspark: pip install 'streamkit\[spark\]'"
-    ):
+    with pytest.raises(ConfigurationError, match=r"needs the package pyspark: pip install 'streamkit\[spark\]'"):
         running_session("shop")

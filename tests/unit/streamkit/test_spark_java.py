@@ -22,9 +22,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def make_java(path: Path, told: str) -> Path:
     """A program that says its version, or its arguments."""
-    path.write_text(
-        f'#!/bin/sh\nif [ "$1" = -version ]; then echo \'{told}\' >&2; else printf "%s\\n" "$@"; fi\n'
-    )
+    path.write_text(f'#!/bin/sh\nif [ "$1" = -version ]; then echo \'{told}\' >&2; else printf "%s\\n" "$@"; fi\n')
     path.chmod(0o755)
     return path
 
@@ -43,13 +41,11 @@ def test_java_home_without_java(machine: Path, monkeypatch: pytest.MonkeyPatch, 
     """It is told before Spark fails to start it, whatever else is on the path."""
     make_java(machine / "java", 'openjdk version "21.0.2"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(JavaNotFoundError, match=rf"JAVA_HOME is {tmp_path}, where there is no bin/java"):
+    with pytest.raises(JavaNotFoundError, match=rf"JAVA_HOME is {tmp_path}, which has no bin/java"):
         java_home()
 
 
-@pytest.mark.parametrize(
-    ("told", "version"), [('java version "1.8.0_402"', 8), ('openjdk version "11.0.2"', 11)]
-)
+@pytest.mark.parametrize(("told", "version"), [('java version "1.8.0_402"', 8), ('openjdk version "11.0.2"', 11)])
 def test_java_home_is_too_old(
     machine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str, version: int
 ) -> None:

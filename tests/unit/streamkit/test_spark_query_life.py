@@ -95,9 +95,7 @@ class Spark:
         self._tell("onQueryStarted", name)
         if self.dies is not None:
             self.fail(name, self.dies)
-        return SimpleNamespace(
-            id=name, stop=lambda: self._stop(name), awaitTermination=lambda: self._await_end(name)
-        )
+        return SimpleNamespace(id=name, stop=lambda: self._stop(name), awaitTermination=lambda: self._await_end(name))
 
     def fail(self, name: str, error: str) -> None:
         """The query ends by itself."""

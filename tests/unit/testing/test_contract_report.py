@@ -62,12 +62,12 @@ def test_a_run_writes_the_page_and_a_later_one_finds_it_stale(tmp_path: Path) ->
     (tmp_path / "conftest.py").write_text(REPORTING)
     file = tmp_path / "test_it.py"
     file.write_text(CASES)
-    chosen = ("test_it.py", "-k", "text_travels_without_quotes or redelivery_level_minus_one")
+    chosen = ("test_it.py", "-k", "text_is_sent_without_quotes or redelivery_level_minus_one")
     done = run(tmp_path, *chosen, "--contract-report=page.md")
     assert done.returncode == 0, done.stdout + done.stderr
     page = tmp_path / "page.md"
     cells = read_page(page.read_text())
-    assert cells["Text travels without quotes"] == {"one": "yes"}
+    assert cells["Text is sent without quotes"] == {"one": "yes"}
     assert (cells["can order"], cells["can tag"]) == ({"one": "yes"}, {"one": "no"})
     assert run(tmp_path, *chosen).returncode == 0
     file.write_text(CASES.replace("{Capability.TAG}", "{Capability.DEAD_LETTER}"))

@@ -1,13 +1,14 @@
 """Virtual time passes only while the loop would wait, and in the same order as real time."""
 
 import asyncio
+import sys
 import threading
 import time as real_time
 from collections.abc import Iterator
 
 import pytest
 
-from streamkit.testing.virtual_time import DEFAULT_EPOCH_MS, StalledError, VirtualTime
+from streamkit.testing.virtual_time import CALLBACK_GRACE, DEFAULT_EPOCH_MS, StalledError, VirtualTime
 
 
 @pytest.fixture
@@ -75,6 +76,29 @@ def test_a_job_that_waits_for_the_loop_does_not_stall_it(time: VirtualTime) -> N
         return time.loop.time()
 
     assert time.run(main()) == 3600
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whether a thread computes")
+def test_a_job_that_computes_after_it_called_the_loop_holds_the_clock(time: VirtualTime) -> None:
+    """A thread that has called into the loop and goes on to compute is not mistaken for one that waits."""
+
+    async def main() -> float:
+        def job() -> float:
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), time.loop).result()
+            until = real_time.thread_time() + 10 * CALLBACK_GRACE
+            while real_time.thread_time() < until:
+                sum(range(1000))
+            return asyncio.run_coroutine_threadsafe(now(), time.loop).result()
+
+        async def now() -> float:
+            return time.loop.time()
+
+        timer = asyncio.create_task(asyncio.sleep(1))
+        at = await asyncio.to_thread(job)
+        await timer
+        return at
+
+    assert time.run(main()) == 0
 
 
 def test_a_foreign_thread_is_waited_for_under_hold(time: VirtualTime) -> None:

@@ -13,11 +13,13 @@ from kafka.future import Future
 from kafka.record import MemoryRecords
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from binders.kafka.batches import LEGACY_LIMIT, LIMIT, MAX_HEADERS
 from binders.kafka.fetching import WINDOW_SIZE, ConsumerClient, FetchThread, Subscription
 from binders.kafka.partition import AssignedPartition
 from binders.kafka.record_size import PollBudget, record_size
-from binders.kafka.records import Unreadable, bound_polls, read_all
+from binders.kafka.repairs.batches import LEGACY_LIMIT, LIMIT, MAX_HEADERS
+from binders.kafka.repairs.partition_records import read_all
+from binders.kafka.repairs.poll_budget import bound_polls
+from binders.kafka.unreadable import Unreadable
 from tests.peer.raw_kafka import RawRecord, batch, records
 from tests.traced_memory import memory_below
 
@@ -133,9 +135,7 @@ def test_snappy_data_that_lies_takes_no_memory(data: bytes) -> None:
 def test_a_record_of_too_many_headers_is_refused_before_they_are_read() -> None:
     """Each would take a hundred times its bytes."""
     many = RawRecord(b"x", headers=[(b"", b"")] * (MAX_HEADERS + 1))
-    log = batch(records(many), 1) + batch(
-        records(RawRecord(b"good", headers=[(b"", b"")] * MAX_HEADERS)), 1, offset=1
-    )
+    log = batch(records(many), 1) + batch(records(RawRecord(b"good", headers=[(b"", b"")] * MAX_HEADERS)), 1, offset=1)
     bad, good = values(log, 2)
     assert f"{MAX_HEADERS + 1} headers, more than {MAX_HEADERS}" in why(bad)
     assert good == b"good"
@@ -144,8 +144,7 @@ def test_a_record_of_too_many_headers_is_refused_before_they_are_read() -> None:
 def test_a_poll_brings_as_many_records_as_its_budget_allows() -> None:
     """And the next poll those behind them."""
     log = b"".join(
-        batch(_gzip(records(RawRecord(b"%d" % number * MIB))), 1, offset=number, attributes=GZIP)
-        for number in range(9)
+        batch(_gzip(records(RawRecord(b"%d" % number * MIB))), 1, offset=number, attributes=GZIP) for number in range(9)
     )
     budget = PollBudget(3 * MIB)
     found = fetched(log, 9, budget)
@@ -189,10 +188,12 @@ class Consumer:
 
     def __init__(self, size: int) -> None:
         self.offset = 0
+        self.timeouts: list[int] = []
         self._size = size
         self._paused: set[TopicPartition] = set()
 
     def poll(self, *, timeout_ms: int) -> dict[TopicPartition, list[SimpleNamespace]]:
+        self.timeouts.append(timeout_ms)
         if self._paused:
             return {}
         self.offset += 1
@@ -254,5 +255,48 @@ def test_a_partition_is_not_fetched_while_its_messages_take_too_much() -> None:
         for offset in range(consumer.offset):
             partition.settle(offset)
         assert (partition.in_flight, partition.size_in_flight) == (0, 0)
+
+    asyncio.run(main())
+
+
+class TwoPartitions(Consumer):
+    """Has a second partition, without messages."""
+
+    def assignment(self) -> set[TopicPartition]:
+        return {ORDERS, TopicPartition("orders", 1)}
+
+
+def test_polls_while_one_partition_is_full_are_longer_and_longer() -> None:
+    """Until it is resumed: half of its window is left to handle then."""
+
+    async def main() -> None:
+        taken: list[AssignedPartition] = []
+
+        def take(batches: Sequence[tuple[AssignedPartition, Sequence[SimpleNamespace]]]) -> None:
+            for partition, found in batches:
+                partition.take(found)
+                taken.append(partition)
+
+        thread = FetchThread(
+            "in",
+            ConsumerClient({}),
+            Subscription("orders"),
+            take,
+            lambda partition: None,
+            recall=lambda partition: None,
+        )
+        consumer = TwoPartitions(WINDOW_SIZE)
+        thread.assigned(consumer, consumer.assignment())
+
+        async def polled(turns: int) -> list[int]:
+            consumer.timeouts.clear()
+            for _ in range(turns):
+                thread.turn(consumer)
+                await asyncio.sleep(0)
+            return consumer.timeouts
+
+        assert await polled(7) == [100, 10, 20, 40, 80, 100, 100]
+        taken[0].settle(0)
+        assert await polled(4) == [100, 10, 20, 40]
 
     asyncio.run(main())

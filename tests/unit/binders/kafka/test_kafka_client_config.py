@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from binders.kafka.binder_properties import KafkaBinderProperties
 from binders.kafka.client_config import Client, checked, translated
+from binders.kafka.clients import ClientMaker
+from binders.kafka.properties import ClientProducerProperties
 
 JAVA_PROPERTIES = Path(__file__).with_name("java_properties.txt")
 PEM = {"ssl.truststore.location": "/ca.pem", "ssl.truststore.type": "PEM"}
@@ -27,7 +30,7 @@ def test_names_are_kafka_pythons_and_values_have_their_types() -> None:
 def test_every_property_of_javas_clients_is_known() -> None:
     """Of kafka-clients 3.9.1, 4.1.1 and 4.3.1 (`ConsumerConfig.configNames()`…): what is refused is so for a reason."""
     told = [_refusal(*line.split()) for line in JAVA_PROPERTIES.read_text().splitlines()]
-    assert not [each for each in told if "is no property of" in each]
+    assert not [each for each in told if "is not a property of" in each]
 
 
 def _refusal(client: str, name: str) -> str:
@@ -43,7 +46,7 @@ def _refusal(client: str, name: str) -> str:
     [
         ("bootstrap.servers", "spring.cloud.stream.kafka.binder.brokers"),
         ("ssl.truststore.certificates", "ssl.truststore.location"),
-        ("sasl.oauthbearer.token.endpoint.url", "no tokens"),
+        ("sasl.oauthbearer.token.endpoint.url", "does not support tokens"),
         ("config.providers", "placeholders of their own"),
     ],
 )
@@ -116,9 +119,7 @@ def test_javas_assignors_are_known() -> None:
     config = translated(Client.CONSUMER, "here", {"partition.assignment.strategy": name})
     assert config == {"partition_assignment_strategy": ("cooperative-sticky",)}
     several = {"partition.assignment.strategy": "range, org.apache.kafka.clients.consumer.RoundRobinAssignor"}
-    assert translated(Client.CONSUMER, "here", several) == {
-        "partition_assignment_strategy": ("range", "roundrobin")
-    }
+    assert translated(Client.CONSUMER, "here", several) == {"partition_assignment_strategy": ("range", "roundrobin")}
 
 
 def test_what_has_no_effect_here_warns(caplog: pytest.LogCaptureFixture) -> None:
@@ -137,13 +138,13 @@ def test_what_has_no_effect_here_warns(caplog: pytest.LogCaptureFixture) -> None
         ({"max.poll.record": "10"}, "did you mean 'max.poll.records'"),
         ({"max.poll.records": "many"}, "max.poll.records: expected a whole number, not 'many'"),
         ({"check.crcs": "yes"}, "check.crcs: expected true or false, not 'yes'"),
-        ({"linger.ms": "5"}, "'linger.ms' is no property of Kafka's consumer"),
+        ({"linger.ms": "5"}, "'linger.ms' is not a property of Kafka's consumer"),
         ({"sasl.jaas.config": "nonsense"}, "expected a login module"),
         ({"ssl.truststore.location": "/trust.jks"}, "is a Java key store"),
-        ({"partition.assignment.strategy": "Fair"}, "'Fair' is none of RangeAssignor"),
+        ({"partition.assignment.strategy": "Fair"}, "'Fair' is not one of RangeAssignor"),
         (
             {"partition.assignment.strategy": "RangeAssignor, CooperativeStickyAssignor"},
-            "has to be the only one",
+            "has to be the only assignor",
         ),
     ],
 )
@@ -151,3 +152,9 @@ def test_what_is_wrong_is_told_before_anything_connects(properties: dict[str, st
     """An unknown name with the nearest one, a value with what was expected."""
     with pytest.raises(ValueError, match=told):
         checked(properties, Client.CONSUMER)
+
+
+def test_a_producer_measures_nothing_that_nobody_reads() -> None:
+    """kafka-python's metrics; a customizer may turn them on."""
+    config = ClientMaker(KafkaBinderProperties(), "shop").producer_config("here", ClientProducerProperties())
+    assert config["metrics_enabled"] is False

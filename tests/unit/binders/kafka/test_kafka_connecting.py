@@ -3,8 +3,6 @@
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from kafka.errors import KafkaTimeoutError
 
 from binders.kafka.connecting import RefusedError, connected, located
 from streamkit.config.environment import Environment
+from tests.unit.binders.kafka.silent_broker import answering
 
 NOBODY = {"bootstrap_servers": "127.0.0.1:1", "bootstrap_timeout_ms": 200}
 
@@ -44,7 +43,7 @@ def test_a_file_without_certificates_is_told_before_anything_is_connected(
         connected(KafkaProducer, config)
     assert raised.value.properties[0] == properties
     file.write_text("no PEM")
-    with pytest.raises(RefusedError, match=f"{file} cannot be used: it is none that fits"):
+    with pytest.raises(RefusedError, match=f"{file} cannot be used: it is not a PEM file of the right kind"):
         connected(KafkaProducer, config)
 
 
@@ -52,9 +51,7 @@ def test_the_error_names_the_setting_that_is_nearest_and_its_place() -> None:
     """The strongest place of the likeliest property that is set; without any, the brokers' addresses."""
     settings = {"weak.ssl.cafile": "ca.pem", "strong.security.protocol": "SSL", "brokers": "here"}
     environment = Environment.load(overrides=settings, variables={}, config_location="optional:/none")
-    refusal = RefusedError(
-        "it is not trusted", ("ssl.truststore.location", "ssl.cafile", "security.protocol")
-    )
+    refusal = RefusedError("it is not trusted", ("ssl.truststore.location", "ssl.cafile", "security.protocol"))
     error = located(refusal, environment, ["strong", "weak"], "brokers")
     assert str(error) == "given in code: weak.ssl.cafile: it is not trusted"
     error = located(RefusedError("it is missing", ("other",)), environment, ["strong", "weak"], "brokers")
@@ -77,30 +74,6 @@ def test_properties_that_do_not_go_together_are_told_and_not_tried_again() -> No
     with pytest.raises(RefusedError, match="must be larger than") as raised:
         connected(KafkaConsumer, {**NOBODY, "connections_max_idle_ms": 500})
     assert raised.value.properties == ("connections.max.idle.ms", "request.timeout.ms", "fetch.max.wait.ms")
-
-
-@contextmanager
-def answering(answer: Callable[[socket.socket], object]) -> Iterator[str]:
-    """A server that answers each connection so; gives its address."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            # Closing a socket does not end an accept that waits.
-            while (connection := server.accept()[0]) and not is_over.is_set():
-                with connection, suppress(OSError):
-                    answer(connection)
-            connection.close()
-
-        is_over = threading.Event()
-        thread = threading.Thread(target=serve)
-        thread.start()
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-        try:
-            yield address
-        finally:
-            is_over.set()
-            socket.create_connection(server.getsockname()).close()
-            thread.join()
 
 
 def in_http(connection: socket.socket) -> None:

@@ -13,9 +13,9 @@ from kafka.future import Future
 
 from binders.kafka.dead_letter import DeadLetterTopic, Letter
 from binders.kafka.sending import Sender
-from streamkit.binder.settlement import RejectMessage
 from streamkit.errors import BinderError
 from streamkit.messaging.headers import JSON_HEADER_TYPES
+from streamkit.settlement import Reject
 from streamkit.testing.virtual_time import VirtualTime
 
 RECORD = SimpleNamespace(
@@ -37,13 +37,13 @@ def failed() -> ValueError:
         return error
 
 
-def headers_of(rejected: RejectMessage) -> dict[str, bytes]:
+def headers_of(rejected: Reject) -> dict[str, bytes]:
     return dict(Letter.of(RECORD, rejected).headers)
 
 
 def test_a_letter_tells_where_its_message_was_and_why_it_failed() -> None:
     """Numbers are big-endian, texts UTF-8; the record's own headers stay."""
-    headers = headers_of(RejectMessage("given up", failed()))
+    headers = headers_of(Reject("given up", cause=failed()))
     assert headers["colour"] == b"red"
     assert headers["raw"] == b"\xff"
     assert headers["x-original-topic"] == b"orders"
@@ -59,7 +59,7 @@ def test_a_letter_tells_where_its_message_was_and_why_it_failed() -> None:
 
 def test_a_letter_tells_its_cause_as_on_every_binder() -> None:
     """The framework's own headers are text for whoever reads the letter; the record's declarations are kept."""
-    headers = headers_of(RejectMessage("given up", failed()))
+    headers = headers_of(Reject("given up", cause=failed()))
     assert headers["FAILURE_MESSAGE"] == b"no such customer"
     types = json.loads(headers[JSON_HEADER_TYPES])
     assert types["colour"] == types["FAILURE_MESSAGE"] == types["FAILURE_TYPE"] == "java.lang.String"
@@ -68,7 +68,7 @@ def test_a_letter_tells_its_cause_as_on_every_binder() -> None:
 
 def test_what_was_rejected_without_an_exception_tells_the_reason() -> None:
     """A listener may reject without anything having failed."""
-    headers = headers_of(RejectMessage("not for us"))
+    headers = headers_of(Reject("not for us"))
     assert headers["x-exception-message"] == headers["FAILURE_MESSAGE"] == b"not for us"
     assert "x-exception-fqcn" not in headers
 
@@ -98,11 +98,16 @@ class Producer:
         self.taken.append(record)
         return Future().success("stored")
 
+    def lend(self) -> None:
+        pass
+
+    take_back = lend
+
     def close(self, timeout: float) -> None:
         pass
 
 
-def kept(producer: Producer, record: SimpleNamespace, rejected: RejectMessage) -> Mapping[str, Any]:
+def kept(producer: Producer, record: SimpleNamespace, rejected: Reject) -> Mapping[str, Any]:
     """The letter that a record becomes; an hour of trying takes no time."""
 
     async def provision(letters: str, origin: str) -> int:
@@ -125,45 +130,43 @@ def stored(**fields: object) -> SimpleNamespace:
 
 def test_a_letter_of_nothing_has_an_empty_value() -> None:
     """Java's clients may send neither key nor value, which kafka-python refuses."""
-    letter = kept(Producer(), stored(key=None, value=None), RejectMessage("not for us"))
+    letter = kept(Producer(), stored(key=None, value=None), Reject("not for us"))
     assert (letter["key"], letter["value"]) == (None, b"")
 
 
 def test_a_letter_that_is_too_large_goes_without_its_stack_trace() -> None:
     """A message that fits, fits with what tells why it failed."""
-    letter = kept(Producer(limit=3000), stored(), RejectMessage("given up", ValueError("x" * 5000)))
+    letter = kept(Producer(limit=3000), stored(), Reject("given up", cause=ValueError("x" * 5000)))
     headers = dict(letter["headers"])
     assert "x-exception-stacktrace" not in headers
     assert headers["x-exception-fqcn"] == b"builtins.ValueError"
     assert headers["x-exception-message"].startswith(b"xxx")
 
 
-@pytest.mark.parametrize(
-    "fields", [{"value": b"x" * 5000}, {"headers": [("own", b"x" * 5000)]}, {"key": b"x" * 5000}]
-)
+@pytest.mark.parametrize("fields", [{"value": b"x" * 5000}, {"headers": [("own", b"x" * 5000)]}, {"key": b"x" * 5000}])
 def test_a_letter_that_is_too_large_still_goes_with_less(
     fields: dict[str, object], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where its message is, it tells whatever it leaves out: one too large message does not stop those behind it."""
-    letter = kept(Producer(limit=3000), stored(**fields), RejectMessage("given up", ValueError("no")))
+    letter = kept(Producer(limit=3000), stored(**fields), Reject("given up", cause=ValueError("no")))
     headers = dict(letter["headers"])
     assert headers["x-original-offset"] == struct.pack(">q", 2**33)
     assert headers["x-exception-message"] == b"no"
     assert letter["value"] == b""
-    assert "goes without its value" in caplog.text
+    assert "sending it without its value" in caplog.text
 
 
 @pytest.mark.parametrize(("timestamp", "told"), [(1_000, 1_000), (None, -1), (-1, -1)])
 def test_a_letter_has_the_time_of_now(timestamp: int | None, told: int) -> None:
     """With its record's it would be deleted, or refused, once that is older than its topic keeps anything."""
-    letter = kept(Producer(), stored(timestamp=timestamp), RejectMessage("not for us"))
+    letter = kept(Producer(), stored(timestamp=timestamp), Reject("not for us"))
     assert letter.get("timestamp_ms") is None
     assert dict(letter["headers"])["x-original-timestamp"] == struct.pack(">q", told)
 
 
 def test_a_letter_may_tell_of_text_that_has_no_form_in_utf8() -> None:
     """An exception quotes what it was given, half of a surrogate pair for instance."""
-    letter = kept(Producer(), stored(), RejectMessage("given up", ValueError("\ud800")))
+    letter = kept(Producer(), stored(), Reject("given up", cause=ValueError("\ud800")))
     assert dict(letter["headers"])["x-exception-message"] == b"?"
 
 
@@ -176,7 +179,7 @@ class WithoutTextError(Exception):
 
 def test_a_letter_may_tell_of_an_exception_that_has_no_text() -> None:
     """By its class, and by where it was raised."""
-    letter = kept(Producer(), stored(), RejectMessage("given up", WithoutTextError()))
+    letter = kept(Producer(), stored(), Reject("given up", cause=WithoutTextError()))
     headers = dict(letter["headers"])
     assert headers["x-exception-fqcn"].endswith(b"WithoutTextError")
     assert headers["x-exception-message"] == headers["FAILURE_MESSAGE"] != b""
@@ -184,7 +187,7 @@ def test_a_letter_may_tell_of_an_exception_that_has_no_text() -> None:
 
 def test_a_letter_is_tried_again_whatever_failed(caplog: pytest.LogCaptureFixture) -> None:
     """Also what is no error of Kafka's: its partition must not stop."""
-    kept(Producer([RuntimeError("odd"), KafkaTimeoutError("away")]), stored(), RejectMessage("not for us"))
+    kept(Producer([RuntimeError("odd"), KafkaTimeoutError("away")]), stored(), Reject("not for us"))
     assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
 
 
@@ -206,10 +209,10 @@ def test_a_topic_that_is_gone_is_made_again() -> None:
         brokers = Brokers()
         letters = DeadLetterTopic("in", "error.orders.kitchen", Sender(lambda: brokers, 1.0), provision)
         for _ in range(2):
-            await letters.keep(stored(), RejectMessage("not for us"))
+            await letters.keep(stored(), Reject("not for us"))
         made.clear()
         async with asyncio.timeout(60):
-            await letters.keep(stored(), RejectMessage("not for us"))
+            await letters.keep(stored(), Reject("not for us"))
         assert len(brokers.taken) == 3
         await letters.close()
 
@@ -231,7 +234,7 @@ def test_a_letter_that_is_not_written_when_its_binding_stops_is_not_kept() -> No
 
     async def main() -> None:
         letters = DeadLetterTopic("in", "error.orders.kitchen", Sender(connect, 1.0), provision)
-        keeping = asyncio.create_task(letters.keep(stored(), RejectMessage("not for us")))
+        keeping = asyncio.create_task(letters.keep(stored(), Reject("not for us")))
         await asyncio.sleep(1.5)
         await letters.close()
         with pytest.raises(BinderError, match="closed"):

@@ -22,7 +22,4 @@ def test_the_start_says_what_to_install() -> None:
     """In one line, without a traceback."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert (
-        done.stderr
-        == "Error: binder 'kafka' needs the package kafka-python: pip install 'streamkit[kafka]'\n"
-    )
+    assert done.stderr == "Error: binder 'kafka' needs the package kafka-python: pip install 'streamkit[kafka]'\n"

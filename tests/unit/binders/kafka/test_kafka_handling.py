@@ -9,26 +9,28 @@ import pytest
 from kafka import TopicPartition
 
 from binders.kafka.dead_letter import DeadLetters
-from binders.kafka.handling import ConcurrentDriver, Driver, OrderedDriver, Work
+from binders.kafka.handling import PartitionSettler
 from binders.kafka.headers import Record
 from binders.kafka.partition import AssignedPartition, Delivery
 from streamkit.binder.binder import ConsumerDestination
 from streamkit.binder.delivery import Delivery as DeliveryTerms
 from streamkit.binder.delivery import ExtendedConsumerProperties
+from streamkit.binder.drivers import ConcurrentDriver, Driver, OrderedDriver
 from streamkit.binder.permits import Permits
-from streamkit.binder.settlement import ACCEPT, RejectMessage, Retry, Settlement
 from streamkit.config.settings import ConsumerProperties
+from streamkit.settlement import ACCEPT, Reject, Requeue, Settlement
 from streamkit.testing.virtual_time import VirtualTime
 
+PartitionDriver = Driver[AssignedPartition, Delivery]
 KEY = TopicPartition("orders", 0)
 COUNT = 4
-REJECTED = RejectMessage("not for us")
+REJECTED = Reject("not for us")
 
 
 class Letters(DeadLetters):
     """Fail."""
 
-    async def keep(self, record: Record, rejected: RejectMessage) -> None:
+    async def keep(self, record: Record, rejected: Reject) -> None:
         raise RuntimeError("odd")
 
 
@@ -43,7 +45,7 @@ class Receiver:
         self.calls: list[list[int]] = []
         self._first = first
 
-    async def hand(self, deliveries: Sequence[Delivery]) -> Sequence[Settlement]:
+    async def call_receiver(self, deliveries: Sequence[Delivery]) -> Sequence[Settlement]:
         self.calls.append([delivery.record.offset for delivery in deliveries])
         if len(self.calls) > 1:
             return [ACCEPT] * len(deliveries)
@@ -52,7 +54,7 @@ class Receiver:
         return self._first
 
 
-def partition_after(kind: type[Driver], receiver: Receiver, letters: Letters) -> AssignedPartition:
+def partition_after(kind: type[PartitionDriver], receiver: Receiver, letters: Letters) -> AssignedPartition:
     """A partition with messages, when all that follows from them has happened."""
     partition = AssignedPartition(KEY)
 
@@ -66,7 +68,8 @@ def partition_after(kind: type[Driver], receiver: Receiver, letters: Letters) ->
             DeliveryTerms(),
             Permits(1),
         )
-        driver = kind(Work(destination, receiver.hand, 2, letters, lambda settled: None))
+        settler = PartitionSettler(letters, lambda settled: None)
+        driver = kind(destination, settler, receiver.call_receiver, size=2)
         partition.begin(0)
         partition.take(
             [
@@ -90,13 +93,13 @@ def partition_after(kind: type[Driver], receiver: Receiver, letters: Letters) ->
     [
         (RuntimeError("odd"), [0, 1]),
         ([ACCEPT], [0, 1]),
-        ([Retry(timedelta(seconds=1)), REJECTED], [0, 1]),
-        ([REJECTED, Retry(timedelta(seconds=1))], [0, 1]),
+        ([Requeue(after=timedelta(seconds=1)), REJECTED], [0, 1]),
+        ([REJECTED, Requeue(after=timedelta(seconds=1))], [0, 1]),
     ],
     ids=["the call", "too few settlements", "the last letter", "the first letter"],
 )
 def test_a_partition_goes_on_whatever_fails(
-    kind: type[Driver],
+    kind: type[PartitionDriver],
     first: Sequence[Settlement] | Exception,
     again: list[int],
     caplog: pytest.LogCaptureFixture,
@@ -105,6 +108,6 @@ def test_a_partition_goes_on_whatever_fails(
     receiver = Receiver(first)
     partition = partition_after(kind, receiver, Letters())
     assert partition.position == COUNT
-    assert any(record.levelname == "ERROR" and "retried" in record.message for record in caplog.records)
+    assert any(record.levelname == "ERROR" and "again" in record.message for record in caplog.records)
     if kind is OrderedDriver:
         assert receiver.calls[1] == again

@@ -13,7 +13,7 @@ from binders.kafka.fetching import ConsumerClient, FetchThread, Subscription
 from binders.kafka.partition import AssignedPartition, Delivery
 from binders.kafka.sending import Sender
 from binders.kafka.transactions import Transactions
-from streamkit.binder.settlement import ACCEPT, Retry, Settlement
+from streamkit.settlement import ACCEPT, Requeue, Settlement
 
 
 @pytest.mark.parametrize("error", [KafkaTimeoutError("away"), RuntimeError("odd")])
@@ -23,17 +23,17 @@ def test_a_message_whose_transaction_cannot_begin_is_retried(error: Exception) -
     def connect() -> object:
         raise error
 
-    async def hand(deliveries: Sequence[Delivery]) -> Sequence[Settlement]:
+    async def call_receiver(deliveries: Sequence[Delivery]) -> Sequence[Settlement]:
         return [ACCEPT for _ in deliveries]
 
     async def main() -> Sequence[Settlement]:
         transactions = Transactions(lambda number, threads: Sender(connect, 1.0, threads))
         delivery = Delivery(AssignedPartition(TopicPartition("orders", 0)), None)
-        settled = await transactions.around(hand, "in", lambda: None)([delivery])
+        settled = await transactions.around(call_receiver, "in", lambda: None)([delivery])
         await transactions.close()
         return settled
 
-    assert asyncio.run(main()) == [Retry(None, error)]
+    assert asyncio.run(main()) == [Requeue("its transaction failed", cause=error)]
 
 
 class Producer:
@@ -53,6 +53,11 @@ class Producer:
     def commit_transaction(self) -> None:
         pass
 
+    def lend(self) -> None:
+        pass
+
+    take_back = lend
+
     def close(self, timeout: float) -> None:
         pass
 
@@ -62,7 +67,7 @@ def handled_in_transaction() -> tuple[AssignedPartition, Producer]:
     partition, producer = AssignedPartition(TopicPartition("orders", 0)), Producer()
     generation = 5
 
-    async def hand(deliveries: Sequence[Delivery]) -> Sequence[Settlement]:
+    async def call_receiver(deliveries: Sequence[Delivery]) -> Sequence[Settlement]:
         nonlocal generation
         generation = 6
         return [ACCEPT for _ in deliveries]
@@ -71,7 +76,7 @@ def handled_in_transaction() -> tuple[AssignedPartition, Producer]:
         transactions = Transactions(lambda number, threads: Sender(lambda: producer, 1.0, threads))
         partition.begin(7)
         partition.take([SimpleNamespace(offset=7, key=None, value=None, headers=[])])
-        settled = await transactions.around(hand, "in", lambda: generation)([partition.waiting.popleft()])
+        settled = await transactions.around(call_receiver, "in", lambda: generation)([partition.waiting.popleft()])
         assert settled == [ACCEPT]
         partition.settle(7)
         await transactions.close()

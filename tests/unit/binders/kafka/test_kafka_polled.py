@@ -12,12 +12,12 @@ from binders.kafka.fetching import ConsumerClient, Subscription
 from binders.kafka.headers import Record
 from binders.kafka.partition import AssignedPartition
 from binders.kafka.polled import KafkaPolledSource
-from binders.kafka.records import Unreadable
+from binders.kafka.unreadable import Unreadable
 from streamkit.binder.binder import BindingState, ConsumerDestination
 from streamkit.binder.delivery import Delivery, ExtendedConsumerProperties
 from streamkit.binder.permits import Permits
-from streamkit.binder.settlement import ACCEPT, RejectMessage
 from streamkit.config.settings import ConsumerProperties
+from streamkit.settlement import ACCEPT, Reject
 from streamkit.testing.virtual_time import VirtualTime
 
 KEY = TopicPartition("orders", 0)
@@ -29,7 +29,7 @@ class SlowLetters(DeadLetters):
     def __init__(self) -> None:
         self.begun = 0
 
-    async def keep(self, record: Record, rejected: RejectMessage) -> None:
+    async def keep(self, record: Record, rejected: Reject) -> None:
         self.begun += 1
         await asyncio.sleep(3600)
 
@@ -37,7 +37,7 @@ class SlowLetters(DeadLetters):
 class FailingLetters(DeadLetters):
     """Fail."""
 
-    async def keep(self, record: Record, rejected: RejectMessage) -> None:
+    async def keep(self, record: Record, rejected: Reject) -> None:
         raise RuntimeError("odd")
 
 
@@ -99,7 +99,7 @@ def test_a_message_whose_settlement_failed_is_polled_again() -> None:
         polled = await source.poll()
         assert polled is not None
         with pytest.raises(RuntimeError, match="odd"):
-            await polled.settle(RejectMessage("not for us"))
+            await polled.settle(Reject("not for us"))
         again = await source.poll()
         assert again is not None
         await again.settle(ACCEPT)

@@ -14,21 +14,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 from kafka import TopicPartition, codec
+from kafka.consumer.fetcher import Fetcher
 from kafka.errors import UnsupportedCodecError
 from kafka.protocol.consumer import IsolationLevel
 from kafka.record import MemoryRecords
+from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from binders.kafka.batches import LIMIT
 from binders.kafka.handling import to_framework
 from binders.kafka.partition import AssignedPartition, Delivery
-from binders.kafka.records import Unreadable, read_all
+from binders.kafka.repairs.batches import LIMIT
+from binders.kafka.repairs.partition_records import read_all
+from binders.kafka.unreadable import Unreadable
 from streamkit import Message
-from tests.peer.raw_kafka import HEADER, RawRecord, batch, records, with_sum
+from tests.peer.raw_kafka import HEADER, RawRecord, batch, records, sized, varint, with_sum
 
 KEY = TopicPartition("orders", 0)
 GZIP, SNAPPY, LZ4, ZSTD, TRANSACTIONAL, CONTROL = 1, 2, 3, 4, 0x10, 0x20
 ABORT = RawRecord(b"\0\0\0\0\0\0", b"\0\0\0\0")
-LENGTH_AT, FORMAT_AT, CRC_AT, LAST_AT = 8, 16, 17, 23
+COMMIT = RawRecord(b"\0\0\0\0\0\0", b"\0\0\0\1")
+LENGTH_AT, EPOCH_AT, FORMAT_AT, CRC_AT, ATTRIBUTES_AT, LAST_AT = 8, 12, 16, 17, 21, 23
 
 
 def of(offset: int, *values: bytes, **more: int) -> bytes:
@@ -128,9 +132,7 @@ def test_a_missing_library_passes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(codec, "snappy", None)
     data = of(0, b"a") + batch(b"snappy", 1, offset=1, attributes=SNAPPY)
     reader = read(data, end=2)
-    with pytest.raises(
-        UnsupportedCodecError, match=r"orders-0, offset 1, .* needs python-snappy: install it"
-    ):
+    with pytest.raises(UnsupportedCodecError, match=r"orders-0, offset 1, .* needs python-snappy: install it"):
         reader.fetch(data)
     assert (reader.found, reader.position) == ({0: b"a"}, 1)
 
@@ -148,9 +150,7 @@ def test_a_batch_that_grows_beyond_all_bounds_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("marker", [b"", records(RawRecord(b"", b"\0"))], ids=["emptied", "unreadable"])
-def test_a_marker_that_cannot_be_read_ends_its_transaction(
-    marker: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_marker_that_cannot_be_read_ends_its_transaction(marker: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """What the same producer sends after it is no part of what was aborted."""
     found = read(
         of(0, b"aborted", attributes=TRANSACTIONAL, producer=7),
@@ -174,6 +174,62 @@ def test_what_was_aborted_is_passed() -> None:
     committed = {"isolation_level": IsolationLevel.READ_COMMITTED, "aborted_transactions": aborted}
     assert read(*log, end=3, **committed).found == {2: b"later"}
     assert read(*log, end=3).found == {0: b"aborted", 2: b"later"}
+
+
+def test_what_a_producer_sends_after_an_aborted_transaction_is_read() -> None:
+    """The marker ends it, and the position goes behind the last marker."""
+    found = read(
+        of(0, b"aborted", attributes=TRANSACTIONAL, producer=7),
+        batch(records(ABORT), 1, offset=1, attributes=TRANSACTIONAL | CONTROL, producer=7),
+        of(2, b"later", attributes=TRANSACTIONAL, producer=7),
+        batch(records(COMMIT), 1, offset=3, attributes=TRANSACTIONAL | CONTROL, producer=7),
+        end=4,
+        isolation_level=IsolationLevel.READ_COMMITTED,
+        aborted_transactions=[SimpleNamespace(producer_id=7, first_offset=0)],
+    )
+    assert (found.found, found.position) == ({2: b"later"}, 4)
+
+
+def test_the_position_goes_behind_records_that_compaction_has_removed() -> None:
+    """A partition would be fetched from there again and again, if nothing follows."""
+    assert read(batch(records(RawRecord(b"a")), 1, last=4), end=5).position == 5
+
+
+def record_of(number: int, headers: bytes) -> bytes:
+    """A record with the value `x` and these headers behind their number."""
+    return sized(b"\0" + varint(0) + varint(number) + sized(None) + sized(b"x") + headers)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        record_of(0, varint(-1)),
+        record_of(0, varint(1) + varint(-1)),
+        record_of(0, varint(0) + b"more"),
+        record_of(0, varint(1) + sized(b"name") + sized(b"value"))[:-2],
+        record_of(5, varint(0)),
+    ],
+    ids=[
+        "-1 headers",
+        "a header without a name",
+        "bytes behind headers",
+        "a cut header",
+        "an offset behind the batch",
+    ],
+)
+def test_a_record_that_is_malformed_is_not_read(written: bytes) -> None:
+    """Though the checksum of its batch is right."""
+    reader = read(batch(written, 1), of(1, b"next"), end=2)
+    assert reader.found[1] == b"next"
+    assert isinstance(reader.found[0], Unreadable)
+
+
+def test_offsets_of_a_batch_ascend() -> None:
+    """A record that has the offset of the one before stands for nothing else."""
+    twice = record_of(0, varint(0)) * 2
+    reader = read(batch(twice, 2), of(2, b"next"), end=3)
+    assert (reader.found[0], reader.found[2]) == (b"x", b"next")
+    assert isinstance(reader.found[1], Unreadable)
 
 
 @given(some.binary(max_size=200), some.integers(0, 4), some.booleans())
@@ -201,9 +257,7 @@ def read_log(*log: bytes, begins: Sequence[int], end: int) -> Reader:
 
 
 @given(some.integers(0, HEADER + 10), some.integers(0, 255), some.booleans())
-def test_whatever_byte_of_a_batch_changes_those_around_it_are_read(
-    place: int, byte: int, is_summed: bool
-) -> None:
+def test_whatever_byte_of_a_batch_changes_those_around_it_are_read(place: int, byte: int, is_summed: bool) -> None:
     """Offset, length, format, compression, numbers, records: what is said of them may be anything."""
     written = bytearray(of(1, b"b1", b"b2"))
     written[place] = byte
@@ -325,9 +379,7 @@ def test_all_that_was_compressed_piece_by_piece_is_read(members: int) -> None:
 
 
 @pytest.mark.parametrize(("kind", "pack"), [(LZ4, codec.lz4_encode), (ZSTD, codec.zstd_encode)])
-def test_a_small_batch_takes_little_memory_and_a_large_one_is_read(
-    kind: int, pack: Callable[[bytes], bytes]
-) -> None:
+def test_a_small_batch_takes_little_memory_and_a_large_one_is_read(kind: int, pack: Callable[[bytes], bytes]) -> None:
     """What it takes grows with what comes out."""
     values_of_it = [bytes([number]) * 300_000 for number in range(3)]
     data = batch(pack(records(*map(RawRecord, values_of_it))), 3, attributes=kind)
@@ -342,9 +394,7 @@ def test_a_small_batch_takes_little_memory_and_a_large_one_is_read(
     assert peak < 1 << 20
 
 
-HEADER_NAMES = some.binary(max_size=20) | some.sampled_from(
-    [b"contentType", b"spring_json_header_types", b"id"]
-)
+HEADER_NAMES = some.binary(max_size=20) | some.sampled_from([b"contentType", b"spring_json_header_types", b"id"])
 
 
 @given(some.lists(some.tuples(HEADER_NAMES, some.none() | some.binary(max_size=30)), max_size=5))
@@ -362,3 +412,55 @@ def test_a_record_becomes_a_message_whatever_its_headers_are(
         assert isinstance(message, Message)
         assert message.payload == b"value"
     assert [name for name, _ in fetched[0].headers] == [name.decode(errors="replace") for name, _ in headers]
+
+
+RECORDS = some.lists(
+    some.tuples(
+        some.integers(1_700_000_000_000, 1_800_000_000_000),
+        some.none() | some.binary(max_size=100),
+        some.none() | some.binary(max_size=100),
+        some.lists(some.tuples(some.text(max_size=10), some.none() | some.binary(max_size=10)), max_size=3),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(RECORDS, some.integers(0, 4), some.booleans(), some.integers(0, 1000))
+def test_good_records_are_read_as_kafka_python_reads_them(
+    written: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
+    kind: int,
+    is_log_append_time: bool,
+    epoch: int,
+) -> None:
+    """Times, keys, values, headers and sizes, in each compression; the position and what is counted."""
+    builder = DefaultRecordBatchBuilder(2, kind, False, -1, -1, -1, 1 << 20)
+    for number, (timestamp, key, value, headers) in enumerate(written):
+        builder.append(number, timestamp, key, value, headers)
+    data = bytearray(builder.build())
+    data[EPOCH_AT : EPOCH_AT + 4] = struct.pack(">i", epoch)
+    if is_log_append_time:
+        data[ATTRIBUTES_AT + 1] |= 0x08
+    data = bytearray(with_sum(bytes(data)))
+    ours = Reader(len(written)).fetched(bytes(data))
+    theirs = Fetcher.PartitionRecords(0, KEY, MemoryRecords(bytes(data)))
+    assert ours.take() == theirs.take()
+    for name in ("next_fetch_offset", "leader_epoch", "bytes_read", "records_read"):
+        assert getattr(ours, name) == getattr(theirs, name), name
+
+
+def test_deserializers_of_a_customized_configuration_read_keys_and_values() -> None:
+    """As kafka-python's own class has them; sizes are those of the bytes."""
+    fetcher = SimpleNamespace()
+    read_all(fetcher, lambda key: 1)
+    data = MemoryRecords(batch(records(RawRecord(b"value", b"key", [(b"name", b"")])), 1))
+    (record,) = fetcher.PartitionRecords(0, KEY, data, key_deserializer=Upper(), value_deserializer=Upper()).take()
+    assert (record.key, record.value) == ("orders name KEY", "orders name VALUE")
+    assert (record.serialized_key_size, record.serialized_value_size) == (3, 5)
+
+
+class Upper:
+    """Names the topic, the first header and the bytes, as text."""
+
+    def deserialize(self, topic: str, headers: list[tuple[str, bytes]], data: bytes) -> str:
+        return f"{topic} {headers[0][0]} {data.decode().upper()}"

@@ -34,6 +34,11 @@ class Producer:
         self.sent.append(Future())
         return self.sent[-1]
 
+    def lend(self) -> None:
+        pass
+
+    take_back = lend
+
     def close(self, timeout: float) -> None:
         self.closed = timeout
 

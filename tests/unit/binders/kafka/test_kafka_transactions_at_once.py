@@ -74,6 +74,11 @@ class Producer:
 
     abort_transaction = commit_transaction
 
+    def lend(self) -> None:
+        pass
+
+    take_back = lend
+
     def close(self, timeout: float) -> None:
         self.is_closed = True
 

@@ -61,8 +61,11 @@ def test_a_command_runs_with_its_arguments(installed: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("broken", "the command broken (zoo_missing:run) cannot be loaded: No module named 'zoo_missing'"),
-        ("module", "zoo_tools:click is no click command"),
+        (
+            "broken",
+            "the command broken (zoo_missing:run of package zoo) cannot be loaded: No module named 'zoo_missing'",
+        ),
+        ("module", "zoo_tools:click of package zoo is not a click command"),
         ("fed", "No such command 'fed'; did you mean 'feed'?"),
         ("eat", "No such command 'eat'."),
     ],
@@ -85,12 +88,38 @@ def test_completion_prints_a_script_for_the_shell(installed: Path, shell: str) -
 
 def test_completing_a_command_does_not_import_it(installed: Path) -> None:
     """The shell gets the names and texts as quickly as help does."""
-    done = streamkit(
-        path=installed, _STREAMKIT_COMPLETE="zsh_complete", COMP_WORDS="streamkit fe", COMP_CWORD="1"
-    )
+    done = streamkit(path=installed, _STREAMKIT_COMPLETE="zsh_complete", COMP_WORDS="streamkit fe", COMP_CWORD="1")
     assert done.stdout.splitlines() == ["plain", "feed", "Feed the animals"]
 
 
 def test_the_version_is_that_of_the_installed_distribution(installed: Path) -> None:
     """``--version`` names the program and a version."""
     assert streamkit("--version", path=installed).stdout.startswith("streamkit ")
+
+
+def test_a_command_of_two_packages_is_an_error_that_names_both(installed: Path) -> None:
+    """Neither runs; the others do."""
+    info = installed / "park-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: park\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[streamkit.commands]\nfeed = park_tools:feed\n")
+    done = streamkit("feed", path=installed)
+    assert done.returncode != 0
+    assert (
+        "the command feed is claimed by park_tools:feed of package park and by zoo_tools:feed of package zoo"
+        in done.stderr
+    )
+    assert streamkit("--help", path=installed).returncode == 0
+
+
+def test_help_loads_no_plugin(installed: Path) -> None:
+    """Nor does it import what plugins are registered with."""
+    (installed / "zoo_plugin.py").write_text("print('zoo_plugin is imported')")
+    points = installed / "zoo-1.0.dist-info" / "entry_points.txt"
+    points.write_text(points.read_text() + "[streamkit.plugins]\nzoo = zoo_plugin\n")
+    done = streamkit("--help", path=installed)
+    assert done.returncode == 0
+    assert "imported" not in done.stdout
+    script = "import sys, streamkit.cli; print('pluggy' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert told.stdout == "False\n"

@@ -79,7 +79,7 @@ def test_a_binder_passes_the_contract_suite(tmp_path: Path) -> None:
 
     assert tested.returncode == 0, tested.stdout + tested.stderr
     page = (project / "page.md").read_text()
-    assert "| One key goes to one partition | refused: partition |" in page
+    assert "| Messages of one key go to one partition | refused: partition |" in page
     assert "| Every group receives every message | yes |" in page
 
 
@@ -135,10 +135,10 @@ def test_a_binder_that_breaks_the_contract_fails_the_suite(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["My Shop"], "is no name of a project"),
-        (["json"], "take another name"),
-        (["class"], "take another name"),
-        (["acme", "--binder", "--on", "kafka"], "--on is for applications"),
+        (["My Shop"], "is not a valid project name"),
+        (["json"], "choose another name"),
+        (["class"], "choose another name"),
+        (["acme", "--binder", "--on", "kafka"], "--on and --binder exclude each other"),
         (["rocketmq", "--binder"], "streamkit new NAME --on rocketmq"),
         (["shop", "--binder", "kafka"], "streamkit new shop --on kafka"),
         (["shop", "--on", "rabbit"], "'rocketmq', 'kafka', 'inmemory'"),
@@ -159,5 +159,5 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
     result = make("shop", "--directory", tmp_path)
 
-    assert "is there already" in result.output
+    assert "exists and is not empty" in result.output
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

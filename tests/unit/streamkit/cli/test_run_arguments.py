@@ -16,9 +16,9 @@ from streamkit.cli.run import run
         ("shop:app --workrs=4", "No such option '--workrs'. Did you mean '--workers'?"),
         ("--workrs 4 shop:app", "No such option '--workrs'. Did you mean '--workers'?"),
         ("shop:app --worker 4", "No such option '--worker'. Did you mean '--workers'?"),
-        ("shop:app port=1", "'port=1' is no setting: settings are written --key=value"),
-        ("--server.port=1 shop:app", "'shop:app' is no setting: settings are written --key=value"),
-        ("--server.port=1", "'--server.port=1' stands where MODULE belongs: settings follow it"),
+        ("shop:app port=1", "'port=1' is not a setting: write settings as --key=value"),
+        ("--server.port=1 shop:app", "'shop:app' is not a setting: write settings as --key=value"),
+        ("--server.port=1", "'--server.port=1' stands where MODULE belongs: write settings after it"),
         ("shop.py", "'shop.py' is a path; name the module: shop"),
         ("./shop/app.py:app", "'./shop/app.py' is a path; name the module: shop.app:app"),
         ("/opt/shop.py", "'/opt/shop.py' is a path; name the module: --app-dir /opt shop"),
@@ -27,16 +27,14 @@ from streamkit.cli.run import run
             "shop:app --loglevel=debug --worker.id=3",
             "No such option '--loglevel'. Did you mean '--log-level'?",
         ),
-        ("-w 4 shop:app", "'-w' is no setting: settings are written --key=value"),
+        ("-w 4 shop:app", "'-w' is not a setting: write settings as --key=value"),
         ("no_such_shop", "there is no module 'no_such_shop' in this directory or on the path"),
         ("workers", "there is no module 'workers' in this directory or on the path"),
         ("reload:app", "there is no module 'reload' in this directory or on the path"),
         ("no_such_shop --worker.id=3 --reload.dir=/x --log.level=on --app.dir=y", "there is no module"),
     ],
 )
-def test_what_means_nothing_is_told(
-    arguments: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_means_nothing_is_told(arguments: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With what to write instead, where that can be guessed."""
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(run, arguments.split())

@@ -8,7 +8,7 @@ import pytest
 
 from rocket_client import Admin, ClientSettings
 from streamkit.application import StreamApplication
-from streamkit.cli.supervision import check_can_be_told, settings_of_workers, shared_settings
+from streamkit.cli.supervision import check_settings_reach_workers, settings_of_workers, shared_settings
 from streamkit.errors import ConfigurationError
 
 STREAM = "spring.cloud.stream"
@@ -35,11 +35,9 @@ def test_each_worker_has_an_index_and_a_management_port() -> None:
 def test_what_code_gives_cannot_be_told_to_workers() -> None:
     """It would win over what each is told, so that all had the same index, or a broker each."""
     app = application(**{f"{BINDER}.embedded": "always", f"{STREAM}.instance-index": "0"})
-    check_can_be_told(app, [{f"{STREAM}.instance-index": "0", f"{STREAM}.instance-count": "2"}])
-    with pytest.raises(
-        ConfigurationError, match=r"given in code: .*binder\.embedded=always: with --workers"
-    ) as caught:
-        check_can_be_told(app, [{f"{BINDER}.embedded": "never"}])
+    check_settings_reach_workers(app, [{f"{STREAM}.instance-index": "0", f"{STREAM}.instance-count": "2"}])
+    with pytest.raises(ConfigurationError, match=r"given in code: .*binder\.embedded=always: with --workers") as caught:
+        check_settings_reach_workers(app, [{f"{BINDER}.embedded": "never"}])
     assert caught.value.key == f"{BINDER}.embedded"
 
 

@@ -77,9 +77,7 @@ def test_pauses_grow_with_failures_in_a_row(tmp_path: Path) -> None:
     async def main() -> None:
         told = []
         for _ in range(5):
-            told.append(
-                (await worker.live(), worker.has_started, worker.was_up, worker.failures, worker.pause)
-            )
+            told.append((await worker.run(), worker.has_started, worker.was_up, worker.failures, worker.pause))
         assert told == [
             (3, False, False, 1, 0.5),
             (137, True, True, 2, 1.0),
@@ -101,7 +99,7 @@ def test_a_worker_that_is_asked_to_end_ends_well(tmp_path: Path, life: str) -> N
     worker = WorkerProcess(0, command(lives))
 
     async def main() -> None:
-        living = asyncio.create_task(worker.live())
+        living = asyncio.create_task(worker.run())
         await (worker.tried.wait() if "start" in life else asyncio.sleep(0))
         worker.end()
         assert await living == 0

@@ -1,0 +1,134 @@
+"""Requests that are encoded once and changed in place, so that the load generator is not the bottleneck.
+
+::
+
+    | prefix | {"code":310,"extFields":{…,"i":"UNIQ_KEY\\u0001……\\u0002WAIT…"},…,"opaque":1000000000,…} | body |
+                                                        └ 32 digits: a new number      └ 10 digits: a new number
+
+A request has the fields and properties that Apache's Java client sends. Numbers keep their count of digits, so the
+frame keeps its length.
+"""
+
+from collections.abc import Sequence
+
+from rocket_remoting.wire.batch import encode_batch
+from rocket_remoting.wire.codes import RequestCode, Version
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.ext_fields import Header
+from rocket_remoting.wire.headers import PullMessageRequestHeader, SendMessageRequestHeaderV2
+from rocket_remoting.wire.message import Message
+from rocket_remoting.wire.properties import (
+    PROPERTY_UNIQUE_KEY,
+    PROPERTY_WAIT_STORE_MSG_OK,
+    encode_properties_text,
+)
+from rocket_remoting.wire.sys_flag import PULL_SUBSCRIPTION
+
+__all__ = ["SendFrames", "pull_frame"]
+
+QUEUES = 4
+_FIRST_OPAQUE = 1_000_000_000
+_UNIQUE_KEY = "7F00000100002A9F18B4AAC200000000"
+_COUNTED_DIGITS = 8
+
+
+class SendFrames:
+    """Send requests for one topic, to its queues in turn.
+
+    Attributes:
+        messages: Messages in each frame.
+    """
+
+    def __init__(self, topic: str, body: bytes, *, batch: int = 1) -> None:
+        """Encode a request for each queue.
+
+        Args:
+            topic: The topic, which has `QUEUES` queues.
+            body: The body of every message.
+            batch: Messages in a request; 1 for requests of single messages.
+        """
+        self.messages = batch
+        self._sent = 0
+        self._frames = [_Template(_send(topic, body, queue_id, batch)) for queue_id in range(QUEUES)]
+
+    def next(self, count: int) -> bytes:
+        """Return ``count`` requests, one after the other."""
+        taken = []
+        for _ in range(count):
+            taken.append(self._frames[self._sent % QUEUES].with_numbers(self._sent))
+            self._sent += 1
+        return b"".join(taken)
+
+
+def pull_frame(topic: str, group: str, queue_id: int, offset: int, most: int) -> bytes:
+    """Return a request to pull up to ``most`` messages of a queue from an offset on, which is answered at once."""
+    header = PullMessageRequestHeader(
+        consumer_group=group,
+        topic=topic,
+        queue_id=queue_id,
+        queue_offset=offset,
+        max_msg_nums=most,
+        sys_flag=PULL_SUBSCRIPTION,
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        subscription="*",
+        sub_version=0,
+        expression_type="TAG",
+    )
+    return _encode(RequestCode.PULL_MESSAGE, header, b"")
+
+
+class _Template:
+    def __init__(self, frame: bytes) -> None:
+        self._frame = bytearray(frame)
+        self._opaque = frame.index(b"%d" % _FIRST_OPAQUE)
+        self._keys = _positions(frame, _UNIQUE_KEY.encode())
+
+    def with_numbers(self, number: int) -> bytes:
+        frame = self._frame
+        digits = b"%08X" % (number & 0xFFFFFFFF)
+        for place, position in enumerate(self._keys):
+            frame[position - 4 : position] = b"%04X" % place
+            frame[position : position + _COUNTED_DIGITS] = digits
+        frame[self._opaque : self._opaque + 10] = b"%d" % (_FIRST_OPAQUE + number % _FIRST_OPAQUE)
+        return bytes(frame)
+
+
+def _positions(frame: bytes, key: bytes) -> Sequence[int]:
+    """Return where the counted digits of each unique key begin."""
+    found, position = [], frame.find(key)
+    while position >= 0:
+        found.append(position + len(key) - _COUNTED_DIGITS)
+        position = frame.find(key, position + 1)
+    return found
+
+
+def _send(topic: str, body: bytes, queue_id: int, batch: int) -> bytes:
+    properties = {PROPERTY_UNIQUE_KEY: _UNIQUE_KEY, PROPERTY_WAIT_STORE_MSG_OK: "true"}
+    code = RequestCode.SEND_MESSAGE_V2
+    own = encode_properties_text(properties)
+    if batch > 1:
+        code = RequestCode.SEND_BATCH_MESSAGE
+        body = encode_batch([Message(topic, body, properties=properties)] * batch)
+        own = ""
+    header = SendMessageRequestHeaderV2(
+        producer_group="load",
+        topic=topic,
+        default_topic="TBW102",
+        default_topic_queue_nums=QUEUES,
+        queue_id=queue_id,
+        sys_flag=0,
+        born_timestamp=1_700_000_000_000,
+        flag=0,
+        properties=own,
+        reconsume_times=0,
+        unit_mode=False,
+        batch=batch > 1,
+    )
+    return _encode(code, header, body)
+
+
+def _encode(code: RequestCode, header: Header, body: bytes) -> bytes:
+    command = RemotingCommand.request(code, header, body)
+    command.language, command.version, command.opaque = "JAVA", Version.V4_9_7, _FIRST_OPAQUE
+    return b"".join(command.encode())

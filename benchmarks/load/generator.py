@@ -1,0 +1,186 @@
+"""The load: connections that send requests and wait for their answers, on blocking sockets in one thread."""
+
+import re
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from benchmarks.load.frames import QUEUES, SendFrames, pull_frame
+
+__all__ = ["Load", "pull_again", "send_at_rate", "send_closed_loop", "send_count"]
+
+_LENGTH = struct.Struct(">I")
+_SUCCESS = b'{"code":0,'
+_NEXT_OFFSET = re.compile(rb'"nextBeginOffset":"(\d+)"')
+_RECEIVE_BYTES = 4 * 1024 * 1024
+_HEADER_BYTES = 1024
+_SENT_AT_ONCE = 64
+_ANSWER_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What was done: messages, wall seconds, and CPU seconds of this process."""
+
+    messages: int
+    seconds: float
+    own_cpu: float
+
+
+class _Connection:
+    """A connection that counts answers by their frames; each must say success."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.settimeout(_ANSWER_SECONDS)
+        self._buffer = bytearray(_RECEIVE_BYTES)
+        self._view = memoryview(self._buffer)
+        self._end = 0
+
+    def send(self, frames: bytes) -> None:
+        self.socket.sendall(frames)
+
+    def receive(self) -> int:
+        """Read once, and return the number of answers that are complete now."""
+        count = self.socket.recv_into(self._view[self._end :])
+        if not count:
+            raise ConnectionError("the broker closed the connection")
+        self._end += count
+        buffer, start, end, answers = self._buffer, 0, self._end, 0
+        while end - start >= 4:
+            stop = start + 4 + _LENGTH.unpack_from(buffer, start)[0]
+            if stop > end:
+                break
+            if not buffer.startswith(_SUCCESS, start + 8):
+                raise ConnectionError(f"refused: {bytes(buffer[start + 8 : min(stop, start + 400)])!r}")
+            start, answers = stop, answers + 1
+        if start:
+            self._view[: end - start] = self._view[start:end]
+            self._end = end - start
+        return answers
+
+    def ask(self, frame: bytes) -> memoryview:
+        """Send one request and return its answer, header and body, which stays until the next `receive`."""
+        self.send(frame)
+        while not self.receive():
+            pass
+        return self._view
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def send_closed_loop(address: str, frames: SendFrames, *, connections: int, in_flight: int, seconds: float) -> Load:
+    """Send on several connections; each has up to ``in_flight`` requests without an answer, and sends on an answer."""
+    with ExitStack() as stack:
+        poll = select.epoll()
+        stack.callback(poll.close)
+        by_number: dict[int, _Connection] = {}
+        for _ in range(connections):
+            connection = _Connection(address)
+            stack.callback(connection.close)
+            by_number[connection.socket.fileno()] = connection
+            poll.register(connection.socket, select.EPOLLIN)
+        return _measure(lambda: _send_until(poll, by_number, frames, in_flight, seconds) * frames.messages)
+
+
+def _send_until(
+    poll: select.epoll,
+    connections: dict[int, _Connection],
+    frames: SendFrames,
+    in_flight: int,
+    seconds: float,
+) -> int:
+    until = time.perf_counter() + seconds
+    for connection in connections.values():
+        connection.send(frames.next(in_flight))
+    pending, answered = in_flight * len(connections), 0
+    while pending:
+        for number, _ in poll.poll(_ANSWER_SECONDS):
+            connection = connections[number]
+            answers = connection.receive()
+            answered += answers
+            pending -= answers
+            if answers and time.perf_counter() < until:
+                connection.send(frames.next(answers))
+                pending += answers
+    return answered
+
+
+def send_at_rate(address: str, frames: SendFrames, *, per_second: int, seconds: float) -> tuple[Load, list[float]]:
+    """Send one message after the other when each is due; return the load, and the seconds from due time to answer."""
+    latencies: list[float] = []
+
+    def send() -> int:
+        first = time.perf_counter()
+        count = int(seconds * per_second)
+        for number in range(count):
+            due = first + number / per_second
+            wait = due - time.perf_counter()
+            if wait > 0:
+                time.sleep(wait)
+            connection.ask(frames.next(1))
+            latencies.append(time.perf_counter() - due)
+        return count
+
+    connection = _Connection(address)
+    try:
+        return _measure(send), latencies
+    finally:
+        connection.close()
+
+
+def send_count(address: str, frames: SendFrames, count: int) -> None:
+    """Send ``count`` requests on one connection; the queues get them in turn."""
+    connection = _Connection(address)
+    try:
+        while count:
+            pending = min(count, _SENT_AT_ONCE)
+            connection.send(frames.next(pending))
+            count -= pending
+            while pending:
+                pending -= connection.receive()
+    finally:
+        connection.close()
+
+
+def pull_again(address: str, topic: str, group: str, end: int, *, most: int, seconds: float) -> Load:
+    """Pull each queue from its first message to its end, again and again, ``most`` messages at a time."""
+
+    def pull() -> int:
+        until, pulled = time.perf_counter() + seconds, 0
+        while time.perf_counter() < until:
+            for queue_id in range(QUEUES):
+                _pull_queue(connection, topic, group, queue_id, end, most)
+            pulled += end * QUEUES
+        return pulled
+
+    connection = _Connection(address)
+    try:
+        return _measure(pull)
+    finally:
+        connection.close()
+
+
+def _pull_queue(  # noqa: PLR0917 - as a pull request has them
+    connection: _Connection, topic: str, group: str, queue_id: int, end: int, most: int
+) -> None:
+    offset = 0
+    while offset < end:
+        answer = connection.ask(pull_frame(topic, group, queue_id, offset, most))
+        found = _NEXT_OFFSET.search(answer[:_HEADER_BYTES])
+        if found is None or int(found[1]) <= offset:
+            raise ConnectionError(f"the pull from {topic}-{queue_id} at {offset} found nothing")
+        offset = int(found[1])
+
+
+def _measure(work: Callable[[], int]) -> Load:
+    cpu, begun = time.process_time(), time.perf_counter()
+    messages = work()
+    return Load(messages, time.perf_counter() - begun, time.process_time() - cpu)

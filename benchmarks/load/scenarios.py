@@ -1,0 +1,116 @@
+"""What is measured: one load for a few seconds, on one broker."""
+
+import asyncio
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.brokers import MeasuredBroker
+from benchmarks.load.frames import QUEUES, SendFrames
+from benchmarks.load.generator import Load, pull_again, send_at_rate, send_closed_loop, send_count
+from benchmarks.process import cpu_seconds
+from rocket_client import Admin, ClientSettings
+
+__all__ = ["SCENARIOS", "Figures", "Scenario", "make_topics", "measure"]
+
+BODY = b"x" * 128
+LARGE_BODY = b"x" * 1024
+LATENCY_RATE = 1_000
+PULLED_AT_ONCE = 32
+_PULLED = 64_000
+"""Messages of the backlog, the same number in each queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One round.
+
+    Attributes:
+        per_second: Messages each second.
+        broker_cpu_us: CPU of the broker's process for each message, in microseconds.
+        own_cpu_share: CPU seconds of the load generator for each wall second; near 1 it is the bottleneck.
+        latency_p50_us: Median time from when a message was due to its answer, in microseconds; 0 if not measured.
+        latency_p99_us: The 99th percentile.
+    """
+
+    per_second: float
+    broker_cpu_us: float
+    own_cpu_share: float
+    latency_p50_us: float = 0.0
+    latency_p99_us: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A load with a name.
+
+    Attributes:
+        name: The name on the command line, also the topic's.
+        title: The row in tables.
+        run: Puts the load on the broker at an address, for a number of seconds; returns it with latencies in seconds.
+    """
+
+    name: str
+    title: str
+    run: Callable[[str, float], tuple[Load, list[float]]]
+
+
+def _sends(  # noqa: PLR0917 - a table's columns
+    name: str, title: str, connections: int, in_flight: int, body: bytes = BODY, batch: int = 1
+) -> Scenario:
+    def run(address: str, seconds: float) -> tuple[Load, list[float]]:
+        frames = SendFrames(name, body, batch=batch)
+        load = send_closed_loop(address, frames, connections=connections, in_flight=in_flight, seconds=seconds)
+        return load, []
+
+    return Scenario(name, title, run)
+
+
+def _latency(address: str, seconds: float) -> tuple[Load, list[float]]:
+    return send_at_rate(address, SendFrames("latency", BODY), per_second=LATENCY_RATE, seconds=seconds)
+
+
+def _pull(address: str, seconds: float) -> tuple[Load, list[float]]:
+    return pull_again(address, "pull", "load", _PULLED // QUEUES, most=PULLED_AT_ONCE, seconds=seconds), []
+
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        _sends("sync-1", "send, 1 connection, synchronous", 1, 1),
+        _sends("sync-8", "send, 8 connections, synchronous", 8, 1),
+        _sends("sync-32", "send, 32 connections, synchronous", 32, 1),
+        _sends("pipelined", "send, 4 connections × 64 in flight", 4, 64),
+        _sends("pipelined-1k", "the same, bodies of 1 KiB", 4, 64, LARGE_BODY),
+        _sends("batch-32", "send in batches of 32, 8 connections", 8, 1, batch=32),
+        _sends("batch-100", "send in batches of 100, 8 connections", 8, 1, batch=100),
+        Scenario("latency", f"send at {LATENCY_RATE:,} messages/s", _latency),
+        Scenario("pull", f"pull a backlog, {PULLED_AT_ONCE} messages a request", _pull),
+    )
+}
+"""Bodies have 128 bytes where the title does not say otherwise."""
+
+
+def make_topics(broker: MeasuredBroker, names: list[str]) -> None:
+    """Make the scenarios' topics, and send what is to be pulled."""
+
+    async def make() -> None:
+        async with Admin(ClientSettings(name_servers=broker.name_server)) as admin:
+            for name in names:
+                await admin.create_topic(name, queues=QUEUES)
+
+    asyncio.run(make())
+    if "pull" in names:
+        send_count(broker.address, SendFrames("pull", BODY), _PULLED)
+
+
+def measure(scenario: Scenario, broker: MeasuredBroker, seconds: float) -> Figures:
+    """Put a scenario's load on a broker once, and return the figures."""
+    cpu = cpu_seconds(broker.pid)
+    load, latencies = scenario.run(broker.address, seconds)
+    cpu = cpu_seconds(broker.pid) - cpu
+    p50 = p99 = 0.0
+    if latencies:
+        quantiles = statistics.quantiles(latencies, n=100)
+        p50, p99 = quantiles[49] * 1e6, quantiles[98] * 1e6
+    return Figures(load.messages / load.seconds, cpu / load.messages * 1e6, load.own_cpu / load.seconds, p50, p99)

@@ -1,0 +1,291 @@
+"""The native core of the broker: code that only handles bytes, and decides nothing. `native/src` has it, in Rust.
+
+`rocket_remoting.native` says whether it is installed; without it Python code does the same.
+"""
+
+from typing import Final, Self, final
+
+INTERFACE: Final[int]
+"""The number of this interface. It changes with each change of what is below."""
+
+def part_bounds(data: bytes, *, most_messages: int, most_bytes: int, most_in_all: int) -> list[tuple[int, int]] | None:
+    """Return where each part of a batch begins and ends, by the size fields of its messages alone.
+
+    Args:
+        data: The body of a batch request.
+        most_messages: The largest number of messages of a part.
+        most_bytes: The largest size of a part in bytes, unless it is one message.
+        most_in_all: The largest number of messages of the batch.
+
+    Returns:
+        The positions; None if the batch has more than `most_in_all` messages.
+    """
+
+def read_batch(
+    data: bytes, start: int, end: int, *, timed: str, most_keys: int, most_keys_in_all: int
+) -> PlainBatch | None:
+    """Return the messages between two positions of a batch, if all of them are stored as they are.
+
+    Args:
+        data: The body of a batch request.
+        start: Where the first message begins.
+        end: Where the last message ends.
+        timed: The begin of the names of properties that a message must not have.
+        most_keys: A message with this number of separators in its keys, or more, is not taken.
+        most_keys_in_all: The largest number of all messages' keys.
+
+    Returns:
+        The messages; None if one of them is not plain, or the lengths in the batch do not agree.
+    """
+
+@final
+class PlainBatch:
+    """Messages of a batch that are stored as they are.
+
+    Their properties have the usual form: each has a name and a value, and none that the store reads is there twice.
+    """
+
+    def __len__(self) -> int: ...
+    @property
+    def longest_body(self) -> int:
+        """Length of the longest body, in bytes."""
+
+    @property
+    def longest_properties(self) -> int:
+        """Length of the longest properties of a message, in bytes."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether the answer waits for the disk; the property ``WAIT`` of the last message says so."""
+
+    @property
+    def tags_codes(self) -> list[int]:
+        """The tags code of each message."""
+
+    def has_sequence(self, prefix: str, first: int) -> bool:
+        """Return whether the unique keys are ``prefix`` and numbers from ``first`` on, of eight hexadecimal digits."""
+
+    def run(
+        self,
+        *,
+        topic: str,
+        queue_id: int,
+        properties: bytes,
+        sys_flag: int,
+        host_flags: int,
+        born_timestamp: int,
+        born_host: bytes,
+        store_host: bytes,
+        reconsume_times: int,
+        store_timestamp: int,
+        queue_offset: int,
+        commit_log_offset: int,
+    ) -> Run:
+        """Return the messages as records of a queue.
+
+        Args:
+            topic: The topic, at most 127 bytes.
+            queue_id: The queue.
+            properties: Properties that follow those of each message.
+            sys_flag: The system flag without the bits of the hosts.
+            host_flags: The bits of the system flag that say which of the hosts have IPv6 addresses.
+            born_timestamp: In milliseconds since 1970, as `store_timestamp`.
+            born_host: The producer's address, as a record has it.
+            store_host: The broker's address, likewise.
+            reconsume_times: Number of redeliveries so far.
+            store_timestamp: The time of storing.
+            queue_offset: The queue offset of the first message.
+            commit_log_offset: The commit log offset of the first message.
+
+        Raises:
+            OverflowError: A number does not fit its field.
+            ValueError: The topic is too long.
+        """
+
+@final
+class SendReader:
+    """Reads the requests SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE that store messages as they are."""
+
+    def __new__(
+        cls,
+        *,
+        waiting: list[str],
+        timed: str,
+        sys_flags: int,
+        most_keys: int,
+        most_keys_in_all: int,
+        most_messages: int,
+        most_bytes: int,
+        most_sends: int,
+    ) -> Self:
+        """Make a reader.
+
+        Args:
+            waiting: Names of properties that a request must not have.
+            timed: The begin of the names of properties that a message of a batch must not have.
+            sys_flags: The bits of the system flag that a message may have.
+            most_keys: A message with this number of separators in its keys, or more, is not taken.
+            most_keys_in_all: The largest number of all messages' keys.
+            most_messages: The largest number of messages that are read at once.
+            most_bytes: The largest size of a batch in bytes.
+            most_sends: The largest number of requests that are read at once.
+        """
+
+    def read(
+        self, data: bytes, lengths: list[int], last_property: str, most: list[int] | None = None
+    ) -> PlainSends | None:
+        """Return the messages of the first requests in what connections have received.
+
+        Args:
+            data: What was received, of one connection after the other; each part begins with a frame.
+            lengths: The bytes of each connection.
+            last_property: A name and a value in wire form, stored behind the properties of each message.
+            most: For each connection the largest number of its requests.
+
+        Returns:
+            The messages of each connection up to the first request that is not plain; None if there are none.
+        """
+
+@final
+class PlainSends:
+    """Messages that are stored as they are, of consecutive requests of connections."""
+
+    def __len__(self) -> int: ...
+    @property
+    def message_count(self) -> int:
+        """The number of messages; the length is the number of requests."""
+
+    @property
+    def lengths(self) -> list[int]:
+        """For each connection the bytes of its requests."""
+
+    @property
+    def all_wait(self) -> bool:
+        """Whether each answer may wait for the disk; the property ``WAIT`` of its last message says so."""
+
+    @property
+    def targets(self) -> list[tuple[str, int]]:
+        """The topic and the id of each queue that gets messages."""
+
+    @property
+    def uses(self) -> list[tuple[int, int, int]]:
+        """Which connection sends to which queue: the numbers of the connection, of the queue in `targets`, and of the
+        connection's first request that does so."""
+
+    @property
+    def tags_codes(self) -> list[list[int]]:
+        """For each queue of `targets` the tags codes of its messages."""
+
+    @property
+    def longest_body(self) -> int:
+        """Length of the longest body of a message or a batch, in bytes."""
+
+    @property
+    def longest_properties(self) -> int:
+        """Length of the longest properties that are stored, in bytes."""
+
+    def run(
+        self,
+        *,
+        queue_offsets: list[int],
+        commit_log_offset: int,
+        store_timestamp: int,
+        born_hosts: list[tuple[bytes, int]],
+        store_host: bytes,
+    ) -> Run:
+        """Return the messages as records.
+
+        Args:
+            queue_offsets: For each of `targets` the offset of its next message.
+            commit_log_offset: The commit log offset of the first message.
+            store_timestamp: The time of storing, in milliseconds since 1970.
+            born_hosts: For each connection its address, as a record has it, and the bits of the system flag that say
+                which of the hosts have IPv6 addresses.
+            store_host: The broker's address.
+
+        Raises:
+            OverflowError: A number does not fit its field.
+            ValueError: A topic is too long.
+        """
+
+    def answers(self, run: Run, id_prefix: str, template: tuple[str, str, str, str, str]) -> list[bytes]:
+        """Return for each connection the answers to the requests that expect one, one after the other.
+
+        Args:
+            run: What `run` returned.
+            id_prefix: What stands before the commit log offset in the id of a message.
+            template: The answer's header in five pieces. Between them come the ids of the messages, the queue, the
+                queue offset of the first message and the request's number.
+        """
+
+@final
+class Run:
+    """Records, and the entries that lead to them."""
+
+    @property
+    def records(self) -> bytes:
+        """The records, one after the other."""
+
+    @property
+    def queue_entries(self) -> list[tuple[bytes, int]]:
+        """For each queue its entries, one after the other, and the commit log offset where the last record ends."""
+
+    @property
+    def offsets(self) -> list[int]:
+        """The commit log offset of each record."""
+
+    @property
+    def last_size(self) -> int:
+        """Bytes of the last record."""
+
+    def index(self, slot_count: int) -> IndexRun | None:
+        """Return the entries for an index with this number of slots; None if no message has a key."""
+
+@final
+class IndexRun:
+    """The entries of a run in an index file, and the slots that lead to them."""
+
+    def __len__(self) -> int: ...
+    @property
+    def first_offset(self) -> int:
+        """The commit log offset of the first message."""
+
+    @property
+    def last_offset(self) -> int:
+        """The commit log offset of the last message."""
+
+    @property
+    def entries(self) -> bytes:
+        """The entries as the file has them; empty before `prepare`."""
+
+    @property
+    def slots_begun(self) -> int:
+        """The number of slots that these entries are the first of; 0 before `prepare`."""
+
+    def parts_without_space(self, allocated: bytes, header: int, bits: int) -> list[int]:
+        """Return the parts of the file that have slots of these entries, and no space on the disk.
+
+        Args:
+            allocated: A byte for each part of ``1 << bits`` bytes; 0 if it has no space.
+            header: Bytes before the first slot.
+            bits: The size of a part.
+        """
+
+    def prepare(self, table: memoryview, first: int, seconds: int) -> None:
+        """Make the entries, each with the number of the older one in its slot.
+
+        Args:
+            table: The file's slots, which are only read.
+            first: The number of the first entry.
+            seconds: Seconds since the first message of the file.
+
+        Raises:
+            ValueError: The table has fewer slots.
+        """
+
+    def lead_to(self, table: memoryview) -> None:
+        """Write into the slots the numbers of the newest of these entries.
+
+        Raises:
+            ValueError: The table has fewer slots, or is read-only.
+        """

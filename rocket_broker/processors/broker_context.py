@@ -1,0 +1,74 @@
+"""The shared objects of one broker's processors, as Apache's processors have their BrokerController."""
+
+from dataclasses import dataclass
+
+from rocket_broker.clients.consumer_table import ConsumerTable
+from rocket_broker.clients.heartbeat_limits import HeartbeatLimits
+from rocket_broker.clients.producer_table import ProducerTable
+from rocket_broker.clients.queue_locks import QueueLocks
+from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
+from rocket_broker.filter.filter_compiler import FilterCompiler
+from rocket_broker.pulling.pull_request_hold import PullRequestHold
+from rocket_broker.requests.fast_failure import FastFailure
+from rocket_broker.schedule.delay_service import DelayService
+from rocket_broker.schedule.timer_service import TimerService
+from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_broker.statistics import BrokerStatistics
+from rocket_broker.store.message_store import MessageStore
+from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.tables.topic_table import TopicTable
+from rocket_broker.transaction.half_messages import HalfMessages
+from rocket_broker.writing.message_writer import MessageWriter
+from rocket_remoting.clock import Clock
+
+__all__ = ["BrokerContext"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerContext:
+    """The settings, tables and services of one broker.
+
+    Attributes:
+        settings: The settings of the broker.
+        clock: Wall-clock time.
+        store: The message store.
+        writer: Stores messages in the message store.
+        topics: The topics.
+        groups: The consumer groups.
+        offsets: The consumer offsets of each group.
+        consumers: The live consumers.
+        filter_compiler: Compiles the expressions that clients send.
+        filters: The property filters of groups, also of groups without a live member.
+        producers: The live producers.
+        heartbeat_limits: Bounds what clients report in heartbeats.
+        queue_locks: The queue locks of ordered consumption.
+        pull_request_hold: The pull requests that wait for a message.
+        delays: Delivers delayed messages.
+        timers: Delivers timed messages; None if timers are off.
+        halves: The half messages of transactions.
+        statistics: Counts messages and pulls.
+        fast_failure: Refuses requests that have waited for too long.
+        address: The address of the broker in routes.
+    """
+
+    settings: BrokerSettings
+    clock: Clock
+    store: MessageStore
+    writer: MessageWriter
+    topics: TopicTable
+    groups: SubscriptionGroupTable
+    offsets: ConsumerOffsetTable
+    consumers: ConsumerTable
+    filter_compiler: FilterCompiler
+    filters: ConsumerFilterTable
+    producers: ProducerTable
+    heartbeat_limits: HeartbeatLimits
+    queue_locks: QueueLocks
+    pull_request_hold: PullRequestHold
+    delays: DelayService
+    timers: TimerService | None
+    halves: HalfMessages
+    statistics: BrokerStatistics
+    fast_failure: FastFailure
+    address: str

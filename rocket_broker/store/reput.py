@@ -1,0 +1,172 @@
+"""Dispatches records of the commit log to consume queues and index, where their entries are missing.
+
+Apache's brokers do this all the time (ReputMessageService). Here `MessageStore.put` makes a message's entries in the
+step in which it appends the record, so only recovery needs a reput.
+"""
+
+import logging
+from collections.abc import Mapping
+
+from rocket_broker.store.commit_log import LogWalk
+from rocket_broker.store.consume_queue import ConsumeQueue
+from rocket_broker.store.deletion import deleted_topic
+from rocket_broker.store.store_files import StoreFiles
+from rocket_remoting.wire.errors import LocalProtocolError
+from rocket_remoting.wire.java_hash import java_hash
+from rocket_remoting.wire.properties import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_TAGS,
+    decode_stored_properties,
+)
+from rocket_remoting.wire.record import RecordHeader, record_size
+from rocket_remoting.wire.sys_flag import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_NOT,
+    TRANSACTION_ROLLBACK,
+    transaction_value,
+)
+from rocket_remoting.wire.topics import DELETIONS_TOPIC, SCHEDULE_TOPIC
+
+__all__ = ["Reput", "has_possible_number"]
+
+logger = logging.getLogger(__name__)
+
+_SMALLEST_RECORD = record_size(0, 1, 0)
+"""Bytes of the smallest record. The log must have had room for n of them before the message with the number n."""
+
+
+class Reput:
+    """Makes the entries that are missing; entries that exist stay as they are.
+
+    The messages of a deleted topic are in no queue: at the record of the deletion (`deletion`), the queues that were
+    made of earlier messages are deleted.
+
+    Attributes:
+        makes_queues_from: Messages before this offset get no new queue, because their queue was deleted.
+        entries_added: Queue entries made so far.
+        messages_indexed: Messages indexed so far.
+    """
+
+    def __init__(self, files: StoreFiles, makes_queues_from: int) -> None:
+        self.makes_queues_from = makes_queues_from
+        self.entries_added = 0
+        self.messages_indexed = 0
+        self._settings = files.settings
+        self._commit_log = files.log
+        self._queues = files.queues
+        self._index = files.index
+        self._gap_seen = False
+
+    def dispatch(self, record: RecordHeader) -> None:
+        """Make the entries of a record's message where they are missing."""
+        self._follow_deletion(record)
+        transaction = transaction_value(record.sys_flag)
+        queue = self._queue(record) if transaction in (TRANSACTION_NOT, TRANSACTION_COMMIT) else None
+        needs_entry = queue is not None and _is_missing(queue, record)
+        needs_index = (
+            self._settings.message_index_enable
+            and transaction != TRANSACTION_ROLLBACK
+            and record.commit_log_offset > self._index.end_offset
+        )
+        if needs_entry or needs_index:
+            properties = decode_stored_properties(record.properties)
+            if queue is not None and needs_entry:
+                self._add_entry(self._closed(queue, record), record, properties)
+            if needs_index:
+                self._add_to_index(record, properties)
+
+    def _queue(self, record: RecordHeader) -> ConsumeQueue | None:
+        """Return the message's queue; None if its entries were on the disk, and it has been deleted."""
+        if not has_possible_number(record):  # the checksum covers the body only
+            logger.error(
+                "the message at %d has no queue entry: its queue offset %d is impossible in %s queue %d",
+                record.commit_log_offset, record.queue_offset, record.topic, record.queue_id,
+            )  # fmt: skip
+            return None
+        queue = self._queues.find((record.topic, record.queue_id))
+        if queue is None and record.commit_log_offset >= self.makes_queues_from:
+            try:
+                queue = self._queues.add(record.topic, record.queue_id)
+            except LocalProtocolError as e:  # the checksum covers the body only
+                logger.error("the message at %d has no queue entry: %s", record.commit_log_offset, e)
+        return queue
+
+    def _follow_deletion(self, record: RecordHeader) -> None:
+        """Delete the queues of a topic whose deletion is recorded, except those with later messages."""
+        if record.topic != DELETIONS_TOPIC:
+            return
+        data = self._commit_log.record_at(record.commit_log_offset)
+        topic = deleted_topic(data) if data is not None else None
+        if topic is not None:
+            self._queues.remove(topic, record.commit_log_offset)
+
+    def _closed(self, queue: ConsumeQueue, record: RecordHeader) -> ConsumeQueue:
+        """Return the message's queue, with all entries before that of the message.
+
+        If entries are missing that should have been on the disk, the whole log is read for all queues, once.
+        """
+        if record.queue_offset == queue.max_offset:
+            return queue
+        if record.queue_offset and not self._gap_seen:
+            self._gap_seen = True
+            logger.warning("%s: entries are missing, reading the whole commit log for them", queue)
+            for earlier in LogWalk(self._commit_log, self._commit_log.first, check_crc=False, after_crash=False):
+                if earlier.commit_log_offset >= record.commit_log_offset:
+                    break
+                self._restore_entry(earlier)
+            queue = self._queues.add(record.topic, record.queue_id)  # the former queue may have been deleted
+        _end_before(queue, record)
+        return queue
+
+    def _restore_entry(self, record: RecordHeader) -> None:
+        self._follow_deletion(record)
+        if transaction_value(record.sys_flag) in (TRANSACTION_NOT, TRANSACTION_COMMIT):
+            queue = self._queues.find((record.topic, record.queue_id))
+            if queue is not None and has_possible_number(record) and _is_missing(queue, record):
+                _end_before(queue, record)
+                self._add_entry(queue, record, decode_stored_properties(record.properties))
+
+    def _add_entry(self, queue: ConsumeQueue, record: RecordHeader, properties: Mapping[str, str]) -> None:
+        queue.prepare()
+        queue.append(record.commit_log_offset, record.total_size, self._tags_code(record, properties))
+        self.entries_added += 1
+
+    def _tags_code(self, record: RecordHeader, properties: Mapping[str, str]) -> int:
+        level = properties.get(PROPERTY_DELAY_TIME_LEVEL, "")
+        if record.topic == SCHEDULE_TOPIC and level.isdecimal() and int(level) > 0:
+            levels = self._settings.delay_levels
+            return levels.deliver_at(levels.bounded(int(level)), record.store_timestamp)
+        tags = properties.get(PROPERTY_TAGS)
+        return java_hash(tags) if tags else 0
+
+    def _add_to_index(self, record: RecordHeader, properties: Mapping[str, str]) -> None:
+        hashes = self._index.hashes_of(record.topic, properties)
+        if hashes:
+            self._index.prepare(hashes, record.store_timestamp)
+            self._index.put(hashes, record.commit_log_offset, record.store_timestamp)
+            self.messages_indexed += 1
+
+
+def has_possible_number(record: RecordHeader) -> bool:
+    """Return whether the log has had room for the messages that came before a message in its queue."""
+    return 0 <= record.queue_offset * _SMALLEST_RECORD <= record.commit_log_offset
+
+
+def _end_before(queue: ConsumeQueue, record: RecordHeader) -> None:
+    """Make the queue end where the message's entry belongs."""
+    if queue.max_offset and record.queue_offset == 0:
+        queue.cut_to(0)
+    queue.fill_to(record.queue_offset)
+
+
+def _is_missing(queue: ConsumeQueue, record: RecordHeader) -> bool:
+    """Return whether a message has no entry: it lies behind those that have one, and has the next number or a later
+    one.
+
+    If the message has the first number, the messages with entries were deleted with their topic, which was made again.
+    The log also has deleted messages with numbers that the new queue has not reached: they are before those with an
+    entry.
+    """
+    return record.commit_log_offset >= queue.max_physical and (
+        record.queue_offset >= queue.max_offset or record.queue_offset == 0
+    )

@@ -1,0 +1,70 @@
+"""The common part of concurrent and orderly consumption: failures of listener calls, sends to brokers, settlement."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Sequence
+from typing import ClassVar
+
+from rocket_client.consuming.listener import ConsumeContext
+from rocket_client.consuming.membership import Membership
+from rocket_client.consuming.send_back import SendBack
+from rocket_client.core.process_queue import NOTHING_TO_COMMIT, ProcessQueue
+from rocket_client.settings import PushConsumerSettings
+from rocket_remoting.wire.errors import RemotingError
+from rocket_remoting.wire.message import MessageExt
+
+logger = logging.getLogger(__name__)
+
+
+class ListenerConsumption:
+    """Base of the consumptions that call a listener."""
+
+    _ORDERLY: ClassVar[bool]
+
+    def __init__(self, member: Membership, settings: PushConsumerSettings, send_back: SendBack | None) -> None:
+        self._group = member.group
+        self._namespace = member.namespace
+        self._offsets = member.offsets
+        self._bodies = member.bodies
+        self._send_back = send_back
+        self._batch_size = settings.consume_message_batch_max_size
+        self._loop = asyncio.get_running_loop()
+        self._stopped = False
+
+    def _context(self, process_queue: ProcessQueue) -> ConsumeContext:
+        queue = self._namespace.unwrap_queue(process_queue.message_queue)
+        return ConsumeContext(self._group, queue, orderly=self._ORDERLY)
+
+    def _log_failed_call(self, messages: Sequence[MessageExt], error: BaseException) -> None:
+        first = messages[0]
+        logger.warning(
+            "group %s: the listener failed with %d message(s) of topic %s, first %s of queue %d at offset %d, "
+            "delivery %d",
+            self._group, len(messages), first.topic, first.msg_id, first.queue_id, first.queue_offset,
+            first.reconsume_times + 1, exc_info=error,
+        )  # fmt: skip
+
+    def _log_late_calls(self, count: int, timeout: float) -> None:
+        if count:
+            logger.warning("group %s: %d listener call(s) did not end within %g s", self._group, count, timeout)
+
+    def _log_dropped(self, message: MessageExt, cause: object) -> None:
+        logger.warning("group %s drops a message that failed in broadcasting: %r: %r", self._group, message, cause)
+
+    async def _is_sent(self, message: MessageExt, sending: Awaitable[None], consequence: str) -> bool:
+        """Wait until a broker has stored a message that goes back; if none does, log why and return False."""
+        try:
+            await sending
+        except Exception as error:  # of any kind: the message stays unsettled and is consumed here again
+            logger.warning(
+                "group %s: message %s of topic %s could not be sent to a broker; %s: %s",
+                self._group, message.msg_id, message.topic, consequence, error,
+                exc_info=not isinstance(error, RemotingError),
+            )  # fmt: skip
+            return False
+        return True
+
+    def _settle(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
+        offset = process_queue.settle(messages)
+        if offset != NOTHING_TO_COMMIT and not process_queue.dropped:
+            self._offsets.update(process_queue.message_queue, offset, increase_only=not self._ORDERLY)

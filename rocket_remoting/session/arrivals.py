@@ -1,0 +1,139 @@
+"""The connections whose requests have arrived in one turn of the event loop.
+
+::
+
+    a turn of the loop    read A, read B, read C                      each adds itself
+    its end               first frames of A, B and C together         `take`
+                          then the other frames of A, of B, of C      each by itself, as its share of the loop allows
+
+Handling requests of many connections together costs less for each of them. No request waits for others to arrive: only
+connections that were ready in the same turn are handled together. If the last turn had only one, the first one of the
+next turn is handled at once, which costs less for a single client.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Generic, Protocol, TypeVar
+
+from rocket_remoting.wire.receive_buffer import ReceiveBuffer
+
+__all__ = ["Arrivals"]
+
+logger = logging.getLogger(__name__)
+
+_MOST = 64
+"""Connections that are handled together at most."""
+
+
+class _Receiver(Protocol):
+    """A connection, as `Arrivals` uses it."""
+
+    remote_address: str
+
+    def first_frames(self) -> memoryview:
+        """Return the received bytes from the first whole frame on; empty if none may be handled now."""
+
+    def frames_taken(self, count: int, answers: bytes, seconds: float) -> None:
+        """Go on behind frames that have been handled, of ``count`` bytes; send their answers later."""
+
+    def handle_arrived(self) -> None:
+        """Handle the other frames, and send all answers."""
+
+    def abort(self, reason: str) -> None:
+        """Close the connection now."""
+
+
+_Connection = TypeVar("_Connection", bound=_Receiver)
+
+
+class Arrivals(Generic[_Connection]):
+    """Handles the requests of a server's connections at the end of the turn of the loop in which they arrived.
+
+    Args:
+        buffer: The memory that the connections receive into.
+        take: Handles the first frames of connections without decoding them into commands. It gets what each has
+            received, which begins with a whole frame. It returns for each the number of bytes that it has handled, and
+            the frames of the answers; or None if it has handled none.
+        begin_turn: Called when the first requests of a turn have arrived.
+        end_turn: Called when all requests of a turn have been handled.
+
+    Attributes:
+        take: As given.
+    """
+
+    __slots__ = (
+        "_begin_turn", "_buffer", "_connections", "_count", "_end_turn", "_is_in_turn", "_last_count", "_loop", "take",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        buffer: ReceiveBuffer,
+        take: Callable[[Sequence[tuple[_Connection, memoryview]]], Sequence[tuple[int, bytes]] | None],
+        begin_turn: Callable[[], None],
+        end_turn: Callable[[], None],
+    ) -> None:
+        self.take = take
+        self._buffer = buffer
+        self._begin_turn = begin_turn
+        self._end_turn = end_turn
+        self._loop = asyncio.get_running_loop()
+        self._connections: list[_Connection] = []
+        self._is_in_turn = False
+        self._count = self._last_count = 0  # reads of this turn, and of the turn before
+
+    def comes_alone(self) -> bool:
+        """Count a connection that was read; return whether it handles its requests itself, at once."""
+        if not self._is_in_turn:
+            self._is_in_turn = True
+            # The loop runs a callback of `call_soon` before it reads anything in the next turn.
+            self._loop.call_soon(self._end)
+            self._begin_turn()
+        self._count += 1
+        return self._count == 1 and self._last_count <= 1
+
+    def add(self, connection: _Connection) -> None:
+        """Handle the connection's requests together with those of others, at the end of this turn at the latest.
+
+        It must not be read again before `Arrivals` has called its `handle_arrived`; see `handle`.
+        """
+        self._connections.append(connection)
+        if len(self._connections) >= _MOST or self._buffer.is_full:
+            self.handle()
+
+    def handle(self) -> None:
+        """Handle the requests that have arrived, now."""
+        connections, self._connections = self._connections, []
+        received = [(connection, frames) for connection in connections if (frames := connection.first_frames())]
+        if received:
+            self._take_together(received)
+        for connection in connections:
+            try:
+                connection.handle_arrived()
+            except Exception:
+                logger.exception("%s: its requests could not be handled", connection.remote_address)
+                connection.abort("its requests could not be handled")
+        self._buffer.used = 0
+
+    def _take_together(self, received: Sequence[tuple[_Connection, memoryview]]) -> None:
+        began = perf_counter()
+        try:
+            taken = self.take(received)
+        except Exception:  # each connection is asked again, and only the one that causes the error is closed
+            logger.exception("requests of %d connections could not be handled together", len(received))
+            return
+        if taken is not None:
+            seconds = (perf_counter() - began) / len(received)
+            for (connection, _), (count, answers) in zip(received, taken, strict=True):
+                connection.frames_taken(count, answers, seconds)
+
+    def _end(self) -> None:
+        self._is_in_turn = False
+        self._count, self._last_count = 0, self._count
+        if self._connections:
+            self.handle()
+        self._end_turn()
+
+    def __repr__(self) -> str:
+        return f"<Arrivals: {len(self._connections)} connections have requests>"

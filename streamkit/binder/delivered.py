@@ -1,0 +1,132 @@
+"""A delivery during its attempts: one message, or several messages in batch mode.
+
+Each attempt gets a new message, with its number in the header `deliveryAttempt`. All attempts of a delivery share the
+converted payload (:attr:`streamkit.messaging.message.Message.conversions`), so the payload is converted once. An object
+that a listener changed before it failed is changed in the next attempt, too. A redelivery converts the payload anew.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar, TypeAlias
+
+from streamkit.binder.acknowledgment import ACKNOWLEDGMENT, Acknowledgment
+from streamkit.binder.batch import Batch
+from streamkit.messaging.headers import DELIVERY_ATTEMPT, MessageHeaders
+from streamkit.messaging.message import Message
+from streamkit.settlement import Settlement
+
+__all__ = ["Delivered", "DeliveredBatch", "DeliveredMessage", "Unreadable"]
+
+Unreadable: TypeAlias = "tuple[DeliveredMessage, Exception]"
+"""A message that could not be converted, and the error."""
+
+
+class DeliveredMessage:
+    """A delivered message and its settlement.
+
+    Attributes:
+        message: The message as the binder delivered it.
+        redeliveries: The number of earlier redeliveries.
+        acknowledgment: Settles the message by hand, or None if no listener of the binding does.
+        attempts: The number of the last call, counted over all deliveries.
+        attempt: The message of the last call.
+        settlement: The settlement, or None while the message is not settled.
+        unreadable: Always empty: without a batch, a failed conversion fails the call.
+    """
+
+    __slots__ = (
+        "_conversions",
+        "_headers",
+        "acknowledgment",
+        "attempt",
+        "attempts",
+        "message",
+        "redeliveries",
+        "settlement",
+    )
+
+    attempt: Message[bytes]
+    attempts: int
+    unreadable: ClassVar[Sequence[Unreadable]] = ()
+
+    def __init__(
+        self, message: Message[bytes], redeliveries: int, acknowledgment: Acknowledgment | None = None
+    ) -> None:
+        headers = message.headers
+        self.message = message
+        self.redeliveries = redeliveries
+        self.acknowledgment = acknowledgment
+        self.settlement: Settlement | None = None
+        self._headers = headers if acknowledgment is None else headers.annotated(ACKNOWLEDGMENT, acknowledgment)
+        self._conversions: dict[object, object] = {}
+
+    def begin(self, number: int) -> Message[bytes]:
+        """Return the message for the call with that `deliveryAttempt`."""
+        attempt = Message(self.message.payload, self._headers.annotated(DELIVERY_ATTEMPT, number))
+        attempt.conversions = self._conversions
+        self.attempt = attempt
+        self.attempts = number
+        return attempt
+
+    def end(self, settlement: Settlement | None) -> None:
+        """Set the result of the last call; None if the listener settles the message later."""
+        self.settlement = settlement
+
+    def received(self) -> "Sequence[DeliveredMessage]":
+        """Return the messages that the listener received in the last call: this one."""
+        return (self,)
+
+
+class DeliveredBatch:
+    """The messages of a delivery in batch mode; each call gets those that are not settled yet.
+
+    Attributes:
+        messages: The messages, in their order.
+        redeliveries: The largest number of earlier redeliveries of a message.
+        acknowledgment: Settles all messages by hand, or None if no listener of the binding does.
+    """
+
+    def __init__(
+        self,
+        messages: Sequence[Message[bytes]],
+        redeliveries: Sequence[int],
+        acknowledgment: Acknowledgment | None,
+    ) -> None:
+        self.messages = [DeliveredMessage(*each) for each in zip(messages, redeliveries, strict=True)]
+        self.redeliveries = max(redeliveries)
+        self.acknowledgment = acknowledgment
+        self._open = self.messages
+        self._batch = Batch(())
+
+    def begin(self, number: int) -> Message[object]:
+        """Return a message whose payload is the batch of all messages that are not settled.
+
+        Each message in the batch has the `deliveryAttempt` that it would have if it were delivered alone.
+
+        Args:
+            number: The `deliveryAttempt` of the message with the most redeliveries.
+        """
+        self._open = [each for each in self.messages if each.settlement is None]
+        self._batch = Batch([each.begin(number - self.redeliveries + each.redeliveries) for each in self._open])
+        headers: dict[str, object] = {DELIVERY_ATTEMPT: self._open[0].attempts}
+        if self.acknowledgment is not None:
+            headers[ACKNOWLEDGMENT] = self.acknowledgment
+        return Message(self._batch, MessageHeaders.adopt(headers))
+
+    def end(self, settlement: Settlement | None) -> None:
+        """Set the result of the last call: the listener's settlement of each message, or else ``settlement``."""
+        chosen = self._batch.settlements
+        for place in self._batch.places:
+            self._open[place].settlement = chosen.get(place, settlement)
+
+    def received(self) -> Sequence[DeliveredMessage]:
+        """Return the messages that the listener received in the last call: those that could be converted."""
+        return [self._open[place] for place in self._batch.places]
+
+    @property
+    def unreadable(self) -> Sequence[Unreadable]:
+        """The messages that could not be converted."""
+        return [(self._open[place], error) for place, error in self._batch.errors.items()]
+
+
+Delivered: TypeAlias = DeliveredMessage | DeliveredBatch
+"""A delivery in the attempt loop; see :mod:`streamkit.binder.attempt_loop`."""

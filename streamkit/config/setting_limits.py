@@ -1,0 +1,47 @@
+"""Annotations that mark settings as ignored or refused. A field without an annotation is honoured.
+
+    concurrency: int = 1                                             honoured
+    vip: Annotated[bool, Accepted("no such channel here")] = False   ignored; a warning says so
+    multiplex: Annotated[bool, Rejected("bind it twice")] = False    an error says what to do instead
+
+A limit applies only to a value other than the setting's default or, if the limit lists values, only to those.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pydantic.fields import FieldInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Marks a setting that is accepted but ignored; a warning says so.
+
+    Attributes:
+        reason: Why the setting is ignored.
+        only: The values that are ignored; empty: all but the default.
+    """
+
+    reason: str
+    only: tuple[object, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Marks a setting that is refused: the application does not start.
+
+    Attributes:
+        reason: Why the setting is refused, or what to do instead.
+        only: The values that are refused; empty: all but the default.
+    """
+
+    reason: str
+    only: tuple[object, ...] = ()
+
+
+Limit: TypeAlias = Accepted | Rejected
+
+
+def limit_of(field: FieldInfo) -> Limit | None:
+    """Return the limit of a field; None if the field is honoured."""
+    return next((note for note in field.metadata if isinstance(note, Accepted | Rejected)), None)

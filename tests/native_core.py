@@ -1,0 +1,12 @@
+"""Tests that need the native core are skipped without it, or fail where `STREAMKIT_REQUIRE_NATIVE` is set."""
+
+import os
+
+import pytest
+
+from rocket_remoting.native import has_native_core
+
+needs_native_core = pytest.mark.skipif(
+    not has_native_core() and not os.environ.get("STREAMKIT_REQUIRE_NATIVE"),
+    reason="the native core is not installed: make native",
+)

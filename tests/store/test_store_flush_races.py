@@ -1,0 +1,304 @@
+"""Flushes beside what is stored meanwhile, beside each other, and after one that the disk refused."""
+
+import asyncio
+import errno
+import threading
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from rocket_broker.loop.step_line import SLICE_SECONDS
+from rocket_broker.loop.watchdog import Watchdog
+from rocket_broker.store import FlushDiskType, MessageStore, PutStatus
+from streamkit.testing.virtual_time import VirtualTime
+from tests.store.disk import (
+    LOG_FILE_SIZE,
+    Disk,
+    FakeClock,
+    bodies,
+    expire,
+    log_file,
+    message,
+    put,
+    queue_file,
+)
+from tests.store.faulty_file_system import FaultyFileSystem
+
+T = TypeVar("T")
+
+SYNC = FlushDiskType.SYNC_FLUSH
+AT_ONCE = {"flush_interval_consume_queue": 0, "flush_consume_queue_thorough_bytes": 1}
+"""Settings under which queues and index are flushed, and the mark moves, as soon as something was stored."""
+
+
+class Unsynced:
+    """Decides that nothing reached the disk but what was synced."""
+
+    def choice(self, candidates: Sequence[T], /) -> T:
+        return candidates[0]
+
+
+class Held(FaultyFileSystem):
+    """A faulty file system that lets a test hold a thread's sync of one file, and refuse it.
+
+    Attributes:
+        held: The file; None for none.
+        refuses: Whether the held sync is refused when it goes on. Other syncs are not.
+        copies: Whether what a crash leaves is kept each time when the checkpoint is synced.
+        found: What a crash left the last time.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: Path | None = None
+        self.refuses = False
+        self.copies = False
+        self.found: FaultyFileSystem | None = None
+        self._is_held = threading.Event()
+        self._goes_on = threading.Event()
+
+    def sync(self, path: Path) -> None:
+        if path == self.held and threading.current_thread() is not threading.main_thread():
+            self.held = None
+            self._is_held.set()
+            self._goes_on.wait()
+            if self.refuses:
+                self._files[path].fail_to_sync()
+                raise OSError(errno.EIO, "input/output error", str(path))
+        super().sync(path)
+        if self.copies and path.name == "checkpoint":
+            self.found = self.crash(Unsynced())
+
+    async def is_holding(self) -> None:
+        """Return when the sync is held."""
+        while not self._is_held.is_set():  # noqa: ASYNC110 - a thread sets it
+            await asyncio.sleep(0)
+
+    def go_on(self) -> None:
+        """Let the held sync go on."""
+        self._goes_on.set()
+
+
+@pytest.fixture
+def time() -> Iterator[VirtualTime]:
+    """The time of the test."""
+    with VirtualTime() as time:
+        yield time
+
+
+@pytest.fixture
+def files() -> Held:
+    """The file system of `disk`."""
+    return Held()
+
+
+@pytest.fixture
+def disk(files: Held, time: VirtualTime) -> Iterator[Disk]:
+    """A faulty disk in virtual time."""
+    disk = Disk(files, Path("/store"), time.clock)
+    yield disk
+    files.go_on()
+    disk.close(time.run)
+
+
+def started(disk: Disk, time: VirtualTime, **settings: object) -> MessageStore:
+    """Return a store that flushes in the background."""
+    store = disk.open(**settings)
+    time.run(store.start())
+    return store
+
+
+def found_after(files: Held) -> MessageStore:
+    """Return the store that is found after a crash when the checkpoint was synced last."""
+    assert files.found is not None
+    return Disk(files.found, Path("/store"), FakeClock()).open()
+
+
+# Beside what is stored
+
+
+def test_what_is_stored_during_a_flush_is_flushed_by_the_next(disk: Disk, files: Held, time: VirtualTime) -> None:
+    """Its queue and its file of the index still have changes then, although nothing else is stored in them."""
+    store = started(disk, time, **AT_ONCE)
+
+    async def main() -> None:
+        files.held = disk.root / "checkpoint"  # all other files have been synced
+        put(store, 1)
+        await files.is_holding()
+        put(store, 2)
+        files.copies = True
+        files.go_on()
+
+    time.run(main())
+    time.advance(1)
+    store.put(message(queue_id=1))
+    time.advance(1)
+    after = found_after(files)
+    assert bodies(after) == [b"1", b"2"]
+    assert len(after.query("orders", "k2", 9, 0, 2**62)) == 1
+
+
+def test_a_mark_covers_nothing_that_was_stored_while_its_flush_began(
+    disk: Disk, files: Held, time: VirtualTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With many queues it begins in steps: a queue whose first message comes in between is not among those flushed."""
+    seconds = count(0.0, 1.5 * SLICE_SECONDS)
+    monkeypatch.setattr(Watchdog, "clock", lambda: next(seconds))  # each step uses a turn of the loop up
+    store = started(disk, time)
+    for queue_id in range(5):
+        store.put(message(queue_id=queue_id))
+
+    async def main() -> None:
+        flushing = asyncio.create_task(store.delete_topics(["bills"]))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        store.put(message(queue_id=9))
+        store.put(message(queue_id=0))
+        files.held, files.copies = log_file(disk), True
+        await files.is_holding()
+        files.go_on()
+        while files.found is None:  # noqa: ASYNC110 - a thread sets it
+            await asyncio.sleep(0)
+        files.copies = False
+        await flushing
+
+    time.run(main())
+    assert len(bodies(found_after(files), "orders", 9)) == 1
+
+
+# Beside each other
+
+
+def test_the_mark_never_goes_back(disk: Disk, files: Held, time: VirtualTime) -> None:
+    """Of two flushes at the same time the one that began first may end last."""
+    store = started(disk, time, **AT_ONCE)
+
+    async def main() -> None:
+        files.held = log_file(disk)
+        store.put(message())
+        await files.is_holding()
+        store.put(message())
+        store.flush()
+        files.copies = True
+        files.go_on()
+
+    time.run(main())
+    time.advance(1)
+    assert files.found is not None
+    report = Disk(files.found, Path("/store"), time.clock).store().load()
+    assert report.trusted_to == store.max_commit_log_offset
+    time.advance(100)
+    for path in (log_file(disk), queue_file(disk)):
+        assert files.syncs.count(path) == 2, "what is on the disk is not brought there again"
+
+
+# After a refusal
+
+
+def test_a_flush_refused_while_the_store_stops_is_no_orderly_end(disk: Disk, files: Held, time: VirtualTime) -> None:
+    """The flush goes on when those who began it are cancelled, and the store waits for it without stopping the loop."""
+    store = started(disk, time, **AT_ONCE)
+
+    async def main() -> None:
+        files.held, files.refuses = log_file(disk), True
+        store.put(message())
+        await files.is_holding()
+        stopping = asyncio.create_task(store.stop())
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        files.go_on()
+        await stopping
+
+    time.run(main())
+    assert files.size(disk.root / "abort") is not None
+
+
+@pytest.mark.promise
+@pytest.mark.parametrize("seed", range(3))
+def test_the_mark_stays_where_it_is_after_a_refused_flush(
+    disk: Disk, files: Held, time: VirtualTime, seed: int
+) -> None:
+    """The machine takes for written what the disk refused: a later sync of the same files says nothing about it."""
+    store = started(disk, time, flush_disk_type=SYNC, flush_consume_queue_thorough_bytes=1000)
+    given = put(store, *range(300))
+    files.sync_error = OSError(errno.EIO, "input/output error")
+    assert not time.run(store.flush_to(store.max_commit_log_offset))
+    files.sync_error = None
+    time.advance(100)
+    time.run(store.stop())
+    store = started(disk, time, flush_disk_type=SYNC)
+    given += put(store, 300)
+    assert time.run(store.flush_to(store.max_commit_log_offset))
+    after = disk.crash(seed)
+    assert bodies(after.open()) == given
+    after.close()
+
+
+def test_a_flush_that_ends_after_a_refused_one_is_refused_too(disk: Disk, files: Held, time: VirtualTime) -> None:
+    """The disk tells one of them only, and the other must know at once: before the loop has heard of it."""
+    store = started(disk, time, **AT_ONCE)
+
+    async def main() -> None:
+        files.held, files.refuses = log_file(disk), True
+        store.put(message())
+        await files.is_holding()
+        files.go_on()
+        while store.takes_runs:
+            pass
+        with pytest.raises(OSError, match="refused"):
+            store.flush()
+
+    time.run(main())
+
+
+def test_a_store_that_the_disk_refused_deletes_no_files(disk: Disk, files: Held, time: VirtualTime) -> None:
+    """Not even those whose messages were on the disk before: what led to them might come back without them."""
+    store = started(disk, time)
+    while store.max_commit_log_offset <= LOG_FILE_SIZE:
+        store.put(message(body=bytes(1000)))
+    store.flush()
+    files.sync_error = OSError(errno.EIO, "input/output error")
+    with pytest.raises(OSError, match="refused"):
+        time.run(expire(store))
+    files.sync_error = None
+    with pytest.raises(OSError, match="refused"):
+        time.run(expire(store))
+    assert store.min_commit_log_offset == 0
+
+
+def test_a_deletion_that_the_disk_refuses_closes_the_store(disk: Disk, files: Held, time: VirtualTime) -> None:
+    """The log tells the deletion, and nobody knows whether it is on the disk."""
+    store = started(disk, time)
+    store.put(message())
+    store.flush()
+
+    async def main() -> None:
+        deleting = asyncio.create_task(store.delete_topics(["orders"]))
+        while store.max_offset("rmq_sys_deleted_topics", 0) == 0:  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0)
+        files.sync_error = OSError(errno.EIO, "input/output error")
+        with pytest.raises(OSError, match="input/output error"):
+            await deleting
+
+    time.run(main())
+    files.sync_error = None
+    assert store.max_offset("orders", 0) == 1
+    assert store.put(message()).status is PutStatus.SERVICE_NOT_AVAILABLE
+
+
+# After a start
+
+
+def test_what_recovery_made_is_flushed_without_further_messages(disk: Disk, time: VirtualTime) -> None:
+    """The store that follows the next crash finds it on the disk."""
+    store = disk.open()
+    put(store, 1, 2)
+    disk = disk.kill()
+    store = started(disk, time)
+    time.advance(100)
+    report = disk.crash().store().load()
+    assert (report.trusted_to, report.records) == (store.max_commit_log_offset, 0)
+    time.run(store.stop())

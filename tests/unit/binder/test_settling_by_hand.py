@@ -1,0 +1,109 @@
+"""What a listener that settles its message by hand may do, and what binds the framework all the same."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+
+from streamkit.binder.acknowledgment import ACKNOWLEDGMENT, Acknowledgment
+from streamkit.binder.attempts import RetryPolicy
+from streamkit.binder.delivery import Delivery
+from streamkit.binder.permits import Permits
+from streamkit.binder.receiving import MessageReceiver
+from streamkit.messaging.message import ErrorMessage, Message
+from streamkit.settlement import ACCEPT, Reject, Requeue, Settlement
+from streamkit.testing.virtual_time import VirtualTime
+
+Target = Callable[[Message[object]], Awaitable[object]]
+
+
+def receiver(target: Target, delivery: Delivery, permits: Permits) -> MessageReceiver:
+    """Return a receiver whose listeners settle by hand."""
+
+    async def on_error(error: ErrorMessage) -> bool:
+        return False
+
+    return MessageReceiver(
+        "app", "input", target, delivery, RetryPolicy(), permits=permits, on_error=on_error, manual=True
+    )
+
+
+def receive(target: Target, delivery: Delivery) -> Settlement:
+    """Return the settlement of one message."""
+
+    async def main() -> Settlement:
+        return await receiver(target, delivery, Permits(1))(Message(b"x"), 0)
+
+    with VirtualTime() as time:
+        return time.run(main())
+
+
+def acknowledgment_of(message: Message[object]) -> Acknowledgment:
+    """Return what settles a message."""
+    found = message.headers[ACKNOWLEDGMENT]
+    assert isinstance(found, Acknowledgment)
+    return found
+
+
+def test_a_message_that_waits_for_its_settlement_holds_no_permit() -> None:
+    """Others may be handled meanwhile: their number is not what permits limit."""
+
+    async def engage(message: Message[object]) -> None:
+        acknowledgment_of(message).engage()
+        waiting.append(acknowledgment_of(message))
+
+    async def main() -> None:
+        permits = Permits(1)
+        settling = [asyncio.create_task(_settled(receiver(engage, Delivery(), permits))) for _ in range(3)]
+        await asyncio.sleep(1)
+        assert (len(waiting), permits.free) == (3, 1)
+        for acknowledgment in waiting:
+            acknowledgment.accept()
+        assert await asyncio.gather(*settling) == [ACCEPT] * 3
+        assert permits.free == 1
+
+    waiting: list[Acknowledgment] = []
+    with VirtualTime() as time:
+        time.run(main())
+
+
+async def _settled(receiver: MessageReceiver) -> Settlement:
+    return await receiver(Message(b"x"), 0)
+
+
+def test_settling_by_hand_wins_over_a_call_that_takes_too_long() -> None:
+    """A listener that has rejected its message, and then hangs, has rejected it."""
+
+    async def reject_and_hang(message: Message[object]) -> None:
+        acknowledgment = acknowledgment_of(message)
+        acknowledgment.engage()
+        acknowledgment.reject("no such customer")
+        await asyncio.Event().wait()
+
+    settlement = receive(reject_and_hang, Delivery(consume_timeout=timedelta(seconds=60)))
+    assert settlement == Reject("no such customer")
+
+
+async def reject_by_hand(message: Message[object]) -> None:
+    acknowledgment_of(message).engage()
+    acknowledgment_of(message).reject()
+
+
+async def requeue_by_hand(message: Message[object]) -> None:
+    acknowledgment_of(message).engage()
+    acknowledgment_of(message).requeue()
+
+
+async def raise_reject(message: Message[object]) -> None:
+    raise Reject("no such customer")
+
+
+async def raise_requeue(message: Message[object]) -> None:
+    raise Requeue
+
+
+@pytest.mark.parametrize("target", [reject_by_hand, requeue_by_hand, raise_reject, raise_requeue])
+def test_a_broadcast_message_is_accepted_whatever_its_listener_wants(target: Target) -> None:
+    """There is nowhere to keep it, and no dead letter: each member has one of its own."""
+    assert receive(target, Delivery(broadcast=True)) is ACCEPT

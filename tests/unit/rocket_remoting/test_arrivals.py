@@ -1,0 +1,192 @@
+"""Connections that are ready in one turn of the loop: their first frames are handled together."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+
+from rocket_remoting.session.connection import Connection, FramesHandler
+from rocket_remoting.transports.tcp import TcpTransport
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.frame_decoder import FrameDecoder
+from rocket_remoting.wire.receive_buffer import BUFFER_SIZE
+
+TAKEN, OTHER = 310, 34
+"""Codes of requests: those that are handled without being decoded, and others."""
+
+
+def request(code: int, opaque: int, body: bytes = b"", *, oneway: bool = False) -> bytes:
+    """Return a frame."""
+    return b"".join(RemotingCommand(code, opaque, flag=2 if oneway else 0, body=body).encode())
+
+
+class Stand:
+    """A server that takes requests with the code `TAKEN`, and plain sockets that are connected to it.
+
+    Attributes:
+        taken: How many connections each call of `_take` got requests of.
+        handled: The bodies of the requests in the order in which they were handled, those that were taken included.
+        turns: How many turns have begun and ended.
+        is_broken: Whether a request with the body ``defect`` raises an error when it is taken.
+        opened: The connections that were accepted.
+        closed: The connections that have ended.
+    """
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+        self.handled: list[bytes] = []
+        self.turns = [0, 0]
+        self.is_broken = False
+        self.opened: asyncio.Queue[Connection] = asyncio.Queue()
+        self.closed: asyncio.Queue[Connection] = asyncio.Queue()
+
+    async def open(self, count: int) -> list[socket.socket]:
+        """Return sockets that the server has accepted."""
+        frames = FramesHandler(self._take, lambda: self._count(0), lambda: self._count(1))
+        self.server = await TcpTransport().serve(
+            "127.0.0.1",
+            0,
+            self._handle,
+            on_connect=self.opened.put_nowait,
+            on_close=self.closed.put_nowait,
+            frames_handler=frames,
+        )
+        sockets = [socket.create_connection(("127.0.0.1", self.server.port)) for _ in range(count)]
+        for each in sockets:
+            await self.opened.get()
+            each.setblocking(False)
+        return sockets
+
+    def _count(self, which: int) -> None:
+        self.turns[which] += 1
+
+    def _take(self, received: Sequence[tuple[Connection, memoryview]]) -> list[tuple[int, bytes]] | None:
+        results = [self._take_first(frames) for _, frames in received]
+        self.taken.append(len(received))
+        return results if any(count for count, _ in results) else None
+
+    def _take_first(self, frames: memoryview) -> tuple[int, bytes]:
+        command = FrameDecoder().feed(frames)[0]
+        if command.code != TAKEN:
+            return 0, b""
+        if self.is_broken and command.body == b"defect":
+            raise RuntimeError("defect")
+        self.handled.append(bytes(command.body))
+        size = int.from_bytes(frames[:4], "big") + 4
+        return size, b"".join(RemotingCommand.response(command).encode())
+
+    def _handle(self, _: Connection, command: RemotingCommand) -> RemotingCommand:
+        self.handled.append(bytes(command.body))
+        return RemotingCommand.response(command)
+
+
+def with_stand(scene: Callable[[Stand, list[socket.socket]], Awaitable[None]], connections: int) -> None:
+    """Run a scene with a stand that has this number of connections."""
+
+    async def main() -> None:
+        stand = Stand()
+        sockets = await stand.open(connections)
+        try:
+            await scene(stand, sockets)
+        finally:
+            for each in sockets:
+                each.close()
+            await stand.server.close()
+
+    asyncio.run(main())
+
+
+async def answers(own: socket.socket, count: int) -> list[int]:
+    """Return the numbers of the next answers."""
+    loop, decoder, numbers = asyncio.get_running_loop(), FrameDecoder(), list[int]()
+    async with asyncio.timeout(30):
+        while len(numbers) < count:
+            for command in decoder.feed(await loop.sock_recv(own, 4096)):
+                assert command.code == ResponseCode.SUCCESS
+                numbers.append(command.opaque)
+    return numbers
+
+
+def test_connections_of_a_turn_are_handled_together() -> None:
+    """Each gets its own answers in order."""
+
+    async def scene(stand: Stand, sockets: list[socket.socket]) -> None:
+        for _ in range(2):
+            for number, own in enumerate(sockets):
+                own.sendall(request(TAKEN, number) + request(OTHER, 100 + number) + request(TAKEN, 200 + number))
+            for number, own in enumerate(sockets):
+                assert await answers(own, 3) == [number, 100 + number, 200 + number]
+        assert max(stand.taken) > 1
+        assert len(stand.handled) == 2 * 3 * len(sockets)
+        assert stand.turns[0] == stand.turns[1] > 0
+
+    with_stand(scene, 5)
+
+
+def test_what_is_not_taken_is_handled_one_by_one() -> None:
+    """Nobody waits for another one's requests."""
+
+    async def scene(stand: Stand, sockets: list[socket.socket]) -> None:
+        for number, own in enumerate(sockets):
+            own.sendall(request(OTHER, number))
+        for number, own in enumerate(sockets):
+            assert await answers(own, 1) == [number]
+
+    with_stand(scene, 3)
+
+
+def test_requests_before_the_end_of_a_connection_are_handled() -> None:
+    """A producer may send one-way requests and close."""
+
+    async def scene(stand: Stand, sockets: list[socket.socket]) -> None:
+        for number, own in enumerate(sockets):
+            own.sendall(request(TAKEN if number % 2 else OTHER, number, b"%d" % number, oneway=True))
+            own.close()
+        async with asyncio.timeout(30):
+            for _ in sockets:
+                await stand.closed.get()
+        assert sorted(stand.handled) == [b"%d" % number for number in range(len(sockets))]
+
+    with_stand(scene, 6)
+
+
+def test_a_defect_closes_only_the_connection_that_shows_it(caplog: pytest.LogCaptureFixture) -> None:
+    """The others are answered, and the log has the error."""
+
+    async def scene(stand: Stand, sockets: list[socket.socket]) -> None:
+        stand.is_broken = True
+        for number, own in enumerate(sockets):
+            own.sendall(request(TAKEN, number, b"defect" if number == 2 else b""))
+        for number, own in enumerate(sockets):
+            if number != 2:
+                assert await answers(own, 1) == [number]
+        assert await asyncio.get_running_loop().sock_recv(sockets[2], 1) == b""
+
+    with caplog.at_level(logging.ERROR):
+        with_stand(scene, 4)
+    assert "RuntimeError: defect" in caplog.text
+
+
+@pytest.mark.parametrize("size", [100, BUFFER_SIZE // 3, BUFFER_SIZE - 100, 3 * BUFFER_SIZE])
+def test_frames_of_any_size_arrive_whole(size: int) -> None:
+    """However the bytes of the connections lie beside each other in the buffer that they share."""
+
+    async def scene(stand: Stand, sockets: list[socket.socket]) -> None:
+        loop = asyncio.get_running_loop()
+        bodies = [bytes([number]) * (size + number) for number in range(len(sockets))]
+        frames = [request(TAKEN if number % 2 else OTHER, number, body) for number, body in enumerate(bodies)]
+        for cut in (len(frames[0]) // 2, 3, 0):
+            await asyncio.gather(*(loop.sock_sendall(own, b"") for own in sockets))
+            for own, frame in zip(sockets, frames, strict=True):
+                if cut:
+                    await loop.sock_sendall(own, frame[:cut])
+            for own, frame in zip(sockets, frames, strict=True):
+                await loop.sock_sendall(own, frame[cut:])
+            for number, own in enumerate(sockets):
+                assert await answers(own, 1) == [number]
+        assert sorted(stand.handled) == sorted(bodies * 3)
+
+    with_stand(scene, 9)

@@ -1,0 +1,114 @@
+"""What is loaded by an import or a command in a fresh interpreter: only what it needs."""
+
+import subprocess
+import sys
+
+import pytest
+
+OURS = {"streamkit", "rocket_client", "rocket_remoting", "rocket_broker", "binders"}
+HEAVY_OF_PYTHON = {"asyncio", "ssl", "socket", "subprocess", "multiprocessing", "xml"}
+
+
+def loaded_by(code: str) -> set[str]:
+    """Return the modules that `code` loads in a fresh interpreter."""
+    script = f"import sys; before = set(sys.modules)\n{code}\nprint(); print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def packages_of_others(modules: set[str]) -> set[str]:
+    """Return the packages among `modules` that are neither Python's nor in this repository."""
+    packages = {name.partition(".")[0] for name in modules}
+    return packages - OURS - sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("package", ["streamkit", "streamkit.messaging", "rocket_client", "rocket_remoting"])
+def test_a_package_loads_nothing_before_a_name_is_used(package: str) -> None:
+    """No module of its own, nothing of others, and no loop."""
+    loaded = loaded_by(f"import {package}")
+    parents = {"streamkit"} if package == "streamkit.messaging" else set()
+    assert {name for name in loaded if name.partition(".")[0] in OURS} == {package, *parents}
+    assert packages_of_others(loaded) == set()
+    assert loaded.isdisjoint({*HEAVY_OF_PYTHON, "logging"})
+
+
+def test_a_message_loads_no_channel() -> None:
+    """A message is a payload and headers; errors and settlements need no more either."""
+    loaded = loaded_by("from streamkit import ErrorMessage, Message, Reject, Requeue, StreamkitError")
+    assert {name for name in loaded if name.startswith("streamkit.messaging.")} == {
+        "streamkit.messaging.headers",
+        "streamkit.messaging.message",
+    }
+    assert packages_of_others(loaded) == set()
+    assert loaded.isdisjoint({*HEAVY_OF_PYTHON, "logging"})
+
+
+def test_channels_of_plain_functions_load_no_loop() -> None:
+    """They work without one: handlers, interceptors and a queue, for senders and receivers that may block."""
+    loaded = loaded_by("""
+from streamkit.messaging import DirectChannel, LoopPortal, Message, PublishSubscribeChannel, QueueChannel
+queue = QueueChannel("queue")
+for channel in (DirectChannel("direct"), PublishSubscribeChannel("all")):
+    channel.subscribe(queue.send)
+    assert channel.send(Message("tea"))
+    assert queue.receive().payload == "tea"
+assert queue.receive(timeout=0.001) is None
+""")
+    assert packages_of_others(loaded) == set()
+    assert loaded.isdisjoint(HEAVY_OF_PYTHON)
+
+
+def test_converters_load_pydantic_and_avro_for_their_payloads_only() -> None:
+    """All other payloads are converted by msgspec."""
+    loaded = loaded_by("""
+from streamkit.messaging import CompositeMessageConverter
+assert CompositeMessageConverter().reader(list[int], "application/json")(b"[1]") == [1]
+""")
+    assert packages_of_others(loaded) <= {"msgspec", "typing_extensions"}
+    assert "msgspec" in loaded
+    assert loaded.isdisjoint({"asyncio", "ssl", "subprocess"})
+
+
+def help_of(*arguments: str) -> set[str]:
+    """Return the modules that the help of a command loads."""
+    return loaded_by(f"from streamkit.cli import main\nmain([*{arguments!r}, '--help'], standalone_mode=False)")
+
+
+def test_the_list_of_commands_loads_no_command() -> None:
+    """The list is read from the entry points and the source of the commands."""
+    loaded = help_of()
+    assert packages_of_others(loaded) == {"click"}
+    assert loaded.isdisjoint({"asyncio", "ssl", "subprocess", "multiprocessing", "xml"})
+    assert {name for name in loaded if name.startswith("streamkit.")} == {"streamkit.cli", "streamkit.entry_points"}
+
+
+@pytest.mark.parametrize("command", ["broker", "namesrv"])
+def test_the_help_of_a_server_loads_no_server(command: str) -> None:
+    """Neither its settings nor its store."""
+    loaded = help_of(command)
+    assert packages_of_others(loaded) == {"click"}
+    assert loaded.isdisjoint(HEAVY_OF_PYTHON - {"socket"})
+    assert {name for name in loaded if name.startswith("rocket_")} == {
+        "rocket_broker",
+        "rocket_broker.process",
+        "rocket_broker.process.cli",
+    }
+
+
+@pytest.mark.parametrize("arguments", [("config",), ("config", "explain"), ("config", "report"), ("run",), ("new",)])
+def test_the_help_of_a_command_loads_no_application(arguments: tuple[str, ...]) -> None:
+    """Nor what reads settings, prints tables or sends messages."""
+    loaded = help_of(*arguments)
+    assert packages_of_others(loaded) == {"click"}
+    assert loaded.isdisjoint(HEAVY_OF_PYTHON - {"socket", "subprocess"})
+    parts = {name for name in loaded if name.startswith(("streamkit.", "binders"))}
+    assert parts <= {
+        "streamkit.cli",
+        f"streamkit.cli.{arguments[0]}",
+        "streamkit.cli.setting_arguments",
+        "streamkit.cli.worker",
+        "streamkit.config",
+        "streamkit.config.relaxed",
+        "streamkit.config.secret",
+        "streamkit.entry_points",
+    }
