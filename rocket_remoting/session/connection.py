@@ -378,9 +378,12 @@ class Connection(asyncio.BufferedProtocol):
             self._idle_timer = self._loop.call_at(due, self._check_idle)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the buffer for the next bytes; its size does not depend on `sizehint`."""
-        if self._has_arrived:
-            self._handle_arrivals()
+        """Return the buffer for the next bytes; its size does not depend on `sizehint`.
+
+        Nothing is handled here: handling may stop the reading, and uvloop crashes if that happens before this returns.
+        """
+        if self._has_arrived:  # a second read in this turn: what waits for its end must leave the shared buffer
+            self._decoder.settle()
         return self._decoder.writable()
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -392,9 +395,13 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.waiting_since = self._last_activity
             arrivals = self._arrivals
-            if arrivals is not None and not arrivals.comes_alone():
-                self._has_arrived = True
-                arrivals.add(self)
+            if arrivals is not None and (self._has_arrived or not arrivals.comes_alone()):
+                if not self._has_arrived:
+                    self._has_arrived = True
+                    arrivals.add(self)
+                # uvloop reads a connection again in this turn if the buffer was filled.
+                if self._has_arrived and self._decoder.is_full:
+                    arrivals.handle()
                 return
             self._handle_all()
         self._apply_limits_after_read()

@@ -84,6 +84,11 @@ class FrameDecoder:
         return self._end - self._start
 
     @property
+    def is_full(self) -> bool:
+        """Whether the last read filled the receive buffer, so that the socket may have more bytes."""
+        return self._end == len(self._view)
+
+    @property
     def capacity(self) -> int:
         """Bytes of the receive buffer."""
         return len(self._view)
@@ -129,11 +134,13 @@ class FrameDecoder:
     def writable(self) -> memoryview:
         """Return the free part of the receive buffer. Put bytes at its begin, then call `put` or `received`.
 
-        It is never empty after `settle`, unless complete frames have not been taken with `next`.
+        It is never empty after `settle`.
         """
         shared = self._shared
         if shared is not None and self._view is shared.view:
             self._origin = self._start = self._end = shared.used
+        elif self._end == len(self._view):  # full of whole frames that have not been taken with `next`
+            self._move(self.pending + self.BUFFER_SIZE)
         return self._view[self._end :]
 
     def put(self, count: int) -> None:

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
+import uvloop
 
 from rocket_remoting.session.connection import Connection, FramesHandler
 from rocket_remoting.transports.tcp import TcpTransport
@@ -83,7 +84,11 @@ class Stand:
         return RemotingCommand.response(command)
 
 
-def with_stand(scene: Callable[[Stand, list[socket.socket]], Awaitable[None]], connections: int) -> None:
+def with_stand(
+    scene: Callable[[Stand, list[socket.socket]], Awaitable[None]],
+    connections: int,
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+) -> None:
     """Run a scene with a stand that has this number of connections."""
 
     async def main() -> None:
@@ -96,7 +101,8 @@ def with_stand(scene: Callable[[Stand, list[socket.socket]], Awaitable[None]], c
                 each.close()
             await stand.server.close()
 
-    asyncio.run(main())
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
 
 
 async def answers(own: socket.socket, count: int) -> list[int]:
@@ -190,3 +196,24 @@ def test_frames_of_any_size_arrive_whole(size: int) -> None:
         assert sorted(stand.handled) == sorted(bodies * 3)
 
     with_stand(scene, 9)
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_who_has_sent_more_than_one_read_takes_is_read_on(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """uvloop reads up to 32 times in a turn. It crashes if its reading is paused while it asks for a buffer."""
+
+    async def scene(stand: Stand, sockets: list[socket.socket]) -> None:
+        loop = asyncio.get_running_loop()
+        frame = request(OTHER, 0, bytes(50), oneway=True)
+        for own in sockets:
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * 1024 * 1024)
+            own.setblocking(True)
+        count = 2 * 1024 * 1024 // len(frame)  # their handling takes several rounds of `Turns`
+        sending = [loop.run_in_executor(None, own.sendall, frame * count + request(TAKEN, 7)) for own in sockets]
+        await asyncio.gather(*sending)
+        for own in sockets:
+            own.setblocking(False)
+            assert await answers(own, 1) == [7]
+        assert len(stand.handled) == len(sockets) * (count + 1)
+
+    with_stand(scene, 2, new_loop)
