@@ -7,8 +7,8 @@
                           then the other frames of A, of B, of C      each by itself, as its share of the loop allows
 
 Handling requests of many connections together costs less for each of them. No request waits for others to arrive: only
-connections that were ready in the same turn are handled together. If the last turn had only one, the first one of the
-next turn is handled at once, which costs less for a single client.
+connections that were ready in the same turn are handled together. A connection that comes alone, turn after turn, is
+handled at once when it is read. That saves a callback, and with it a system call, for each of its reads.
 """
 
 import asyncio
@@ -63,8 +63,11 @@ class Arrivals(Generic[_Connection]):
         take: As given.
     """
 
+    # Invariant: while _is_in_turn, `_end` is scheduled for the end of this turn. _last is the connection that was read
+    # last, if it came alone.
     __slots__ = (
-        "_begin_turn", "_buffer", "_connections", "_count", "_end_turn", "_is_in_turn", "_last_count", "_loop", "take",
+        "_begin_turn", "_buffer", "_connections", "_count", "_end_turn", "_is_in_turn", "_last", "_last_count", "_loop",
+        "take",
     )  # fmt: skip
 
     def __init__(
@@ -82,16 +85,33 @@ class Arrivals(Generic[_Connection]):
         self._connections: list[_Connection] = []
         self._is_in_turn = False
         self._count = self._last_count = 0  # reads of this turn, and of the turn before
+        self._last: _Connection | None = None
 
-    def comes_alone(self) -> bool:
-        """Count a connection that was read; return whether it handles its requests itself, at once."""
+    def begin_alone(self, connection: _Connection) -> bool:
+        """Count a connection that was read; return whether it handles its requests itself, now.
+
+        It does so if the last turn had no other connection. Then `end_alone` must be called when they are handled.
+        Otherwise `add` must be called now.
+        """
         if not self._is_in_turn:
+            # If another connection was read last, that may have been in this same turn.
+            if self._last_count <= 1 and (self._last is connection or self._last is None):
+                self._last = connection
+                self._begin_turn()
+                return True
             self._is_in_turn = True
+            self._count = 0 if self._last is None else 1
+            self._last = None
             # The loop runs a callback of `call_soon` before it reads anything in the next turn.
             self._loop.call_soon(self._end)
             self._begin_turn()
         self._count += 1
-        return self._count == 1 and self._last_count <= 1
+        return False
+
+    def end_alone(self) -> None:
+        """End the turn of a connection that came alone: its requests have been handled."""
+        if not self._is_in_turn:
+            self._end_turn()
 
     def add(self, connection: _Connection) -> None:
         """Handle the connection's requests together with those of others, at the end of this turn at the latest.
@@ -130,7 +150,7 @@ class Arrivals(Generic[_Connection]):
 
     def _end(self) -> None:
         self._is_in_turn = False
-        self._count, self._last_count = 0, self._count
+        self._last_count = self._count
         if self._connections:
             self.handle()
         self._end_turn()

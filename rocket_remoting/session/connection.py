@@ -395,7 +395,14 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.waiting_since = self._last_activity
             arrivals = self._arrivals
-            if arrivals is not None and (self._has_arrived or not arrivals.comes_alone()):
+            if arrivals is None:
+                self._handle_all()
+            elif not self._has_arrived and arrivals.begin_alone(self):
+                try:
+                    self._handle_all()
+                finally:
+                    arrivals.end_alone()
+            else:
                 if not self._has_arrived:
                     self._has_arrived = True
                     arrivals.add(self)
@@ -403,7 +410,6 @@ class Connection(asyncio.BufferedProtocol):
                 if self._has_arrived and self._decoder.is_full:
                     arrivals.handle()
                 return
-            self._handle_all()
         self._apply_limits_after_read()
 
     def eof_received(self) -> bool:
