@@ -25,7 +25,7 @@ def frame(header: object, body: bytes = b"") -> bytes:
 
 
 @pytest.mark.parametrize("code", [0, 1, -1, 9999, 39, 400, 200050, 2**31 - 1])
-def test_an_unknown_request_is_answered_as_such(code: int) -> None:
+def test_unknown_request_code_is_answered_as_not_supported(code: int) -> None:
     """And the connection goes on."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:

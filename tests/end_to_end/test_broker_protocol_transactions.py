@@ -145,7 +145,7 @@ def test_an_end_that_points_at_a_plain_message_is_refused() -> None:
 
 
 @pytest.mark.parametrize("first", [TRANSACTION_COMMIT, TRANSACTION_ROLLBACK])
-def test_a_transaction_ends_once(first: int) -> None:
+def test_transaction_can_end_once(first: int) -> None:
     """Whoever repeats an end, or changes their mind, changes nothing: no second message, no late commit."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:

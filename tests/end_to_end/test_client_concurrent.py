@@ -344,7 +344,7 @@ def test_a_queue_sends_back_sixteen_at_once_of_what_takes_too_long() -> None:
     play(scene)
 
 
-def test_the_smallest_unsettled_offset_is_committed() -> None:
+def test_smallest_unsettled_offset_is_committed() -> None:
     """One call hangs: everything from its message on comes again to the next member."""
 
     async def scene(stage: ClientStage) -> None:

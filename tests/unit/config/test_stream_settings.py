@@ -180,7 +180,7 @@ def test_instance_index_from_the_platform():
         ("rocketmqq.binder.name-server", "rocketmq.binder.name-server"),
     ],
 )
-def test_an_unknown_key_is_answered_with_the_nearest(key, suggestion):
+def test_unknown_key_is_refused_with_a_suggestion(key, suggestion):
     """A typo is told with file, line and the right key."""
     with pytest.raises(ConfigurationErrors) as caught:
         load(f"\nspring.cloud.stream.{key}=1")

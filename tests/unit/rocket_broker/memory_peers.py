@@ -15,7 +15,7 @@ NEVER_IDLE = Limits(idle_timeout=None)
 
 
 class Peers:
-    """A server whose ends of the connections tests work with, and what it pushed to their other ends."""
+    """A server whose server-side connections the tests use; records the requests pushed to the clients."""
 
     def __init__(self, on_close: Callable[[Connection], None] = lambda connection: None) -> None:
         self.pushed: list[tuple[str, RemotingCommand]] = []
@@ -24,7 +24,7 @@ class Peers:
         self._accepted: list[Connection] = []
 
     async def connect(self, name: str, host: str = "127.0.0.1") -> tuple[Connection, Connection]:
-        """Return a new connection's two ends: the broker's, and the client's, known as ``name``, at the address."""
+        """Return both ends of a new connection: the broker's and that of the client ``name`` at the address."""
         if not self._accepted:
             self.server = await self._transport.serve(
                 "127.0.0.1",
@@ -40,7 +40,7 @@ class Peers:
         return self._accepted[-1], client
 
     def pushed_to(self, name: str) -> list[int]:
-        """Return the codes of the requests that the client got."""
+        """Return the codes of the requests pushed to the client."""
         return [command.code for who, command in self.pushed if who == name]
 
     def _note(self, name: str, command: RemotingCommand) -> None:
@@ -48,6 +48,6 @@ class Peers:
 
 
 def run_virtually(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run the coroutine on a loop whose clock jumps when it would wait."""
+    """Run the coroutine on a loop that advances its clock instead of waiting."""
     with VirtualTime() as time:
         return time.run(main())

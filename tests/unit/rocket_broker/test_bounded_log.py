@@ -1,4 +1,4 @@
-"""A log that nobody fills."""
+"""The bounded log limits the lines that clients can cause."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from streamkit.testing.virtual_time import VirtualTime
 
 
 class Lines(logging.Handler):
-    """Keeps what it is given, as it would be written."""
+    """Keeps each formatted log record."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,10 +45,10 @@ def refuse(log: logging.Logger, number: int, peer: str | None = None) -> None:
     log.warning("refused %d", number, extra={"peer": peer} if peer else None)
 
 
-def test_one_peer_has_few_lines_of_a_kind_and_the_rest_is_counted(
+def test_log_lines_per_address_are_limited_and_the_rest_is_counted(
     log: logging.Logger, bounded: BoundedLog, written: Lines
 ) -> None:
-    """Ten of a minute, and then one that tells how many more there were, and what."""
+    """Each address gets ten lines per minute and call site; a summary line counts the suppressed ones."""
     for number in range(1_000):
         refuse(log, number, "10.0.0.7")
     refuse(log, 7, "10.0.0.8")
@@ -60,8 +60,10 @@ def test_one_peer_has_few_lines_of_a_kind_and_the_rest_is_counted(
     ]
 
 
-def test_many_peers_have_a_hundred_lines_of_a_kind(log: logging.Logger, bounded: BoundedLog, written: Lines) -> None:
-    """However many addresses there are, and nothing is kept of those that are not shown."""
+def test_log_lines_per_call_site_are_limited_across_addresses(
+    log: logging.Logger, bounded: BoundedLog, written: Lines
+) -> None:
+    """At most a hundred lines per minute; suppressed addresses use no memory."""
     for number in range(10_000):
         refuse(log, number, f"2001:db8::{number:x}")
     bounded.end_minute()
@@ -69,10 +71,10 @@ def test_many_peers_have_a_hundred_lines_of_a_kind(log: logging.Logger, bounded:
     assert written.lines[-1] == ("WARNING 9900 further lines of this kind were left out, the first: refused 100")
 
 
-def test_what_tells_of_no_peer_has_a_hundred_lines_of_a_kind(
+def test_log_lines_without_an_address_are_limited_per_call_site(
     log: logging.Logger, bounded: BoundedLog, written: Lines
 ) -> None:
-    """Another kind is another line of the source: it is not left out beside it."""
+    """A hundred per minute; the lines of another call site are not affected."""
     for number in range(150):
         refuse(log, number)
     log.error("the disk is full")
@@ -84,18 +86,18 @@ def test_what_tells_of_no_peer_has_a_hundred_lines_of_a_kind(
     ]
 
 
-def test_a_line_that_cannot_be_made_does_not_stop_who_logs_it(
+def test_record_that_cannot_be_formatted_does_not_raise(
     log: logging.Logger, bounded: BoundedLog, written: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not where it is left out either, and is counted there."""
+    """A suppressed record that cannot be formatted is counted like any other."""
     monkeypatch.setattr(log, "propagate", False)  # pytest's handler raises
 
-    class Unspeakable:
+    class Unprintable:
         def __repr__(self) -> str:
             raise RuntimeError("gone")
 
     for number in range(MOST_OF_A_PEER + 3):
-        what = number if number < MOST_OF_A_PEER else Unspeakable()
+        what = number if number < MOST_OF_A_PEER else Unprintable()
         log.warning("refused %r", what, extra={"peer": "10.0.0.7"})
     log.warning("others go on")
     bounded.end_minute()
@@ -105,8 +107,8 @@ def test_a_line_that_cannot_be_made_does_not_stop_who_logs_it(
     ]
 
 
-def test_a_new_minute_begins_anew(log: logging.Logger, bounded: BoundedLog, written: Lines) -> None:
-    """The count of the last one is told when it ends, though nothing else is logged; the last ends with the server."""
+def test_log_limits_are_reset_every_minute(log: logging.Logger, bounded: BoundedLog, written: Lines) -> None:
+    """A timer writes the summary each minute, and leaving the context writes the last one."""
 
     async def main() -> None:
         async with bounded.minutes():
@@ -126,10 +128,10 @@ def test_a_new_minute_begins_anew(log: logging.Logger, bounded: BoundedLog, writ
     assert len(written.lines) == 11
 
 
-def test_a_failed_handler_s_traceback_is_written_where_its_line_is(
+def test_traceback_is_logged_or_suppressed_with_its_record(
     log: logging.Logger, bounded: BoundedLog, written: Lines
 ) -> None:
-    """Line by line; where the line is left out, it is too, and nothing holds on to what failed."""
+    """Each line of a traceback gets its own record; a suppressed one keeps no reference to the exception."""
     for _ in range(11):
         try:
             raise ValueError("no\nnumber")
@@ -145,8 +147,8 @@ def test_a_failed_handler_s_traceback_is_written_where_its_line_is(
     )
 
 
-def test_a_line_is_one_line_and_not_too_long(log: logging.Logger, bounded: BoundedLog, written: Lines) -> None:
-    """Whatever a client has put into it."""
+def test_logged_text_is_one_line_of_bounded_length(log: logging.Logger, bounded: BoundedLog, written: Lines) -> None:
+    """Whatever text the client sent."""
     log.warning("topic %s", "a\r\nERROR b\x1b[2J\u2028c\x85")
     log.warning("topic %s", "x" * 1_000_000)
     assert written.lines[0] == r"WARNING topic a\r\nERROR b\x1b[2J\u2028c\x85"

@@ -1,4 +1,4 @@
-"""The broker as a whole: what it serves, where, and how it refuses to start."""
+"""The broker as a whole: its services, its addresses, and the reasons for which it refuses to start."""
 
 import asyncio
 import logging
@@ -42,7 +42,7 @@ from streamkit.testing.virtual_time import VirtualTime
 
 
 def free_port() -> int:
-    """A port that was free a moment ago, with a free one two below it."""
+    """Return a free port whose VIP port, two below, is free too."""
     while True:
         with closing(socket.socket()) as high, closing(socket.socket()) as low:
             high.bind(("127.0.0.1", 0))
@@ -103,8 +103,8 @@ async def pull(connection: Connection, topic: str, *, suspend_ms: int = 0) -> li
     return [bytes(message.body) for message in decode_records(answer.body)]
 
 
-def test_a_message_goes_through(tmp_path: Path) -> None:
-    """Sent to a new topic, its route is at the name server and the message can be pulled."""
+def test_message_can_be_sent_and_pulled(tmp_path: Path) -> None:
+    """A send creates the topic, registers its route with the name server, and the message can be pulled."""
 
     async def main() -> None:
         async with (
@@ -122,8 +122,8 @@ def test_a_message_goes_through(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_messages_topics_and_offsets_outlive_the_broker(tmp_path: Path) -> None:
-    """Stopped in order and started again on the same store, nothing is missing."""
+def test_messages_topics_and_offsets_survive_a_restart(tmp_path: Path) -> None:
+    """After an orderly stop, a broker on the same store has all of them."""
 
     async def main() -> None:
         async with EmbeddedBroker(tmp_path) as embedded, connected(embedded.broker_address) as client:
@@ -139,8 +139,8 @@ def test_messages_topics_and_offsets_outlive_the_broker(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_temporary_store_leaves_no_trace() -> None:
-    """Directory, connections, tasks and threads are gone."""
+def test_temporary_store_is_removed_at_stop() -> None:
+    """The directory, connections, tasks and threads are gone."""
 
     async def main() -> None:
         threads = set(threading.enumerate())
@@ -156,8 +156,8 @@ def test_a_temporary_store_leaves_no_trace() -> None:
     asyncio.run(main())
 
 
-def test_time_can_be_virtual() -> None:
-    """Over the in-memory transport an hour of a held pull's broker passes in no time, and needs no thread."""
+def test_broker_runs_in_virtual_time() -> None:
+    """Over the in-memory transport, holding a pull for an hour takes no real time and no thread."""
 
     async def main(time: VirtualTime) -> None:
         transport = MemoryTransport()
@@ -179,8 +179,8 @@ def test_time_can_be_virtual() -> None:
         time.run(main(time))
 
 
-def test_the_vip_port_serves_the_same_requests(tmp_path: Path) -> None:
-    """Clients of the seeds' age send to the listening port minus two."""
+def test_vip_port_serves_the_same_requests(tmp_path: Path) -> None:
+    """Old clients send to the listening port minus two."""
 
     async def main() -> None:
         port = free_port()
@@ -195,8 +195,8 @@ def test_the_vip_port_serves_the_same_requests(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("transport", [TcpTransport(), MemoryTransport()], ids=["tcp", "memory"])
-def test_a_broker_on_any_free_port_has_a_vip_port_too(transport: Transport) -> None:
-    """Whatever ports are taken meanwhile: two brokers find four."""
+def test_broker_on_any_free_port_has_a_vip_port(transport: Transport) -> None:
+    """Two brokers find four free ports even when other ports are taken meanwhile."""
 
     async def main() -> None:
         async with (
@@ -213,8 +213,8 @@ def test_a_broker_on_any_free_port_has_a_vip_port_too(transport: Transport) -> N
     asyncio.run(main())
 
 
-def test_the_vip_port_can_be_turned_off() -> None:
-    """``vipChannelEnable=false`` leaves the port to others."""
+def test_vip_port_can_be_disabled() -> None:
+    """``vipChannelEnable=false`` opens no second port."""
 
     async def main() -> None:
         transport = MemoryTransport()
@@ -231,8 +231,8 @@ def test_the_vip_port_can_be_turned_off() -> None:
     asyncio.run(main())
 
 
-def test_a_taken_vip_port_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """New clients do not need it, so the broker starts without."""
+def test_vip_port_in_use_is_only_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The broker starts without its VIP port, since current clients do not use it."""
 
     async def main() -> None:
         port = free_port()
@@ -248,8 +248,8 @@ def test_a_taken_vip_port_is_a_warning(tmp_path: Path, caplog: pytest.LogCapture
     assert "VIP channel will not reach this broker" in caplog.text
 
 
-def test_a_taken_port_is_a_clear_error_and_nothing_stays_open(tmp_path: Path) -> None:
-    """The error names address and setting; the store can be opened at once by another broker."""
+def test_port_in_use_fails_the_start_and_releases_the_store(tmp_path: Path) -> None:
+    """The error names the address and the setting; another broker can open the store at once."""
 
     async def main() -> None:
         first = tcp_broker(tmp_path / "first")
@@ -266,8 +266,8 @@ def test_a_taken_port_is_a_clear_error_and_nothing_stays_open(tmp_path: Path) ->
     asyncio.run(main())
 
 
-def test_a_store_has_one_broker(tmp_path: Path) -> None:
-    """The second one is told which directory is in use, and the first one does not notice."""
+def test_second_broker_on_a_store_is_refused(tmp_path: Path) -> None:
+    """The error names the directory; the first broker is not affected."""
 
     async def main() -> None:
         async with EmbeddedBroker(tmp_path) as embedded, connected(embedded.broker_address) as client:
@@ -278,8 +278,8 @@ def test_a_store_has_one_broker(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_systemd_waits_while_a_broker_reads_a_long_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a kill it may take longer than units may take to start: the broker asks for more time as it comes on."""
+def test_recovery_extends_the_systemd_start_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recovery after a kill may exceed TimeoutStartSec, so the broker sends EXTEND_TIMEOUT_USEC as it progresses."""
 
     class SlowMachine(SystemClock):
         looks = 0
@@ -310,8 +310,8 @@ def test_systemd_waits_while_a_broker_reads_a_long_log(tmp_path: Path, monkeypat
         assert systemd.recv(1000) == b"EXTEND_TIMEOUT_USEC=60000000"
 
 
-def test_an_address_that_nobody_could_reach_stops_the_broker(tmp_path: Path) -> None:
-    """Better now than as timeouts of every client: the error says which settings to change."""
+def test_unreachable_advertised_address_fails_the_start(tmp_path: Path) -> None:
+    """The error names the settings to change, instead of letting every client time out."""
 
     async def main() -> None:
         broker = tcp_broker(tmp_path, bindAddress="127.0.0.1", brokerIP1="127.0.0.2")
@@ -321,8 +321,8 @@ def test_an_address_that_nobody_could_reach_stops_the_broker(tmp_path: Path) -> 
     asyncio.run(main())
 
 
-def test_an_unknown_request_is_answered_as_such(tmp_path: Path) -> None:
-    """Code 3, at once; the connection serves on."""
+def test_unknown_request_code_is_answered_as_not_supported(tmp_path: Path) -> None:
+    """The answer has code 3, and the connection stays open."""
 
     async def main() -> None:
         async with EmbeddedBroker(tmp_path) as embedded, connected(embedded.broker_address) as client:
@@ -333,8 +333,8 @@ def test_an_unknown_request_is_answered_as_such(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_settings_are_shown_and_changed_from_afar(tmp_path: Path) -> None:
-    """UPDATE_BROKER_CONFIG changes what may change while the broker runs."""
+def test_settings_are_read_and_changed_by_requests(tmp_path: Path) -> None:
+    """UPDATE_BROKER_CONFIG changes the settings that may change while the broker runs."""
 
     async def main() -> None:
         async with EmbeddedBroker(tmp_path) as embedded, connected(embedded.broker_address) as client:
@@ -350,8 +350,8 @@ def test_settings_are_shown_and_changed_from_afar(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_broker_closed_to_producers_is_known_as_such_at_once(tmp_path: Path) -> None:
-    """brokerPermission=4 from afar: its topics' routes say read-only long before the next period."""
+def test_broker_permission_change_is_registered_at_once(tmp_path: Path) -> None:
+    """After brokerPermission=4 the routes are read-only before the next registration period."""
 
     async def main(time: VirtualTime) -> None:
         transport = MemoryTransport()
@@ -370,8 +370,8 @@ def test_a_broker_closed_to_producers_is_known_as_such_at_once(tmp_path: Path) -
         time.run(main(time))
 
 
-def test_one_bad_client_disturbs_no_other(tmp_path: Path) -> None:
-    """Garbage, an absurd frame, half a frame and a closed socket: only their senders notice."""
+def test_malformed_frames_affect_only_their_sender(tmp_path: Path) -> None:
+    """Garbage, an oversized frame, half a frame and a closed socket disturb no other client."""
 
     async def main() -> None:
         async with EmbeddedBroker(tmp_path) as embedded, connected(embedded.broker_address) as client:
@@ -389,8 +389,8 @@ def test_one_bad_client_disturbs_no_other(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_client_that_fell_silent_is_forgotten(tmp_path: Path) -> None:
-    """Without a heartbeat for two minutes its connection is closed."""
+def test_connection_without_heartbeats_is_closed(tmp_path: Path) -> None:
+    """After two minutes."""
 
     async def main(time: VirtualTime) -> None:
         transport = MemoryTransport()
@@ -412,8 +412,8 @@ def test_a_client_that_fell_silent_is_forgotten(tmp_path: Path) -> None:
         time.run(main(time))
 
 
-def test_locks_that_nobody_renews_are_forgotten(tmp_path: Path) -> None:
-    """Whatever queues a client named, a broker does not remember them for longer than it must."""
+def test_expired_queue_locks_are_removed(tmp_path: Path) -> None:
+    """The broker forgets a lock soon after it expired."""
 
     async def main(time: VirtualTime) -> None:
         transport = MemoryTransport()
@@ -431,8 +431,8 @@ def test_locks_that_nobody_renews_are_forgotten(tmp_path: Path) -> None:
         time.run(main(time))
 
 
-def test_a_send_that_waits_for_the_disk_is_answered_before_the_broker_ends(tmp_path: Path) -> None:
-    """Its sender would send again what is stored; so is what came meanwhile, unless it was refused."""
+def test_stop_answers_sends_that_wait_for_the_flush(tmp_path: Path) -> None:
+    """Without an answer the producer would send the stored message again; later sends are stored or refused."""
 
     async def main() -> None:
         broker = tcp_broker(tmp_path, flushDiskType="SYNC_FLUSH")
@@ -453,8 +453,8 @@ def test_a_send_that_waits_for_the_disk_is_answered_before_the_broker_ends(tmp_p
     asyncio.run(main())
 
 
-def test_a_group_is_never_ahead_of_its_queue(tmp_path: Path) -> None:
-    """A crash may take messages whose consumption was noted already: those that get their numbers are not missed."""
+def test_committed_offsets_are_limited_to_the_queue_after_a_crash(tmp_path: Path) -> None:
+    """A crash may lose messages that were consumed already; new messages at those offsets are not skipped."""
 
     async def main() -> None:
         async with EmbeddedBroker(tmp_path) as embedded, connected(embedded.broker_address) as client:
@@ -468,8 +468,8 @@ def test_a_group_is_never_ahead_of_its_queue(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_wrong_setting_of_an_embedded_broker_is_told_by_its_name() -> None:
-    """The origin is the argument it came from."""
+def test_invalid_setting_of_an_embedded_broker_names_the_argument() -> None:
+    """The error's origin is the keyword argument."""
 
     async def main() -> None:
         with pytest.raises(SettingError, match="embedded broker's setting brokerPermission"):
@@ -478,8 +478,8 @@ def test_a_wrong_setting_of_an_embedded_broker_is_told_by_its_name() -> None:
     asyncio.run(main())
 
 
-def test_a_broker_in_a_thread_serves_programs_without_a_loop(tmp_path: Path) -> None:
-    """Plain sockets reach it; stopping twice is no error, and the port is free again."""
+def test_threaded_broker_serves_programs_without_a_loop(tmp_path: Path) -> None:
+    """Blocking sockets reach it; a second stop is no error, and the port is free afterwards."""
     with ThreadedBroker(tmp_path) as running:
         host, port = running.address.split(":")
         with closing(socket.create_connection((host, int(port)), timeout=30)):
@@ -489,15 +489,15 @@ def test_a_broker_in_a_thread_serves_programs_without_a_loop(tmp_path: Path) -> 
             socket.create_connection((host, int(port)), timeout=30)
 
 
-def test_a_broker_in_a_thread_that_cannot_start_leaves_no_thread(tmp_path: Path) -> None:
-    """The error is the broker's own, raised where it was started."""
+def test_threaded_broker_that_fails_to_start_leaves_no_thread(tmp_path: Path) -> None:
+    """The caller gets the broker's own error."""
     threads = set(threading.enumerate())
     with ThreadedBroker(tmp_path), pytest.raises(StoreLocked):
         ThreadedBroker(tmp_path).start()
     assert threads.issuperset(threading.enumerate())
 
 
-def test_every_name_server_learns_of_the_broker(tmp_path: Path) -> None:
+def test_broker_registers_with_every_name_server(tmp_path: Path) -> None:
     """namesrvAddr may list several."""
 
     async def main() -> None:

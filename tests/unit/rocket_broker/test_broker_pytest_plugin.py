@@ -1,4 +1,4 @@
-"""The pytest plugin: brokers for tests, at no cost for tests without."""
+"""The pytest plugin: it starts brokers for tests and costs other tests nothing."""
 
 import os
 import subprocess
@@ -41,8 +41,8 @@ def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_fixtures_give_real_brokers(tmp_path: Path) -> None:
-    """One by fixture, more by the factory, each with its own ports and store; nothing is left over."""
+def test_fixtures_start_real_brokers(tmp_path: Path) -> None:
+    """One comes from the fixture, more from the factory, each with its own ports and store; all are removed."""
     (tmp_path / "test_user.py").write_text(USER_TESTS)
     command = (
         "-m",
@@ -59,8 +59,8 @@ def test_the_fixtures_give_real_brokers(tmp_path: Path) -> None:
     assert "3 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_loading_the_plugin_imports_nothing_heavy(tmp_path: Path) -> None:
-    """It is loaded into every pytest run of everybody who has the package."""
+def test_plugin_imports_nothing_heavy(tmp_path: Path) -> None:
+    """Every pytest run of an environment with this package loads it."""
     code = (
         "import sys, pytest; before = set(sys.modules); import rocket_broker.pytest_plugin;"
         "print(sorted(set(sys.modules) - before))"

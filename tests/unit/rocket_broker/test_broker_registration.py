@@ -1,4 +1,4 @@
-"""The broker keeps itself known to its name servers."""
+"""The broker keeps itself registered with its name servers."""
 
 import asyncio
 import logging
@@ -72,8 +72,8 @@ def has(server: NameServer, topic: str) -> bool:
 
 
 @pytest.mark.parametrize("compressed", ["true", "false"])
-def test_the_broker_is_known_everywhere_when_start_returns(with_cluster: Run, compressed: str) -> None:
-    """Each name server has all routes; none tells another."""
+def test_start_registers_with_every_name_server(with_cluster: Run, compressed: str) -> None:
+    """When start returns, each name server has all routes."""
 
     async def test(cluster: Cluster) -> None:
         servers = [await cluster.name_server(port) for port in (9876, 9877)]
@@ -87,8 +87,8 @@ def test_the_broker_is_known_everywhere_when_start_returns(with_cluster: Run, co
     with_cluster(test, compressedRegister=compressed)
 
 
-def test_a_topic_change_is_registered_at_once(with_cluster: Run) -> None:
-    """Producers find a new topic's route without waiting for the next period."""
+def test_topic_change_is_registered_at_once(with_cluster: Run) -> None:
+    """Producers find a new topic's route before the next period."""
 
     async def test(cluster: Cluster) -> None:
         server = await cluster.name_server(9876)
@@ -104,8 +104,10 @@ def test_a_topic_change_is_registered_at_once(with_cluster: Run) -> None:
     with_cluster(test)
 
 
-def test_a_name_server_that_is_down_disturbs_nobody(with_cluster: Run, caplog: pytest.LogCaptureFixture) -> None:
-    """The others are registered with; it is told of once, and tried until it is there."""
+def test_unavailable_name_server_is_retried_and_logged_once(
+    with_cluster: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker registers with the other name servers meanwhile."""
 
     async def test(cluster: Cluster) -> None:
         server = await cluster.name_server(9876)
@@ -128,8 +130,8 @@ def test_a_name_server_that_is_down_disturbs_nobody(with_cluster: Run, caplog: p
     ]
 
 
-def test_a_restarted_name_server_knows_the_broker_again_within_seconds(with_cluster: Run) -> None:
-    """It remembers nothing itself; the broker sees its connection end and comes back."""
+def test_restarted_name_server_gets_the_registration_again_within_seconds(with_cluster: Run) -> None:
+    """The broker notices that its connection ended and registers again."""
 
     async def test(cluster: Cluster) -> None:
         server = await cluster.name_server(9876)
@@ -144,8 +146,8 @@ def test_a_restarted_name_server_knows_the_broker_again_within_seconds(with_clus
     with_cluster(test)
 
 
-def test_the_broker_stays_alive_by_registering_every_period(with_cluster: Run) -> None:
-    """Ten minutes on, with nothing changed, no name server has given it up."""
+def test_broker_is_kept_registered_by_its_periodic_registration(with_cluster: Run) -> None:
+    """After ten minutes without changes every name server still has its routes."""
 
     async def test(cluster: Cluster) -> None:
         server = await cluster.name_server(9876)
@@ -160,8 +162,8 @@ def test_the_broker_stays_alive_by_registering_every_period(with_cluster: Run) -
 
 
 @pytest.mark.parametrize(("asked", "period"), [("1", 10.0), ("30000", 30.0), ("600000", 60.0)])
-def test_the_period_is_held_between_ten_and_sixty_seconds(with_cluster: Run, asked: str, period: float) -> None:
-    """As Apache's broker: neither flooding the name servers nor near their two minutes."""
+def test_registration_period_is_between_ten_and_sixty_seconds(with_cluster: Run, asked: str, period: float) -> None:
+    """As in Apache's broker: name servers expire a broker after two minutes."""
 
     async def test(cluster: Cluster) -> None:
         assert cluster.registration.period == period
@@ -169,7 +171,7 @@ def test_the_period_is_held_between_ten_and_sixty_seconds(with_cluster: Run, ask
     with_cluster(test, registerNameServerPeriod=asked)
 
 
-def test_a_broker_that_takes_no_messages_says_so_for_all_its_topics(with_cluster: Run) -> None:
+def test_read_only_broker_registers_read_only_topics(with_cluster: Run) -> None:
     """brokerPermission=4 makes every topic's route read-only."""
 
     async def test(cluster: Cluster) -> None:
@@ -185,8 +187,8 @@ def test_a_broker_that_takes_no_messages_says_so_for_all_its_topics(with_cluster
     with_cluster(test, brokerPermission="4")
 
 
-def test_the_first_name_server_says_which_topics_are_ordered(with_cluster: Run) -> None:
-    """Its order configuration marks the broker's topics, and the marks are registered."""
+def test_order_configuration_comes_from_the_first_name_server(with_cluster: Run) -> None:
+    """It marks the broker's ordered topics, and the broker registers the marks."""
 
     async def test(cluster: Cluster) -> None:
         server = await cluster.name_server(9876)

@@ -1,4 +1,4 @@
-"""Settings in Apache's own keys."""
+"""Broker settings by Apache's keys."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def broker_settings(text: str) -> BrokerSettings:
 
 
 def test_the_stock_broker_conf_is_understood() -> None:
-    """Apache's conf/broker.conf sets the values it sets, and nothing in it is warned about."""
+    """Each setting of Apache's conf/broker.conf takes effect without a warning."""
     settings = broker_settings(
         "brokerClusterName = DefaultCluster\n"
         "brokerName = broker-a\n"
@@ -44,14 +44,14 @@ def test_the_stock_broker_conf_is_understood() -> None:
 
 
 @pytest.mark.parametrize("hours", ["24", "four", "04,16", ";"])
-def test_hours_of_cleaning_that_are_none_are_refused(hours: str) -> None:
-    """With the place, the value and what is expected."""
+def test_invalid_deletion_hours_are_refused(hours: str) -> None:
+    """The error names file, line, value and what is expected."""
     with pytest.raises(SettingError, match=r"broker\.conf:1: deleteWhen.*hours from 00 to 23"):
         broker_settings(f"deleteWhen = {hours}\n")
 
 
-def test_each_value_remembers_where_it_was_set() -> None:
-    """The effective settings name file and line, or say that it is the default."""
+def test_each_setting_keeps_its_origin() -> None:
+    """The effective settings show file and line, or that the value is the default."""
     rows = {row.key: row for row in broker_settings("# a comment\n\nlistenPort=\\\n  10921\n").rows()}
     assert (rows["listenPort"].value, rows["listenPort"].origin) == ("10921", "broker.conf:3")
     assert (rows["brokerPermission"].value, rows["brokerPermission"].origin) == ("6", "default")
@@ -67,8 +67,8 @@ def test_each_value_remembers_where_it_was_set() -> None:
         ("zzz=1", None),
     ],
 )
-def test_an_unknown_key_is_answered_with_the_nearest(line: str, nearest: str | None) -> None:
-    """A typing mistake stops the broker, with the file, the line and the key that was meant."""
+def test_unknown_key_is_refused_with_a_suggestion(line: str, nearest: str | None) -> None:
+    """The error names the file, the line and the nearest known key."""
     with pytest.raises(UnknownSetting, match=r"^broker\.conf:2: ") as caught:
         broker_settings("brokerName=a\n" + line)
     assert caught.value.suggestion == nearest
@@ -96,7 +96,7 @@ def test_an_unknown_key_is_answered_with_the_nearest(line: str, nearest: str | N
         ("storePathRootDir=", "a path"),
     ],
 )
-def test_a_wrong_value_is_answered_with_what_was_expected(line: str, expectation: str) -> None:
+def test_invalid_value_is_refused_with_the_expected_form(line: str, expectation: str) -> None:
     """The error has file, line, key, value and expectation."""
     key, _, value = line.partition("=")
     with pytest.raises(SettingError) as caught:
@@ -115,14 +115,14 @@ def test_a_wrong_value_is_answered_with_what_was_expected(line: str, expectation
         "enableDLegerCommitLog=true",
     ],
 )
-def test_what_would_break_a_promise_is_refused(line: str) -> None:
-    """Access control and replication are not silently left out."""
+def test_settings_for_missing_features_are_refused(line: str) -> None:
+    """A broker that asks for access control or replication does not start without them."""
     with pytest.raises(SettingError, match="not built in"):
         broker_settings(line)
 
 
-def test_refused_keys_may_have_their_harmless_value() -> None:
-    """A file that switches off what is not there is right."""
+def test_unsupported_keys_may_have_their_disabled_value() -> None:
+    """A file may disable features that do not exist here."""
     settings = broker_settings(
         "aclEnable=false\nauthenticationEnabled=false\nauthorizationEnabled=false\n"
         "brokerRole=ASYNC_MASTER\nenableDLegerCommitLog=false\n"
@@ -130,23 +130,23 @@ def test_refused_keys_may_have_their_harmless_value() -> None:
     assert settings.warnings == []
 
 
-def test_what_belongs_to_access_control_is_passed_over() -> None:
-    """The settings file of a 5.3 broker opens with its access control switched off."""
+def test_disabled_access_control_settings_are_accepted() -> None:
+    """The settings file of a 5.3 broker loads while its access control is disabled."""
     settings = broker_settings("authenticationEnabled=false\ninitAuthenticationUser={}\n")
     (warning,) = settings.warnings
     assert warning.startswith("broker.conf:2: initAuthenticationUser has no effect: access control")
 
 
-def test_tools_are_told_what_the_broker_always_is() -> None:
-    """Also what no setting of it can change; a settings file may have all of it."""
+def test_effective_settings_include_fixed_values() -> None:
+    """Tools read values that no setting changes; a settings file may contain all of them."""
     told = broker_settings("brokerName=a").to_properties()
     assert {"brokerName=a", "brokerRole=ASYNC_MASTER", "useTLS=false"} <= {*told.splitlines()}
     lines = [line for line in told.splitlines() if not line.endswith("=")]
     assert broker_settings("\n".join(lines)).to_properties() == told
 
 
-def test_the_store_pool_is_for_senders_that_do_not_wait_for_the_disk() -> None:
-    """With SYNC_FLUSH it has no effect, as on Apache's brokers, and the line that asks for it is warned about."""
+def test_transient_store_pool_requires_asynchronous_flush() -> None:
+    """With SYNC_FLUSH it has no effect, as in Apache's broker; the broker warns about the line."""
     asked = "transientStorePoolEnable=true\ncommitIntervalCommitLog=50\n"
     settings = broker_settings(asked)
     assert settings.warnings == []
@@ -158,8 +158,8 @@ def test_the_store_pool_is_for_senders_that_do_not_wait_for_the_disk() -> None:
     assert not settings.store_settings().uses_store_pool
 
 
-def test_every_key_is_of_one_kind() -> None:
-    """No key is both honoured and meaningless, or refused."""
+def test_each_key_is_supported_ignored_or_refused() -> None:
+    """No key is in two of the lists."""
     for honoured, others in (
         (BrokerSettings().rows(), [*BROKER_MEANINGLESS, *BROKER_REFUSED]),
         (NameServerSettings().rows(), [*NAME_SERVER_MEANINGLESS]),
@@ -169,8 +169,8 @@ def test_every_key_is_of_one_kind() -> None:
         assert all(row.description.endswith(".") for row in honoured)
 
 
-def test_settings_change_all_or_none_while_running() -> None:
-    """One wrong line in an update leaves every setting as it was."""
+def test_settings_update_is_atomic() -> None:
+    """One invalid line leaves every setting unchanged."""
     settings = BrokerSettings()
     with pytest.raises(SettingError):
         settings.update(entries_of({"brokerPermission": "4", "traceOn": "perhaps"}, "test"))
@@ -179,8 +179,8 @@ def test_settings_change_all_or_none_while_running() -> None:
     assert settings.broker_permission == 4
 
 
-def test_what_is_read_at_start_cannot_change_while_running() -> None:
-    """A running broker's port stays; repeating it is no change."""
+def test_startup_settings_cannot_change_while_running() -> None:
+    """Sending the present port is no change."""
     settings = BrokerSettings()
     settings.update(entries_of({"listenPort": "10911"}, "test"))
     with pytest.raises(SettingError, match="read at the start only"):
@@ -196,39 +196,39 @@ def test_what_is_read_at_start_cannot_change_while_running() -> None:
         ("bindAddress=0.0.0.0\nbrokerIP1=192.0.2.7", "0.0.0.0", "192.0.2.7"),
     ],
 )
-def test_the_broker_listens_on_loopback_unless_told(text: str, listens: str, advertises: str) -> None:
-    """Nothing is open to the network that the settings do not open."""
+def test_broker_listens_on_loopback_by_default(text: str, listens: str, advertises: str) -> None:
+    """Only settings open it to the network."""
     settings = broker_settings(text)
     assert (settings.listen_host, settings.advertised_host) == (listens, advertises)
 
 
-def test_a_consume_queue_file_has_whole_entries() -> None:
-    """Apache rounds its size up to entries of 20 bytes, so files made by either fit both."""
+def test_consume_queue_file_size_is_rounded_up_to_whole_entries() -> None:
+    """Apache rounds up to multiples of 20 bytes, so both can use each other's files."""
     settings = broker_settings("mappedFileSizeConsumeQueue=50")
     assert settings.store_settings().mapped_file_size_consume_queue == 60
 
 
-def test_name_servers_are_a_list_without_repetition() -> None:
-    """Blanks and empty parts between semicolons are nothing."""
+def test_name_server_list_is_deduplicated() -> None:
+    """Blanks and empty parts between semicolons are ignored."""
     settings = broker_settings("namesrvAddr=a:1; b:2;a:1;")
     assert settings.name_servers == ["a:1", "b:2"]
 
 
-def test_rewriting_keeps_comments_and_the_other_lines() -> None:
-    """A setting changed from afar changes its own line and nothing else; line ends stay what they are."""
+def test_rewriting_a_setting_keeps_comments_and_other_lines() -> None:
+    """Only the setting's own line changes; line endings stay."""
     text = "# mine\r\nbrokerName=a\r\ntraceOn=true\ntraceOn=true\nlistenPort=1"
     changed = rewritten(text, {"traceOn": "false", "brokerPermission": "4"})
     assert changed == "# mine\r\nbrokerName=a\r\ntraceOn=false\nlistenPort=1\nbrokerPermission=4\n"
 
 
-def test_a_line_that_would_swallow_the_next_one_is_an_error() -> None:
-    """A backslash at the file's end joins whatever is added behind it."""
+def test_trailing_backslash_is_refused() -> None:
+    """It would join the next line that is appended to the file."""
     with pytest.raises(BrokerError, match="last line ends with a backslash"):
         rewritten("brokerName=a\\", {"traceOn": "false"})
 
 
-def test_a_settings_file_keeps_its_permissions_and_links_to_it(tmp_path: Path) -> None:
-    """Settings that are linked from elsewhere stay there; a new file is for its owner only."""
+def test_rewriting_a_settings_file_keeps_its_mode_and_symbolic_links(tmp_path: Path) -> None:
+    """A new file is readable by its owner only."""
     path, link, new = tmp_path / "of-the-host.conf", tmp_path / "broker.conf", tmp_path / "new.conf"
     path.write_text("brokerName=a\n")
     path.chmod(0o640)
@@ -243,7 +243,7 @@ def test_a_settings_file_keeps_its_permissions_and_links_to_it(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("content", [b"brokerName=\\u00zz", b"brokerName=\xff\xfe"])
-def test_a_file_that_is_no_properties_file_is_a_clear_error(tmp_path: Path, content: bytes) -> None:
+def test_file_without_properties_is_refused(tmp_path: Path, content: bytes) -> None:
     """The error names the file."""
     path = tmp_path / "broker.conf"
     path.write_bytes(content)
@@ -251,15 +251,15 @@ def test_a_file_that_is_no_properties_file_is_a_clear_error(tmp_path: Path, cont
         read_properties(path)
 
 
-def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
+def test_missing_settings_file_is_refused(tmp_path: Path) -> None:
     """The error names the file and the reason."""
     with pytest.raises(BrokerError, match=r"none\.conf: No such file"):
         read_properties(tmp_path / "none.conf")
 
 
 @pytest.mark.parametrize("command", [broker, namesrv])
-def test_who_wants_settings_as_json_starts_no_server(tmp_path: Path, command: click.Command) -> None:
-    """--json alone is a mistake: told before anything is read."""
+def test_json_option_without_the_settings_option_is_refused(tmp_path: Path, command: click.Command) -> None:
+    """``--json`` alone is an error, reported before any file is read."""
     result = CliRunner().invoke(command, ["--json", "-c", str(tmp_path / "none.conf")])
     assert result.exit_code == 2
     assert "--json needs --print-config" in result.output

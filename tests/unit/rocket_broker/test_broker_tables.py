@@ -1,4 +1,4 @@
-"""The tables in Apache's JSON files: topics, consumer groups, consumer offsets."""
+"""The tables of topics, consumer groups and offsets, in Apache's JSON files."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from streamkit.testing.virtual_time import VirtualTime
 
 
 class FixedClock:
-    """Always the same time."""
+    """A clock that always shows the same time."""
 
     def now_ms(self) -> int:
         return 1_700_000_000_000
@@ -36,8 +36,8 @@ def topic_table(root: Path, **keys: str) -> TopicTable:
     return table
 
 
-def test_a_broker_has_apache_s_own_topics(tmp_path: Path) -> None:
-    """The same names, queues and permissions as a 4.9.7 broker makes at its start."""
+def test_broker_creates_apaches_system_topics(tmp_path: Path) -> None:
+    """Names, queues and permissions are those of a 4.9.7 broker."""
     configs = topic_table(tmp_path).configs()
     shape = {name: (c.read_queue_nums, c.write_queue_nums, c.perm) for name, c in configs.items()}
     assert shape == {
@@ -52,8 +52,8 @@ def test_a_broker_has_apache_s_own_topics(tmp_path: Path) -> None:
     }
 
 
-def test_settings_take_topics_away_or_add_them(tmp_path: Path) -> None:
-    """No auto-creation: no TBW102; tracing: the trace topic; the cluster's topic may be closed."""
+def test_settings_add_or_remove_system_topics(tmp_path: Path) -> None:
+    """Without auto-creation there is no TBW102; with tracing there is the trace topic."""
     table = topic_table(tmp_path, autoCreateTopicEnable="false", traceTopicEnable="true", clusterTopicEnable="false")
     assert table.get("TBW102") is None
     assert table.get("RMQ_SYS_TRACE_TOPIC") is not None
@@ -63,31 +63,31 @@ def test_settings_take_topics_away_or_add_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("asked", "made"), [(4, 4), (16, 8), (0, 0), (-3, 0)])
-def test_a_send_creates_the_topic_with_the_smaller_number_of_queues(tmp_path: Path, asked: int, made: int) -> None:
-    """The producer asks for 4 by default, TBW102 has 8: a topic never has more than either."""
+def test_send_creates_a_topic_with_the_smaller_queue_count(tmp_path: Path, asked: int, made: int) -> None:
+    """Of the producer's default (4) and that of TBW102 (8)."""
     config = topic_table(tmp_path).create_by_send("orders", "TBW102", asked, 0, "test")
     assert config is not None
     assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (made, made, READ | WRITE)
 
 
 @pytest.mark.parametrize("default_topic", ["TBW102", "SELF_TEST_TOPIC", "missing"])
-def test_a_send_creates_nothing_from_a_topic_that_is_not_inherited(tmp_path: Path, default_topic: str) -> None:
-    """Not without auto-creation, not from a topic without the inherit permission, not from no topic."""
+def test_send_creates_no_topic_without_an_inheritable_default(tmp_path: Path, default_topic: str) -> None:
+    """That is: without auto-creation, without PERM_INHERIT on the default topic, or without a default topic."""
     table = topic_table(tmp_path, autoCreateTopicEnable="false")
     assert table.create_by_send("orders", default_topic, 4, 0, "test") is None
     assert "orders" not in table
 
 
-def test_auto_creation_switched_off_while_running_creates_no_more(tmp_path: Path) -> None:
-    """TBW102 is still there then, but is not copied."""
+def test_disabling_auto_creation_while_running_stops_it(tmp_path: Path) -> None:
+    """TBW102 still exists then but is not copied."""
     broker_settings = settings(tmp_path)
     table = TopicTable(broker_settings, FixedClock())
     broker_settings.update(entries_of({"autoCreateTopicEnable": "false"}, "test"))
     assert table.create_by_send("orders", "TBW102", 4, 0, "test") is None
 
 
-def test_every_change_is_on_the_disk_and_told(tmp_path: Path) -> None:
-    """A killed broker knows at its restart each topic that a producer was answered for."""
+def test_every_topic_change_is_written_and_reported(tmp_path: Path) -> None:
+    """A broker that is killed has each topic whose creation was acknowledged."""
     table = topic_table(tmp_path)
     told: list[int] = []
     table.on_change.append(lambda: told.append(table.data_version.counter))
@@ -104,8 +104,8 @@ def test_every_change_is_on_the_disk_and_told(tmp_path: Path) -> None:
     assert "orders" not in topic_table(tmp_path)
 
 
-def test_many_made_together_are_one_change(tmp_path: Path) -> None:
-    """One write, so that a broker killed meanwhile has all of them or none, and thousands take no longer than one."""
+def test_topics_created_together_are_one_write(tmp_path: Path) -> None:
+    """A killed broker has all of them or none, and thousands take as long as one."""
     topics = topic_table(tmp_path)
     topics.update(*(TopicConfig(topic_name=f"t{number}") for number in range(2_000)))
     assert topics.data_version.counter == 1
@@ -117,7 +117,7 @@ def test_many_made_together_are_one_change(tmp_path: Path) -> None:
     assert topics.data_version.counter == 1
 
 
-def test_topics_json_is_apache_s(tmp_path: Path) -> None:
+def test_topics_json_has_apaches_fields(tmp_path: Path) -> None:
     """Each topic has the fields that Apache's brokers write and read."""
     table = topic_table(tmp_path)
     table.update(TopicConfig(topic_name="orders", read_queue_nums=4, write_queue_nums=4))
@@ -137,7 +137,7 @@ def test_topics_json_is_apache_s(tmp_path: Path) -> None:
 
 
 def test_tables_written_by_apache_are_read(tmp_path: Path) -> None:
-    """fastjson writes numbers as bare keys; fields this broker does not know are passed over."""
+    """fastjson writes numbers as bare keys; unknown fields are ignored."""
     config = tmp_path / "config"
     config.mkdir()
     (config / "topics.json").write_text(
@@ -163,8 +163,8 @@ def test_tables_written_by_apache_are_read(tmp_path: Path) -> None:
     assert (group.consume_enable, group.retry_max_times) == (False, 3)
 
 
-def test_the_name_server_s_order_configuration_marks_topics(tmp_path: Path) -> None:
-    """Exactly the topics it has are ordered; without any configuration nothing changes."""
+def test_order_configuration_marks_exactly_its_topics(tmp_path: Path) -> None:
+    """Without a configuration nothing changes."""
     table = topic_table(tmp_path)
     for name in ("a", "b"):
         table.update(TopicConfig(topic_name=name))
@@ -179,15 +179,15 @@ def test_the_name_server_s_order_configuration_marks_topics(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("topic", ["TBW102", "broker-a", "DefaultCluster", "SCHEDULE_TOPIC_XXXX"])
-def test_the_broker_s_own_topics_are_known_as_such(tmp_path: Path, topic: str) -> None:
-    """They are neither created nor deleted by clients."""
+def test_system_topics_are_protected(tmp_path: Path, topic: str) -> None:
+    """Clients can neither create nor delete them."""
     table = topic_table(tmp_path)
     assert table.is_system(topic)
     assert not table.is_system("orders")
 
 
-def test_a_group_is_created_when_it_appears(tmp_path: Path) -> None:
-    """With the defaults: one retry queue, sixteen redeliveries; kept over a restart."""
+def test_group_is_created_on_first_use(tmp_path: Path) -> None:
+    """With the defaults of one retry queue and sixteen redeliveries; it survives a restart."""
     groups = SubscriptionGroupTable(settings(tmp_path), FixedClock())
     found = groups.find("billing")
     assert found is not None
@@ -197,15 +197,15 @@ def test_a_group_is_created_when_it_appears(tmp_path: Path) -> None:
     assert again.get("billing") == found
 
 
-def test_no_group_is_created_when_that_is_switched_off(tmp_path: Path) -> None:
-    """Those that every broker has are there."""
+def test_group_creation_can_be_disabled(tmp_path: Path) -> None:
+    """The system groups still exist."""
     groups = SubscriptionGroupTable(settings(tmp_path, autoCreateSubscriptionGroup="false"), FixedClock())
     assert groups.find("billing") is None
     assert groups.find("TOOLS_CONSUMER") is not None
 
 
 def test_groups_are_changed_and_deleted(tmp_path: Path) -> None:
-    """What a tool sets replaces the group's configuration."""
+    """A tool's configuration replaces the group's."""
     groups = SubscriptionGroupTable(settings(tmp_path), FixedClock())
     groups.update(SubscriptionGroupConfig(group_name="g", retry_max_times=2))
     assert groups.delete("g")
@@ -213,8 +213,8 @@ def test_groups_are_changed_and_deleted(tmp_path: Path) -> None:
     assert "g" not in groups
 
 
-def test_offsets_are_written_when_they_changed(tmp_path: Path) -> None:
-    """Nothing is written for nothing; what is written is read again."""
+def test_offsets_are_written_only_when_changed(tmp_path: Path) -> None:
+    """What is written is read again."""
     table = ConsumerOffsetTable(settings(tmp_path))
     path = tmp_path / "config" / "consumerOffset.json"
     table.save()
@@ -231,8 +231,8 @@ def test_offsets_are_written_when_they_changed(tmp_path: Path) -> None:
     assert again.get("g", "u", 0) is None
 
 
-def test_offsets_beyond_their_queues_are_set_back_for_good(tmp_path: Path) -> None:
-    """The log lost its end: what is stored there from now on must be consumed, also after another kill."""
+def test_offsets_beyond_the_queue_end_are_reset_durably(tmp_path: Path) -> None:
+    """After the log lost its end, new messages at those offsets must be consumed, also after another kill."""
     table = ConsumerOffsetTable(settings(tmp_path))
     for queue_id, offset in enumerate((3, 5, 9)):
         table.commit("g", "t", queue_id, offset)
@@ -247,8 +247,8 @@ def test_offsets_beyond_their_queues_are_set_back_for_good(tmp_path: Path) -> No
     assert stored == {"offsetTable": {"t@g": {"0": 3, "1": 5, "2": 5}}}
 
 
-def test_offsets_are_found_and_forgotten_by_group_and_topic(tmp_path: Path) -> None:
-    """Retry topics have their group's name in them; only whole names count."""
+def test_offsets_are_found_and_deleted_by_group_and_topic(tmp_path: Path) -> None:
+    """Names must match as a whole, although retry topics contain the group's name."""
     table = ConsumerOffsetTable(settings(tmp_path))
     for group, topic in (("g", "t"), ("g", "%RETRY%g"), ("g2", "t"), ("g2", "t2")):
         table.commit(group, topic, 0, 1)
@@ -263,8 +263,8 @@ def test_offsets_are_found_and_forgotten_by_group_and_topic(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("by", ["topic", "group"])
-def test_offsets_that_were_forgotten_stay_forgotten_after_a_kill(tmp_path: Path, by: str) -> None:
-    """A topic may be made anew at once: what groups had consumed of the former one must not count for it."""
+def test_deleted_offsets_stay_deleted_after_a_kill(tmp_path: Path, by: str) -> None:
+    """A topic that is created again must not inherit the offsets of the deleted one."""
     table = ConsumerOffsetTable(settings(tmp_path))
     for group, topic in (("g", "t"), ("h", "u")):
         table.commit(group, topic, 0, 5)
@@ -276,8 +276,8 @@ def test_offsets_that_were_forgotten_stay_forgotten_after_a_kill(tmp_path: Path,
     assert (killed.groups_of("t"), killed.topics_of("g")) == ([], [])
 
 
-def test_offsets_of_a_topic_that_was_made_anew_are_kept(tmp_path: Path) -> None:
-    """Once they are written, the removal before them is over."""
+def test_offsets_of_a_recreated_topic_are_kept(tmp_path: Path) -> None:
+    """Once they are written, the earlier deletion has no effect."""
     table = ConsumerOffsetTable(settings(tmp_path))
     table.commit("g", "t", 0, 5)
     run_all(table.remove_topic("t"))
@@ -289,8 +289,8 @@ def test_offsets_of_a_topic_that_was_made_anew_are_kept(tmp_path: Path) -> None:
     assert not (tmp_path / "config" / "consumerOffset.json.log").exists()
 
 
-def test_a_removal_while_offsets_are_written_is_kept(tmp_path: Path) -> None:
-    """The file may have what was removed; the journal says that it is gone."""
+def test_deletion_during_a_write_of_offsets_is_kept(tmp_path: Path) -> None:
+    """The file may still contain the offsets; the journal records the deletion."""
 
     async def main() -> None:
         table = ConsumerOffsetTable(settings(tmp_path))
@@ -317,8 +317,8 @@ def test_a_removal_while_offsets_are_written_is_kept(tmp_path: Path) -> None:
     assert again.get("g", "t1", 0) == 1
 
 
-def test_offsets_are_written_every_interval(tmp_path: Path) -> None:
-    """The loop writes what was committed since, and survives a disk that refuses."""
+def test_offsets_are_written_periodically(tmp_path: Path) -> None:
+    """The loop writes the latest commits, and goes on after a write error."""
 
     async def main() -> None:
         table = ConsumerOffsetTable(settings(tmp_path))

@@ -1,4 +1,4 @@
-"""What groups filter by: whose word counts, and that the file is Apache's."""
+"""The filters of consumer groups: precedence, and Apache's file format."""
 
 import json
 from pathlib import Path
@@ -47,8 +47,8 @@ def expression(filters: ConsumerFilterTable, group: str, topic: str = "letters")
     return found[1].text if found is not None else None
 
 
-def test_apache_s_file_is_read_and_written_alike(tmp_path: Path) -> None:
-    """The bits of its Bloom filter included, without which it would drop the file."""
+def test_apaches_file_is_read_and_written_unchanged(tmp_path: Path) -> None:
+    """Including the bits of its Bloom filter, without which Apache's broker would drop the file."""
     path = tmp_path / "config" / "consumerFilter.json"
     path.parent.mkdir()
     path.write_text(json.dumps(WRITTEN_BY_APACHE))
@@ -69,22 +69,22 @@ def test_apache_s_file_is_read_and_written_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "expected"), [(b"", 0), (b"hello", 0xCBD8A7B341BD9B02)])
-def test_the_hash_is_murmur3(text: bytes, expected: int) -> None:
-    """As published."""
+def test_hash_is_murmur3(text: bytes, expected: int) -> None:
+    """Checked with the published values."""
     assert murmur3(text) == expected
     assert murmur3(b"The quick brown fox jumps over the lazy dog") == 0xE34BBC7BBC071B6C
 
 
-def test_an_expression_that_became_wrong_is_no_filter_any_more(tmp_path: Path) -> None:
-    """Its group's pulls are told so, instead of getting what they wanted before."""
+def test_invalid_new_expression_removes_the_filter(tmp_path: Path) -> None:
+    """The group's pulls get an error instead of messages for the former expression."""
     filters = table(tmp_path)
     run_all(filters.register("g", [told("a = 1")]))
     run_all(filters.register("g", [told("a =", version=2)]))
     assert expression(filters, "g") is None
 
 
-def test_a_topic_that_is_no_more_filtered_is_dead_and_comes_back(tmp_path: Path) -> None:
-    """A subscription by tags is none by properties."""
+def test_filter_of_a_dropped_subscription_is_marked_dead_and_can_return(tmp_path: Path) -> None:
+    """A subscription by tags has no property filter."""
     filters = table(tmp_path)
     run_all(filters.register("g", [told("a = 1")]))
     run_all(filters.register("g", [SubscriptionData(topic="letters", sub_string="*", sub_version=2)]))
@@ -95,8 +95,8 @@ def test_a_topic_that_is_no_more_filtered_is_dead_and_comes_back(tmp_path: Path)
     assert not found[0].is_dead
 
 
-def test_one_heartbeat_has_only_so_much_compiled(tmp_path: Path) -> None:
-    """The loop is everybody's; the next heartbeat goes on."""
+def test_compilation_per_heartbeat_is_limited(tmp_path: Path) -> None:
+    """The loop serves other clients; the next heartbeat compiles the rest."""
     filters = table(tmp_path)
     long = "a = '" + "x" * 8000 + "'"
     subscriptions = [told(f"{long} OR b={n}", topic=f"t{n}") for n in range(8)]

@@ -1,4 +1,4 @@
-"""Which consumers are alive, who is told of it, and the guard against different subscriptions."""
+"""Live consumers, notices of group changes, and the check for differing subscriptions."""
 
 import asyncio
 import logging
@@ -56,37 +56,37 @@ class Group:
         await asyncio.sleep(0.01)
         return changed
 
-    def told(self, client_id: str) -> int:
-        """Return how often the client was told that the group changed."""
+    def notices(self, client_id: str) -> int:
+        """Return how many group-change notices the client got."""
         return self.peers.pushed_to(client_id).count(CHANGED)
 
 
-def test_every_member_is_told_at_once_when_one_joins() -> None:
-    """The newcomer too: it takes part in the division."""
+def test_every_member_is_notified_when_one_joins() -> None:
+    """The new member too, since it takes part in the rebalance."""
 
     async def main() -> None:
         group = Group()
         assert await group.join("a")
         assert await group.join("b")
-        assert (group.told("a"), group.told("b")) == (2, 1)
+        assert (group.notices("a"), group.notices("b")) == (2, 1)
 
     run_virtually(main)
 
 
-def test_a_heartbeat_that_changes_nothing_tells_nobody() -> None:
+def test_unchanged_heartbeat_notifies_nobody() -> None:
     """Members send one every 30 seconds."""
 
     async def main() -> None:
         group = Group()
         await group.join("a")
         assert not await group.join("a")
-        assert group.told("a") == 1
+        assert group.notices("a") == 1
 
     run_virtually(main)
 
 
-def test_a_closed_socket_takes_its_member_out_and_tells_the_others() -> None:
-    """Take-over needs no heartbeat to be missed."""
+def test_closed_connection_removes_its_member_and_notifies_the_others() -> None:
+    """The group rebalances before any heartbeat is missed."""
 
     async def main() -> None:
         group = Group()
@@ -96,13 +96,13 @@ def test_a_closed_socket_takes_its_member_out_and_tells_the_others() -> None:
         await asyncio.sleep(0.01)
         members = group.table.get("g")
         assert members is not None and members.client_ids() == ["a"]  # noqa: PT018
-        assert group.told("a") == 3
+        assert group.notices("a") == 3
 
     run_virtually(main)
 
 
-def test_the_last_member_takes_the_group_with_it() -> None:
-    """A group without members is unknown."""
+def test_group_without_members_is_unknown() -> None:
+    """The last member's departure removes it."""
 
     async def main() -> None:
         group = Group()
@@ -114,8 +114,8 @@ def test_the_last_member_takes_the_group_with_it() -> None:
     run_virtually(main)
 
 
-def test_a_silent_member_is_forgotten_and_its_connection_named() -> None:
-    """The others are told, as when it leaves."""
+def test_silent_member_is_removed_and_its_connection_returned() -> None:
+    """The other members are notified, as when it leaves."""
 
     async def main() -> None:
         group = Group()
@@ -125,14 +125,14 @@ def test_a_silent_member_is_forgotten_and_its_connection_named() -> None:
         await asyncio.sleep(21)
         assert run_all(group.table.remove_silent(120)) == [group.clients["silent"][0]]
         await asyncio.sleep(0.01)
-        assert group.told("alive") == 2
+        assert group.notices("alive") == 2
         assert run_all(group.table.remove_silent(120)) == []
 
     run_virtually(main)
 
 
-def test_a_client_that_reconnects_is_listed_once() -> None:
-    """Its old socket may live on for a while; with two entries it would get half of its queues."""
+def test_reconnected_client_is_listed_once() -> None:
+    """Its old socket may stay open for a while; a second entry would get half of its queues."""
 
     async def main() -> None:
         group = Group()
@@ -149,8 +149,8 @@ def test_a_client_that_reconnects_is_listed_once() -> None:
     run_virtually(main)
 
 
-def test_the_newest_subscription_of_a_topic_counts() -> None:
-    """An older version is passed over, a topic that is no more named is dropped."""
+def test_newest_subscription_version_wins() -> None:
+    """An older version is ignored; a topic that is no longer listed is dropped."""
 
     async def main() -> None:
         group = Group()
@@ -164,8 +164,8 @@ def test_the_newest_subscription_of_a_topic_counts() -> None:
     run_virtually(main)
 
 
-def test_members_with_different_subscriptions_are_warned_about_once(caplog: pytest.LogCaptureFixture) -> None:
-    """The warning names both clients and what each wants, once for each change."""
+def test_differing_subscriptions_are_warned_about_once_per_change(caplog: pytest.LogCaptureFixture) -> None:
+    """The warning names both clients and their subscriptions."""
 
     async def main() -> None:
         group = Group()
@@ -180,8 +180,8 @@ def test_members_with_different_subscriptions_are_warned_about_once(caplog: pyte
     assert "one subscribes to {orders: A}, two to {orders: B}" in warning
 
 
-def test_a_member_that_changes_its_mind_is_warned_about_again(caplog: pytest.LogCaptureFixture) -> None:
-    """One warning for each new difference, none when they agree again."""
+def test_new_subscription_difference_is_warned_about_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Each difference gets one warning; equal subscriptions get none."""
 
     async def main() -> None:
         group = Group()
@@ -195,8 +195,8 @@ def test_a_member_that_changes_its_mind_is_warned_about_again(caplog: pytest.Log
     assert len(caplog.messages) == 2
 
 
-def test_tags_in_another_order_are_the_same_wish(caplog: pytest.LogCaptureFixture) -> None:
-    """So is nothing and ``*``."""
+def test_tag_order_does_not_make_subscriptions_differ(caplog: pytest.LogCaptureFixture) -> None:
+    """An empty expression equals ``*``."""
 
     async def main() -> None:
         group = Group()
@@ -208,8 +208,8 @@ def test_tags_in_another_order_are_the_same_wish(caplog: pytest.LogCaptureFixtur
     assert caplog.messages == []
 
 
-def test_members_that_consume_in_different_ways_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
-    """One broadcasting and one not, or one that is pushed to and one that pulls."""
+def test_differing_consume_modes_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    """Broadcasting beside clustering, or push beside pull."""
 
     async def main() -> None:
         table, peers = ConsumerTable(), Peers()
@@ -225,8 +225,8 @@ def test_members_that_consume_in_different_ways_are_warned_about(caplog: pytest.
     assert "one is CLUSTERING CONSUME_PASSIVELY, two is BROADCASTING CONSUME_PASSIVELY" in warning
 
 
-def test_a_member_that_contradicts_is_refused_when_that_is_set(caplog: pytest.LogCaptureFixture) -> None:
-    """Until it agrees, or who was there before is gone; meanwhile it is no member and warned about once."""
+def test_member_with_a_differing_subscription_can_be_refused(caplog: pytest.LogCaptureFixture) -> None:
+    """Until it agrees or the earlier member leaves; meanwhile it is no member and is warned about once."""
 
     async def main() -> None:
         group = Group()
@@ -251,8 +251,8 @@ def test_a_member_that_contradicts_is_refused_when_that_is_set(caplog: pytest.Lo
     assert len(caplog.messages) == 2
 
 
-def test_nobody_is_told_when_the_group_wants_no_notices() -> None:
-    """The group's own setting, and the broker's, both silence them."""
+def test_notices_can_be_disabled_for_a_group_or_the_broker() -> None:
+    """Either setting suppresses them."""
 
     async def main() -> None:
         group = Group()
@@ -265,8 +265,8 @@ def test_nobody_is_told_when_the_group_wants_no_notices() -> None:
     run_virtually(main)
 
 
-def test_producers_live_until_they_leave_fall_silent_or_lose_their_connection() -> None:
-    """By group; the groups go with their last member."""
+def test_producers_expire_by_leaving_silence_or_disconnection() -> None:
+    """A group disappears with its last producer."""
 
     async def main() -> None:
         table = ProducerTable()

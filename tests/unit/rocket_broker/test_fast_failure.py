@@ -1,4 +1,4 @@
-"""Refusing what has waited for too long."""
+"""Fast failure: requests that waited too long are refused."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ def fast_failure(time: Time, **keys: str) -> FastFailure:
 
 
 def admitted(waiting: FastFailure, codes: Iterable[int]) -> list[int]:
-    """Return those of the requests that are handled."""
+    """Return the requests that are handled."""
     found = []
     for code in codes:
         try:
@@ -41,8 +41,8 @@ def admitted(waiting: FastFailure, codes: Iterable[int]) -> list[int]:
         (31.0, {"commit", "leave"}),
     ],
 )
-def test_each_kind_of_request_waits_so_long(waited: float, handled: set[str]) -> None:
-    """Apache's times; what its brokers never refuse is always handled."""
+def test_each_request_kind_has_its_wait_limit(waited: float, handled: set[str]) -> None:
+    """The limits are Apache's; kinds that its brokers never refuse are always handled."""
     codes: dict[int, str] = {
         Code.SEND_MESSAGE_V2: "send", Code.CONSUMER_SEND_MSG_BACK: "back", Code.END_TRANSACTION: "end",
         Code.PULL_MESSAGE: "pull", Code.LITE_PULL_MESSAGE: "lite", Code.LOCK_BATCH_MQ: "lock",
@@ -59,8 +59,8 @@ def test_each_kind_of_request_waits_so_long(waited: float, handled: set[str]) ->
     asyncio.run(main())
 
 
-def test_a_turn_of_the_loop_begins_anew() -> None:
-    """What is read in the next turn has not waited, as far as is known; its first request is always handled."""
+def test_waiting_time_is_measured_within_one_loop_iteration() -> None:
+    """The waiting time of the first request in an iteration is zero, so it is always handled."""
 
     async def main() -> None:
         time = Time()
@@ -76,8 +76,8 @@ def test_a_turn_of_the_loop_begins_anew() -> None:
     asyncio.run(main())
 
 
-def test_a_refusal_reads_as_apache_s(caplog: pytest.LogCaptureFixture) -> None:
-    """Code 2, the time waited and what came before it; of a flood one line a second is logged."""
+def test_refusal_has_apaches_code_and_remark(caplog: pytest.LogCaptureFixture) -> None:
+    """Code 2 with the time waited and the queue size; at most one line per second is logged."""
 
     async def main() -> None:
         time = Time()
@@ -98,8 +98,8 @@ def test_a_refusal_reads_as_apache_s(caplog: pytest.LogCaptureFixture) -> None:
     assert len(caplog.records) == 1
 
 
-def test_limits_are_changed_while_the_broker_runs() -> None:
-    """Longer, shorter, or none."""
+def test_wait_limits_can_be_changed_while_running() -> None:
+    """Raised, lowered or disabled."""
 
     async def main() -> None:
         time = Time()

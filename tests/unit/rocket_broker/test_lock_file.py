@@ -1,4 +1,4 @@
-"""The locks on queues outlast an orderly stop of the broker."""
+"""Queue locks survive an orderly restart of the broker."""
 
 import logging
 from pathlib import Path
@@ -14,7 +14,7 @@ QUEUE = MessageQueue("orders", "broker-a", 0)
 
 
 class Time(Clock):
-    """The wall clock, set by hand; the loop's stands still."""
+    """A wall clock set by hand beside a loop time that stands still."""
 
     def __init__(self) -> None:
         self.now = 1_700_000_000_000
@@ -28,7 +28,7 @@ def table() -> QueueLocks:
 
 
 def owner_after(path: Path, time: Time, seconds: float) -> str | None:
-    """Who has the queue for a broker that starts so much later."""
+    """Return the owner of the queue in a broker that starts after the given time."""
     time.now += int(seconds * 1000)
     locks = table()
     LockFile(path, locks, time).load()
@@ -39,16 +39,16 @@ def owner_after(path: Path, time: Time, seconds: float) -> str | None:
     ("seconds", "owner"),
     [(0, "a"), (LOCK_SECONDS - 1, "a"), (LOCK_SECONDS, None), (-3600, "a")],
 )
-def test_a_lock_lasts_as_long_as_without_the_restart(tmp_path: Path, seconds: float, owner: str | None) -> None:
-    """Also where the clock was set back meanwhile, but never longer than from a renewal."""
+def test_restored_lock_keeps_its_expiry(tmp_path: Path, seconds: float, owner: str | None) -> None:
+    """If the clock was set back, the lock lasts no longer than one full period."""
     time, locks = Time(), table()
     locks.lock("g", [QUEUE], "a")
     LockFile(tmp_path / "config" / "locks.json", locks, time).save()
     assert owner_after(tmp_path / "config" / "locks.json", time, seconds) == owner
 
 
-def test_a_file_is_read_once(tmp_path: Path) -> None:
-    """Of a broker that is killed later nothing is known."""
+def test_lock_file_is_removed_after_reading(tmp_path: Path) -> None:
+    """A broker that is killed later restores no outdated locks."""
     time, locks = Time(), table()
     locks.lock("g", [QUEUE], "a")
     LockFile(tmp_path / "locks.json", locks, time).save()
@@ -57,8 +57,8 @@ def test_a_file_is_read_once(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_who_has_the_queue_already_keeps_it(tmp_path: Path) -> None:
-    """And a lock that was taken over is counted, and given up, like any other."""
+def test_restored_lock_does_not_replace_a_present_owner(tmp_path: Path) -> None:
+    """A restored lock counts towards limits and can be released like any other."""
     time, locks, later = Time(), table(), table()
     locks.lock("g", [QUEUE], "a")
     locks.lock("h", [QUEUE], "a")
@@ -71,8 +71,8 @@ def test_who_has_the_queue_already_keeps_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * (LONGEST_NAME + 1), "\ud800", ""])
-def test_names_that_nobody_has_are_not_kept(tmp_path: Path, name: str) -> None:
-    """One client's nonsense costs neither the disk nor the others' locks."""
+def test_invalid_entries_of_the_lock_file_are_skipped(tmp_path: Path, name: str) -> None:
+    """They cost neither the disk nor the locks of others."""
     time, locks = Time(), table()
     locks.lock(name, [QUEUE], "a")
     locks.lock("h", [QUEUE], name)
@@ -82,10 +82,10 @@ def test_names_that_nobody_has_are_not_kept(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"locks":[{"group":"g"}]}'])
-def test_a_damaged_file_does_not_keep_the_broker_from_starting(
+def test_damaged_lock_file_does_not_prevent_the_start(
     tmp_path: Path, damage: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It says so and goes on without locks."""
+    """The broker logs a warning and starts without locks."""
     (tmp_path / "locks.json").write_bytes(damage)
     with caplog.at_level(logging.WARNING):
         assert owner_after(tmp_path / "locks.json", Time(), 0) is None

@@ -1,4 +1,4 @@
-"""The name server, asked over its protocol."""
+"""The name server, tested through its protocol."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -153,8 +153,8 @@ Run = Callable[..., None]
 
 
 @pytest.mark.parametrize(("compressed", "says"), [(False, False), (True, True), (True, False)])
-def test_a_registered_broker_s_topics_have_routes(with_name_server: Run, compressed: bool, says: bool) -> None:
-    """The route has queues, permission and address by id; 5.3's brokers compress without saying so."""
+def test_registration_creates_routes(with_name_server: Run, compressed: bool, says: bool) -> None:
+    """The route has queues, permission and address by broker id; compressed registrations (5.3) are recognised."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         answer = await peer.register(orders(perm=6), compressed=compressed, says_compressed=says)
@@ -180,10 +180,10 @@ def test_a_registered_broker_s_topics_have_routes(with_name_server: Run, compres
         (479, None, b'{"0":"10.0.0.1:10911"}'),
     ],
 )
-def test_routes_come_in_the_json_the_client_reads(
+def test_route_json_depends_on_the_client_version(
     with_name_server: Run, version: int, asked: bool | None, form: bytes
 ) -> None:
-    """Before 4.9.4 clients get bare numbers as keys unless they ask for standard JSON; then quotes."""
+    """Clients before 4.9.4 get bare numbers as keys unless they ask for standard JSON."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         await peer.register(orders())
@@ -196,8 +196,8 @@ def test_routes_come_in_the_json_the_client_reads(
     with_name_server(test)
 
 
-def test_a_body_with_another_checksum_is_refused(with_name_server: Run) -> None:
-    """As Apache: code 1, and the registration does not count. A checksum of 0 is none."""
+def test_registration_with_a_wrong_checksum_is_refused(with_name_server: Run) -> None:
+    """With code 1, as Apache does. A checksum of 0 means that there is none."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         answer = await peer.register(orders(), crc32=12345)
@@ -221,10 +221,10 @@ def test_a_body_with_another_checksum_is_refused(with_name_server: Run) -> None:
         {"broker_id": -1},
     ],
 )
-def test_a_registration_that_would_break_clients_is_refused(
+def test_registration_with_illegal_names_or_addresses_is_refused(
     with_name_server: Run, registration: dict[str, object]
 ) -> None:
-    """Illegal names and addresses never get into routes; the others' routes stay."""
+    """They never get into routes; the routes of other brokers stay."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         await peer.register(orders())
@@ -239,10 +239,10 @@ def test_a_registration_that_would_break_clients_is_refused(
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"{}", b"\x00" * 100, b'{"topicConfigSerializeWrapper":7}'])
 @pytest.mark.parametrize("compressed", [False, True])
-def test_a_registration_of_garbage_is_an_error_to_its_sender_alone(
+def test_malformed_registration_is_an_error_for_its_sender_only(
     with_name_server: Run, body: bytes, compressed: bool
 ) -> None:
-    """The connection stays and serves on."""
+    """The connection stays open."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         header = RegisterBrokerRequestHeader(
@@ -261,8 +261,8 @@ def test_a_registration_of_garbage_is_an_error_to_its_sender_alone(
     with_name_server(test)
 
 
-def test_a_closed_connection_takes_its_broker_away_at_once(with_name_server: Run) -> None:
-    """Clients are not sent to a dead broker for two minutes."""
+def test_closed_connection_removes_its_broker_at_once(with_name_server: Run) -> None:
+    """Clients are not routed to it for two more minutes."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         broker = await peer.another()
@@ -276,8 +276,8 @@ def test_a_closed_connection_takes_its_broker_away_at_once(with_name_server: Run
     with_name_server(test)
 
 
-def test_a_broker_that_came_back_survives_the_end_of_its_old_connection(with_name_server: Run) -> None:
-    """Only the connection it registered over last counts."""
+def test_reconnected_broker_survives_the_close_of_its_old_connection(with_name_server: Run) -> None:
+    """Only the connection of its latest registration counts."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         old = await peer.another()
@@ -290,8 +290,8 @@ def test_a_broker_that_came_back_survives_the_end_of_its_old_connection(with_nam
     with_name_server(test)
 
 
-def test_a_silent_broker_is_removed_after_two_minutes(with_name_server: Run) -> None:
-    """Asking whether its data changed is a sign of life; silence for 120 s is none."""
+def test_silent_broker_is_removed_after_two_minutes(with_name_server: Run) -> None:
+    """QUERY_DATA_VERSION counts as a sign of life."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         broker = await peer.another()
@@ -313,8 +313,8 @@ def test_a_silent_broker_is_removed_after_two_minutes(with_name_server: Run) -> 
     with_name_server(test)
 
 
-def test_a_broker_that_only_asks_is_silent_too(with_name_server: Run) -> None:
-    """Requests keep its connection, but no route: a broker lives by its registrations."""
+def test_broker_that_never_registers_again_expires(with_name_server: Run) -> None:
+    """Other requests keep its connection but not its routes."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         broker = await peer.another()
@@ -332,8 +332,8 @@ def test_a_broker_that_only_asks_is_silent_too(with_name_server: Run) -> None:
     with_name_server(test)
 
 
-def test_other_topics_are_a_changed_version(with_name_server: Run) -> None:
-    """The answer has the version the name server knows, so that the broker registers again."""
+def test_data_version_query_reports_changed_topics(with_name_server: Run) -> None:
+    """The answer has the version known to the name server, so that the broker registers again."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         await peer.register(orders(), version=3)
@@ -349,8 +349,8 @@ def test_other_topics_are_a_changed_version(with_name_server: Run) -> None:
     with_name_server(test)
 
 
-def test_an_unregistered_broker_is_gone(with_name_server: Run) -> None:
-    """Its topics too, where no other broker has them."""
+def test_unregistered_broker_is_removed(with_name_server: Run) -> None:
+    """With its topics, unless another broker has them."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         await peer.register(orders(), TopicConfig(topic_name="a-only"))
@@ -367,8 +367,8 @@ def test_an_unregistered_broker_is_gone(with_name_server: Run) -> None:
     with_name_server(test)
 
 
-def test_a_replica_learns_its_master(with_name_server: Run) -> None:
-    """Brokers of another make may replicate; their topics are the master's."""
+def test_replica_learns_its_masters_address(with_name_server: Run) -> None:
+    """A foreign broker may replicate; its routes show the master's topics."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         await peer.register(orders())
@@ -384,8 +384,8 @@ def test_a_replica_learns_its_master(with_name_server: Run) -> None:
     with_name_server(test)
 
 
-def test_write_permission_is_taken_and_given_back(with_name_server: Run) -> None:
-    """Producers stop choosing a broker before its end; registering the same again does not undo it."""
+def test_write_permission_is_removed_and_restored(with_name_server: Run) -> None:
+    """The removal outlasts a registration with unchanged data."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         async def perm() -> int:
@@ -409,8 +409,8 @@ def test_write_permission_is_taken_and_given_back(with_name_server: Run) -> None
     with_name_server(test)
 
 
-def test_lists_of_topics(with_name_server: Run) -> None:
-    """All, by cluster, and the ones every cluster and broker has by its name."""
+def test_topics_are_listed(with_name_server: Run) -> None:
+    """All, by cluster, and the system topics."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         await peer.register(orders(), TopicConfig(topic_name="unit", topic_sys_flag=1))
@@ -430,8 +430,8 @@ def test_lists_of_topics(with_name_server: Run) -> None:
 
 
 @pytest.mark.parametrize(("cluster", "left"), [(None, []), ("C", ["b"]), ("X", ["broker-a", "b"])])
-def test_a_deleted_topic_has_no_route(with_name_server: Run, cluster: str | None, left: list[str]) -> None:
-    """Everywhere, or on the brokers of one cluster."""
+def test_deleted_topic_has_no_route(with_name_server: Run, cluster: str | None, left: list[str]) -> None:
+    """On all brokers, or on those of one cluster."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         await peer.register(orders())
@@ -445,8 +445,10 @@ def test_a_deleted_topic_has_no_route(with_name_server: Run, cluster: str | None
 
 
 @pytest.mark.parametrize(("forget", "left"), [("false", {"orders", "t"}), ("true", {"t"})])
-def test_topics_missing_from_a_registration(with_name_server: Run, forget: str, left: set[str]) -> None:
-    """They stay until somebody deletes them (4.9), unless the setting says otherwise (5.x)."""
+def test_topics_missing_from_a_registration_stay_unless_configured(
+    with_name_server: Run, forget: str, left: set[str]
+) -> None:
+    """Until they are deleted (4.9), or at once if the setting says so (5.x)."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         await peer.register(orders())
@@ -470,10 +472,10 @@ async def put(peer: Peer, namespace: str, key: str, value: str) -> None:
         TopicConfig(topic_name="more", write_queue_nums=MAX_QUEUES + 1),
     ],
 )
-def test_one_unusable_topic_does_not_keep_its_broker_out(
+def test_topic_with_an_illegal_name_does_not_block_its_broker(
     with_name_server: Run, unusable: TopicConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Apache's brokers take names that break clients: that topic has no route, all others have."""
+    """Apache's brokers accept names that break clients: that topic gets no route, all others do."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         most = TopicConfig(topic_name="most", read_queue_nums=MAX_QUEUES, write_queue_nums=MAX_QUEUES)
@@ -486,8 +488,8 @@ def test_one_unusable_topic_does_not_keep_its_broker_out(
     with_name_server(test)
 
 
-def test_key_value_configuration_outlives_the_server(with_name_server: Run) -> None:
-    """Put, get, list, delete; kept in kvConfig.json."""
+def test_key_value_configuration_survives_a_restart(with_name_server: Run) -> None:
+    """Put, get, list and delete; stored in kvConfig.json."""
 
     async def write(server: NameServer, peer: Peer) -> None:
         await put(peer, "n", "k", "värde")
@@ -510,10 +512,10 @@ def test_key_value_configuration_outlives_the_server(with_name_server: Run) -> N
 
 
 @pytest.mark.parametrize(("enabled", "expected"), [("true", "broker-a:4"), ("false", None)])
-def test_the_order_configuration_is_in_routes_when_enabled(
+def test_order_configuration_is_in_routes_when_enabled(
     with_name_server: Run, enabled: str, expected: str | None
 ) -> None:
-    """orderMessageEnable decides; brokers get the configuration with each registration either way."""
+    """orderMessageEnable decides; registrations return it to brokers in either case."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         assert not (await peer.register(orders())).body
@@ -527,8 +529,8 @@ def test_the_order_configuration_is_in_routes_when_enabled(
     with_name_server(test, orderMessageEnable=enabled)
 
 
-def test_settings_are_shown_and_changed_from_afar(with_name_server: Run, tmp_path: Path) -> None:
-    """All or none; the server's own files cannot be moved."""
+def test_settings_are_read_and_changed_by_requests(with_name_server: Run, tmp_path: Path) -> None:
+    """An update is atomic; the paths of the server's own files are fixed."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         async def change(text: str) -> int:
@@ -546,8 +548,8 @@ def test_settings_are_shown_and_changed_from_afar(with_name_server: Run, tmp_pat
     with_name_server(test)
 
 
-def test_an_unknown_request_is_answered_as_such(with_name_server: Run) -> None:
-    """4.9's name server is silent and lets the client wait; this one answers 3, as 5.x does."""
+def test_unknown_request_code_is_answered_as_not_supported(with_name_server: Run) -> None:
+    """Code 3, as in 5.x; the name server of 4.9 does not answer and lets the client time out."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         answer = await peer.ask(9_999)
@@ -557,7 +559,7 @@ def test_an_unknown_request_is_answered_as_such(with_name_server: Run) -> None:
     with_name_server(test)
 
 
-def test_a_request_without_its_header_fields_is_an_error(with_name_server: Run) -> None:
+def test_request_without_its_header_fields_is_an_error(with_name_server: Run) -> None:
     """The remark names the request and the field."""
 
     async def test(server: NameServer, peer: Peer) -> None:

@@ -1,4 +1,4 @@
-"""Brokers and tools that would fill a name server's memory, or its time."""
+"""Limits on what brokers and tools may store in a name server, and on how long it works for them."""
 
 import asyncio
 from typing import Any
@@ -27,8 +27,8 @@ def topics(prefix: str, count: int) -> list[TopicConfig]:
     ]
 
 
-def test_a_name_server_knows_so_many_brokers(with_name_server: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more is refused; those it knows register on, and one that goes makes room."""
+def test_number_of_brokers_is_limited(with_name_server: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more is refused; known brokers still register, and one that leaves frees its place."""
     monkeypatch.setattr(route_table, "MAX_BROKERS", 2)
 
     async def scene(server: NameServer, peer: Peer) -> None:
@@ -46,8 +46,8 @@ def test_a_name_server_knows_so_many_brokers(with_name_server: Run, monkeypatch:
     with_name_server(scene)
 
 
-def test_a_name_server_has_so_many_routes(with_name_server: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that registers other topics each time fills it, and the routes that were there stay."""
+def test_number_of_routes_is_limited(with_name_server: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that registers new topics each time reaches the limit without removing existing routes."""
     monkeypatch.setattr(topic_routes, "MAX_ROUTES", 5)
 
     async def scene(server: NameServer, peer: Peer) -> None:
@@ -66,8 +66,8 @@ def test_a_name_server_has_so_many_routes(with_name_server: Run, monkeypatch: py
     with_name_server(scene)
 
 
-def test_the_key_value_configuration_is_bounded(with_name_server: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its characters; what is there may be changed for something shorter, and deleting makes room."""
+def test_key_value_configuration_size_is_limited(with_name_server: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted in characters; a shorter value is always accepted, and deletions free space."""
     monkeypatch.setattr(kv_config, "MAX_CHARACTERS", 30)
 
     async def scene(server: NameServer, peer: Peer) -> None:
@@ -86,10 +86,8 @@ def test_the_key_value_configuration_is_bounded(with_name_server: Run, monkeypat
     with_name_server(scene)
 
 
-def test_brokers_and_clusters_of_one_host_leave_room_for_others(
-    with_name_server: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Over one connection or many; those it knows register on, and one that goes makes room."""
+def test_brokers_and_clusters_per_host_are_limited(with_name_server: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over any number of connections; known brokers still register, and one that leaves frees its place."""
     monkeypatch.setattr(route_table, "MAX_BROKERS", 16)
 
     async def scene(server: NameServer, peer: Peer) -> None:
@@ -112,8 +110,8 @@ def test_brokers_and_clusters_of_one_host_leave_room_for_others(
     with_name_server(scene)
 
 
-def test_routes_of_one_host_leave_room_for_others(with_name_server: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many brokers it has; when they are gone, so are their routes."""
+def test_routes_per_host_are_limited(with_name_server: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Across all brokers of the host; their departure frees the routes."""
     monkeypatch.setattr(topic_routes, "MAX_ROUTES", 20)
 
     async def scene(server: NameServer, peer: Peer) -> None:
@@ -131,8 +129,8 @@ def test_routes_of_one_host_leave_room_for_others(with_name_server: Run, monkeyp
     with_name_server(scene)
 
 
-def test_a_broker_that_takes_another_name_gives_its_former_name_up(with_name_server: Run) -> None:
-    """An address is one broker, so names do not pile up."""
+def test_renamed_broker_releases_its_former_name(with_name_server: Run) -> None:
+    """An address belongs to one broker, so names do not accumulate."""
 
     async def scene(server: NameServer, peer: Peer) -> None:
         for number in range(100):
@@ -148,10 +146,10 @@ def test_a_broker_that_takes_another_name_gives_its_former_name_up(with_name_ser
     with_name_server(scene)
 
 
-def test_the_key_value_configuration_of_one_address_leaves_room_for_others(
+def test_key_value_configuration_size_per_address_is_limited(
     with_name_server: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A value that somebody else replaces, or deletes, counts no more; a namespace stays."""
+    """A value that another address replaces or deletes no longer counts; a namespace does."""
     monkeypatch.setattr(kv_config, "MAX_CHARACTERS", 80)
 
     async def scene(server: NameServer, peer: Peer) -> None:
@@ -176,8 +174,8 @@ def test_the_key_value_configuration_of_one_address_leaves_room_for_others(
     with_name_server(scene)
 
 
-def test_a_full_name_server_serves_others_while_it_works(with_name_server: Run) -> None:
-    """A broker of 50,000 topics registers and goes, and tools list them all, beside a client that asks for routes."""
+def test_full_name_server_serves_others_while_it_works(with_name_server: Run) -> None:
+    """A broker with 50,000 topics registers and leaves and tools list them, while another client queries routes."""
 
     async def scene(server: NameServer, peer: Peer) -> None:
         await peer.register(*topics("honest", 1), name="honest", address="10.0.0.1:1")
@@ -212,8 +210,8 @@ def test_a_full_name_server_serves_others_while_it_works(with_name_server: Run) 
     with_name_server(scene)
 
 
-def test_a_full_key_value_configuration_is_changed_and_told_in_small_steps(with_name_server: Run) -> None:
-    """The watchdog of the tests fails one that takes more than 50 ms."""
+def test_full_key_value_configuration_is_processed_in_steps(with_name_server: Run) -> None:
+    """The test suite's watchdog fails a step of more than 50 ms."""
 
     async def scene(server: NameServer, peer: Peer) -> None:
         for number in range(100):

@@ -1,4 +1,4 @@
-"""Whose a route is: nobody takes the name, the id or the address of a broker that lives."""
+"""Route ownership: nobody takes over the name, id or address of a live broker."""
 
 import asyncio
 import logging
@@ -21,14 +21,14 @@ THEIRS = "10.6.6.6:1"
 
 
 def addresses(route: TopicRouteData | None) -> dict[int, str]:
-    """Return where the route's only broker is, by id."""
+    """Return the addresses of the route's only broker by id."""
     assert route is not None
     (broker,) = route.broker_datas
     return broker.broker_addrs
 
 
 async def ask_version(peer: Peer) -> RemotingCommand:
-    """Return the answer to whether the broker's topics have changed, which they have not."""
+    """Return the answer to QUERY_DATA_VERSION with the broker's present version."""
     header = QueryDataVersionRequestHeader(
         broker_name="broker-a", broker_addr="10.0.0.1:10911", cluster_name="C", broker_id=0
     )
@@ -36,8 +36,8 @@ async def ask_version(peer: Peer) -> RemotingCommand:
     return await peer.ask(Code.QUERY_DATA_VERSION, header, version)
 
 
-def test_a_stranger_takes_no_living_broker_s_name(with_name_server: Run, caplog: pytest.LogCaptureFixture) -> None:
-    """However often it tries; it is told why, and the log says so once."""
+def test_live_brokers_name_cannot_be_taken(with_name_server: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """Each attempt is refused with the reason; the log has one line."""
 
     async def scene(server: NameServer, peer: Peer) -> None:
         broker, stranger = await peer.another(OTHER), await peer.another(STRANGER)
@@ -58,8 +58,8 @@ def test_a_stranger_takes_no_living_broker_s_name(with_name_server: Run, caplog:
     assert "is not registered as broker broker-a, id 0, at 10.6.6.6:1" in told[0]
 
 
-def test_a_stranger_takes_no_living_broker_s_address(with_name_server: Run) -> None:
-    """Under another name: with its connection the route would end."""
+def test_live_brokers_address_cannot_be_taken(with_name_server: Run) -> None:
+    """A registration under another name would end the route with its own connection."""
 
     async def scene(server: NameServer, peer: Peer) -> None:
         broker, stranger = await peer.another(OTHER), await peer.another(STRANGER)
@@ -71,8 +71,8 @@ def test_a_stranger_takes_no_living_broker_s_address(with_name_server: Run) -> N
     with_name_server(scene)
 
 
-def test_a_stranger_unregisters_no_living_broker(with_name_server: Run) -> None:
-    """Its own host does, over any connection."""
+def test_live_broker_cannot_be_unregistered_by_another_host(with_name_server: Run) -> None:
+    """Its own host can, over any connection."""
 
     async def scene(server: NameServer, peer: Peer) -> None:
         broker, stranger = await peer.another(OTHER), await peer.another(STRANGER)
@@ -86,8 +86,8 @@ def test_a_stranger_unregisters_no_living_broker(with_name_server: Run) -> None:
     with_name_server(scene)
 
 
-def test_a_stranger_keeps_no_silent_broker_alive(with_name_server: Run) -> None:
-    """What it asks about the broker's topics is answered, and no sign of life."""
+def test_query_from_another_host_is_no_sign_of_life(with_name_server: Run) -> None:
+    """QUERY_DATA_VERSION is answered but does not renew the broker."""
 
     async def scene(server: NameServer, peer: Peer) -> None:
         broker = await peer.another(OTHER)
@@ -102,7 +102,7 @@ def test_a_stranger_keeps_no_silent_broker_alive(with_name_server: Run) -> None:
     with_name_server(scene, serverChannelMaxIdleTimeSeconds="0")
 
 
-def test_a_broker_comes_back_from_its_host(with_name_server: Run) -> None:
+def test_broker_may_register_again_from_its_host(with_name_server: Run) -> None:
     """At another port too, and while its former connection is still open."""
 
     async def scene(server: NameServer, peer: Peer) -> None:
@@ -115,7 +115,7 @@ def test_a_broker_comes_back_from_its_host(with_name_server: Run) -> None:
     with_name_server(scene)
 
 
-def test_another_machine_takes_the_place_of_a_broker_whose_connection_closed(with_name_server: Run) -> None:
+def test_another_host_may_take_the_name_after_the_connection_closed(with_name_server: Run) -> None:
     """At once."""
 
     async def scene(server: NameServer, peer: Peer) -> None:
@@ -132,8 +132,8 @@ def test_another_machine_takes_the_place_of_a_broker_whose_connection_closed(wit
     with_name_server(scene)
 
 
-def test_another_machine_takes_the_place_of_a_broker_that_fell_silent(with_name_server: Run) -> None:
-    """After two minutes, whatever the state of its connection."""
+def test_another_host_may_take_the_name_of_a_silent_broker(with_name_server: Run) -> None:
+    """After two minutes, also while its connection is open."""
 
     async def scene(server: NameServer, peer: Peer) -> None:
         master = await peer.another(OTHER)
@@ -148,8 +148,8 @@ def test_another_machine_takes_the_place_of_a_broker_that_fell_silent(with_name_
     with_name_server(scene, scanNotActiveBrokerInterval="1000000")
 
 
-def test_replicas_on_other_machines_register_the_same_name(with_name_server: Run) -> None:
-    """With ids of their own; one of them becomes the master when that is gone."""
+def test_replicas_on_other_hosts_share_the_broker_name(with_name_server: Run) -> None:
+    """Each has its own id; a replica may become master when the master is gone."""
 
     async def scene(server: NameServer, peer: Peer) -> None:
         master, replica = await peer.another(OTHER), await peer.another(STRANGER)

@@ -1,4 +1,4 @@
-"""Which half messages are pending, against the plain sets it stands for."""
+"""Pending half messages, compared with a model of plain sets."""
 
 import pytest
 from hypothesis import given
@@ -14,8 +14,8 @@ COUNT = 60_000
 
 
 @given(st.integers(0, 50), st.lists(st.lists(st.integers(0, 120), max_size=4), max_size=60), st.integers(0, 120))
-def test_it_agrees_with_plain_sets(first: int, ops: list[list[int]], end: int) -> None:
-    """Pending is what no op message names; both offsets stand before all that still matters."""
+def test_pending_set_agrees_with_plain_sets(first: int, ops: list[list[int]], end: int) -> None:
+    """A half message without an op message is pending; both offsets stay before every pending message."""
     halves = PendingHalves(first, 7)
     named: set[int] = set()
     for op in ops:
@@ -36,8 +36,8 @@ def test_it_agrees_with_plain_sets(first: int, ops: list[list[int]], end: int) -
     st.sets(st.integers(0, 80_000), max_size=40),
     st.lists(st.integers(1, 30_000), max_size=12),
 )
-def test_long_runs_of_ended_ones_are_passed_over(first: int, gaps: set[int], steps: list[int]) -> None:
-    """Whole blocks of them; advancing stops at each gap, and at the queue's end."""
+def test_long_runs_of_ended_messages_are_skipped(first: int, gaps: set[int], steps: list[int]) -> None:
+    """Whole blocks at a time, up to the next gap or the queue's end."""
     halves = PendingHalves(first, 0)
     halves._ended = bytearray(b"\xff" * 10_001)
     for gap in gaps:
@@ -52,8 +52,8 @@ def test_long_runs_of_ended_ones_are_passed_over(first: int, gaps: set[int], ste
         assert halves.advance(end) == reached
 
 
-def test_millions_of_ends_leave_little_behind() -> None:
-    """Bits and op offsets of what is done with are given up."""
+def test_ended_messages_release_their_memory() -> None:
+    """After millions of ends, bits and op offsets below the consumed offsets are freed."""
     halves = PendingHalves(0, 0)
     for offset in range(COUNT):
         halves.end([offset])
@@ -65,8 +65,8 @@ def test_millions_of_ends_leave_little_behind() -> None:
     assert halves.is_pending(COUNT)
 
 
-def test_a_message_is_ended_by_every_place_it_was_stored_at() -> None:
-    """Until it ends; then by none of them."""
+def test_half_message_can_be_ended_by_any_of_its_copies() -> None:
+    """After it has ended, by none of them."""
     halves = PendingHalves(0, 0)
     for offset in range(5):
         halves.move(offset, offset + 1)
@@ -78,8 +78,8 @@ def test_a_message_is_ended_by_every_place_it_was_stored_at() -> None:
     assert not halves._moved_from
 
 
-def test_what_was_deleted_is_skipped() -> None:
-    """The queue begins later than it did."""
+def test_deleted_messages_are_skipped() -> None:
+    """The queue now begins at a later offset."""
     halves = PendingHalves(0, 0)
     halves.skip(70_000)
     assert halves.first == 70_000
@@ -88,7 +88,7 @@ def test_what_was_deleted_is_skipped() -> None:
 
 
 def test_op_bodies_of_both_versions_are_read() -> None:
-    """4.9 names one offset, 5.x many with commas behind them."""
+    """4.9 writes one offset, 5.x a comma-separated list."""
     assert ended_offsets(op_body(417)) == [417]
     assert ended_offsets(b"1,22,333,") == [1, 22, 333]
     assert ended_offsets(b"") == ended_offsets(b"d,,-1") == []
@@ -100,10 +100,10 @@ STEPS = st.lists(
 
 
 @given(st.integers(0, 5), st.sets(st.integers(0, 9)), STEPS)
-def test_each_half_message_counts_for_its_owners_until_it_ends(
+def test_half_message_counts_for_its_producer_until_it_ends(
     first: int, ended: set[int], steps: list[tuple[str, int]]
 ) -> None:
-    """Whether it ends, is stored anew or is deleted with its file; those of before the start have no owners."""
+    """Also when it is stored anew or deleted with its file; those from before the start have no owner."""
     halves = PendingHalves(first, 0)
     halves.end(ended)
     halves.count_loaded(10)
@@ -135,8 +135,8 @@ def test_each_half_message_counts_for_its_owners_until_it_ends(
         assert halves._quota._counts == {owner: count for owner, count in of_owner.items() if count}
 
 
-def test_one_producer_group_has_a_quarter_of_the_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others begin theirs, and each end makes room for the next."""
+def test_producer_group_may_hold_a_quarter_of_the_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other groups can still begin theirs, and each end frees a place."""
     monkeypatch.setattr(pending_module, "MAX_PENDING", 8)
     halves = PendingHalves(0, 0)
     for offset in range(2):

@@ -1,4 +1,7 @@
-"""What a broker and a name server create is closed to other users, whatever the umask; what exists keeps its modes."""
+"""Files of a broker and a name server are closed to other users, whatever the umask;
+
+existing files keep their modes.
+"""
 
 import asyncio
 import os
@@ -21,7 +24,7 @@ from tests.end_to_end.raw_client import RawClient
 
 @pytest.fixture
 def no_umask() -> Iterator[None]:
-    """A process that would let everybody read and write what it creates."""
+    """Set a umask of 0, under which new files are open to everybody."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -33,8 +36,8 @@ def mode(path: Path) -> int:
 
 
 @pytest.mark.usefixtures("no_umask")
-def test_nothing_that_a_broker_creates_is_open_to_others(tmp_path: Path) -> None:
-    """Log, queues, index, timers, tables, journals, locks, in whatever directory is missing."""
+def test_files_of_a_broker_are_private(tmp_path: Path) -> None:
+    """Log, queues, index, timers, tables, journals, locks, and every directory that is created."""
     store = tmp_path / "above" / "store"
 
     def check() -> set[str]:
@@ -67,8 +70,8 @@ def test_nothing_that_a_broker_creates_is_open_to_others(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("no_umask")
-def test_a_table_that_a_group_may_read_stays_so(tmp_path: Path) -> None:
-    """An operator's choice outlives every replacement, and the backup has it too."""
+def test_replaced_table_keeps_its_mode(tmp_path: Path) -> None:
+    """The backup has the same mode."""
     table = TableFile(tmp_path / "table.json")
     table.write(b"1")
     assert mode(table.path) == 0o600
@@ -79,8 +82,8 @@ def test_a_table_that_a_group_may_read_stays_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_umask")
-def test_a_directory_that_exists_keeps_its_mode(tmp_path: Path) -> None:
-    """Only those that are missing are made, and returned from the top."""
+def test_existing_directory_keeps_its_mode(tmp_path: Path) -> None:
+    """Only missing directories are created, and returned from the top."""
     (tmp_path / "a").mkdir(mode=0o755)
     assert make_private_directory(tmp_path / "a" / "b" / "c") == [
         tmp_path / "a" / "b",
@@ -91,8 +94,8 @@ def test_a_directory_that_exists_keeps_its_mode(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_umask")
-def test_a_journal_is_read_and_continued_by_its_owner_only(tmp_path: Path) -> None:
-    """A line that a kill left unfinished is ended first."""
+def test_journal_is_private_and_completed_after_a_kill(tmp_path: Path) -> None:
+    """A line that a kill left incomplete is terminated first."""
     journal = TableJournal(tmp_path / "topics.json")
     entry = LockBatchRequestBody(consumer_group="g", client_id="c", mq_set=set())
     journal.path.write_bytes(b"half")

@@ -1,4 +1,4 @@
-"""Long polling: what ends a held pull, and when."""
+"""Long polling: the events that end a held pull, and when."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -18,8 +18,8 @@ from rocket_remoting.wire.record import encode_record
 from tests.unit.rocket_broker.memory_peers import Peers, run_virtually
 
 
-class Asked:
-    """A filter on properties that counts how often it is asked."""
+class CountingFilter:
+    """A property filter that counts its evaluations."""
 
     def __init__(self, *, wants: bool = True, cost: int = 1) -> None:
         self.wants = wants
@@ -27,7 +27,7 @@ class Asked:
         self.times = 0
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """Return always the same."""
+        """Return the fixed result."""
         self.times += 1
         return self.wants
 
@@ -38,8 +38,8 @@ RECORD = encode_record(
 )  # fmt: skip
 
 
-class Ends:
-    """A store of which the queues' ends are known, and that every message is the same."""
+class FixedStore:
+    """A store with given queue ends in which every message is the same."""
 
     def __init__(self) -> None:
         self.end = 10
@@ -52,9 +52,9 @@ class Ends:
 
 
 class Stage:
-    """Held pulls, the connection they came over, and when each was run again."""
+    """Held pulls, their connection, and the time at which each was run again."""
 
-    def __init__(self, connection: Connection, ends: Ends) -> None:
+    def __init__(self, connection: Connection, ends: FixedStore) -> None:
         self.ends = ends
         self.pulls = PullRequestHold(ends)
         self.resumed: list[tuple[float, int]] = []
@@ -67,11 +67,11 @@ class Stage:
         *,
         seconds: float = 15.0,
         codes: frozenset[int] | None = None,
-        properties: Asked | None = None,
+        properties: CountingFilter | None = None,
         resume: Callable[[HeldPullRequest], None] | None = None,
         connection: Connection | None = None,
     ) -> bool:
-        """Hold a pull of queue 0 of ``t``; return whether there was room for it."""
+        """Hold a pull of queue 0 of ``t``; return whether the limits allowed it."""
         header = PullMessageRequestHeader(
             consumer_group="g", topic="t", queue_id=0, queue_offset=offset, max_msg_nums=32, sys_flag=2,
             commit_offset=0, suspend_timeout_millis=15_000, sub_version=0,
@@ -87,7 +87,7 @@ class Stage:
         return True
 
     def arrive(self, offset: int = 10, *, code: int = 0, topic: str = "t", queue_id: int = 0) -> None:
-        """Let the store tell of a message."""
+        """Report a stored message to the held pulls."""
         self.pulls.messages_arrived(topic, queue_id, offset, (code,), 0)
 
     def _note(self, pull: HeldPullRequest) -> None:
@@ -95,11 +95,11 @@ class Stage:
 
 
 def on_stage(scene: Callable[[Stage], Coroutine[Any, Any, None]]) -> Stage:
-    """Run the scene under virtual time and return the stage as it left it."""
+    """Run the scene in virtual time and return the final stage."""
 
     async def main() -> Stage:
         broker_end, client_end = await Peers().connect("c")
-        stage = Stage(broker_end, Ends())
+        stage = Stage(broker_end, FixedStore())
         await scene(stage)
         await client_end.close()
         return stage
@@ -107,8 +107,8 @@ def on_stage(scene: Callable[[Stage], Coroutine[Any, Any, None]]) -> Stage:
     return run_virtually(main)
 
 
-def test_an_arrival_wakes_the_pull_at_once() -> None:
-    """No time passes in between."""
+def test_stored_message_wakes_the_pull_at_once() -> None:
+    """In the same instant."""
 
     async def scene(stage: Stage) -> None:
         stage.hold()
@@ -121,8 +121,8 @@ def test_an_arrival_wakes_the_pull_at_once() -> None:
     on_stage(scene)
 
 
-def test_messages_of_one_turn_wake_a_pull_once() -> None:
-    """The answer then carries all of them."""
+def test_messages_stored_together_wake_a_pull_once() -> None:
+    """Its answer contains all of them."""
 
     async def scene(stage: Stage) -> None:
         stage.hold()
@@ -135,8 +135,8 @@ def test_messages_of_one_turn_wake_a_pull_once() -> None:
     on_stage(scene)
 
 
-def test_an_arrival_elsewhere_wakes_nobody() -> None:
-    """Another topic, another queue, or an offset before the pull's."""
+def test_message_elsewhere_wakes_no_pull() -> None:
+    """That is: another topic, another queue, or an offset before the pull's."""
 
     async def scene(stage: Stage) -> None:
         stage.hold()
@@ -149,8 +149,8 @@ def test_an_arrival_elsewhere_wakes_nobody() -> None:
     on_stage(scene)
 
 
-def test_a_message_with_another_tag_does_not_wake_a_pull_that_filters() -> None:
-    """One with a wanted tag does."""
+def test_message_with_another_tag_does_not_wake_a_filtered_pull() -> None:
+    """A message with a matching tag does."""
 
     async def scene(stage: Stage) -> None:
         stage.hold(codes=frozenset({7}))
@@ -164,8 +164,8 @@ def test_a_message_with_another_tag_does_not_wake_a_pull_that_filters() -> None:
     on_stage(scene)
 
 
-def test_a_pull_ends_when_its_time_is_up() -> None:
-    """To the moment, not at the next look."""
+def test_pull_ends_exactly_at_its_timeout() -> None:
+    """Not only at the next periodic check."""
 
     async def scene(stage: Stage) -> None:
         stage.pulls.start()
@@ -178,8 +178,8 @@ def test_a_pull_ends_when_its_time_is_up() -> None:
     assert [when for when, _ in on_stage(scene).resumed] == [0.0, 15.0, 20.5]
 
 
-def test_a_look_every_five_seconds_finds_what_no_arrival_told() -> None:
-    """The queue's end lies behind the pull's offset: it is run again."""
+def test_periodic_check_wakes_pulls_behind_the_queue_end() -> None:
+    """Every five seconds, for messages whose arrival was not reported."""
 
     async def scene(stage: Stage) -> None:
         stage.pulls.start()
@@ -191,8 +191,8 @@ def test_a_look_every_five_seconds_finds_what_no_arrival_told() -> None:
     assert on_stage(scene).resumed == [(5.0, 10)]
 
 
-def test_a_pull_that_cannot_be_answered_keeps_no_other_waiting(caplog: pytest.LogCaptureFixture) -> None:
-    """It gets an error, the next one its turn."""
+def test_pull_that_fails_does_not_block_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    """It gets an error, and the next pull is run."""
 
     async def scene(stage: Stage) -> None:
         def fail(pull: HeldPullRequest) -> None:
@@ -208,8 +208,8 @@ def test_a_pull_that_cannot_be_answered_keeps_no_other_waiting(caplog: pytest.Lo
     assert "could not be answered" in caplog.text
 
 
-def test_pulls_of_a_closed_connection_are_forgotten() -> None:
-    """Nobody waits for their answers."""
+def test_pulls_of_a_closed_connection_are_dropped() -> None:
+    """Their answers have no receiver."""
 
     async def scene(stage: Stage) -> None:
         stage.hold()
@@ -223,8 +223,8 @@ def test_pulls_of_a_closed_connection_are_forgotten() -> None:
     assert len(stage.pulls) == 0
 
 
-def test_one_connection_cannot_hold_pulls_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it asks beyond the limit is not held."""
+def test_held_pulls_per_connection_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pull beyond the limit is not held."""
     monkeypatch.setattr(pull_request_hold, "MAX_BYTES_PER_CONNECTION", 2 * PULL_SIZE)
 
     async def scene(stage: Stage) -> None:
@@ -234,8 +234,8 @@ def test_one_connection_cannot_hold_pulls_without_end(monkeypatch: pytest.Monkey
     on_stage(scene)
 
 
-def test_all_connections_together_cannot_hold_pulls_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is bounded; each pull that ends makes room for another."""
+def test_held_pulls_of_all_connections_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded; each pull that ends frees a place."""
     monkeypatch.setattr(pull_request_hold, "MAX_BYTES", 2 * PULL_SIZE)
 
     async def scene(stage: Stage) -> None:
@@ -252,7 +252,7 @@ def test_all_connections_together_cannot_hold_pulls_without_end(monkeypatch: pyt
     on_stage(scene)
 
 
-def test_stopping_forgets_every_pull() -> None:
+def test_stop_drops_every_pull() -> None:
     """Their connections are about to close."""
 
     async def scene(stage: Stage) -> None:
@@ -265,9 +265,9 @@ def test_stopping_forgets_every_pull() -> None:
     assert on_stage(scene).resumed == []
 
 
-def test_pulls_with_one_filter_are_asked_once_for_a_message() -> None:
-    """However many they are; those that want it are all woken, the others wait on."""
-    wanted, unwanted = Asked(), Asked(wants=False)
+def test_equal_filters_are_evaluated_once_per_message() -> None:
+    """All pulls with a matching filter wake, the others stay held."""
+    wanted, unwanted = CountingFilter(), CountingFilter(wants=False)
 
     async def scene(stage: Stage) -> None:
         for properties in (wanted, unwanted):
@@ -283,9 +283,9 @@ def test_pulls_with_one_filter_are_asked_once_for_a_message() -> None:
     assert (wanted.times, unwanted.times) == (1, 1)
 
 
-def test_a_filter_is_not_asked_where_tags_decide() -> None:
-    """The message is not looked into."""
-    properties = Asked()
+def test_filter_is_not_evaluated_after_a_tag_mismatch() -> None:
+    """The message is not read."""
+    properties = CountingFilter()
 
     async def scene(stage: Stage) -> None:
         stage.hold(codes=frozenset({7}), properties=properties)
@@ -296,28 +296,28 @@ def test_a_filter_is_not_asked_where_tags_decide() -> None:
     assert properties.times == 0
 
 
-def test_what_a_connection_may_have_compared_is_bounded_and_given_back() -> None:
-    """By the cost of its filters at the queue; a pull that ends makes room."""
+def test_filter_cost_per_connection_is_limited() -> None:
+    """The cost counts at the pull's queue; a pull that ends frees its share."""
 
     async def scene(stage: Stage) -> None:
-        assert stage.hold(properties=Asked(cost=pull_request_hold.MAX_COST - 1), seconds=1)
+        assert stage.hold(properties=CountingFilter(cost=pull_request_hold.MAX_COST - 1), seconds=1)
         assert stage.hold(seconds=100)
         assert not stage.hold()
         await asyncio.sleep(2)
-        assert stage.hold(properties=Asked(cost=pull_request_hold.MAX_COST - 1))
+        assert stage.hold(properties=CountingFilter(cost=pull_request_hold.MAX_COST - 1))
         stage.pulls.stop()
         assert len(stage.pulls) == 0
-        assert stage.hold(properties=Asked(cost=pull_request_hold.MAX_COST))
+        assert stage.hold(properties=CountingFilter(cost=pull_request_hold.MAX_COST))
         stage.pulls.stop()
 
     on_stage(scene)
 
 
 @pytest.mark.parametrize("by", ["message", "time", "look"])
-def test_others_have_their_turn_while_thousands_of_pulls_are_answered(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pulls of one queue that are woken by one message, or are due at one moment, are answered in many turns.
+def test_waking_thousands_of_pulls_yields_to_other_work(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pulls woken by one message or due at one moment are answered in many loop iterations.
 
-    Of so many connections here stands one.
+    One connection stands for many here.
     """
     monkeypatch.setattr(pull_request_hold, "MAX_COST", 100_000)
     turns = 0
@@ -350,8 +350,8 @@ def test_others_have_their_turn_while_thousands_of_pulls_are_answered(by: str, m
     on_stage(scene)
 
 
-def test_a_closed_connection_s_pulls_are_forgotten_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many they are; the loop serves others in between."""
+def test_dropping_a_connections_pulls_yields_to_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In steps, however many pulls it holds."""
     monkeypatch.setattr(pull_request_hold, "MAX_COST", 100_000)
 
     async def scene(stage: Stage) -> None:
@@ -365,7 +365,7 @@ def test_a_closed_connection_s_pulls_are_forgotten_in_steps(monkeypatch: pytest.
     on_stage(scene)
 
 
-def test_a_pull_that_is_held_for_no_time_is_answered_at_once() -> None:
+def test_pull_with_a_zero_timeout_is_answered_at_once() -> None:
     """Also when others are due at the same moment."""
 
     async def scene(stage: Stage) -> None:
@@ -376,31 +376,31 @@ def test_a_pull_that_is_held_for_no_time_is_answered_at_once() -> None:
     on_stage(scene)
 
 
-def test_a_message_costs_so_many_comparisons_however_many_connections_wait(
+def test_filter_evaluations_per_message_are_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Filters that are equal cost once, and a pull that ends makes room."""
+    """Equal filters cost once, and a pull that ends frees its share."""
     monkeypatch.setattr(pull_request_hold, "MAX_COST_OF_QUEUE", 100)
 
     async def scene(stage: Stage) -> None:
         peers = Peers()
         ends = [(await peers.connect(f"c{number}"))[0] for number in range(4)]
-        dear = Asked(cost=50)
+        dear = CountingFilter(cost=50)
         assert all(stage.hold(properties=dear, connection=end) for end in ends)
-        assert stage.hold(properties=Asked(cost=50), seconds=1)
-        assert not stage.hold(properties=Asked(cost=1), connection=ends[0])
+        assert stage.hold(properties=CountingFilter(cost=50), seconds=1)
+        assert not stage.hold(properties=CountingFilter(cost=1), connection=ends[0])
         assert "t queue 0 take 100 of 100 comparisons" in stage.refusals[0]
         await asyncio.sleep(2)
-        assert stage.hold(properties=Asked(cost=1), connection=ends[0])
+        assert stage.hold(properties=CountingFilter(cost=1), connection=ends[0])
         stage.pulls.stop()
 
     on_stage(scene)
 
 
-def test_the_pulls_of_one_address_leave_comparisons_and_memory_to_others(
+def test_pulls_per_address_are_limited_to_a_quarter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A quarter of each is what all of its connections have together."""
+    """All connections of an address share a quarter of the evaluations and of the memory."""
     monkeypatch.setattr(pull_request_hold, "MAX_COST_OF_QUEUE", 100)
     monkeypatch.setattr(pull_request_hold, "MAX_BYTES", 16 * PULL_SIZE)
 
@@ -408,11 +408,11 @@ def test_the_pulls_of_one_address_leave_comparisons_and_memory_to_others(
         peers = Peers()
         greedy = [(await peers.connect(f"g{number}", "127.0.0.2"))[0] for number in range(5)]
         modest, _ = await peers.connect("m", "127.0.0.3")
-        same = Asked(cost=20)
+        same = CountingFilter(cost=20)
         assert stage.hold(properties=same, connection=greedy[0])
         assert stage.hold(properties=same, connection=greedy[1])
-        assert not stage.hold(properties=Asked(cost=20), connection=greedy[2])
-        assert stage.hold(properties=Asked(cost=20), connection=modest)
+        assert not stage.hold(properties=CountingFilter(cost=20), connection=greedy[2])
+        assert stage.hold(properties=CountingFilter(cost=20), connection=modest)
         assert [stage.hold(connection=end) for end in greedy[:3]] == [True, True, False]
         assert stage.hold(connection=modest)
         assert all("of address 127.0.0.2" in reason or "address 127.0.0.2 has" in reason for reason in stage.refusals)

@@ -1,4 +1,4 @@
-"""Locks for consumption in order."""
+"""Queue locks for orderly consumption."""
 
 import pytest
 
@@ -11,7 +11,7 @@ Q0, Q1 = (MessageQueue("orders", "broker-a", number) for number in (0, 1))
 
 
 class Time:
-    """A clock that is set by hand."""
+    """A clock set by hand."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -20,16 +20,16 @@ class Time:
         return self.now
 
 
-def test_a_queue_belongs_to_the_first_client_that_asks() -> None:
-    """Another client of the group gets the free ones only; another group has locks of its own."""
+def test_queue_lock_belongs_to_the_first_client() -> None:
+    """Other clients of the group get only free queues; each group has its own locks."""
     locks = QueueLocks(time=Time())
     assert locks.lock("g", [Q0], "a").held == {Q0}
     assert locks.lock("g", [Q0, Q1], "b").held == {Q1}
     assert locks.lock("h", [Q0], "b").held == {Q0}
 
 
-def test_a_lock_lasts_sixty_seconds_from_when_it_was_last_asked_for() -> None:
-    """Asking again renews it; after the end anybody may have it."""
+def test_lock_expires_sixty_seconds_after_its_last_renewal() -> None:
+    """Afterwards any client may take it."""
     time = Time()
     locks = QueueLocks(time=time)
     locks.lock("g", [Q0], "a")
@@ -42,8 +42,8 @@ def test_a_lock_lasts_sixty_seconds_from_when_it_was_last_asked_for() -> None:
     assert locks.lock("g", [Q0], "b").held == {Q0}
 
 
-def test_only_its_owner_gives_a_lock_up() -> None:
-    """What others unlock stays locked."""
+def test_only_the_owner_can_unlock() -> None:
+    """An unlock request of another client has no effect."""
     locks = QueueLocks(time=Time())
     locks.lock("g", [Q0], "a")
     locks.unlock("g", [Q0, Q1], "b")
@@ -53,8 +53,8 @@ def test_only_its_owner_gives_a_lock_up() -> None:
     assert len(locks) == 0
 
 
-def test_expired_locks_do_not_pile_up() -> None:
-    """Whatever queues clients name, the table shrinks again."""
+def test_expired_locks_are_removed() -> None:
+    """The table shrinks again."""
     time = Time()
     locks = QueueLocks(time=time)
     locks.lock("g", [MessageQueue("t", "b", number) for number in range(100)], "a")
@@ -65,8 +65,8 @@ def test_expired_locks_do_not_pile_up() -> None:
     assert len(locks) == 1
 
 
-def test_one_group_and_one_address_have_a_quarter_of_the_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What they hold stays theirs, and is renewed; whoever else asks gets locks."""
+def test_locks_per_group_and_address_are_limited_to_a_quarter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Existing locks can be renewed, and other groups and addresses still get locks."""
     monkeypatch.setattr(queue_locks, "MAX_LOCKS", 16)
     queues = [MessageQueue("t", "b", number) for number in range(6)]
     locks = QueueLocks(time=Time())
@@ -82,8 +82,8 @@ def test_one_group_and_one_address_have_a_quarter_of_the_locks(monkeypatch: pyte
     assert len(locks.lock("i", queues[1:3], "b", "10.0.0.3").held) == 2
 
 
-def test_a_lock_counts_to_the_address_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that expired and passed to another client counts there; one that ended counts nowhere."""
+def test_lock_counts_for_the_address_of_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock that passed to another client counts there; an ended one counts nowhere."""
     monkeypatch.setattr(queue_locks, "MAX_LOCKS", 4)
     time = Time()
     locks = QueueLocks(time=time)

@@ -1,4 +1,4 @@
-"""Requests that are handled in steps: others are served in between, and a client's own wait."""
+"""Requests handled in steps: other clients are served in between, the same client's later requests wait."""
 
 import asyncio
 from collections.abc import Callable, Generator
@@ -21,14 +21,14 @@ LONG, SHORT, STORES = 1, 2, 3
 
 
 def busy() -> None:
-    """Work for the length of a slice."""
+    """Work for one time slice."""
     until = Watchdog.clock() + SLICE_SECONDS
     while Watchdog.clock() < until:
         pass
 
 
 def in_steps(number: int, end: Callable[[], None] = lambda: None) -> RequestHandler:
-    """Return a handler that works for so many slices; its answer's remark says how many others were begun since."""
+    """Return a handler that works for some slices; its answer's remark counts the requests begun since."""
 
     def handle(connection: Connection, command: RemotingCommand) -> Generator[None, None, RemotingCommand | None]:
         for _ in range(number):
@@ -64,19 +64,19 @@ class Stage:
         return await self._transport.connect("server:1", limits=NEVER_IDLE)
 
     async def under_way(self, number: int) -> None:
-        """Return when so many requests are handled in steps."""
+        """Wait until so many requests are being handled in steps."""
         while len(self.dispatcher) != number:  # noqa: ASYNC110 - a broker tells nobody
             await asyncio.sleep(0)
 
     async def ask(self, client: Connection, name: str, code: int, body: bytes = b"") -> RemotingCommand:
-        """Return the answer to a request, and note the request's name."""
+        """Return the answer to a request and record the request's name."""
         answer = await client.invoke(code, body=body, timeout=1000)
         self.answered.append(name)
         return answer
 
 
-def test_others_are_served_between_two_steps_and_a_client_s_own_requests_wait() -> None:
-    """A request of ten slices is answered after another client's, and before what its own client asked after it."""
+def test_other_clients_are_served_between_steps() -> None:
+    """A request of ten slices is answered after another client's request and before its own client's next one."""
 
     async def main() -> None:
         stage = Stage({LONG: in_steps(10), SHORT: short})
@@ -97,8 +97,8 @@ def test_others_are_served_between_two_steps_and_a_client_s_own_requests_wait() 
     run_virtually(main)
 
 
-def test_requests_in_steps_have_their_turns() -> None:
-    """A request of two slices that came later than one of twenty is done before it."""
+def test_requests_in_steps_share_the_time() -> None:
+    """A short request that came later finishes before a long one."""
 
     async def main() -> None:
         stage = Stage({LONG: in_steps(20), SHORT: in_steps(2)})
@@ -112,8 +112,8 @@ def test_requests_in_steps_have_their_turns() -> None:
 
 @pytest.mark.parametrize("error", [Refusal(ResponseCode.NO_PERMISSION, "no"), ValueError("no")])
 @pytest.mark.parametrize("slices", [0, 5])
-def test_what_a_step_raises_is_the_answer(error: Exception, slices: int) -> None:
-    """In the first slice and later; the connection goes on."""
+def test_error_in_a_step_becomes_the_answer(error: Exception, slices: int) -> None:
+    """In the first slice and in later ones; the connection stays open."""
 
     def fail() -> None:
         raise error
@@ -131,8 +131,8 @@ def test_what_a_step_raises_is_the_answer(error: Exception, slices: int) -> None
 
 
 @pytest.mark.parametrize(("code", "ended"), [(LONG, 0), (STORES, 1)])
-def test_what_nobody_waits_for_any_more_is_dropped_unless_it_stores(code: int, ended: int) -> None:
-    """The client goes away while its request is under way."""
+def test_request_of_a_closed_connection_is_dropped_unless_it_stores(code: int, ended: int) -> None:
+    """The client disconnects while its request is in progress."""
     ends: list[int] = []
 
     async def main() -> None:
@@ -151,8 +151,8 @@ def test_what_nobody_waits_for_any_more_is_dropped_unless_it_stores(code: int, e
     assert len(ends) == ended
 
 
-def test_at_the_end_what_is_being_stored_is_stored_and_answered() -> None:
-    """Other requests are dropped."""
+def test_shutdown_completes_storing_requests_and_drops_others() -> None:
+    """Requests that store messages are answered."""
 
     async def main() -> None:
         stage = Stage({LONG: in_steps(100), STORES: in_steps(100)})
@@ -170,7 +170,7 @@ def test_at_the_end_what_is_being_stored_is_stored_and_answered() -> None:
     run_virtually(main)
 
 
-def test_a_request_in_steps_counts_among_the_buffers_until_it_is_answered() -> None:
+def test_stepped_request_counts_towards_the_buffer_limit_until_answered() -> None:
     """So do the requests of the same client that wait behind it."""
 
     async def main() -> None:
@@ -191,10 +191,10 @@ def test_a_request_in_steps_counts_among_the_buffers_until_it_is_answered() -> N
     run_virtually(main)
 
 
-def test_a_header_that_would_take_long_to_read_closes_the_connection(
+def test_oversized_header_closes_the_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is not read; its size is in the log."""
+    """It is not parsed; the log has its size."""
 
     async def main() -> None:
         stage = Stage({SHORT: short})
@@ -208,8 +208,8 @@ def test_a_header_that_would_take_long_to_read_closes_the_connection(
     assert f"at most {MAX_HEADER} are allowed" in caplog.text
 
 
-def test_small_requests_of_one_read_leave_others_their_turn() -> None:
-    """A client that sends a hundred requests of half a slice at once gets its last answer after another's first."""
+def test_many_small_requests_of_one_client_yield_to_others() -> None:
+    """Of a hundred requests of half a slice, the last is answered after another client's first."""
 
     def handle(connection: Connection, command: RemotingCommand) -> RemotingCommand:
         busy()

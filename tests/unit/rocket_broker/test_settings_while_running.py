@@ -1,4 +1,4 @@
-"""Settings that are changed while a broker runs: they count at once, and stand in the file it was started with."""
+"""Settings changed while a broker runs take effect at once and are written to its settings file."""
 
 import asyncio
 from pathlib import Path
@@ -22,8 +22,8 @@ async def change(client: RawClient, text: str) -> int:
     return (await client.ask(Code.UPDATE_BROKER_CONFIG, None, text.encode())).code
 
 
-def test_topics_may_be_made_by_sends_from_now_on() -> None:
-    """With as many queues as the settings say at that moment; clients find the topic that is copied."""
+def test_auto_creation_can_be_enabled_while_running() -> None:
+    """TBW102 is created with the present default queue count, and clients find its route."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         assert (await client.try_send("first")).code == ResponseCode.TOPIC_NOT_EXIST
@@ -38,8 +38,8 @@ def test_topics_may_be_made_by_sends_from_now_on() -> None:
     with_broker(scene, autoCreateTopicEnable="false")
 
 
-def test_a_change_is_written_into_the_file_and_nothing_else_there_is_touched(tmp_path: Path) -> None:
-    """Comments and order stay; a setting that the file had not is at its end."""
+def test_setting_change_edits_only_its_line_of_the_file(tmp_path: Path) -> None:
+    """Comments and order stay; a new setting is appended."""
     file = tmp_path / "broker.conf"
     file.write_text("# our broker\ntraceOn = true\n\nregionId=r1\n")
 
@@ -52,8 +52,8 @@ def test_a_change_is_written_into_the_file_and_nothing_else_there_is_touched(tmp
     assert file.read_text() == "# our broker\ntraceOn=false\n\nregionId=r1\ndeleteWhen=05\n"
 
 
-def test_what_cannot_be_written_into_the_file_is_not_changed(tmp_path: Path) -> None:
-    """The next start would not know of it."""
+def test_change_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    """After the next start it would be lost."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         settings = embedded.broker.settings
@@ -64,8 +64,8 @@ def test_what_cannot_be_written_into_the_file_is_not_changed(tmp_path: Path) -> 
     with_broker(scene)
 
 
-def test_a_change_counts_although_the_topics_cannot_be_written() -> None:
-    """On a full disk, who takes the write permission away is heard: name servers are told."""
+def test_permission_change_takes_effect_when_topics_cannot_be_written() -> None:
+    """On a full disk the name servers still learn that the write permission is gone."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         broker = embedded.broker
@@ -83,8 +83,8 @@ def test_a_change_counts_although_the_topics_cannot_be_written() -> None:
     with_broker(scene)
 
 
-def test_a_setting_that_is_read_at_the_start_is_refused_by_name() -> None:
-    """And tells what to do; the value it has is no change."""
+def test_startup_setting_is_refused_by_name() -> None:
+    """The answer says what to do; sending the present value is no change."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         settings = embedded.broker.settings
@@ -96,8 +96,8 @@ def test_a_setting_that_is_read_at_the_start_is_refused_by_name() -> None:
     with_broker(scene)
 
 
-def test_no_request_makes_the_broker_delete_messages_that_nobody_consumed() -> None:
-    """Nor may it make the broker take an empty disk for a full one."""
+def test_requests_cannot_delete_unconsumed_messages() -> None:
+    """Nor can they make an empty disk count as full."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         sent = [(await client.send(body=bytes(1000))).queue_offset for _ in range(20)]
@@ -113,8 +113,8 @@ def test_no_request_makes_the_broker_delete_messages_that_nobody_consumed() -> N
 
 
 @pytest.mark.parametrize("key", BrokerSettings.local())
-def test_a_setting_that_protects_messages_and_memory_is_changed_in_the_file_only(tmp_path: Path, key: str) -> None:
-    """A request is told why, and where to change the setting; its present value is no change."""
+def test_protective_settings_change_only_in_the_file(tmp_path: Path, key: str) -> None:
+    """The answer gives the reason and the place; sending the present value is no change."""
     file = tmp_path / "broker.conf"
     file.write_text("traceOn=true\n")
 
@@ -153,8 +153,8 @@ def test_a_setting_that_protects_messages_and_memory_is_changed_in_the_file_only
         ("#" * 70_000 + "\ntraceOn=false\n", ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_nothing_that_means_nothing_or_has_no_bound_is_taken(tmp_path: Path, text: str, code: ResponseCode) -> None:
-    """File and settings stay as they are, and the answer is short."""
+def test_invalid_or_unbounded_value_is_refused(tmp_path: Path, text: str, code: ResponseCode) -> None:
+    """File and settings stay unchanged, and the answer is short."""
     file = tmp_path / "broker.conf"
     file.write_text("traceOn=true\n")
 
@@ -170,8 +170,8 @@ def test_nothing_that_means_nothing_or_has_no_bound_is_taken(tmp_path: Path, tex
     assert file.read_text() == "traceOn=true\n"
 
 
-def test_a_refused_key_may_be_told_its_harmless_value() -> None:
-    """Tools may send back what they were told; there is nothing to write."""
+def test_unsupported_key_accepts_its_disabled_value() -> None:
+    """Tools may send back the settings they read; nothing is written."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         told = embedded.broker.settings.to_properties()
@@ -182,8 +182,8 @@ def test_a_refused_key_may_be_told_its_harmless_value() -> None:
 
 
 @pytest.mark.parametrize("last", ["regionId=r1\\", "noSuchKey=1"])
-def test_a_file_that_the_next_start_could_not_read_is_not_written(tmp_path: Path, last: str) -> None:
-    """A line that swallows the next one, and one that somebody has broken meanwhile."""
+def test_settings_file_that_would_not_load_is_not_written(tmp_path: Path, last: str) -> None:
+    """For example a line that joins the next one, or a line that was edited by hand meanwhile."""
     file = tmp_path / "broker.conf"
     file.write_text(f"traceOn=true\n{last}")
 

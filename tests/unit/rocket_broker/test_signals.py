@@ -1,4 +1,4 @@
-"""How a server's process ends."""
+"""How signals end a server process."""
 
 import os
 import signal
@@ -26,10 +26,11 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_second_signal_ends_a_server_that_does_not_stop(number: signal.Signals) -> None:
-    """With the signal's exit code; the first one only asks, and one right behind it is the same.
+def test_second_signal_ends_a_server_that_does_not_stop(number: signal.Signals) -> None:
+    """With the signal's exit code.
 
-    The process sends itself those two and says when, so that a machine with much to do cannot come between them.
+    The first signal only requests a stop, and one right after it is ignored. The process sends both itself and reports
+    when, so that a busy machine cannot come between them.
     """
     with subprocess.Popen(
         [sys.executable, "-c", STUBBORN, str(int(number))],

@@ -1,4 +1,4 @@
-"""SQL92 expressions over properties: what they mean, what is refused and where, and what is too much."""
+"""SQL92 expressions over properties: semantics, error positions and limits."""
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +8,7 @@ from rocket_broker.filter.sql import SqlError, compile_sql
 
 
 def matches(text: str, **properties: str) -> bool:
-    """Whether a message with these properties is wanted."""
+    """Return whether a message with these properties matches."""
     return compile_sql(text).matches(properties)
 
 
@@ -49,13 +49,13 @@ def matches(text: str, **properties: str) -> bool:
         ("a = 3000000000", "3000000000", True),
     ],
 )
-def test_an_expression_means_what_sql_means(text: str, value: str, expected: bool) -> None:
+def test_expressions_have_sql_semantics(text: str, value: str, expected: bool) -> None:
     """Comparisons, BETWEEN, IN, IS NULL, numbers, texts and booleans."""
     assert matches(text, a=value) is expected
 
 
 def test_and_or_and_not_are_three_valued() -> None:
-    """What is unknown decides nothing unless the other side leaves it no say."""
+    """An unknown operand decides nothing unless the other side cannot change the result."""
     assert matches("missing = 1 OR a = 1", a="1")
     assert not matches("missing = 1 AND a = 1", a="1")
     assert not matches("NOT (missing = 1)", a="1")
@@ -90,29 +90,29 @@ CLAUSES = st.recursive(
 
 @given(CLAUSES)
 @settings(max_examples=50)
-def test_any_combination_has_its_truth(clause: tuple[str, bool | None]) -> None:
-    """True, false or unknown: an expression matches if it is true, and its opposite if it is false."""
+def test_combined_operators_follow_three_valued_logic(clause: tuple[str, bool | None]) -> None:
+    """An expression matches if it is true, and its negation if it is false."""
     text, truth = clause
     assert matches(text, a="1") is (truth is True)
     assert matches(f"NOT ({text})", a="1") is (truth is False)
 
 
 @pytest.mark.parametrize("sign", ["CONTAINS", "STARTSWITH", "ENDSWITH"])
-def test_what_is_missing_is_neither_like_a_text_nor_unlike_it(sign: str) -> None:
-    """Both are false, as on Apache's broker."""
+def test_missing_property_matches_neither_like_nor_not_like(sign: str) -> None:
+    """Both are false, as in Apache's broker."""
     assert not matches(f"missing {sign} 'x'")
     assert not matches(f"missing NOT {sign} 'x'")
 
 
 def test_two_missing_properties_are_equal() -> None:
-    """As on Apache's broker, although neither has a value."""
+    """As in Apache's broker."""
     assert matches("a = b")
     assert not matches("a = b", a="x")
     assert not matches("a <> b", b="x")
 
 
 def test_not_binds_tighter_than_a_comparison() -> None:
-    """As on Apache's broker: the first is (NOT a) = 5, and no property is a boolean."""
+    """As in Apache's broker: ``NOT a = 5`` means ``(NOT a) = 5``, and no property is a boolean."""
     assert not matches("NOT a = 5", a="4")
     assert matches("NOT a", a="4")
     assert not matches("a", a="true")
@@ -130,13 +130,13 @@ def test_not_binds_tighter_than_a_comparison() -> None:
         ("NOT (a > 5) OR TRUE", "x"),
     ],
 )
-def test_a_text_that_cannot_be_compared_matches_nothing(text: str, value: str) -> None:
-    """The whole expression fails, as on Apache's broker, however it goes on."""
+def test_incomparable_text_fails_the_whole_expression(text: str, value: str) -> None:
+    """As in Apache's broker, whatever follows."""
     assert not matches(text, a=value, b="1")
 
 
-def test_a_side_that_decides_is_not_looked_beyond() -> None:
-    """What would fail does no harm behind an OR that is true already."""
+def test_or_short_circuits() -> None:
+    """A failing operand after a true one has no effect."""
     assert matches("a = 'x' OR a > 5", a="x")
     assert not matches("a > 5 OR a = 'x'", a="x")
 
@@ -158,12 +158,12 @@ def test_a_side_that_decides_is_not_looked_beyond() -> None:
         ("a = 5", "9" * 5000, False),
     ],
 )
-def test_numbers_are_read_as_java_reads_them(text: str, java: str, expected: bool) -> None:
-    """``Double.valueOf`` and ``Integer.valueOf``, with all they take."""
+def test_numbers_are_parsed_as_java_does(text: str, java: str, expected: bool) -> None:
+    """``Double.valueOf`` and ``Integer.valueOf``, with all forms they accept."""
     assert matches(text, a=java) is expected
 
 
-def test_texts_are_ordered_as_doubles() -> None:
+def test_properties_are_compared_as_doubles() -> None:
     """Two properties have no other type; minus zero comes before zero, and NaN last."""
     assert matches("a < b", a="9", b="10")
     assert matches("a < b", a="-0", b="0")
@@ -193,7 +193,7 @@ def test_texts_are_ordered_as_doubles() -> None:
         ("a = 0.0", 1, 5, "does not fit a Double"),
     ],
 )
-def test_an_error_says_where_and_what(text: str, line: int, column: int, reason: str) -> None:
+def test_syntax_error_has_line_column_and_token(text: str, line: int, column: int, reason: str) -> None:
     """Lines and columns count from 1."""
     with pytest.raises(SqlError, match=r"line \d+, column \d+: ") as caught:
         compile_sql(text)
@@ -203,31 +203,31 @@ def test_an_error_says_where_and_what(text: str, line: int, column: int, reason:
 
 @pytest.mark.parametrize(("before", "after"), [("NOT (", ")"), ("NOT ", ""), ("-(", ")"), ("(a = 1 AND (", " OR b))")])
 def test_deep_nesting_is_refused(before: str, after: str) -> None:
-    """Python's stack is not the limit."""
+    """The limit does not depend on Python's stack."""
     with pytest.raises(SqlError, match="nested more than 100 levels deep"):
         compile_sql(before * 150 + "a" + after * 150 + " = 1")
 
 
-def test_parentheses_are_no_nesting() -> None:
-    """They are gone once the expression is compiled."""
+def test_redundant_parentheses_do_not_count_as_nesting() -> None:
+    """They vanish when the expression is compiled."""
     assert matches("(" * 2000 + "a = 1" + ")" * 2000, a="1")
 
 
-def test_a_long_chain_is_not_nesting() -> None:
-    """A thousand alternatives are one level, and cost what they are."""
+def test_long_chain_does_not_count_as_nesting() -> None:
+    """A thousand alternatives are one level."""
     expression = compile_sql(" OR ".join(f"a={n}" for n in range(800)))
     assert expression.matches({"a": "799"})
     assert expression.cost > 800
 
 
-def test_an_expression_too_long_is_refused() -> None:
-    """The loop would wait for the parser."""
+def test_too_long_expression_is_refused() -> None:
+    """Parsing it would block the loop."""
     with pytest.raises(SqlError, match="at most 8192 characters, not 9000"):
         compile_sql("a" * 9000)
 
 
-def test_comments_and_names_like_keywords_are_understood() -> None:
-    """Keywords are whole words in any case; comments are no part of the expression."""
+def test_comments_and_names_like_keywords_are_parsed() -> None:
+    """Keywords are whole words in any case; comments are ignored."""
     text = "/* in */ inner = 'x' and NotHere is null -- or not\n or ANDROID = 'y' -- end"
     assert matches(text, inner="x")
     assert matches(text, ANDROID="y", NotHere="z")

@@ -1,4 +1,4 @@
-"""The parser of SQL92 expressions is loaded when the first expression comes, beside other work."""
+"""The parser of SQL92 expressions is imported in a thread when the first expression arrives."""
 
 import subprocess
 import sys
@@ -16,8 +16,8 @@ print(steps)
 """
 
 
-def test_the_loop_leaves_time_to_the_thread_that_loads_the_parser() -> None:
-    """A loop that only looks whether it is loaded spins, and each read of a file takes the thread 5 ms then."""
+def test_loop_does_not_spin_while_the_parser_is_imported() -> None:
+    """Polling would delay the importing thread by 5 ms for each file it reads."""
     loaded = subprocess.run(
         [sys.executable, "-c", COUNTS_STEPS],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""A start that fails says why, and what to do that helps; one that listens to strangers says so."""
+"""Errors at start give the reason and a remedy; a server that listens beyond loopback logs a warning."""
 
 import asyncio
 import errno
@@ -71,7 +71,7 @@ asyncio.run(start_again())
 
 
 def run_with_few_files(root: Path, files: int, queues: int) -> tuple[str, str]:
-    """Start a broker after a kill in a process that may open few files; return what it prints, and its last error."""
+    """Start a broker after a kill, in a process with a low limit of open files; return its output and last error."""
     process = subprocess.run(
         [sys.executable, "-c", WITH_FEW_FILES, str(root), str(files), str(queues)],
         capture_output=True,
@@ -82,15 +82,18 @@ def run_with_few_files(root: Path, files: int, queues: int) -> tuple[str, str]:
     return process.stdout.strip(), (process.stderr.strip().splitlines() or [""])[-1]
 
 
-def test_a_store_of_many_queues_starts_after_a_kill_with_few_files(tmp_path: Path) -> None:
-    """256 open files are enough for 240 queues: their maps leave files to clients."""
+def test_recovery_needs_few_open_files(tmp_path: Path) -> None:
+    """256 are enough for 240 queues; the rest is left to connections."""
     printed, error = run_with_few_files(tmp_path, 256, 240)
     assert printed == "240 queues, 10 connections", error
 
 
 @pytest.mark.parametrize("files", [30, 33])
-def test_a_process_that_may_hardly_open_files_is_told_so(tmp_path: Path, files: int) -> None:
-    """The store cannot be opened, or every client would be refused: another address or directory helps nobody."""
+def test_too_low_open_file_limit_is_reported(tmp_path: Path, files: int) -> None:
+    """Otherwise the store would not open or every client would be refused;
+
+    another address or directory does not help.
+    """
     printed, error = run_with_few_files(tmp_path, files, 20)
     assert printed == ""
     assert "storePathRootDir" not in error
@@ -98,8 +101,8 @@ def test_a_process_that_may_hardly_open_files_is_told_so(tmp_path: Path, files: 
     assert "ulimit -n 65536" in error
 
 
-def test_an_address_of_another_machine_cannot_be_listened_on(tmp_path: Path) -> None:
-    """The setting to change is the one of the address, or of the name."""
+def test_foreign_listen_address_is_refused(tmp_path: Path) -> None:
+    """The error names the setting of the address or of the host name."""
     with pytest.raises(CannotListen, match=r"192\.0\.2\.7:\d+: .*Set bindAddress to an address of this"):
         start(broker_on(tmp_path, bindAddress="192.0.2.7"))
 
@@ -116,8 +119,8 @@ def test_an_address_of_another_machine_cannot_be_listened_on(tmp_path: Path) -> 
         (errno.EXDEV, "See the system's log"),
     ],
 )
-def test_an_unusable_store_is_told_with_what_helps(tmp_path: Path, number: int, remedy: str) -> None:
-    """Another directory helps against few of the errors."""
+def test_unusable_store_error_suggests_a_remedy(tmp_path: Path, number: int, remedy: str) -> None:
+    """Another directory is suggested only where it helps."""
     error = OSError(number, "the reason", str(tmp_path / "abort"))
     assert str(StoreUnusable(tmp_path, error)).startswith(
         f"the store in {tmp_path} cannot be used: {tmp_path / 'abort'}: the reason. "
@@ -125,26 +128,26 @@ def test_an_unusable_store_is_told_with_what_helps(tmp_path: Path, number: int, 
     assert remedy in str(StoreUnusable(tmp_path, error))
 
 
-def test_a_table_that_is_there_but_cannot_be_read_is_not_given_up(tmp_path: Path) -> None:
-    """Its backup is older, and an empty table is no remedy."""
+def test_unreadable_table_fails_the_start(tmp_path: Path) -> None:
+    """The backup is older, and an empty table would lose data."""
     (tmp_path / "config" / "topics.json").mkdir(parents=True)
     with pytest.raises(TableUnreadable, match=r"topics\.json cannot be read: Is a directory\. Move") as caught:
         start(broker_on(tmp_path))
     assert "empty table" not in str(caught.value)
 
 
-def test_a_journal_that_is_refused_is_no_traceback(tmp_path: Path) -> None:
-    """As for every file of the store, the error says which it is."""
+def test_unreadable_journal_is_a_store_error(tmp_path: Path) -> None:
+    """It names the file and has no traceback."""
     (tmp_path / "config" / "topics.json.log").mkdir(parents=True)
     with pytest.raises(StoreUnusable, match=r"cannot be used: .*/topics\.json\.log: Is a directory\. Move"):
         start(broker_on(tmp_path))
 
 
 @pytest.mark.parametrize(("address", "is_open"), [("127.0.0.1", False), ("localhost", False), ("192.0.2.7", True)])
-def test_a_server_that_strangers_can_reach_says_that_nobody_has_to_log_in(
+def test_server_beyond_loopback_warns_about_missing_access_control(
     tmp_path: Path, address: str, is_open: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once for the broker, whatever its ports, and once for the name server; never on loopback."""
+    """Once per broker, for all its ports, and once per name server; never on loopback."""
 
     async def main() -> None:
         transport = MemoryTransport()

@@ -16,15 +16,15 @@ def number(content: bytes) -> int:
     return int(content)
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
-    """The directory is made with the first file."""
+def test_written_table_can_be_read(tmp_path: Path) -> None:
+    """The first write creates the directory."""
     file = TableFile(tmp_path / "config" / "table.json", durable=True)
     assert file.load(number) is None
     file.write(b"1")
     assert file.load(number) == 1
 
 
-def test_the_backup_is_the_content_before(tmp_path: Path) -> None:
+def test_backup_has_the_previous_content(tmp_path: Path) -> None:
     """Each write keeps one older state."""
     file = TableFile(tmp_path / "table.json")
     for content in (b"1", b"2", b"3"):
@@ -34,10 +34,10 @@ def test_the_backup_is_the_content_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"x", b"", b"  \n"])
-def test_a_damaged_file_is_replaced_by_its_backup_with_a_warning(
+def test_damaged_file_is_restored_from_its_backup(
     tmp_path: Path, damage: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The broker starts with the last good state, and says so."""
+    """The broker starts with the last good state and logs a warning."""
     file = TableFile(tmp_path / "table.json")
     file.write(b"1")
     file.write(b"2")
@@ -47,8 +47,8 @@ def test_a_damaged_file_is_replaced_by_its_backup_with_a_warning(
     assert "table.json.bak: read instead of table.json" in caplog.text
 
 
-def test_what_is_written_while_a_thread_writes_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether the thread has begun or not; and what it writes is on the disk before it has the file's name."""
+def test_write_during_a_threaded_write_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether or not the thread has begun; the temporary file is synced before it is renamed."""
     file = TableFile(tmp_path / "table.json")
     seen: list[bytes] = []
     sync = os.fsync
@@ -73,8 +73,8 @@ def test_what_is_written_while_a_thread_writes_counts(tmp_path: Path, monkeypatc
     assert seen[-1] == b"3"
 
 
-def test_a_power_failure_leaves_the_file_or_its_backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the file system keeps names before contents, however quickly one write follows the other."""
+def test_power_failure_leaves_the_file_or_its_backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also on a file system that persists names before contents, and for writes in quick succession."""
     table, synced, sync = TableFile(tmp_path / "table.json"), set[bytes](), os.fsync
 
     def fsync(descriptor: int) -> None:
@@ -91,10 +91,8 @@ def test_a_power_failure_leaves_the_file_or_its_backup(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_a_durable_write_is_on_the_disk_under_its_name(
-    durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its directory is synced after the file has its name, and so are the directories that were made for it."""
+def test_durable_write_is_synced_under_its_name(durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory is synced after the rename, and so is each directory that was created."""
     table, sync = TableFile(tmp_path / "config" / "table.json", durable=durable), os.fsync
     named: dict[Path, bytes | None] = {}
 
@@ -114,8 +112,8 @@ def test_a_durable_write_is_on_the_disk_under_its_name(
         assert tmp_path in named
 
 
-def test_what_is_damaged_does_not_become_the_backup(tmp_path: Path) -> None:
-    """The good one stays until a new one is there, also through a write that fails."""
+def test_damaged_file_does_not_replace_the_backup(tmp_path: Path) -> None:
+    """The good backup stays until a new file exists, also through a write that fails."""
     file = TableFile(tmp_path / "table.json")
     file.write(b"1")
     file.write(b"2")
@@ -128,16 +126,16 @@ def test_what_is_damaged_does_not_become_the_backup(tmp_path: Path) -> None:
     assert (file.path.read_bytes(), file.backup.read_bytes()) == (b"4", b"3")
 
 
-def test_a_file_and_backup_both_damaged_stop_the_broker(tmp_path: Path) -> None:
-    """Starting with an empty table would lose what the store still has."""
+def test_damaged_file_and_backup_fail_the_start(tmp_path: Path) -> None:
+    """An empty table would lose what the store still has."""
     file = TableFile(tmp_path / "table.json")
     file.path.write_bytes(b"x")
     with pytest.raises(DamagedTable, match="move both away to start with an empty table"):
         file.load(number)
 
 
-def test_a_write_that_was_cut_off_is_not_read(tmp_path: Path) -> None:
-    """What a kill leaves of the next file is not taken for the table."""
+def test_incomplete_write_is_not_read(tmp_path: Path) -> None:
+    """A temporary file left by a kill is ignored."""
     file = TableFile(tmp_path / "table.json")
     file.write(b"1")
     (tmp_path / "table.json.tmp").write_bytes(b"garb")
@@ -145,8 +143,8 @@ def test_a_write_that_was_cut_off_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device without room on this platform")
-def test_a_disk_without_room_leaves_the_file_as_it_was(tmp_path: Path) -> None:
-    """The error says which file could not be written."""
+def test_full_disk_leaves_the_file_unchanged(tmp_path: Path) -> None:
+    """The error names the file."""
     file = TableFile(tmp_path / "table.json")
     file.write(b"1")
     (tmp_path / "table.json.tmp").symlink_to("/dev/full")

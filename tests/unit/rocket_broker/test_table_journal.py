@@ -1,4 +1,4 @@
-"""What changes is noted at once and written into the table later: nothing is lost, whenever the broker ends."""
+"""Table changes are journaled at once and written to the table later, so a kill loses none."""
 
 import asyncio
 import json
@@ -16,20 +16,20 @@ from tests.unit.rocket_broker.test_broker_tables import FixedClock, settings
 
 
 def topics(path: Path) -> TopicTable:
-    """Return the table as a broker that starts there has it."""
+    """Return the table as loaded by a broker that starts there."""
     table = TopicTable(settings(path), FixedClock())
     table.load()
     return table
 
 
 def sent_to(table: TopicTable, *names: str) -> None:
-    """Let sends make topics."""
+    """Create topics by sends."""
     for name in names:
         table.create_by_send(name, "TBW102", 4, 0, "test")
 
 
 def large(path: Path) -> TopicTable:
-    """Return a table of which changes are noted, and whose file has all topics that it has now."""
+    """Return a table large enough to be journaled, whose file has all its present topics."""
     table = topics(path)
     sent_to(table, *(f"large{number}" for number in range(SMALL + 1)))
     table.save()
@@ -41,8 +41,8 @@ def in_file(path: Path) -> set[str]:
     return {*json.loads((path / "config" / "topics.json").read_bytes())["topicConfigTable"]}
 
 
-def test_a_small_table_is_written_at_each_change(tmp_path: Path) -> None:
-    """Apache's brokers read it after a kill, and no file of ours beside it."""
+def test_small_table_is_written_at_each_change(tmp_path: Path) -> None:
+    """Apache's brokers can read it after a kill, and there is no journal beside it."""
     table = topics(tmp_path)
     sent_to(table, "orders", "bills")
     table.delete("bills")
@@ -51,8 +51,8 @@ def test_a_small_table_is_written_at_each_change(tmp_path: Path) -> None:
     assert not table.journal.path.exists()
 
 
-def test_a_small_table_that_could_not_be_written_is_written_later(tmp_path: Path) -> None:
-    """Whoever made the topic was told that it failed; the broker has it, and so the file is to have it."""
+def test_failed_write_of_a_small_table_is_retried(tmp_path: Path) -> None:
+    """The client got an error, but the table in memory has the topic and the file must get it."""
     table = topics(tmp_path)
     table.journal.path.parent.mkdir()
     blocked = tmp_path / "config" / "topics.json.tmp"
@@ -64,10 +64,8 @@ def test_a_small_table_that_could_not_be_written_is_written_later(tmp_path: Path
     assert "orders" in in_file(tmp_path)
 
 
-def test_changes_of_a_table_that_another_broker_wrote_since_are_passed_over(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It has deleted a topic, perhaps, that a line would bring back."""
+def test_journal_of_an_older_table_is_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Another broker wrote the table since, and may have deleted a topic that a line would restore."""
     table = large(tmp_path)
     sent_to(table, "orders")
     file = tmp_path / "config" / "topics.json"
@@ -79,8 +77,8 @@ def test_changes_of_a_table_that_another_broker_wrote_since_are_passed_over(
     assert "skipped 1 changes: another broker has written the table since" in caplog.text
 
 
-def test_changes_hold_whatever_table_of_ours_was_last_written(tmp_path: Path) -> None:
-    """Killed before the journal is cleared, or with a table that has to be read from its backup."""
+def test_journal_applies_to_the_last_table_we_wrote(tmp_path: Path) -> None:
+    """After a kill before the journal is cleared, or when the table is read from its backup."""
     table = large(tmp_path)
     sent_to(table, "orders")
     table.journal.begin_merge(table.data_version)
@@ -99,8 +97,8 @@ def test_changes_hold_whatever_table_of_ours_was_last_written(tmp_path: Path) ->
     assert {"bills", "carts"} <= {*from_backup}
 
 
-def test_topics_made_by_sends_are_noted_and_the_table_is_left_alone(tmp_path: Path) -> None:
-    """A thousand of them write a line each; a start reads them, and the table has them when it is written."""
+def test_topics_created_by_sends_are_journaled(tmp_path: Path) -> None:
+    """A thousand topics append a line each; a start reads them, and the next write of the table includes them."""
     table = large(tmp_path)
     sent_to(table, *(f"t{number}" for number in range(1000)))
     assert "t999" not in in_file(tmp_path)
@@ -113,8 +111,8 @@ def test_topics_made_by_sends_are_noted_and_the_table_is_left_alone(tmp_path: Pa
     assert topics(tmp_path).configs() == table.configs()
 
 
-def test_what_people_change_holds_against_older_lines(tmp_path: Path) -> None:
-    """Also when the broker was killed after it had written the table, before it cleared the journal."""
+def test_administrative_change_overrides_older_journal_lines(tmp_path: Path) -> None:
+    """Also after a kill between the write of the table and the clearing of the journal."""
     table = large(tmp_path)
     sent_to(table, "orders", "bills")
     lines = table.journal.path.read_bytes()
@@ -129,8 +127,8 @@ def test_what_people_change_holds_against_older_lines(tmp_path: Path) -> None:
     assert "bills" not in again
 
 
-def test_half_a_line_is_passed_over(tmp_path: Path) -> None:
-    """It was being written when the broker was killed; nobody was answered for it."""
+def test_incomplete_journal_line_is_ignored(tmp_path: Path) -> None:
+    """It was being written during a kill and was not acknowledged."""
     table = large(tmp_path)
     sent_to(table, "orders", "bills")
     table.journal.path.write_bytes(table.journal.path.read_bytes()[:-20])
@@ -138,7 +136,7 @@ def test_half_a_line_is_passed_over(tmp_path: Path) -> None:
     assert "bills" not in topics(tmp_path)
 
 
-def test_what_comes_after_half_a_line_counts(tmp_path: Path) -> None:
+def test_journal_lines_after_an_incomplete_one_are_read(tmp_path: Path) -> None:
     """Also when the broker is killed again before the table is written."""
     table = large(tmp_path)
     sent_to(table, "orders", "bills")
@@ -147,8 +145,8 @@ def test_what_comes_after_half_a_line_counts(tmp_path: Path) -> None:
     assert {"orders", "carts"} <= set(topics(tmp_path))
 
 
-def test_what_cannot_be_noted_gets_into_the_table_later(tmp_path: Path) -> None:
-    """The table in memory has it: the file is to have it too, when the disk takes it."""
+def test_change_that_cannot_be_journaled_is_written_with_the_table(tmp_path: Path) -> None:
+    """As soon as the disk accepts writes again."""
     journal = TableJournal(tmp_path / "t.json")
     journal.path.mkdir()
     with pytest.raises(IsADirectoryError):
@@ -158,8 +156,8 @@ def test_what_cannot_be_noted_gets_into_the_table_later(tmp_path: Path) -> None:
     assert written == ["table"]
 
 
-def test_a_line_that_is_none_is_passed_over_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Those around it count."""
+def test_malformed_journal_line_is_skipped_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The other lines are applied."""
     table = large(tmp_path)
     sent_to(table, "orders")
     with table.journal.path.open("ab") as file:
@@ -171,8 +169,8 @@ def test_a_line_that_is_none_is_passed_over_with_a_warning(tmp_path: Path, caplo
     assert "skipped a line" in caplog.text
 
 
-def test_groups_are_noted_alike(tmp_path: Path) -> None:
-    """However many appear in one heartbeat, they are one version."""
+def test_groups_are_journaled_like_topics(tmp_path: Path) -> None:
+    """All groups of one heartbeat are one version."""
     table = SubscriptionGroupTable(settings(tmp_path), FixedClock())
     table.create_missing(["one", "two"])
     table.create_missing(["two", "three"])
@@ -183,8 +181,8 @@ def test_groups_are_noted_alike(tmp_path: Path) -> None:
     assert again.data_version.counter == 2
 
 
-def test_the_table_is_written_two_seconds_after_an_addition(tmp_path: Path) -> None:
-    """Once for all that were added meanwhile; a disk that refuses is tried again."""
+def test_table_is_written_two_seconds_after_an_addition(tmp_path: Path) -> None:
+    """Once for all additions in that time; a failed write is retried."""
     journal = TableJournal(tmp_path / "t.json")
     written: list[float] = []
 
@@ -212,8 +210,8 @@ def test_the_table_is_written_two_seconds_after_an_addition(tmp_path: Path) -> N
     assert written[1] - written[0] == pytest.approx(2)
 
 
-def test_what_people_change_is_noted_too(tmp_path: Path) -> None:
-    """A table of fifty thousand topics is not written for each of them; a killed broker knows of all the same."""
+def test_administrative_changes_are_journaled(tmp_path: Path) -> None:
+    """A table of fifty thousand topics is not written for each of them, and a kill loses none."""
     table = large(tmp_path)
     table.update(TopicConfig(topic_name="orders", read_queue_nums=9, write_queue_nums=9))
     table.update(TopicConfig(topic_name="bills"))
@@ -232,8 +230,8 @@ def test_what_people_change_is_noted_too(tmp_path: Path) -> None:
     assert "h" not in killed
 
 
-def test_changes_while_the_table_is_written_stay_in_the_journal(tmp_path: Path) -> None:
-    """The table that is written may lack them; those before are dropped."""
+def test_changes_during_a_table_write_stay_in_the_journal(tmp_path: Path) -> None:
+    """The written table may lack them; earlier lines are dropped."""
 
     async def main() -> None:
         table = topics(tmp_path)

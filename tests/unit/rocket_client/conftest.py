@@ -9,6 +9,6 @@ from streamkit.testing.virtual_time import VirtualTime
 
 @pytest.fixture
 def virtual() -> Iterator[VirtualTime]:
-    """A loop whose clock jumps when it would wait."""
+    """A loop that advances its clock instead of waiting."""
     with VirtualTime() as time:
         yield time

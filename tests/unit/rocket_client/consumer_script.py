@@ -1,4 +1,4 @@
-"""A push consumer before a broker that answers by script: one queue, whose pulls are answered in turn."""
+"""A push consumer of one queue, before a broker whose pull answers are scripted."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -48,7 +48,7 @@ def record(offset: int, tags: str = "", topic: str = "orders", sys_flag: int = 0
 
 
 def pulled(code: int, next_offset: int, body: bytes = b"", suggested: int = 0) -> Reply:
-    """A pull's answer."""
+    """Return an answer to a pull."""
 
     def reply(command: RemotingCommand) -> RemotingCommand:
         header = PullMessageResponseHeader(
@@ -60,9 +60,10 @@ def pulled(code: int, next_offset: int, body: bytes = b"", suggested: int = 0) -
 
 
 class ConsumerScript:
-    """One broker, one queue, one consumer; pulls are answered in turn, then held.
+    """One broker, one queue and one consumer.
 
-    A listener's call says what `says` is, or what awaiting it gives if it is a function.
+    Pulls get the scripted answers in turn, then are held. The listener returns `says`, or the awaited result of `says`
+    if it is a function.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class ConsumerScript:
 
 
 def give_locks(command: RemotingCommand) -> RemotingCommand:
-    """Every lock is given to who asks for it."""
+    """Grant every lock that is asked for."""
     wanted = decode_body(command.body, LockBatchRequestBody).mq_set
     return RemotingCommand.response(command, body=encode_body(LockBatchResponseBody(lock_ok_mq_set=wanted)))
 

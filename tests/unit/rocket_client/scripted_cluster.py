@@ -1,4 +1,4 @@
-"""A cluster that answers by script: a name server and brokers whose every answer the test decides."""
+"""A scripted cluster: name servers and brokers whose answers the test decides."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -27,7 +27,7 @@ SEND_CODES = {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
 
 
 class Peer:
-    """One listening end; notes what it is asked, answers by code."""
+    """A listening end that records its requests and answers them by code."""
 
     def __init__(self, transport: MemoryTransport, port: int) -> None:
         self._transport = transport
@@ -68,7 +68,7 @@ class Peer:
 
 
 class ScriptedBroker(Peer):
-    """A broker that stores nothing and says it did, until told otherwise."""
+    """A broker that stores nothing but answers that it did, unless the script says otherwise."""
 
     def __init__(self, transport: MemoryTransport, name: str, port: int) -> None:
         super().__init__(transport, port)
@@ -80,7 +80,7 @@ class ScriptedBroker(Peer):
             self.answers[code] = self._store
 
     def refuse(self, command: RemotingCommand) -> RemotingCommand:
-        """An answer for every request that is not to succeed."""
+        """Return an error answer, for any request."""
         return RemotingCommand.response(command, ResponseCode.SYSTEM_ERROR, remark="as the script says")
 
     def _store(self, command: RemotingCommand) -> RemotingCommand | None:
@@ -116,6 +116,7 @@ class ScriptedCluster:
             await peer.stop()
 
     def route(self, queues: int, brokers: Iterable[ScriptedBroker] | None = None) -> TopicRouteData:
+        """Return a client that knows the route of `orders`."""
         chosen = list(self.brokers if brokers is None else brokers)
         return TopicRouteData(
             queue_datas=[

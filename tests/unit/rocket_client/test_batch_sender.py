@@ -1,4 +1,4 @@
-"""What becomes of the order of batches that are under way together."""
+"""The order of batches that are sent concurrently."""
 
 from collections.abc import Iterator
 
@@ -14,11 +14,10 @@ from rocket_remoting.wire.message import MessageQueue
 from tests.unit.rocket_client.test_blocking_connection import ServerThread
 
 
-class StumblingBroker(ServerThread):
-    """Is busy when a batch comes for the first time, in every third case.
+class FailingBroker(ServerThread):
+    """Refuses every third batch as busy at the first attempt.
 
-    Attributes:
-        stored: The batches, in their order.
+    Attributes: stored: The batches in the order in which they were stored.
     """
 
     def __init__(self) -> None:
@@ -35,23 +34,23 @@ class StumblingBroker(ServerThread):
         return RemotingCommand.response(request)
 
     def master_address(self, topic: str, broker_name: str) -> str:
-        """Where it is."""
+        """Return the broker's address."""
         return self.server.address
 
     def expire(self, topic: str) -> None:
-        """Where it is does not change."""
+        """Do nothing: the address is fixed."""
 
 
 @pytest.fixture
-def broker() -> Iterator[StumblingBroker]:
+def broker() -> Iterator[FailingBroker]:
     """A broker for one test."""
-    made = StumblingBroker()
+    made = FailingBroker()
     yield made
     made.close()
 
 
-def test_batches_of_a_queue_stay_in_order(broker: StumblingBroker) -> None:
-    """One that is to be sent again is waited for; those of another queue are not."""
+def test_batches_of_a_queue_stay_in_order(broker: FailingBroker) -> None:
+    """A batch that is retried holds back later batches of its queue, but not those of another queue."""
     pool = ConnectionPool(connect_timeout=60.0)
     sender = BatchSender(broker, pool, depth=8, request_timeout=60.0, patience=60.0, in_order=True)
     with sender:

@@ -1,4 +1,4 @@
-"""The blocking connection, against a server of our own in a thread."""
+"""The blocking connection, tested against our own server in a thread."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ from rocket_remoting.wire.headers import GetMaxOffsetRequestHeader, GetMaxOffset
 
 
 class ServerThread:
-    """A server on a loop of its own; the request code says how it behaves."""
+    """A server on a loop of its own; the request code selects its behaviour."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -52,7 +52,7 @@ class ServerThread:
         return asyncio.run_coroutine_threadsafe(make(), self.loop).result()  # type: ignore[arg-type]
 
     def drop_connections(self) -> None:
-        """Close every connection, and return when that is done."""
+        """Close every connection and wait until all are closed."""
 
         async def drop() -> None:
             await asyncio.gather(*(connection.close() for connection in self.server.connections))
@@ -77,7 +77,7 @@ def server() -> Iterator[ServerThread]:
 
 @pytest.fixture
 def connection(server: ServerThread) -> Iterator[BlockingConnection]:
-    """A connection to it."""
+    """A connection to the server."""
     with BlockingConnection(server.server.address) as made:
         yield made
 
@@ -86,7 +86,7 @@ FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 
 
 def in_child(work: Callable[[], int]) -> Callable[[], int]:
-    """Fork; the child does the work and ends. What is returned waits for it and gives its result."""
+    """Fork and run the work in the child; return a function that waits for its result."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -106,20 +106,20 @@ def in_child(work: Callable[[], int]) -> Callable[[], int]:
 
 
 def ask_offset(connection: BlockingConnection, queue_id: int) -> int:
-    """One request with typed headers."""
+    """Send a request with typed headers; return its answer."""
     header = GetMaxOffsetRequestHeader(topic="t", queue_id=queue_id)
     response = connection.invoke(RequestCode.GET_MAX_OFFSET, header, timeout=30)
     return response.header(GetMaxOffsetResponseHeader).offset
 
 
-def test_answer_comes_back(connection: BlockingConnection) -> None:
-    """A request gets its answer, header and body."""
+def test_answer_is_returned(connection: BlockingConnection) -> None:
+    """With header and body."""
     assert ask_offset(connection, 7) == 7
     assert connection.invoke(RequestCode.SEND_MESSAGE_V2, body=b"body", timeout=30).body == b"body"
 
 
-def test_many_under_way_at_once(connection: BlockingConnection) -> None:
-    """Each answer comes with its request's number; requests are taken as answers come."""
+def test_concurrent_requests_get_their_own_answers(connection: BlockingConnection) -> None:
+    """Answers are matched by request number; further requests are taken as answers arrive."""
     requests = (Request(RequestCode.SEND_MESSAGE_V2, None, str(number).encode()) for number in range(1000))
     answers = dict(connection.invoke_many(requests, depth=50, timeout=30))
     assert {number: bytes(answer.body) for number, answer in answers.items()} == {
@@ -127,16 +127,16 @@ def test_many_under_way_at_once(connection: BlockingConnection) -> None:
     }
 
 
-def test_large_requests_and_answers_at_once(connection: BlockingConnection) -> None:
-    """Writing does not wait for a peer that waits for its answers to be read."""
+def test_large_requests_and_answers_do_not_deadlock(connection: BlockingConnection) -> None:
+    """Writing continues while the peer waits for its answers to be read."""
     body = bytes(3_000_000)
     requests = [Request(RequestCode.SEND_MESSAGE_V2, None, body)] * 8
     answers = connection.invoke_many(requests, depth=8, timeout=60)
     assert [len(answer.body) for _, answer in answers] == [3_000_000] * 8
 
 
-def test_an_abandoned_iterator_does_no_harm(connection: BlockingConnection) -> None:
-    """Who stops early leaves no answers behind for the next exchange."""
+def test_abandoned_iterator_leaves_no_answers_behind(connection: BlockingConnection) -> None:
+    """The next exchange gets its own answers."""
     requests = [Request(RequestCode.SEND_MESSAGE_V2, None, b"old")] * 100
     answers = connection.invoke_many(requests, depth=10, timeout=30)
     next(answers)
@@ -144,8 +144,8 @@ def test_an_abandoned_iterator_does_no_harm(connection: BlockingConnection) -> N
     assert connection.invoke(RequestCode.SEND_MESSAGE_V2, body=b"new", timeout=30).body == b"new"
 
 
-def test_a_failing_source_of_requests_does_no_harm(connection: BlockingConnection) -> None:
-    """An error while requests are made reaches the caller; the connection goes on."""
+def test_error_in_the_request_source_reaches_the_caller(connection: BlockingConnection) -> None:
+    """The connection stays usable."""
 
     def source() -> Iterator[Request]:
         yield Request(RequestCode.PULL_MESSAGE)
@@ -156,27 +156,27 @@ def test_a_failing_source_of_requests_does_no_harm(connection: BlockingConnectio
     assert ask_offset(connection, 1) == 1
 
 
-def test_pushes_are_passed_over(connection: BlockingConnection) -> None:
-    """What the peer asks of us is no answer."""
+def test_requests_from_the_server_are_ignored(connection: BlockingConnection) -> None:
+    """A pushed request is not taken for an answer."""
     assert connection.invoke(RequestCode.HEART_BEAT, timeout=30).code == ResponseCode.SUCCESS
     assert ask_offset(connection, 2) == 2
 
 
-def test_oneway_requests_do_not_wait(connection: BlockingConnection) -> None:
-    """A one-way request is sent, and the next answer belongs to the next request."""
+def test_oneway_request_gets_no_answer(connection: BlockingConnection) -> None:
+    """The next answer belongs to the next request."""
     connection.invoke_oneway(RequestCode.SEND_MESSAGE_V2, body=b"nobody listens")
     assert ask_offset(connection, 3) == 3
 
 
-def test_a_silent_peer_times_out(connection: BlockingConnection) -> None:
-    """No answer in time is an error that names the request; the connection is good for the next one."""
+def test_missing_answer_is_a_timeout(connection: BlockingConnection) -> None:
+    """The error names the request; the connection stays usable."""
     with pytest.raises(RequestTimeout, match="PULL_MESSAGE"):
         connection.invoke(RequestCode.PULL_MESSAGE, timeout=0.02)
     assert ask_offset(connection, 4) == 4
 
 
-def test_a_lost_connection_is_made_anew(connection: BlockingConnection, server: ServerThread) -> None:
-    """A connection that ends inside an exchange is an error; one that ended before is not even noticed."""
+def test_lost_connection_is_replaced(connection: BlockingConnection, server: ServerThread) -> None:
+    """A loss during an exchange is an error; a loss between exchanges is not noticed."""
     with pytest.raises(ConnectionLost):
         connection.invoke(RequestCode.UNREGISTER_CLIENT, timeout=30)
     assert ask_offset(connection, 5) == 5
@@ -184,8 +184,8 @@ def test_a_lost_connection_is_made_anew(connection: BlockingConnection, server: 
     assert ask_offset(connection, 6) == 6
 
 
-def test_a_closed_connection_stays_closed(server: ServerThread) -> None:
-    """After `close` nothing is sent any more."""
+def test_closed_connection_refuses_requests(server: ServerThread) -> None:
+    """After `close` nothing is sent."""
     connection = BlockingConnection(server.server.address)
     assert "not connected" in repr(connection)
     ask_offset(connection, 0)
@@ -196,8 +196,8 @@ def test_a_closed_connection_stays_closed(server: ServerThread) -> None:
         ask_offset(connection, 0)
 
 
-def test_nobody_there() -> None:
-    """A peer that does not listen is a connect error that names it."""
+def test_refused_connection_is_a_connect_error() -> None:
+    """The error names the address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -208,7 +208,7 @@ def test_nobody_there() -> None:
 
 
 def test_garbage_is_a_protocol_error() -> None:
-    """A peer that does not speak the protocol is told apart from one that is gone."""
+    """It is distinguished from a lost connection."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
 
@@ -223,15 +223,15 @@ def test_garbage_is_a_protocol_error() -> None:
         answering.join()
 
 
-def test_threads_take_turns(connection: BlockingConnection) -> None:
-    """Threads that share a connection get their own answers."""
+def test_threads_share_a_connection(connection: BlockingConnection) -> None:
+    """Each thread gets its own answers."""
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(lambda number: ask_offset(connection, number), range(200))) == list(range(200))
 
 
 @FORKS
-def test_a_forked_child_has_its_own_connection(connection: BlockingConnection) -> None:
-    """Parent and child use one object after a fork, and neither disturbs the other."""
+def test_forked_child_opens_its_own_connection(connection: BlockingConnection) -> None:
+    """Parent and child use one object after a fork without disturbing each other."""
     ask_offset(connection, 0)
     result = in_child(lambda: ask_offset(connection, 21))
     assert ask_offset(connection, 20) == 20
@@ -239,8 +239,8 @@ def test_a_forked_child_has_its_own_connection(connection: BlockingConnection) -
     assert ask_offset(connection, 22) == 22
 
 
-def test_a_pool_lends_each_thread_a_connection(server: ServerThread) -> None:
-    """A long exchange of one thread does not hold another; connections are used again."""
+def test_pool_gives_each_thread_a_connection(server: ServerThread) -> None:
+    """A long exchange of one thread does not block another; connections are reused."""
     pool, address = ConnectionPool(3.0), server.server.address
     with pool.connection(address) as held, pool.connection(address) as other:
         assert held is not other
@@ -252,8 +252,8 @@ def test_a_pool_lends_each_thread_a_connection(server: ServerThread) -> None:
 
 
 @FORKS
-def test_a_forked_pool_begins_anew(server: ServerThread) -> None:
-    """A child does not inherit its parent's connections, nor a lock that another thread of the parent held."""
+def test_forked_pool_starts_empty(server: ServerThread) -> None:
+    """A child inherits neither the parent's connections nor a lock held by another thread of the parent."""
     pool = ConnectionPool(3.0)
 
     def ask(queue_id: int) -> int:

@@ -1,4 +1,4 @@
-"""The blocking client's pulls that a broker holds, before a server of our own in a thread."""
+"""Long polls of the blocking client, against our own server in a thread."""
 
 import asyncio
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ REQUEST_TIMEOUT, LATE = 2.0, 2.5
 
 
 class LateServer(ServerThread):
-    """Name server and broker; looks at the pulls it holds only from time to time, as Apache's does."""
+    """A name server and broker that checks its held pulls only periodically, as Apache's does."""
 
     def _handle(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         if request.code == RequestCode.PULL_MESSAGE:
@@ -51,8 +51,8 @@ def server() -> Iterator[LateServer]:
 
 
 @pytest.mark.slow
-def test_a_held_pull_may_be_answered_late(server: LateServer) -> None:
-    """The time that a request may take is not what remains when the hold is over."""
+def test_answer_after_the_hold_time_is_accepted(server: LateServer) -> None:
+    """The request timeout counts from the end of the hold time."""
     settings = ProducerSettings(name_servers=server.server.address, request_timeout=timedelta(seconds=REQUEST_TIMEOUT))
     with BlockingClient("readers", settings) as client:
         result = client.pull(MessageQueue("orders", "a", 0), 7, wait=0.1)

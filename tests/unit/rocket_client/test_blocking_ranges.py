@@ -1,4 +1,4 @@
-"""Reading ranges: what is asked, and in which order answers are handed out."""
+"""Reading ranges: the pulls that are sent, and the order in which answers are returned."""
 
 import itertools
 from collections.abc import Callable
@@ -18,7 +18,7 @@ QUEUE = MessageQueue("t", "broker-a", 0)
 
 
 def found(asked: PullRequest, given: int, end: int = 1 << 30, size: int = 10) -> PullResult:
-    """An answer with so many messages at most."""
+    """Return an answer with at most so many messages."""
     next_offset = min(asked.offset + min(given, asked.max_messages), end)
     return PullResult(asked, PullStatus.FOUND, next_offset, 0, end, b"x" * size)
 
@@ -26,7 +26,7 @@ def found(asked: PullRequest, given: int, end: int = 1 << 30, size: int = 10) ->
 def serve(
     pulls: RangePulls, answer: Callable[[PullRequest], PullResult], random: Random
 ) -> tuple[list[RangePart], list[PullRequest]]:
-    """Answer all pulls, in any order; return the parts and what was asked."""
+    """Answer all pulls, in any order; return the parts and the pulls."""
     parts: list[RangePart] = []
     asked: list[PullRequest] = []
     open_: dict[int, PullRequest] = {}
@@ -48,10 +48,10 @@ def serve(
     st.booleans(),
     st.randoms(use_true_random=False),
 )
-def test_every_range_is_read_once_and_in_order(
+def test_ranges_are_read_once_and_in_order(
     bounds: list[tuple[int, int]], asked: int, given_: int, is_filtered: bool, random: Random
 ) -> None:
-    """Whatever a broker gives at once, and in whatever order it answers, the parts add up to the ranges."""
+    """Whatever a broker returns per pull, and in whatever order its answers arrive."""
     ranges = [
         QueueRange(MessageQueue("t", "broker-a", n), start, start + size) for n, (start, size) in enumerate(bounds)
     ]
@@ -68,8 +68,8 @@ def test_every_range_is_read_once_and_in_order(
     assert pulls.unread() == []
 
 
-def test_the_first_answer_tells_how_much_a_broker_gives() -> None:
-    """After it the pulls fit one another: a broker that gives 32 is asked for 32, many times at once."""
+def test_first_answer_determines_the_size_of_pulls() -> None:
+    """Later pulls match it: a broker that returns 32 messages gets many pulls of 32 at once."""
     pulls = RangePulls([QueueRange(QUEUE, 0, 320)], max_messages=4096, depth=64, is_filtered=False)
     assert [next(pulls)] == [PullRequest(QUEUE, 0, 320)]
     assert list(pulls) == []
@@ -77,16 +77,16 @@ def test_the_first_answer_tells_how_much_a_broker_gives() -> None:
     assert list(pulls) == [PullRequest(QUEUE, offset, 32) for offset in range(32, 320, 32)]
 
 
-def test_large_answers_are_few_at_once() -> None:
-    """What waits in memory is bounded, however many pulls are allowed."""
+def test_few_large_answers_are_requested_at_once() -> None:
+    """Memory is bounded, however many concurrent pulls are allowed."""
     pulls = RangePulls([QueueRange(QUEUE, 0, 100)], max_messages=1, depth=64, is_filtered=False)
     first = next(pulls)
     list(pulls.answered(0, found(first, 1, size=BYTES_UNDER_WAY // 3)))
     assert len(list(pulls)) == 3
 
 
-def test_what_was_handed_out_is_not_read_again() -> None:
-    """After a failure the ranges left begin where the parts ended."""
+def test_returned_parts_are_not_read_again() -> None:
+    """After a failure the remaining ranges begin where the returned parts ended."""
     pulls = RangePulls([QueueRange(QUEUE, 0, 100)], max_messages=10, depth=4, is_filtered=False)
     first = next(pulls)
     parts = list(pulls.answered(0, found(first, 10)))
@@ -99,16 +99,16 @@ def test_what_was_handed_out_is_not_read_again() -> None:
 
 
 @pytest.mark.parametrize("status", [PullStatus.OFFSET_ILLEGAL, PullStatus.NO_NEW_MSG])
-def test_a_queue_that_is_shorter_than_the_range(status: PullStatus) -> None:
-    """The rest of the range is lost, and said to be."""
+def test_queue_that_ends_before_the_range(status: PullStatus) -> None:
+    """The rest of the range is reported as lost."""
     pulls = RangePulls([QueueRange(QUEUE, 50, 60)], max_messages=10, depth=4, is_filtered=False)
     asked = next(pulls)
     (part,) = pulls.answered(0, PullResult(asked, status, 7, 0, 7, b""))
     assert (part.start, part.end, part.is_lost, part.max_offset) == (50, 60, True, 7)
 
 
-def test_a_queue_that_begins_later_than_the_range() -> None:
-    """What was deleted is lost; reading goes on at the oldest message."""
+def test_queue_that_begins_after_the_start_of_the_range() -> None:
+    """Deleted messages are reported as lost; reading continues at the oldest message."""
     pulls = RangePulls([QueueRange(QUEUE, 0, 60)], max_messages=100, depth=4, is_filtered=False)
     asked = next(pulls)
     (lost,) = pulls.answered(0, PullResult(asked, PullStatus.OFFSET_ILLEGAL, 40, 40, 90, b""))
@@ -119,16 +119,16 @@ def test_a_queue_that_begins_later_than_the_range() -> None:
 
 
 @pytest.mark.parametrize("is_filtered", [True, False])
-def test_nothing_matched(is_filtered: bool) -> None:
-    """Without a filter there is no reason for it but deleted messages."""
+def test_no_matching_message_means_lost_messages(is_filtered: bool) -> None:
+    """Without a filter, only deletion explains that no message matched."""
     pulls = RangePulls([QueueRange(QUEUE, 0, 60)], max_messages=60, depth=4, is_filtered=is_filtered)
     asked = next(pulls)
     (part,) = pulls.answered(0, PullResult(asked, PullStatus.NO_MATCHED_MSG, 60, 0, 60, b""))
     assert part.is_lost is not is_filtered
 
 
-def test_an_answer_that_leads_nowhere() -> None:
-    """A broker that sends back to where it was asked would be asked for ever: that is an error."""
+def test_answer_without_progress_is_an_error() -> None:
+    """A broker whose next offset is the requested one would be asked for ever."""
     pulls = RangePulls([QueueRange(QUEUE, 5, 60)], max_messages=60, depth=4, is_filtered=False)
     asked = next(pulls)
     with pytest.raises(RemoteProtocolError, match="queue 0 of t at broker-a: a pull at offset 5"):

@@ -1,4 +1,4 @@
-"""Dividing queues among members, by the tables Apache's client gives."""
+"""Allocation strategies, checked with the results of Apache's client."""
 
 from collections.abc import Sequence
 
@@ -38,34 +38,34 @@ def ids(share: Sequence[MessageQueue]) -> list[int]:
         (1, 2, [[0], []]),
     ],
 )
-def test_averagely_gives_ranges(queue_count: int, members: int, shares: list[list[int]]) -> None:
-    """Page-wise as AllocateMessageQueueAveragely: the first members have one queue more."""
+def test_averagely_assigns_contiguous_ranges(queue_count: int, members: int, shares: list[list[int]]) -> None:
+    """As AllocateMessageQueueAveragely: the first members get one queue more."""
     names = [f"client-{number}" for number in range(members)]
     assert [ids(averagely("g", name, queues(queue_count), names)) for name in names] == shares
 
 
-def test_averagely_by_circle_deals_in_turn() -> None:
+def test_averagely_by_circle_assigns_in_turn() -> None:
     """As AllocateMessageQueueAveragelyByCircle does."""
     names = ["a", "b", "c"]
     shares = [ids(averagely_by_circle("g", name, queues(8), names)) for name in names]
     assert shares == [[0, 3, 6], [1, 4, 7], [2, 5]]
 
 
-def test_by_config_keeps_to_what_it_was_given() -> None:
-    """Members do not matter, queues that do not exist are left out."""
+def test_by_config_assigns_the_configured_queues() -> None:
+    """Members do not matter; queues that do not exist are left out."""
     strategy = ByConfig([*queues(2), MessageQueue("orders", "broker-b", 9)])
     assert ids(strategy("g", "anyone", queues(4), ["anyone", "other"])) == [0, 1]
 
 
-def test_by_config_shares_other_topics_averagely() -> None:
-    """The retry topic has queues nobody configures, and somebody must read them."""
+def test_by_config_assigns_other_topics_averagely() -> None:
+    """The retry topic's queues are in no configuration but must be consumed."""
     strategy = ByConfig(queues(2))
     retries = queues(2, "%RETRY%g")
     assert ids(strategy("g", "b", retries, ["a", "b"])) == [1]
 
 
-def test_a_machine_room_shares_its_own_queues() -> None:
-    """As AllocateMessageQueueByMachineRoom: what is left over goes one by one to the first members."""
+def test_by_machine_room_assigns_the_queues_of_its_rooms() -> None:
+    """As AllocateMessageQueueByMachineRoom: the remainder goes one by one to the first members."""
     everything = [MessageQueue("orders", f"{room}@broker", number) for room in "xyz" for number in range(4)]
     shares = [MachineRoom({"x", "y"})("g", name, everything, ["a", "b", "c"]) for name in "abc"]
     names = [[f"{queue.broker_name[0]}{queue.queue_id}" for queue in share] for share in shares]
@@ -73,8 +73,8 @@ def test_a_machine_room_shares_its_own_queues() -> None:
     assert MachineRoom({"x"})("g", "a", queues(4), ["a"]) == []
 
 
-def test_members_nearby_take_the_queues_of_their_room() -> None:
-    """As AllocateMachineRoomNearby: rooms without members are everybody's."""
+def test_machine_room_nearby_prefers_members_of_the_queues_room() -> None:
+    """As AllocateMachineRoomNearby: queues of rooms without members go to all."""
     everything = [MessageQueue("orders", f"{room}@broker", number) for room in "xyz" for number in range(4)]
     nearby = MachineRoomNearby(averagely, lambda queue: queue.broker_name[0], lambda client: client[0])
     members = ["x1", "x2", "y1"]
@@ -86,22 +86,22 @@ def test_members_nearby_take_the_queues_of_their_room() -> None:
     }
 
 
-def test_consistent_hash_is_javas_ring() -> None:
+def test_consistent_hash_equals_javas() -> None:
     """Client nodes and queues are hashed by the first four bytes of MD5 of Java's texts."""
     names = ["10.0.0.1@1", "10.0.0.2@2", "10.0.0.3@3"]
     strategy = ConsistentHash()
     assert [ids(strategy("g", name, queues(8), names)) for name in names] == JAVA_RING
 
 
-def test_consistent_hash_moves_few_queues_when_a_member_leaves() -> None:
-    """Those of the members that stay, stay."""
+def test_consistent_hash_moves_only_queues_of_the_departed_member() -> None:
+    """The remaining members keep theirs."""
     strategy, names = ConsistentHash(), [f"client-{number}" for number in range(5)]
     before = {name: set(strategy("g", name, queues(64), names)) for name in names}
     after = {name: set(strategy("g", name, queues(64), names[:-1])) for name in names[:-1]}
     assert all(before[name] <= after[name] for name in names[:-1])
 
 
-def test_a_ring_needs_nodes() -> None:
-    """No virtual nodes, no owner for any queue."""
+def test_consistent_hash_needs_virtual_nodes() -> None:
+    """Without any, no queue has an owner."""
     with pytest.raises(ValueError, match="virtual node"):
         ConsistentHash(0)

@@ -1,4 +1,4 @@
-"""What brokers and name servers are asked, and what their answers mean, without a connection."""
+"""Client calls without a connection: the requests, and the meaning of the answers."""
 
 import pytest
 
@@ -25,11 +25,11 @@ QUEUE = MessageQueue("orders", "broker-a", 3)
 
 
 def answer(code: int = ResponseCode.SUCCESS, header: Header | None = None, body: bytes = b"") -> RemotingCommand:
-    """An answer as a peer gives it."""
+    """Return an answer as a peer sends it."""
     return RemotingCommand.response(RemotingCommand.request(0), code, header, body, "as the peer says")
 
 
-def test_an_offset_is_read_from_the_answer() -> None:
+def test_offset_is_read_from_the_answer() -> None:
     """The call names the queue and its broker."""
     call = offset_calls.max_offset(QUEUE)
     fields = RemotingCommand.request(call.code, call.header).ext_fields
@@ -47,8 +47,8 @@ def test_an_offset_is_read_from_the_answer() -> None:
         name_server_calls.topic_route("orders"),
     ],
 )
-def test_a_refusal_is_an_error(call: Call[object]) -> None:
-    """It has the peer's words, its address and the request."""
+def test_refusal_raises_a_response_error(call: Call[object]) -> None:
+    """With the peer's remark, its address and the request."""
     with pytest.raises(ResponseError, match="as the peer says") as caught:
         call.result(answer(ResponseCode.SYSTEM_BUSY), "broker:1")
     assert (caught.value.code, caught.value.address, caught.value.request_code) == (
@@ -56,15 +56,15 @@ def test_a_refusal_is_an_error(call: Call[object]) -> None:
     )  # fmt: skip
 
 
-def test_a_group_may_have_committed_nothing() -> None:
-    """That is no refusal."""
+def test_missing_committed_offset_is_no_error() -> None:
+    """The group may have committed nothing yet."""
     call = offset_calls.committed_offset(QUEUE, "kitchen")
     assert call.result(answer(ResponseCode.QUERY_NOT_FOUND), "broker:1") is None
     assert call.result(answer(header=QueryConsumerOffsetResponseHeader(offset=0)), "broker:1") == 0
 
 
-def test_a_commit_has_the_offset() -> None:
-    """And nothing to read."""
+def test_commit_sends_the_offset() -> None:
+    """Its answer has no content."""
     call = offset_calls.commit_offset(QUEUE, "kitchen", 5)
     assert isinstance(call.header, UpdateConsumerOffsetRequestHeader)
     assert call.header.commit_offset == 5
@@ -72,13 +72,13 @@ def test_a_commit_has_the_offset() -> None:
 
 
 @pytest.mark.parametrize("nothing", [answer(ResponseCode.TOPIC_NOT_EXIST, body=b"{}"), answer()])
-def test_a_topic_may_be_unknown(nothing: RemotingCommand) -> None:
-    """By its code, or by an answer without a body."""
+def test_unknown_topic_has_no_route(nothing: RemotingCommand) -> None:
+    """Reported by the code, or by an answer without a body."""
     assert name_server_calls.topic_route("orders").result(nothing, "ns:1") is None
 
 
-def test_the_next_name_server_is_asked_when_one_fails() -> None:
-    """All of them once, whichever comes first; the one that answers stays."""
+def test_next_name_server_is_asked_after_a_failure() -> None:
+    """Each is asked once, from any start; the one that answers becomes the preferred one."""
     order = NameServerOrder(["a:1", "b:1", "c:1"])
     first, second, third = order.in_turn()
     assert {first, second, third} == {"a:1", "b:1", "c:1"}
@@ -100,8 +100,8 @@ def test_the_next_name_server_is_asked_when_one_fails() -> None:
         (15_000, 9, True, True, PULL_SUSPEND | PULL_COMMIT_OFFSET | PULL_SUBSCRIPTION | PULL_LITE),
     ],
 )
-def test_a_pull_says_in_its_flag_what_it_wants(hold_ms: int, commit: int, posts: bool, lite: bool, flag: int) -> None:
-    """The expression is sent with those that post it."""
+def test_pull_flags_follow_the_subscription(hold_ms: int, commit: int, posts: bool, lite: bool, flag: int) -> None:
+    """The expression is sent with subscriptions that post it."""
     header = pull_header(
         "kitchen", QUEUE, 4, tag_subscription("orders", "a || b", 8),
         max_messages=32, hold_ms=hold_ms, commit=commit, posts_subscription=posts, lite=lite,
@@ -120,14 +120,14 @@ def test_a_pull_says_in_its_flag_what_it_wants(hold_ms: int, commit: int, posts:
         (ResponseCode.PULL_OFFSET_MOVED, PullStatus.OFFSET_ILLEGAL),
     ],
 )
-def test_a_pull_has_four_answers(code: int, status: PullStatus) -> None:
-    """Each with offsets, and with the member of the broker to ask next."""
+def test_pull_results_follow_the_answer_code(code: int, status: PullStatus) -> None:
+    """Each of the four has offsets and the suggested broker id."""
     header = PullMessageResponseHeader(suggest_which_broker_id=1, next_begin_offset=9, min_offset=2, max_offset=11)
     assert PullAnswer.of(answer(code, header, b"records"), "broker:1") == (status, 9, 2, 11, 1, b"records")
 
 
-def test_a_refused_pull_is_an_error() -> None:
-    """It names the request that was made."""
+def test_refused_pull_is_an_error() -> None:
+    """It names the request."""
     with pytest.raises(ResponseError) as caught:
         PullAnswer.of(answer(ResponseCode.NO_PERMISSION), "broker:1", RequestCode.LITE_PULL_MESSAGE)
     assert caught.value.request_code == RequestCode.LITE_PULL_MESSAGE

@@ -1,4 +1,4 @@
-"""Commits of a clustering group's offsets, before brokers that answer late."""
+"""Commits of a clustering group's offsets, to brokers that answer late."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ QUEUES = [MessageQueue("orders", broker, number) for broker in "ab" for number i
 
 
 def commits(*brokers: ScriptedBroker) -> list[tuple[str, int]]:
-    """Broker and offset of each commit that was asked for."""
+    """Return broker and offset of each commit request."""
     return [
         (broker.name, command.header(UpdateConsumerOffsetRequestHeader).commit_offset)
         for broker in brokers
@@ -29,7 +29,7 @@ def commits(*brokers: ScriptedBroker) -> list[tuple[str, int]]:
 
 
 def play(time: VirtualTime, scene: Callable[[BrokerOffsets, ScriptedBroker, ScriptedBroker], Awaitable[None]]) -> None:
-    """Run the scene with a group's offsets, at two brokers with three queues each."""
+    """Run the scene with a group's offsets at two brokers with three queues each."""
 
     async def main() -> None:
         async with ScriptedCluster(time) as cluster, cluster.client() as client:
@@ -41,8 +41,12 @@ def play(time: VirtualTime, scene: Callable[[BrokerOffsets, ScriptedBroker, Scri
     time.run(main())
 
 
-def test_a_topics_first_commit_is_made_alone(virtual: VirtualTime) -> None:
-    """At each broker: Apache's make the topic's table for it, and would make two. All later ones come at once."""
+def test_first_commit_of_a_topic_is_sent_alone(virtual: VirtualTime) -> None:
+    """Per broker:
+
+    Apache's broker would create the topic's offset table twice for concurrent first commits. Later commits are sent at
+    once.
+    """
 
     async def scene(offsets: BrokerOffsets, first: ScriptedBroker, second: ScriptedBroker) -> None:
         for moved in (5, 6):
@@ -62,8 +66,8 @@ def test_a_topics_first_commit_is_made_alone(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_a_first_commit_that_got_no_answer_stays_alone(virtual: VirtualTime) -> None:
-    """The broker may be at it still; the others are made with the next persist, which begins with one again."""
+def test_first_commit_without_an_answer_is_repeated_alone(virtual: VirtualTime) -> None:
+    """The broker may still be handling it; the others follow with the next persist."""
 
     async def scene(offsets: BrokerOffsets, first: ScriptedBroker, second: ScriptedBroker) -> None:
         for queue in QUEUES:
@@ -81,8 +85,8 @@ def test_a_first_commit_that_got_no_answer_stays_alone(virtual: VirtualTime) -> 
     play(virtual, scene)
 
 
-def test_a_queue_whose_commit_is_refused_holds_up_no_other(virtual: VirtualTime) -> None:
-    """A topic may have fewer queues than before: the next one's commit is the first, and alone."""
+def test_refused_commit_of_a_queue_blocks_no_other(virtual: VirtualTime) -> None:
+    """A topic may have lost queues: the next queue's commit becomes the first one, and is sent alone."""
 
     async def scene(offsets: BrokerOffsets, first: ScriptedBroker, second: ScriptedBroker) -> None:
         for queue in QUEUES:
@@ -101,8 +105,8 @@ def test_a_queue_whose_commit_is_refused_holds_up_no_other(virtual: VirtualTime)
     play(virtual, scene)
 
 
-def test_a_commit_waits_for_one_that_was_cancelled(virtual: VirtualTime) -> None:
-    """A broker handles requests on many threads, and might keep the older offset."""
+def test_commit_waits_for_a_cancelled_one(virtual: VirtualTime) -> None:
+    """A broker handles requests on many threads and might keep the older offset."""
 
     async def scene(offsets: BrokerOffsets, first: ScriptedBroker, second: ScriptedBroker) -> None:
         queue = QUEUES[0]
@@ -121,8 +125,8 @@ def test_a_commit_waits_for_one_that_was_cancelled(virtual: VirtualTime) -> None
     play(virtual, scene)
 
 
-def test_an_offset_is_committed_again_after_the_queue_was_away(virtual: VirtualTime) -> None:
-    """Another member, or a reset, may have moved it meanwhile: what was committed before says nothing."""
+def test_offset_is_committed_again_after_the_queue_returns(virtual: VirtualTime) -> None:
+    """Another member or a reset may have changed it meanwhile."""
 
     async def scene(offsets: BrokerOffsets, first: ScriptedBroker, second: ScriptedBroker) -> None:
         queue = QUEUES[0]

@@ -1,4 +1,4 @@
-"""What a consumer does with a message whose failure cannot be told to the brokers, for a reason of its own."""
+"""Failed messages whose failure the consumer cannot report to the brokers."""
 
 import asyncio
 from typing import NoReturn
@@ -11,27 +11,27 @@ from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_client.consumer_script import ConsumerScript, play, pulled, record
 
 
-class Unbearable(str):
-    """A text that no consumer can make a property of."""
+class Unconvertible(str):
+    """A text that cannot be made a property."""
 
     __slots__ = ()
 
     def replace(self, *_: object) -> NoReturn:
-        """Refuses."""
+        """Raise an error."""
         raise AttributeError("replace")
 
 
-NO_CAUSE = Unbearable("why")
+NO_CAUSE = Unconvertible("why")
 
 
 @pytest.mark.parametrize(
     ("orderly", "said"),
     [(False, RetryLater(cause=NO_CAUSE)), (False, Reject(NO_CAUSE)), (True, Reject(NO_CAUSE))],
 )
-def test_a_message_keeps_its_place_whatever_goes_wrong_with_it(
+def test_message_that_cannot_be_sent_back_is_delivered_again(
     virtual: VirtualTime, caplog: pytest.LogCaptureFixture, orderly: bool, said: object
 ) -> None:
-    """It is heard again, and then the messages behind it are settled too."""
+    """The messages behind it are settled afterwards."""
 
     async def scene(script: ConsumerScript) -> None:
         async def says() -> object:

@@ -1,4 +1,4 @@
-"""The fault table: documented numbers, and which broker it picks when all are avoided."""
+"""Latency fault tolerance: Apache's numbers, and the choice when all brokers are avoided."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from rocket_client.core.faults import FaultTable, not_available_ms
 
 
 class Ticker:
-    """A clock that stands still until told otherwise."""
+    """A clock set by hand."""
 
     def __init__(self) -> None:
         self.ms = 0.0
@@ -33,17 +33,17 @@ class Ticker:
         (10**9, 600_000),
     ],
 )
-def test_latency_decides_how_long_a_broker_is_avoided(latency: int, avoided: int) -> None:
-    """The last bound not above the latency gives the time out."""
+def test_latency_determines_how_long_a_broker_is_avoided(latency: int, avoided: int) -> None:
+    """The highest bound not above the latency gives the duration."""
     assert not_available_ms(latency) == avoided
 
 
-def test_an_unknown_broker_is_available() -> None:
-    """Nothing known means nothing against it."""
+def test_unknown_broker_is_available() -> None:
+    """A broker without an entry is not avoided."""
     assert FaultTable(Ticker()).is_available("broker-a")
 
 
-def test_a_failed_send_takes_its_broker_out_for_ten_minutes() -> None:
+def test_failed_send_isolates_the_broker_for_ten_minutes() -> None:
     """Isolation counts as 30 s of latency."""
     now = Ticker()
     table = FaultTable(now)
@@ -54,32 +54,32 @@ def test_a_failed_send_takes_its_broker_out_for_ten_minutes() -> None:
     assert table.is_available("broker-a")
 
 
-def test_a_quick_answer_takes_it_back_in() -> None:
-    """The last send alone counts."""
+def test_fast_send_makes_the_broker_available_again() -> None:
+    """Only the latest send counts."""
     table = FaultTable(Ticker())
     table.update("broker-a", 5000, isolation=False)
     table.update("broker-a", 5, isolation=False)
     assert table.is_available("broker-a")
 
 
-def test_with_all_avoided_the_better_half_takes_turns() -> None:
-    """Ranked by availability, latency, and when the time out ends."""
+def test_with_all_avoided_the_better_half_is_used_in_turn() -> None:
+    """Ranked by availability, latency and end of the isolation."""
     table = FaultTable(Ticker())
     for name, latency in (("a", 4000), ("b", 600), ("c", 2000), ("d", 1000)):
         table.update(name, latency, isolation=False)
     assert {table.pick_one_at_least() for _ in range(4)} == {"b", "d"}
 
 
-def test_one_broker_alone_is_picked_for_want_of_another() -> None:
-    """Half of one is still one; of none there is none."""
+def test_single_avoided_broker_is_still_chosen() -> None:
+    """Half of one is one; without any broker there is no choice."""
     table = FaultTable(Ticker())
     assert table.pick_one_at_least() is None
     table.update("a", 4000, isolation=False)
     assert table.pick_one_at_least() == "a"
 
 
-def test_a_forgotten_broker_is_available() -> None:
-    """Removal leaves no time out behind."""
+def test_removed_broker_is_available() -> None:
+    """Removal deletes its isolation."""
     table = FaultTable(Ticker())
     table.update("a", 4000, isolation=True)
     table.remove("a")

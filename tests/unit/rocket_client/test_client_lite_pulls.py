@@ -1,4 +1,4 @@
-"""How a lite pull consumer asks, before a broker that answers by script."""
+"""Requests of a lite pull consumer to a scripted broker."""
 
 import asyncio
 
@@ -22,11 +22,11 @@ PULLS = (RequestCode.LITE_PULL_MESSAGE, RequestCode.PULL_MESSAGE)
         (False, [RequestCode.LITE_PULL_MESSAGE, *[RequestCode.PULL_MESSAGE] * 2]),
     ],
 )
-def test_lite_pulls_have_a_request_of_their_own(virtual: VirtualTime, knows: bool, asked: list[RequestCode]) -> None:
-    """Number 361; a broker that does not know it, as 4.9, is asked once, and pulled as others pull from then on."""
+def test_lite_pull_uses_its_own_request_code(virtual: VirtualTime, knows: bool, asked: list[RequestCode]) -> None:
+    """Code 361; a broker that does not know it (4.9) is asked once and gets code 11 from then on."""
 
     def pull(command: RemotingCommand) -> RemotingCommand | None:
-        """The first one is refused, so that there is a second one, which is held."""
+        """Return an empty answer to the first pull and hold the second."""
         if command.code == RequestCode.LITE_PULL_MESSAGE and not knows:
             return RemotingCommand.response(command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
         headers.append(command.header(PullMessageRequestHeader))

@@ -1,4 +1,4 @@
-"""Locks of queues, before brokers that answer late."""
+"""Queue locks, with brokers that answer late."""
 
 import asyncio
 import gc
@@ -24,7 +24,7 @@ Scene = Callable[[QueueLocks, dict[str, ProcessQueue], dict[str, ScriptedBroker]
 
 
 def asked(broker: ScriptedBroker) -> list[int]:
-    """What was asked of it about locks."""
+    """Return the lock requests that the broker got."""
     return [command.code for command in broker.asked if command.code in (LOCK, UNLOCK)]
 
 
@@ -42,8 +42,8 @@ def play(time: VirtualTime, scene: Scene) -> None:
     time.run(main())
 
 
-def test_a_queue_is_unlocked_after_who_asked_for_its_lock_was_answered(virtual: VirtualTime) -> None:
-    """Also when nobody waits for the answer any more: the broker may lock it at last, for nobody, for a minute."""
+def test_unlock_waits_for_the_answer_to_the_lock(virtual: VirtualTime) -> None:
+    """Also when the caller was cancelled: otherwise the broker could grant the lock after the unlock, for a minute."""
 
     async def scene(locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]) -> None:
         brokers["a"].late[LOCK] = LATE
@@ -61,10 +61,10 @@ def test_a_queue_is_unlocked_after_who_asked_for_its_lock_was_answered(virtual: 
     play(virtual, scene)
 
 
-def test_no_answer_to_who_does_not_wait_any_more_is_no_error(
+def test_lock_error_after_the_caller_was_cancelled_is_ignored(
     virtual: VirtualTime, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever asked has left the queue."""
+    """The caller has already left the queue."""
 
     async def scene(locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]) -> None:
         brokers["a"].late[LOCK] = LATE
@@ -80,8 +80,8 @@ def test_no_answer_to_who_does_not_wait_any_more_is_no_error(
 
 
 @pytest.mark.parametrize(("slow", "other"), ["ab", "ba"])
-def test_brokers_are_asked_at_once(virtual: VirtualTime, slow: str, other: str) -> None:
-    """A queue that is released while another broker takes its time is not locked anew after that."""
+def test_brokers_are_asked_for_locks_concurrently(virtual: VirtualTime, slow: str, other: str) -> None:
+    """A queue released while another broker is slow is not locked again afterwards."""
 
     async def scene(locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]) -> None:
         brokers[slow].late[LOCK] = LATE
@@ -97,10 +97,8 @@ def test_brokers_are_asked_at_once(virtual: VirtualTime, slow: str, other: str) 
 
 
 @pytest.mark.parametrize(("away", "other"), ["ab", "ba"])
-def test_a_broker_that_is_away_keeps_no_other_lock_from_being_renewed(
-    virtual: VirtualTime, away: str, other: str
-) -> None:
-    """Its own are not known, and that is an error."""
+def test_unavailable_broker_does_not_prevent_other_renewals(virtual: VirtualTime, away: str, other: str) -> None:
+    """The state of its own locks is unknown, which is an error."""
 
     async def scene(locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]) -> None:
         await brokers[away].stop()
@@ -113,8 +111,8 @@ def test_a_broker_that_is_away_keeps_no_other_lock_from_being_renewed(
     play(virtual, scene)
 
 
-def test_a_lock_counts_from_when_it_was_asked_for(virtual: VirtualTime) -> None:
-    """The broker may have given it at once: with a late answer it expires there sooner than it would here."""
+def test_lock_time_counts_from_the_request(virtual: VirtualTime) -> None:
+    """The broker may have granted it at once, so a late answer must not extend it."""
 
     async def scene(locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]) -> None:
         brokers["a"].late[LOCK] = 2.0
@@ -126,8 +124,8 @@ def test_a_lock_counts_from_when_it_was_asked_for(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_a_lock_that_another_member_has_is_none(virtual: VirtualTime) -> None:
-    """Also when this member had it before."""
+def test_lock_of_another_member_is_not_held(virtual: VirtualTime) -> None:
+    """Also when this member held it before."""
 
     async def scene(locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]) -> None:
         await locks.lock([queues["a"]])
@@ -142,8 +140,8 @@ def test_a_lock_that_another_member_has_is_none(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_a_lock_whose_answer_got_lost_is_given_back(virtual: VirtualTime) -> None:
-    """The broker may have given it all the same."""
+def test_lock_without_an_answer_is_released(virtual: VirtualTime) -> None:
+    """The broker may have granted it."""
 
     async def scene(locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]) -> None:
         brokers["a"].answers[LOCK] = lambda command: None
@@ -155,8 +153,8 @@ def test_a_lock_whose_answer_got_lost_is_given_back(virtual: VirtualTime) -> Non
     play(virtual, scene)
 
 
-def test_a_lock_just_asked_for_is_given_back_at_the_end(virtual: VirtualTime) -> None:
-    """Its request goes out after `unlock_all` was called."""
+def test_lock_requested_during_unlock_all_is_released(virtual: VirtualTime) -> None:
+    """Its request is sent after `unlock_all` was called."""
 
     async def scene(locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]) -> None:
         driver = asyncio.create_task(locks.lock([queues["a"]]))

@@ -1,4 +1,4 @@
-"""Offsets of a broadcasting member: a file of its own."""
+"""The offset file of a broadcasting consumer."""
 
 import asyncio
 from pathlib import Path
@@ -23,16 +23,16 @@ def fetched(path: Path, queue: MessageQueue) -> int | None:
     return asyncio.run(LocalOffsets(path).fetch(queue))
 
 
-def test_what_was_written_is_found_again(tmp_path: Path) -> None:
-    """By the next start, in folders that are made."""
+def test_written_offsets_are_read_at_the_next_start(tmp_path: Path) -> None:
+    """Missing directories are created."""
     path = tmp_path / "10.0.0.1@DEFAULT" / "group" / "offsets.json"
     written(path, first=5, second=7)
     assert (fetched(path, FIRST), fetched(path, SECOND)) == (5, 7)
     assert LocalOffsets(path).snapshot() == {FIRST: 5, SECOND: 7}
 
 
-def test_the_file_is_what_apaches_client_writes_and_reads(tmp_path: Path) -> None:
-    """Keys are objects, whatever their order of fields."""
+def test_offset_file_has_apaches_format(tmp_path: Path) -> None:
+    """Keys are objects, with their fields in any order."""
     path = tmp_path / "offsets.json"
     path.write_text(
         '{\n\t"offsetTable":{{\n\t\t"brokerName":"broker-a",\n\t\t"queueId":1,\n\t\t"topic":"orders"\n\t}:42\n\t}\n}'
@@ -42,8 +42,8 @@ def test_the_file_is_what_apaches_client_writes_and_reads(tmp_path: Path) -> Non
     assert path.read_text().startswith('{"offsetTable":{{"')
 
 
-def test_a_damaged_file_falls_back_to_the_former_one(tmp_path: Path) -> None:
-    """A crash while writing costs one interval at most; a whole file is the one that counts."""
+def test_damaged_file_falls_back_to_its_backup(tmp_path: Path) -> None:
+    """A crash during a write costs at most one interval; an intact file takes precedence."""
     path = tmp_path / "offsets.json"
     written(path, first=5)
     written(path, first=6)
@@ -52,8 +52,8 @@ def test_a_damaged_file_falls_back_to_the_former_one(tmp_path: Path) -> None:
     assert fetched(path, FIRST) == 5
 
 
-def test_nothing_moved_is_nothing_written(tmp_path: Path) -> None:
-    """An idle consumer leaves the disk alone."""
+def test_unchanged_offsets_are_not_written(tmp_path: Path) -> None:
+    """An idle consumer does not touch the disk."""
     path = tmp_path / "offsets.json"
     store = written(path, first=5)
     path.unlink()
@@ -61,8 +61,8 @@ def test_nothing_moved_is_nothing_written(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_disk_that_refuses_is_told_once_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It neither ends a rebalance half-way nor keeps a consumer from shutting down."""
+def test_write_error_is_logged_once_and_retried(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It neither interrupts a rebalance nor prevents a shutdown."""
     folder = tmp_path / "group"
     folder.write_text("in the way")
     store = LocalOffsets(folder / "offsets.json")
@@ -76,8 +76,8 @@ def test_a_disk_that_refuses_is_told_once_and_tried_again(tmp_path: Path, caplog
     assert fetched(folder / "offsets.json", FIRST) == 5
 
 
-def test_increase_only_never_goes_back(tmp_path: Path) -> None:
-    """Calls end in any order; only a reset may go back."""
+def test_increase_only_update_never_lowers_the_offset(tmp_path: Path) -> None:
+    """Calls end in any order; only a reset lowers it."""
     store = LocalOffsets(tmp_path / "offsets.json")
     store.update(FIRST, 9, increase_only=True)
     store.update(FIRST, 4, increase_only=True)
@@ -86,8 +86,8 @@ def test_increase_only_never_goes_back(tmp_path: Path) -> None:
     assert store.get(FIRST) == 4
 
 
-def test_a_queue_that_is_away_is_remembered(tmp_path: Path) -> None:
-    """A broker that comes back is read from where this member was."""
+def test_offset_of_an_unavailable_queue_is_kept(tmp_path: Path) -> None:
+    """When its broker returns, reading continues at this offset."""
     store = written(tmp_path / "offsets.json", first=5)
     store.remove(FIRST)
     assert store.get(FIRST) == 5

@@ -1,4 +1,4 @@
-"""What a listener may answer, and what it may not: a member goes on in either case."""
+"""Listener results, valid and invalid; the consumer continues in each case."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,28 +14,28 @@ from tests.unit.rocket_client.consumer_script import ConsumerScript, play, pulle
 
 
 class Unprintable:
-    """An object whose text cannot be made."""
+    """An object whose `repr` raises an error."""
 
     def __repr__(self) -> str:
         raise LookupError("no text")
 
 
 class NotAnException(BaseException):
-    """What pytest.fail raises is such a thing, for one."""
+    """A BaseException that is no Exception, such as that of pytest.fail."""
 
 
 def wrong_value() -> object:
-    """An outcome nobody can carry out."""
+    """Return an outcome with an invalid value."""
     return Suspend("x")  # type: ignore[arg-type]
 
 
 def unprintable() -> object:
-    """No outcome, and no text to tell of it."""
+    """Return an object that is no outcome and has no `repr`."""
     return Unprintable()
 
 
 def no_exception() -> object:
-    """Raises what `except Exception` does not see."""
+    """Raise an error that `except Exception` does not catch."""
     raise NotAnException
 
 
@@ -51,10 +51,10 @@ def no_exception() -> object:
         (Reject, "cause", 5),
     ],
 )
-def test_an_outcome_with_a_wrong_value_is_refused_where_it_is_made(
+def test_outcome_with_an_invalid_value_is_refused_at_creation(
     kind: Callable[..., object], name: str, value: object
 ) -> None:
-    """The error tells the field, and what was expected."""
+    """The error names the field and what is expected."""
     with pytest.raises(TypeError) as refused:
         kind(**{name: value})
     assert str(refused.value).startswith(f"{kind.__name__}({name}={value!r}): expected ")
@@ -62,10 +62,10 @@ def test_an_outcome_with_a_wrong_value_is_refused_where_it_is_made(
 
 @pytest.mark.parametrize("orderly", [False, True])
 @pytest.mark.parametrize("first", [wrong_value, unprintable, no_exception])
-def test_whatever_a_call_gives_the_messages_behind_it_are_heard(
+def test_invalid_listener_result_is_a_failed_attempt(
     virtual: VirtualTime, orderly: bool, first: Callable[[], object], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is a failure of that call: sent back, or tried again."""
+    """The message is sent back or retried, and later messages are delivered."""
 
     async def scene(script: ConsumerScript) -> None:
         async def says() -> Any:

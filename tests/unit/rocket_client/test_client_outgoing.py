@@ -1,4 +1,4 @@
-"""From message to request: checks, ids, compression."""
+"""From message to request: validation, ids and compression."""
 
 import zlib
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ def outgoing(**settings: int) -> OutgoingMessages:
     )
 
 
-def test_a_message_gets_an_id_once() -> None:
-    """Sent again, it keeps the id it got first."""
+def test_message_keeps_its_first_unique_id() -> None:
+    """A message that is sent again has the same id."""
     message = Message("orders", b"coffee")
     first = outgoing().message(message)
     assert first.msg_id == message.unique_key
@@ -35,8 +35,8 @@ def test_a_message_gets_an_id_once() -> None:
     assert first.code == RequestCode.SEND_MESSAGE_V2
 
 
-def test_the_request_tells_group_default_topic_and_queue() -> None:
-    """Brokers that make topics need the last two of them."""
+def test_request_has_group_default_topic_and_queue_count() -> None:
+    """Brokers that create topics need the last two."""
     prepare = outgoing()
     header = prepare.header(prepare.message(Message("orders", b"x", tags="A", flag=7)), "broker-a", 3)
     assert (header.producer_group, header.default_topic, header.default_topic_queue_nums) == (
@@ -51,7 +51,7 @@ def test_the_request_tells_group_default_topic_and_queue() -> None:
 
 @pytest.mark.parametrize(("size", "flag"), [(99, 0), (100, 0x301)])
 def test_bodies_from_the_threshold_on_are_compressed(size: int, flag: int) -> None:
-    """zlib, told by the system flag; the message itself keeps its body."""
+    """With zlib, marked in the system flag; the message itself keeps its body."""
     message = Message("orders", b"x" * size)
     made = outgoing(compress_body_threshold=100).message(message)
     assert made.sys_flag == flag
@@ -69,28 +69,28 @@ def test_bodies_from_the_threshold_on_are_compressed(size: int, flag: int) -> No
         (Message("orders", b"x", properties={"a": "1\x02b"}), "0x01 or 0x02"),
     ],
 )
-def test_what_cannot_be_sent_is_refused_before_it_is_written(message: Message, reason: str) -> None:
+def test_invalid_message_is_refused_before_it_is_sent(message: Message, reason: str) -> None:
     """The error names the topic and the reason."""
     with pytest.raises(IllegalMessageError, match=reason) as caught:
         outgoing().message(message)
     assert caught.value.topic == message.topic
 
 
-def test_too_large_tells_size_and_limit() -> None:
-    """The body counts as it is before compression."""
+def test_too_large_message_error_has_size_and_limit() -> None:
+    """The body is measured before compression."""
     with pytest.raises(MessageTooLargeError, match="4194305 bytes") as caught:
         outgoing().message(Message("orders", b"x" * (4 * 1024 * 1024 + 1)))
     assert (caught.value.part, caught.value.limit) == ("a body", 4 * 1024 * 1024)
 
 
 def test_properties_are_limited_in_bytes() -> None:
-    """Twenty thousand characters of three bytes do not fit the record's 32767."""
+    """Twenty thousand characters of three bytes exceed the record's 32767 bytes."""
     with pytest.raises(IllegalMessageError, match="60"):
         outgoing().message(Message("orders", b"x", properties={"note": "咖" * 20_000}))
 
 
-def test_a_batch_carries_every_message() -> None:
-    """Bodies, flags and properties of each, and all their ids."""
+def test_batch_contains_every_message() -> None:
+    """With body, flag and properties of each, and all ids."""
     batch = [Message("orders", b"a", keys="1", flag=1), Message("orders", b"b", keys="2")]
     made = outgoing().batch(batch)
     entries = decode_batch(made.body)
@@ -113,19 +113,19 @@ def test_a_batch_carries_every_message() -> None:
         ([Message("orders", b"a"), Message("orders", b"")], "body is empty"),
     ],
 )
-def test_messages_that_do_not_go_together_are_no_batch(batch: Sequence[Message], reason: str) -> None:
+def test_incompatible_messages_are_refused_as_a_batch(batch: Sequence[Message], reason: str) -> None:
     """Nothing of it is sent."""
     with pytest.raises(IllegalMessageError, match=reason):
         outgoing().batch(batch)
 
 
-def test_a_batch_is_limited_as_a_whole() -> None:
-    """Small messages add up."""
+def test_batch_size_is_limited_as_a_whole() -> None:
+    """Many small messages may exceed it."""
     with pytest.raises(MessageTooLargeError, match="a batch of"):
         outgoing(max_message_size=1000).batch([Message("orders", b"x" * 100)] * 8)
 
 
-def test_a_batch_passes_its_wait_flag_on() -> None:
-    """What its messages agree in is said of the whole."""
+def test_batch_takes_the_wait_flag_of_its_messages() -> None:
+    """If all of them agree on it."""
     made = outgoing().batch([Message("orders", b"a", wait_store_ok=False)])
     assert decode_properties(made.properties) == {"WAIT": "false"}

@@ -1,4 +1,4 @@
-"""The package as a user meets it: names, imports, states, errors."""
+"""The package as users see it: names, imports, life cycle, errors."""
 
 import ast
 import pickle
@@ -25,8 +25,8 @@ from rocket_remoting.wire.errors import ConnectError, RemotingError
 NAME_SERVERS = "127.0.0.1:9876"
 
 
-def test_every_exported_name_is_there() -> None:
-    """What `__all__` lists can be imported, and `dir` shows it."""
+def test_exported_names_exist() -> None:
+    """Each name in `__all__` can be imported, and `dir` shows it."""
     for name in rocket_client.__all__:
         assert getattr(rocket_client, name) is not None
     assert set(rocket_client.__all__) <= set(dir(rocket_client))
@@ -34,8 +34,8 @@ def test_every_exported_name_is_there() -> None:
         rocket_client.nonsense  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_the_stub_names_what_the_package_exports() -> None:
-    """Type checkers see the same names, from the same modules."""
+def test_stub_matches_the_exported_names() -> None:
+    """Type checkers see the same names from the same modules."""
     stub = ast.parse(Path(rocket_client.__file__).with_suffix(".pyi").read_text())
     named = {
         alias.asname: node.module for node in ast.walk(stub) if isinstance(node, ast.ImportFrom) for alias in node.names
@@ -44,22 +44,22 @@ def test_the_stub_names_what_the_package_exports() -> None:
     assert sorted(filter(None, named)) == rocket_client.__all__
 
 
-def test_importing_the_package_imports_none_of_it() -> None:
-    """Scripts that want the blocking client do not pay for the other."""
+def test_package_imports_its_modules_lazily() -> None:
+    """Scripts that use the blocking client do not load the other."""
     code = "import sys, rocket_client; print([name for name in sys.modules if name.startswith('rocket_')])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "['rocket_client']"
 
 
-def test_a_client_id_is_address_instance_unit() -> None:
-    """As Apache's clients form it."""
+def test_client_id_has_apaches_format() -> None:
+    """Address, instance name and unit name."""
     settings = ClientSettings(name_servers=NAME_SERVERS, client_ip="10.0.0.7", unit_name="unit")
     assert client_id(settings, "one") == "10.0.0.7@one@unit"
     assert new_instance_name() != new_instance_name()
 
 
-def test_a_life_happens_once() -> None:
-    """Not twice, not again after its end, and not before its begin."""
+def test_lifecycle_can_be_passed_through_once() -> None:
+    """No second start, no restart after the end, no use before the start."""
     life = Lifecycle("producer")
     with pytest.raises(ClientStateError, match="not started: await start"):
         life.require_running()
@@ -82,14 +82,14 @@ def test_illegal_producer_groups_are_refused(group: str) -> None:
         Producer(group, ProducerSettings(name_servers=NAME_SERVERS))
 
 
-def test_the_default_consumer_group_is_refused() -> None:
-    """It is nobody's own."""
+def test_default_consumer_group_is_refused() -> None:
+    """Every consumer needs its own group name."""
     with pytest.raises(ValueError, match="DEFAULT_CONSUMER"):
         PushConsumer("DEFAULT_CONSUMER", PushConsumerSettings(name_servers=NAME_SERVERS))
 
 
-def test_a_send_error_tells_every_attempt() -> None:
-    """Brokers and causes in parallel, and how many."""
+def test_send_error_lists_every_attempt() -> None:
+    """Brokers and causes in parallel, and the number of attempts."""
     causes = [ConnectError("10.0.0.1:10911", "refused"), ConnectError("10.0.0.2:10911", "refused")]
     error = SendError("orders", ["broker-a", "broker-b"], causes)
     assert error.attempts == 2
@@ -98,8 +98,8 @@ def test_a_send_error_tells_every_attempt() -> None:
     assert isinstance(error, RemotingError)
 
 
-def test_a_timeout_is_a_send_error() -> None:
-    """One `except SendError` catches them all."""
+def test_timeout_is_a_send_error() -> None:
+    """One `except SendError` catches all."""
     error = SendTimeoutError("orders", [], [], 3.0)
     assert isinstance(error, SendError)
     assert "in 3 s (nothing was sent)" in str(error)

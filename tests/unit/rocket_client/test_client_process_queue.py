@@ -1,4 +1,4 @@
-"""The process queue: what may be committed, and what is waited for."""
+"""The process queue: the offset to commit, and the limits on messages in memory."""
 
 import asyncio
 
@@ -19,42 +19,42 @@ def filled(first: int, last: int) -> tuple[ProcessQueue, dict[int, MessageExt]]:
     return queue, {message.queue_offset: message for message in pulled}
 
 
-def test_all_done_commits_the_next_offset() -> None:
-    """1001 … 1010 done: 1011."""
+def test_settled_queue_commits_the_next_offset() -> None:
+    """1001 … 1010 settled: 1011."""
     queue, pulled = filled(1001, 1010)
     assert queue.settle(pulled.values()) == 1011
     assert len(queue) == queue.size == 0
 
 
-def test_the_smallest_unsettled_offset_is_committed() -> None:
-    """1009 and 1010 left: 1009."""
+def test_smallest_unsettled_offset_is_committed() -> None:
+    """1009 and 1010 unsettled: 1009."""
     queue, pulled = filled(1001, 1010)
     assert queue.settle([pulled[offset] for offset in range(1001, 1009)]) == 1009
 
 
-def test_one_that_is_stuck_holds_the_offset() -> None:
-    """1001 left: 1001, even if all later ones are done."""
+def test_unsettled_message_holds_the_offset() -> None:
+    """1001 unsettled: 1001, even if all later ones are settled."""
     queue, pulled = filled(1001, 1010)
     assert queue.settle([pulled[offset] for offset in range(1002, 1011)]) == 1001
     assert queue.settle([pulled[1001]]) == 1011
 
 
-def test_nothing_here_is_nothing_to_commit() -> None:
-    """A message settled twice says nothing the second time."""
+def test_settling_twice_has_nothing_to_commit() -> None:
+    """The second call returns NOTHING_TO_COMMIT."""
     queue, pulled = filled(1, 1)
     assert queue.settle(pulled.values()) == 2
     assert queue.settle(pulled.values()) == NOTHING_TO_COMMIT
 
 
-def test_a_message_pulled_again_is_not_handed_on_again() -> None:
-    """Only offsets that are not here already are fresh."""
+def test_message_in_the_queue_is_not_added_again() -> None:
+    """Only new offsets are returned for consumption."""
     queue, _ = filled(1, 3)
     assert [message.queue_offset for message in queue.put(messages(2, 5))] == [4, 5]
     assert len(queue) == 5
 
 
-def test_offsets_that_go_back_are_sorted_in() -> None:
-    """After the offset was reset, earlier messages arrive behind later ones."""
+def test_earlier_offsets_are_sorted_in() -> None:
+    """After an offset reset, earlier messages arrive after later ones."""
     queue, _ = filled(10, 12)
     queue.put(messages(5, 6))
     assert queue.smallest_unsettled() == 5
@@ -62,7 +62,7 @@ def test_offsets_that_go_back_are_sorted_in() -> None:
 
 
 def test_size_counts_the_bodies() -> None:
-    """Bytes come and go with their messages."""
+    """In bytes, of the messages in the queue."""
     queue, pulled = ProcessQueue(QUEUE), messages(1, 4, size=100)
     queue.put(pulled)
     assert queue.size == 400
@@ -71,15 +71,15 @@ def test_size_counts_the_bodies() -> None:
 
 
 def test_span_is_between_unsettled_messages() -> None:
-    """Settled ends do not count."""
+    """Settled messages at both ends do not count."""
     queue, pulled = filled(1, 100)
     assert queue.max_span == 99
     queue.settle([pulled[1], pulled[100], pulled[50]])
     assert queue.max_span == 97
 
 
-def test_room_is_told_as_soon_as_there_is_some(virtual: VirtualTime) -> None:
-    """A puller that waits for room goes on when enough is settled, not only when its pause is over."""
+def test_free_capacity_wakes_the_puller_at_once(virtual: VirtualTime) -> None:
+    """It does not wait for the end of its pause."""
 
     async def main() -> None:
         queue, pulled = filled(1, 10)
@@ -94,7 +94,7 @@ def test_room_is_told_as_soon_as_there_is_some(virtual: VirtualTime) -> None:
 
 
 def test_idle_waits_for_the_last_call(virtual: VirtualTime) -> None:
-    """Two calls under way: only the end of both is idle."""
+    """With two calls in progress, both must end."""
 
     async def main() -> None:
         queue, pulled = filled(1, 2)
@@ -110,8 +110,8 @@ def test_idle_waits_for_the_last_call(virtual: VirtualTime) -> None:
     virtual.run(main())
 
 
-def test_only_the_head_expires() -> None:
-    """The first unsettled message counts, by when its own call began."""
+def test_only_the_first_message_can_expire() -> None:
+    """By the start time of the call that has it."""
     queue, pulled = filled(1, 3)
     queue.begin([pulled[1]], now=100)
     queue.begin([pulled[2]], now=50)
@@ -123,8 +123,8 @@ def test_only_the_head_expires() -> None:
     assert queue.expired(before=1000) is None
 
 
-def test_orderly_messages_are_taken_from_the_front_and_put_back_there() -> None:
-    """What failed comes first again."""
+def test_orderly_messages_are_taken_and_put_back_at_the_front() -> None:
+    """A failed message is the next one again."""
     queue = ProcessQueue(QUEUE)
     queue.enqueue(queue.put(messages(1, 5)))
     taken = queue.take(3)
@@ -135,8 +135,8 @@ def test_orderly_messages_are_taken_from_the_front_and_put_back_there() -> None:
     assert queue.smallest_unsettled() == 1
 
 
-def test_those_put_back_are_a_batch_of_their_own() -> None:
-    """So whoever counts attempts sees new messages together, and redelivered ones together."""
+def test_returned_messages_are_a_separate_batch() -> None:
+    """A batch contains either new or redelivered messages, so their attempts are equal."""
     queue, pulled = filled(1, 5)
     queue.enqueue(pulled.values())
     failed = queue.take(2)
@@ -148,8 +148,8 @@ def test_those_put_back_are_a_batch_of_their_own() -> None:
     assert queue.take(9) == []
 
 
-def test_a_lock_counts_for_its_time() -> None:
-    """Without a lock, or too long after its renewal, the queue is not ours."""
+def test_lock_expires() -> None:
+    """Without a lock, or too long after its renewal, the queue may not be consumed."""
     queue = ProcessQueue(QUEUE)
     assert queue.lock_expired(0, 30)
     queue.locked_at = 10
@@ -158,15 +158,15 @@ def test_a_lock_counts_for_its_time() -> None:
     assert "locked" in repr(queue)
 
 
-def test_clearing_leaves_nothing() -> None:
-    """Messages, order and size are gone; the offset to commit is the next one pulled."""
+def test_clear_removes_messages_order_and_size() -> None:
+    """The offset to commit is then that of the next pull."""
     queue, _ = filled(1, 3)
     queue.clear()
     assert (len(queue), queue.size, queue.max_span, queue.cached_offsets()) == (0, 0, 0, (0, 0))
 
 
-def test_a_settled_message_is_no_other_of_the_same_offset() -> None:
-    """After the offset was reset it is pulled again: what a call that is late says of the first one does not count."""
+def test_settling_a_message_from_before_a_reset_has_no_effect() -> None:
+    """After the reset another message with that offset is in the queue."""
     queue, first = filled(7, 7)
     queue.begin(first.values(), now=1.0)
     queue.settle(first.values())
@@ -176,16 +176,16 @@ def test_a_settled_message_is_no_other_of_the_same_offset() -> None:
     assert queue.expired(before=100.0) is None
 
 
-def test_a_queue_that_was_cleared_has_nothing_to_commit() -> None:
-    """The offset behind what was pulled may be the very one that the broker called illegal."""
+def test_cleared_queue_has_nothing_to_commit() -> None:
+    """The next offset to pull may be the one that the broker called illegal."""
     queue, _ = filled(100, 110)
     queue.clear()
     assert queue.smallest_unsettled() == NOTHING_TO_COMMIT
     assert len(queue) == queue.size == queue.max_span == 0
 
 
-def test_nothing_unsettled_is_skipped() -> None:
-    """A queue with messages goes on behind them."""
+def test_skip_does_not_pass_unsettled_messages() -> None:
+    """A queue with messages keeps its smallest unsettled offset."""
     queue, pulled = filled(1, 3)
     assert not queue.skip_to(100)
     assert queue.settle(pulled.values()) == 4

@@ -1,4 +1,4 @@
-"""Pulls and first offsets, before a broker that answers by script."""
+"""Pulls and start offsets, with a scripted broker."""
 
 import asyncio
 import logging
@@ -25,8 +25,8 @@ from tests.unit.rocket_client.scripted_cluster import SEND_CODES, ScriptedBroker
 MIB = 1 << 20
 
 
-def test_a_pull_tells_what_is_wanted(virtual: VirtualTime) -> None:
-    """32 messages, held for 15 s, by the heartbeat's subscription; no commit while there is none."""
+def test_pull_request_has_the_documented_fields(virtual: VirtualTime) -> None:
+    """32 messages, held for 15 s, by the heartbeat's subscription; no commit offset before there is one."""
 
     async def scene(script: ConsumerScript) -> None:
         await asyncio.sleep(1)
@@ -39,8 +39,8 @@ def test_a_pull_tells_what_is_wanted(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_a_pull_carries_the_committed_offset_and_may_carry_the_expression(virtual: VirtualTime) -> None:
-    """With their bits set."""
+def test_pull_has_the_committed_offset_and_optionally_the_expression(virtual: VirtualTime) -> None:
+    """With their flag bits set."""
 
     async def scene(script: ConsumerScript) -> None:
         await asyncio.sleep(1)
@@ -52,10 +52,10 @@ def test_a_pull_carries_the_committed_offset_and_may_carry_the_expression(virtua
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-def test_a_body_that_cannot_be_decompressed_holds_up_nothing(
+def test_undecompressable_body_becomes_a_dead_letter(
     virtual: VirtualTime, caplog: pytest.LogCaptureFixture, orderly: bool
 ) -> None:
-    """Its message goes to the dead letters as it was stored, and its neighbours are heard."""
+    """It is stored as it was received, and the other messages are delivered."""
 
     async def scene(script: ConsumerScript) -> None:
         await asyncio.sleep(1)
@@ -71,8 +71,8 @@ def test_a_body_that_cannot_be_decompressed_holds_up_nothing(
     play(virtual, scene, pulled(ResponseCode.SUCCESS, 10, records), committed=7, orderly=orderly)
 
 
-def test_a_dead_letter_that_no_broker_takes_is_tried_again(virtual: VirtualTime) -> None:
-    """Nothing behind it is committed meanwhile."""
+def test_dead_letter_is_retried_until_a_broker_stores_it(virtual: VirtualTime) -> None:
+    """Later messages are not committed meanwhile."""
 
     async def scene(script: ConsumerScript) -> None:
         broker = script.broker
@@ -91,8 +91,8 @@ def test_a_dead_letter_that_no_broker_takes_is_tried_again(virtual: VirtualTime)
     play(virtual, scene, pulled(ResponseCode.SUCCESS, 10, records), committed=8)
 
 
-def test_messages_are_handed_on_and_the_next_pull_follows_at_once(virtual: VirtualTime) -> None:
-    """With the properties a consumer adds."""
+def test_messages_are_delivered_and_the_next_pull_follows_at_once(virtual: VirtualTime) -> None:
+    """With the properties that a consumer adds."""
 
     async def scene(script: ConsumerScript) -> None:
         await asyncio.sleep(1)
@@ -108,8 +108,8 @@ def test_messages_are_handed_on_and_the_next_pull_follows_at_once(virtual: Virtu
     play(virtual, scene, pulled(ResponseCode.SUCCESS, 2, record(0) + record(1)))
 
 
-def test_a_pull_carries_no_offset_while_messages_are_unsettled(virtual: VirtualTime) -> None:
-    """It will be outdated when they are, and a broker may take note of it after the newer one's commit."""
+def test_pull_has_no_commit_offset_while_messages_are_unsettled(virtual: VirtualTime) -> None:
+    """The offset will be outdated, and a broker might store it after the newer commit."""
 
     async def scene(script: ConsumerScript) -> None:
         await asyncio.sleep(1)
@@ -120,8 +120,8 @@ def test_a_pull_carries_no_offset_while_messages_are_unsettled(virtual: VirtualT
     play(virtual, scene, *one_message, committed=1)
 
 
-def test_nothing_that_matches_moves_the_offset(virtual: VirtualTime) -> None:
-    """And with nothing unsettled it is committed, so that it need not be read again."""
+def test_empty_filtered_pull_advances_the_offset(virtual: VirtualTime) -> None:
+    """With nothing unsettled it is committed, so that the range is not read again."""
 
     async def scene(script: ConsumerScript) -> None:
         await asyncio.sleep(1)
@@ -132,8 +132,8 @@ def test_nothing_that_matches_moves_the_offset(virtual: VirtualTime) -> None:
     play(virtual, scene, *nothing)
 
 
-def test_an_illegal_offset_is_corrected(virtual: VirtualTime, caplog: pytest.LogCaptureFixture) -> None:
-    """The offset the broker gives is committed, and the queue begins there anew."""
+def test_illegal_offset_is_corrected(virtual: VirtualTime, caplog: pytest.LogCaptureFixture) -> None:
+    """The offset from the broker is committed, and the queue restarts there."""
 
     async def scene(script: ConsumerScript) -> None:
         script._committed = 40
@@ -145,8 +145,8 @@ def test_an_illegal_offset_is_corrected(virtual: VirtualTime, caplog: pytest.Log
     assert "offset 7777 is out of range" in caplog.text
 
 
-def test_the_offset_that_is_illegal_is_told(virtual: VirtualTime, caplog: pytest.LogCaptureFixture) -> None:
-    """Not the one that the queue was taken over with."""
+def test_illegal_offset_error_names_the_pulled_offset(virtual: VirtualTime, caplog: pytest.LogCaptureFixture) -> None:
+    """Not the one at which the queue was taken over."""
 
     async def scene(script: ConsumerScript) -> None:
         await asyncio.sleep(1)
@@ -157,8 +157,8 @@ def test_the_offset_that_is_illegal_is_told(virtual: VirtualTime, caplog: pytest
     assert "offset 500 is out of range" in caplog.text
 
 
-def test_a_failed_pull_is_tried_again_after_3_seconds(virtual: VirtualTime, caplog: pytest.LogCaptureFixture) -> None:
-    """For as long as it fails; the log says so once."""
+def test_failed_pull_is_retried_after_3_seconds(virtual: VirtualTime, caplog: pytest.LogCaptureFixture) -> None:
+    """For as long as it fails; the log has one line."""
 
     async def scene(script: ConsumerScript) -> None:
         await asyncio.sleep(30)
@@ -170,7 +170,7 @@ def test_a_failed_pull_is_tried_again_after_3_seconds(virtual: VirtualTime, capl
     assert caplog.text.count("as the script says") == 1
 
 
-def test_an_unknown_subscription_is_told_again(virtual: VirtualTime) -> None:
+def test_unknown_subscription_triggers_a_heartbeat(virtual: VirtualTime) -> None:
     """A broker that lost the group gets a heartbeat at once, and the pull a second later."""
 
     async def scene(script: ConsumerScript) -> None:
@@ -183,10 +183,8 @@ def test_an_unknown_subscription_is_told_again(virtual: VirtualTime) -> None:
     play(virtual, scene, pulled(ResponseCode.SUBSCRIPTION_NOT_EXIST, 0))
 
 
-def test_a_damaged_answer_is_an_error_that_is_tried_again(
-    virtual: VirtualTime, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The queue is not given up, and nothing behind the damage is skipped."""
+def test_damaged_answer_is_retried(virtual: VirtualTime, caplog: pytest.LogCaptureFixture) -> None:
+    """The queue is kept, and no message behind the damage is skipped."""
 
     async def scene(script: ConsumerScript) -> None:
         await asyncio.sleep(10)
@@ -203,8 +201,8 @@ def test_a_damaged_answer_is_an_error_that_is_tried_again(
     assert "record at 0" in caplog.text
 
 
-def test_a_pull_goes_to_the_member_the_broker_suggests(virtual: VirtualTime) -> None:
-    """A slave takes the next one; it is not told any offset to commit."""
+def test_pull_goes_to_the_suggested_broker(virtual: VirtualTime) -> None:
+    """The next one goes to a slave, without a commit offset."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
@@ -236,10 +234,10 @@ def test_a_pull_goes_to_the_member_the_broker_suggests(virtual: VirtualTime) -> 
         (ConsumeFromWhere.TIMESTAMP, 55),
     ],
 )
-def test_a_group_without_an_offset_begins_where_it_wants(
+def test_group_without_an_offset_starts_at_the_configured_place(
     virtual: VirtualTime, where: ConsumeFromWhere, first: int
 ) -> None:
-    """At 0, at the end, or at what was stored at that time."""
+    """At 0, at the end, or at a time."""
     moment = datetime(2023, 11, 14, 12, 0, tzinfo=UTC)
 
     async def scene(script: ConsumerScript) -> None:
@@ -266,8 +264,8 @@ def test_a_group_without_an_offset_begins_where_it_wants(
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-def test_a_queue_whose_offset_is_not_known_is_tried_again(virtual: VirtualTime, orderly: bool) -> None:
-    """It is not begun anywhere by guess, and its lock is not kept from other members."""
+def test_unknown_start_offset_is_retried(virtual: VirtualTime, orderly: bool) -> None:
+    """The queue is not started anywhere else, and its lock is released for other members."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
@@ -289,8 +287,8 @@ def test_a_queue_whose_offset_is_not_known_is_tried_again(virtual: VirtualTime, 
     virtual.run(main())
 
 
-def test_one_queue_of_several_that_cannot_be_had_is_tried_again_soon(virtual: VirtualTime) -> None:
-    """Not only when queues are divided the next time."""
+def test_failed_takeover_of_one_queue_is_retried_soon(virtual: VirtualTime) -> None:
+    """Before the next regular rebalance."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
@@ -313,8 +311,8 @@ def test_one_queue_of_several_that_cannot_be_had_is_tried_again_soon(virtual: Vi
     virtual.run(main())
 
 
-def test_a_member_the_broker_does_not_list_says_that_it_is_there(virtual: VirtualTime) -> None:
-    """Its queues stay; a heartbeat follows at once."""
+def test_consumer_missing_in_the_group_list_keeps_its_queues(virtual: VirtualTime) -> None:
+    """It sends a heartbeat at once."""
 
     async def scene(script: ConsumerScript) -> None:
         await asyncio.sleep(2)
@@ -332,8 +330,8 @@ def test_a_member_the_broker_does_not_list_says_that_it_is_there(virtual: Virtua
     play(virtual, scene)
 
 
-def test_a_stop_in_the_middle_of_a_revocation_commits_all_the_same(virtual: VirtualTime) -> None:
-    """The broker does not answer the commit of a queue that is given back; the stop commits it once more."""
+def test_shutdown_during_a_revocation_still_commits(virtual: VirtualTime) -> None:
+    """The broker does not answer the commit of the revoked queue; the shutdown sends it again."""
 
     async def scene(script: ConsumerScript) -> None:
         await asyncio.sleep(1)
@@ -350,8 +348,8 @@ def test_a_stop_in_the_middle_of_a_revocation_commits_all_the_same(virtual: Virt
 
 
 @pytest.mark.parametrize("says", [RetryLater(), Reject()])
-def test_what_no_broker_takes_back_is_tried_again_here(virtual: VirtualTime, says: RetryLater | Reject) -> None:
-    """Every 5 s, once more each time; the offset stays, until a broker has taken it."""
+def test_message_that_no_broker_takes_back_is_retried_locally(virtual: VirtualTime, says: RetryLater | Reject) -> None:
+    """Every 5 s with a higher attempt count; the offset stays until a broker has taken it."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
@@ -373,8 +371,8 @@ def test_what_no_broker_takes_back_is_tried_again_here(virtual: VirtualTime, say
     virtual.run(main())
 
 
-def test_no_pull_carries_an_offset_to_a_slave(virtual: VirtualTime) -> None:
-    """Only the master keeps the group's offsets, also when nothing is unsettled."""
+def test_pull_from_a_slave_has_no_commit_offset(virtual: VirtualTime) -> None:
+    """Only the master keeps offsets, also when nothing is unsettled."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
@@ -407,8 +405,8 @@ def test_no_pull_carries_an_offset_to_a_slave(virtual: VirtualTime) -> None:
     ],
     ids=["span", "bytes", "messages"],
 )
-def test_a_queue_that_is_full_is_not_pulled(virtual: VirtualTime, records: bytes, settings: dict[str, int]) -> None:
-    """Until its messages are consumed: by offsets from the first to the last, by bytes, or by number."""
+def test_full_queue_is_not_pulled(virtual: VirtualTime, records: bytes, settings: dict[str, int]) -> None:
+    """Until messages are consumed; full by offset span, bytes or number of messages."""
 
     async def scene(script: ConsumerScript) -> None:
         consumed = asyncio.Event()
@@ -424,8 +422,8 @@ def test_a_queue_that_is_full_is_not_pulled(virtual: VirtualTime, records: bytes
     play(virtual, scene, **settings)
 
 
-def test_messages_with_other_tags_are_passed_over(virtual: VirtualTime) -> None:
-    """Brokers compare hash codes only, which other tags may share; the offset moves over those messages."""
+def test_messages_with_colliding_tag_hashes_are_skipped(virtual: VirtualTime) -> None:
+    """Brokers compare only hash codes; the offset moves past those messages."""
 
     async def scene(script: ConsumerScript) -> None:
         await asyncio.sleep(1)
@@ -436,8 +434,8 @@ def test_messages_with_other_tags_are_passed_over(virtual: VirtualTime) -> None:
     play(virtual, scene, pulled(ResponseCode.SUCCESS, 4, records), post_subscription_when_pull=True)
 
 
-def test_a_topics_limits_are_divided_among_its_queues() -> None:
-    """However many there are, each may have one message and one MiB."""
+def test_topic_limits_are_divided_among_its_queues() -> None:
+    """Each queue may have at least one message and one MiB."""
     settings = PushConsumerSettings(
         name_servers=["127.0.0.1:9876"], pull_threshold_for_topic=100, pull_threshold_size_for_topic=8
     )

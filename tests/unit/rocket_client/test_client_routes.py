@@ -1,4 +1,4 @@
-"""Routes: which queues a name server's answer means, and what is kept when answers fail."""
+"""Routes: the queues in a name server's answer, and caching when look-ups fail."""
 
 import asyncio
 import re
@@ -41,8 +41,8 @@ STANDARD_KEYS = re.sub(rb"([{,])(\d+):", rb'\1"\2":', BARE_KEYS)
 
 
 @pytest.mark.parametrize("raw", [BARE_KEYS, STANDARD_KEYS])
-def test_both_json_forms_are_read(raw: bytes) -> None:
-    """Broker ids come as bare numbers or as texts."""
+def test_both_json_forms_of_a_route_are_read(raw: bytes) -> None:
+    """Broker ids are bare numbers or texts."""
     table = RouteTable(lambda topic: _never())
     table.put(TopicRoute("orders", data(raw)))
     assert table.master_address("broker-b") == "10.0.0.2:10911"
@@ -53,14 +53,14 @@ async def _never() -> TopicRouteData | None:
     raise AssertionError("not to be asked")
 
 
-def test_messages_go_to_writable_queues_of_masters() -> None:
-    """Neither to a broker that may only be read, nor to one without a master."""
+def test_messages_are_sent_to_writable_queues_of_masters() -> None:
+    """Neither to a read-only broker nor to one without a master."""
     route = TopicRoute("orders", data())
     assert route.publish_queues == (MessageQueue("orders", "broker-b", 0),)
 
 
-def test_messages_come_from_readable_queues_wherever_they_are() -> None:
-    """Sorted, as every member of the group must sort them."""
+def test_messages_are_read_from_all_readable_queues() -> None:
+    """Sorted, since every member of the group must see the same order."""
     route = TopicRoute("orders", data())
     assert [(queue.broker_name, queue.queue_id) for queue in route.subscribe_queues] == [
         ("broker-a", 0),
@@ -70,14 +70,14 @@ def test_messages_come_from_readable_queues_wherever_they_are() -> None:
     ]
 
 
-def test_what_is_none_of_an_order_configuration_is_passed_over() -> None:
-    """The rest counts; nobody's memory is filled with billions of queues."""
+def test_invalid_parts_of_an_order_configuration_are_ignored() -> None:
+    """The rest counts; an absurd number of queues uses no memory."""
     route = TopicRoute("orders", data(order_topic_conf="a:x;b;c:99999999999;broker-a:1;"))
     assert route.publish_queues == (MessageQueue("orders", "broker-a", 0),)
 
 
-def test_an_order_configuration_fixes_the_queues() -> None:
-    """Exactly those it lists, in its order, whoever is alive."""
+def test_order_configuration_fixes_the_queues() -> None:
+    """Exactly those it lists, in its order, whichever brokers are alive."""
     route = TopicRoute("orders", data(order_topic_conf="gone:1;broker-a:2"))
     assert route.order_topic
     assert [(queue.broker_name, queue.queue_id) for queue in route.publish_queues] == [
@@ -88,13 +88,13 @@ def test_an_order_configuration_fixes_the_queues() -> None:
 
 
 def test_round_robin_visits_every_queue() -> None:
-    """In turn, from wherever it begins."""
+    """From any start."""
     route = TopicRoute("orders", data(broker("a", 3)))
     assert {route.next_queue().queue_id for _ in range(3)} == {0, 1, 2}
 
 
-def test_after_a_failure_another_broker_is_next() -> None:
-    """Queues of the broker that failed are passed over; if there are no others, they have to do."""
+def test_another_broker_is_chosen_after_a_failure() -> None:
+    """The failed broker's queues are skipped unless there are no others."""
     both = data(broker("a", 2))
     other = data(broker("b", 2))
     both.queue_datas += other.queue_datas
@@ -105,7 +105,7 @@ def test_after_a_failure_another_broker_is_next() -> None:
     assert alone.next_queue("a").broker_name == "a"
 
 
-def test_a_new_route_goes_on_with_the_round_robin() -> None:
+def test_new_route_continues_the_round_robin() -> None:
     """A refresh does not send every client back to the first queue."""
     table = RouteTable(lambda topic: _never())
     table.put(TopicRoute("orders", data(broker("a", 4))))
@@ -134,8 +134,8 @@ class Answers:
         return None if answer is None else data(answer)
 
 
-def test_what_is_known_stays_when_nobody_answers() -> None:
-    """All name servers gone: the cached route serves."""
+def test_cached_route_serves_without_name_servers() -> None:
+    """When no name server answers."""
 
     async def main() -> None:
         answers = Answers(orders=broker("a", 2))
@@ -149,8 +149,8 @@ def test_what_is_known_stays_when_nobody_answers() -> None:
     asyncio.run(main())
 
 
-def test_a_change_is_told_once() -> None:
-    """Only a route that differs is news."""
+def test_route_change_is_reported_once() -> None:
+    """An equal route is no change."""
 
     async def main() -> None:
         answers = Answers(orders=broker("a", 2))
@@ -165,8 +165,8 @@ def test_a_change_is_told_once() -> None:
     asyncio.run(main())
 
 
-def test_many_who_ask_at_once_ask_once() -> None:
-    """A hundred sends to a new topic look it up one time, and its default one time."""
+def test_concurrent_lookups_share_one_request() -> None:
+    """A hundred sends to a new topic look up the topic once and its default topic once."""
 
     async def main() -> None:
         answers = Answers(TBW102=broker("a", 8))
@@ -178,8 +178,8 @@ def test_many_who_ask_at_once_ask_once() -> None:
     asyncio.run(main())
 
 
-def test_one_who_gives_up_leaves_the_others_their_answer() -> None:
-    """A cancelled look-up goes on for whoever else waits."""
+def test_cancelled_lookup_continues_for_other_waiters() -> None:
+    """They get the answer."""
 
     async def main() -> None:
         table = RouteTable(Answers(orders=broker("a", 2)))
@@ -193,8 +193,8 @@ def test_one_who_gives_up_leaves_the_others_their_answer() -> None:
     asyncio.run(main())
 
 
-def test_a_topic_to_be_made_borrows_the_default_route() -> None:
-    """With no more queues than the producer asks for, and nothing to read yet."""
+def test_missing_topic_uses_the_default_topics_route() -> None:
+    """With at most the producer's queue count, and no queue to read."""
 
     async def main() -> None:
         table = RouteTable(Answers(TBW102=broker("a", 8)))
@@ -207,8 +207,8 @@ def test_a_topic_to_be_made_borrows_the_default_route() -> None:
 
 
 @pytest.mark.parametrize("answers", [Answers(), Answers(closed=BARE_KEYS.replace(b'"perm":6', b'"perm":4'))])
-def test_without_anything_to_write_to_there_is_an_error(answers: Answers) -> None:
-    """No topic and no default topic, or a topic that may only be read."""
+def test_topic_without_writable_queues_is_an_error(answers: Answers) -> None:
+    """Neither topic nor default topic exists, or the topic is read-only."""
 
     async def main() -> None:
         with pytest.raises(TopicNotFoundError, match="'closed'") as caught:
@@ -218,8 +218,8 @@ def test_without_anything_to_write_to_there_is_an_error(answers: Answers) -> Non
     asyncio.run(main())
 
 
-def test_brokers_in_no_route_are_dropped() -> None:
-    """Addresses that no topic names any more are told, once."""
+def test_brokers_without_routes_are_dropped() -> None:
+    """Addresses that no topic names any more are reported once."""
     table = RouteTable(lambda topic: _never())
     table.put(TopicRoute("orders", data(broker("a", 1))))
     table.put(TopicRoute("orders", data(broker("b", 1))))
@@ -229,8 +229,8 @@ def test_brokers_in_no_route_are_dropped() -> None:
     assert table.master_address("a") is None
 
 
-def test_pulls_may_go_to_another_member_of_the_broker() -> None:
-    """The one suggested, the next one, or any."""
+def test_pull_address_may_be_another_member_of_the_broker() -> None:
+    """The suggested one, the next one, or any."""
     table = RouteTable(lambda topic: _never())
     table.put(TopicRoute("orders", data()))
     assert table.address("broker-b", 0) == ("10.0.0.2:10911", 0)
@@ -239,12 +239,12 @@ def test_pulls_may_go_to_another_member_of_the_broker() -> None:
     assert table.address("unknown", 0) is None
 
 
-def test_the_vip_channel_is_two_ports_below() -> None:
+def test_vip_channel_is_two_ports_below() -> None:
     """Old clients send there."""
     assert vip_address("10.0.0.1:10911") == "10.0.0.1:10909"
 
 
-def test_name_servers_that_are_away_are_not_asked_for_each_topic() -> None:
+def test_unavailable_name_servers_are_not_tried_for_each_topic() -> None:
     """The first topic's look-up has waited for all of them."""
     asked: list[str] = []
 

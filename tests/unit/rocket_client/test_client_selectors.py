@@ -1,4 +1,4 @@
-"""Selectors: equal arguments find the queues Java's clients find."""
+"""Queue selectors choose the same queues as Java's clients."""
 
 import pytest
 
@@ -27,23 +27,23 @@ MESSAGE = Message("orders", b"x")
     ],
 )
 def test_hash_codes_are_javas(value: object, code: int) -> None:
-    """String, Boolean, Integer, and Long beyond 32 bits."""
+    """For String, Boolean, Integer, and Long beyond 32 bits."""
     assert java_hash_code(value) == code
 
 
-def test_the_hash_chooses_the_queue() -> None:
+def test_hash_code_modulo_size_selects_the_queue() -> None:
     """|hashCode| mod size, for negative ones too."""
     assert select_by_hash(QUEUES, MESSAGE, 7) == QUEUES[2]
     assert select_by_hash(QUEUES, MESSAGE, -7) == QUEUES[2]
     assert select_by_hash(QUEUES, MESSAGE, -(2**31)) == QUEUES[3]
 
 
-def test_a_value_that_hashes_differently_elsewhere_is_refused() -> None:
-    """A float or an object would scatter one key over several queues."""
+def test_argument_without_a_java_hash_code_is_refused() -> None:
+    """A float or an object would distribute one key over several queues."""
     with pytest.raises(TypeError, match="use a str or an int"):
         select_by_hash(QUEUES, MESSAGE, 1.5)
 
 
-def test_random_stays_within_the_queues() -> None:
-    """Any of them."""
+def test_random_selector_chooses_any_queue() -> None:
+    """Within the list."""
     assert select_by_random(QUEUES, MESSAGE, None) in QUEUES

@@ -1,4 +1,4 @@
-"""When a send is tried again, at which broker, and how it ends; the times are the test's own."""
+"""Send attempts: when and where a send is retried, and how it ends. The test sets the times."""
 
 import pytest
 
@@ -24,18 +24,18 @@ LOST, BUSY = ConnectionLost("broker:1"), ResponseError(ResponseCode.SYSTEM_BUSY)
 
 
 def send(*, is_fixed: bool = False, sync: bool = True, limit: float = 3.0) -> SendAttempts:
-    """A send that begins at 100 s."""
+    """Return a send that starts at 100 s."""
     return SendAttempts("orders", SendRules.of(SETTINGS, is_fixed=is_fixed, sync=sync), 100.0, limit)
 
 
 def result(status: SendStatus) -> SendResult:
-    """What a broker that stored the message answers."""
+    """Return the result of a stored message."""
     return SendResult(status, "id", "offset id", MessageQueue("orders", "broker-a", 0), 7)
 
 
 @pytest.mark.parametrize(("is_fixed", "sync", "most"), [(0, 1, 3), (1, 1, 1), (0, 0, 2), (1, 0, 2)])
-def test_attempts_are_counted(is_fixed: bool, sync: bool, most: int) -> None:
-    """A fixed queue has one in `send`; the error names all brokers and causes."""
+def test_attempts_are_limited(is_fixed: bool, sync: bool, most: int) -> None:
+    """`send` to a fixed queue has one; the error names all brokers and causes."""
     attempts = send(is_fixed=is_fixed, sync=sync)
     for number in range(most):
         assert attempts.may_begin(100.0)
@@ -50,16 +50,16 @@ def test_attempts_are_counted(is_fixed: bool, sync: bool, most: int) -> None:
 
 
 @pytest.mark.parametrize(("sync", "goes_on"), [(True, True), (False, False)])
-def test_only_send_tries_again_after_an_answer(sync: bool, goes_on: bool) -> None:
-    """After one of the settings' codes; `send_async` gives up after any."""
+def test_only_send_retries_after_an_error_answer(sync: bool, goes_on: bool) -> None:
+    """For the retryable codes of the settings; `send_async` fails after any."""
     attempts = send(sync=sync)
     attempts.begin("broker-a")
     attempts.failed(BUSY)
     assert attempts.may_begin(100.0) is goes_on
 
 
-def test_a_rejection_is_the_end() -> None:
-    """Whatever is left of attempts and time."""
+def test_rejection_ends_the_send() -> None:
+    """Whatever attempts and time are left."""
     attempts = send()
     attempts.begin("broker-a")
     attempts.failed(ResponseError(ResponseCode.MESSAGE_ILLEGAL, "as the broker says"))
@@ -68,8 +68,8 @@ def test_a_rejection_is_the_end() -> None:
         attempts.conclude(100.0)
 
 
-def test_the_time_covers_all_attempts() -> None:
-    """At the deadline none begins."""
+def test_timeout_covers_all_attempts() -> None:
+    """No attempt starts after the deadline."""
     attempts = send(limit=3.0)
     assert attempts.deadline == 103.0
     assert attempts.may_begin(102.9)
@@ -78,8 +78,8 @@ def test_the_time_covers_all_attempts() -> None:
         attempts.conclude(103.0)
 
 
-def test_no_answer_at_the_end_is_a_timeout() -> None:
-    """Though the time is not over by then."""
+def test_last_attempt_without_an_answer_is_a_timeout() -> None:
+    """Even if the deadline has not passed."""
     attempts = send()
     attempts.failed(LOST)
     attempts.failed(RequestTimeout("broker:1", 310, 3.0))
@@ -87,8 +87,8 @@ def test_no_answer_at_the_end_is_a_timeout() -> None:
         attempts.conclude(100.0)
 
 
-def test_what_is_stored_less_safely_is_sent_again_and_counts_in_the_end() -> None:
-    """Where the settings say so; a rejection afterwards does not undo it."""
+def test_unsafe_store_status_is_retried_if_configured() -> None:
+    """The last such result counts if nothing better follows; a later rejection does not undo it."""
     attempts, kept = send(), result(SendStatus.FLUSH_DISK_TIMEOUT)
     assert not attempts.is_final(kept)
     attempts.failed(ResponseError(ResponseCode.MESSAGE_ILLEGAL))
@@ -98,7 +98,7 @@ def test_what_is_stored_less_safely_is_sent_again_and_counts_in_the_end() -> Non
 
 
 class Clock:
-    """Seconds, as the test sets them."""
+    """A clock whose seconds the test sets."""
 
     now = 0.0
 
@@ -107,7 +107,7 @@ class Clock:
 
 
 def two_brokers() -> TopicRoute:
-    """A route with two queues at each of two brokers."""
+    """Return a route with two queues at each of two brokers."""
     names = ("broker-a", "broker-b")
     return TopicRoute(
         "orders",
@@ -118,8 +118,8 @@ def two_brokers() -> TopicRoute:
     )
 
 
-def test_a_broker_with_faults_is_avoided_for_a_while() -> None:
-    """Ten minutes after a failure, and not at all after one that says nothing about the broker."""
+def test_faulty_broker_is_avoided_for_a_while() -> None:
+    """Ten minutes after a failure; not after one that says nothing about the broker."""
     clock, route = Clock(), two_brokers()
     choice = QueueChoice(clock, avoids_faults=True)
     choice.note("broker-a", 0.0, LOST)
@@ -129,8 +129,8 @@ def test_a_broker_with_faults_is_avoided_for_a_while() -> None:
     assert {choice.next_queue(route).broker_name for _ in range(8)} == {"broker-a", "broker-b"}
 
 
-def test_without_any_broker_available_one_of_the_better_half_is_chosen() -> None:
-    """Both are in trouble; that with the shorter latency serves."""
+def test_with_no_broker_available_the_faster_one_is_chosen() -> None:
+    """Of two isolated brokers, the one with the shorter latency."""
     clock, route = Clock(), two_brokers()
     choice = QueueChoice(clock, avoids_faults=True)
     clock.now = 5.0
@@ -139,8 +139,8 @@ def test_without_any_broker_available_one_of_the_better_half_is_chosen() -> None
     assert {choice.next_queue(route).broker_name for _ in range(4)} == {"broker-b"}
 
 
-def test_a_broker_that_left_the_topic_is_not_chosen() -> None:
-    """The table of faults knew it as the best, and forgets it then."""
+def test_broker_without_the_topic_is_not_chosen() -> None:
+    """It had the best entry in the fault table, which is then removed."""
     clock, route = Clock(), two_brokers()
     choice = QueueChoice(clock, avoids_faults=True)
     clock.now = 9.0
@@ -150,8 +150,8 @@ def test_a_broker_that_left_the_topic_is_not_chosen() -> None:
     assert {choice.next_queue(route).broker_name for _ in range(4)} == {"broker-b"}
 
 
-def test_without_avoiding_faults_only_the_last_broker_is_passed_over() -> None:
-    """What was noted does not count."""
+def test_without_fault_tolerance_only_the_last_broker_is_skipped() -> None:
+    """The fault table is not used."""
     choice, route = QueueChoice(Clock(), avoids_faults=False), two_brokers()
     choice.note("broker-a", 0.0, LOST)
     assert {choice.next_queue(route).broker_name for _ in range(8)} == {"broker-a", "broker-b"}

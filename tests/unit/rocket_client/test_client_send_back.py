@@ -1,4 +1,4 @@
-"""What a failed message becomes, as requests to brokers that answer by script."""
+"""Sending a failed message back: the requests to scripted brokers."""
 
 import asyncio
 from typing import Any
@@ -32,7 +32,7 @@ def failed(reconsume_times: int = 0, **properties: str) -> MessageExt:
 
 
 class Scene:
-    """A cluster, and a send-back of group `kitchen` before it."""
+    """A cluster and the send-back of group `kitchen`."""
 
     def __init__(self, cluster: ScriptedCluster, client: RocketClient) -> None:
         self.cluster = cluster
@@ -64,8 +64,8 @@ def play(virtual: VirtualTime, scene: Any) -> None:
     virtual.run(main())
 
 
-def test_a_retry_goes_to_the_retry_topic_with_its_delay(virtual: VirtualTime) -> None:
-    """At its own broker, one more in reconsume times, level 3 + those so far."""
+def test_retry_is_sent_to_the_retry_topic_with_a_delay(virtual: VirtualTime) -> None:
+    """At the message's own broker, with reconsume times + 1 and delay level 3 + reconsume times."""
 
     async def scene(at: Scene) -> None:
         await at.send_back.retry(failed(reconsume_times=2), 0, 16, ValueError("no"))
@@ -83,8 +83,8 @@ def test_a_retry_goes_to_the_retry_topic_with_its_delay(virtual: VirtualTime) ->
     play(virtual, scene)
 
 
-def test_the_first_record_stays_the_origin(virtual: VirtualTime) -> None:
-    """However often it is sent back; traces of former delays and failures go."""
+def test_retries_keep_the_id_of_the_first_record(virtual: VirtualTime) -> None:
+    """Properties of former delays and failures are removed."""
 
     async def scene(at: Scene) -> None:
         message = failed(ORIGIN_MESSAGE_ID="O1", DELAY="3", REAL_TOPIC="x", REAL_QID="1", FAILURE_MESSAGE="old")
@@ -97,8 +97,8 @@ def test_the_first_record_stays_the_origin(virtual: VirtualTime) -> None:
 
 
 @pytest.mark.parametrize(("level", "times"), [(-1, 0), (0, 16), (5, 17)])
-def test_a_dead_letter_is_a_retry_that_is_over_its_limit(virtual: VirtualTime, level: int, times: int) -> None:
-    """For 4.9, which compares ``>=``, and for 5.x, which compares ``>``; and without a delay."""
+def test_dead_letter_is_a_retry_above_its_limit(virtual: VirtualTime, level: int, times: int) -> None:
+    """For 4.9, which compares ``>=``, and for 5.x, which compares ``>``; without a delay."""
 
     async def scene(at: Scene) -> None:
         await at.send_back.retry(failed(reconsume_times=times), level, 16, "enough")
@@ -110,8 +110,8 @@ def test_a_dead_letter_is_a_retry_that_is_over_its_limit(virtual: VirtualTime, l
     play(virtual, scene)
 
 
-def test_another_broker_takes_what_its_own_cannot(virtual: VirtualTime) -> None:
-    """One with the group's retry topic."""
+def test_retry_fails_over_to_another_broker(virtual: VirtualTime) -> None:
+    """To one with the group's retry topic."""
 
     async def scene(at: Scene) -> None:
         await at.cluster.brokers[0].stop()
@@ -121,7 +121,7 @@ def test_another_broker_takes_what_its_own_cannot(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_the_broker_copies_its_record_as_a_second_way(virtual: VirtualTime) -> None:
+def test_broker_side_copy_is_the_fallback(virtual: VirtualTime) -> None:
     """Request 36, when sending is refused everywhere."""
 
     async def scene(at: Scene) -> None:
@@ -142,8 +142,8 @@ def test_the_broker_copies_its_record_as_a_second_way(virtual: VirtualTime) -> N
     play(virtual, scene)
 
 
-def test_the_broker_copies_what_this_client_would_not_send(virtual: VirtualTime) -> None:
-    """A message without a body, as other clients send: refusing it for ever would hold its queue."""
+def test_message_that_cannot_be_sent_is_copied_by_the_broker(virtual: VirtualTime) -> None:
+    """Other clients send messages without a body; refusing them would block the queue."""
 
     async def scene(at: Scene) -> None:
         message = failed()
@@ -155,8 +155,8 @@ def test_the_broker_copies_what_this_client_would_not_send(virtual: VirtualTime)
     play(virtual, scene)
 
 
-def test_if_nobody_takes_it_that_is_an_error(virtual: VirtualTime) -> None:
-    """With every way that was tried."""
+def test_send_back_refused_by_all_is_an_error(virtual: VirtualTime) -> None:
+    """It lists every attempt."""
 
     async def scene(at: Scene) -> None:
         for broker in at.cluster.brokers:
@@ -168,22 +168,22 @@ def test_if_nobody_takes_it_that_is_an_error(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_causes_are_bounded_and_clean() -> None:
-    """They ride along in 32 KiB of properties, between separators of their own."""
+def test_failure_properties_are_bounded_and_sanitised() -> None:
+    """All properties share 32 KiB, with separators that a value must not contain."""
     try:
         raise ValueError("x" * 5000 + "\x01\x02")
     except ValueError as error:
         told = failure_properties(error)
     assert told["FAILURE_TYPE"] == "builtins.ValueError"
     assert len(told["FAILURE_MESSAGE"]) == 800
-    assert told["FAILURE_PLACE"].endswith("in test_causes_are_bounded_and_clean")
+    assert told["FAILURE_PLACE"].endswith("in test_failure_properties_are_bounded_and_sanitised")
     assert failure_properties("a\x01b") == {"FAILURE_MESSAGE": "a b"}
     assert failure_properties(None) == {}
     assert failure_properties(asyncio.CancelledError()) == {"FAILURE_TYPE": "asyncio.exceptions.CancelledError"}
 
 
-class Unspeakable(Exception):  # noqa: N818 - it is named after what it does
-    """Its text cannot be made."""
+class Unprintable(Exception):  # noqa: N818 - it is named after what it does
+    """An error whose `str` raises."""
 
     def __str__(self) -> str:
         raise RuntimeError("broken")
@@ -194,11 +194,11 @@ class Unspeakable(Exception):  # noqa: N818 - it is named after what it does
     [
         (ValueError("unknown \ud800"), "unknown ?"),
         ("unknown \ud800", "unknown ?"),
-        (Unspeakable(), "<its text cannot be made: RuntimeError>"),
+        (Unprintable(), "<its text cannot be made: RuntimeError>"),
     ],
 )
-def test_whatever_the_cause_says_the_message_goes_back(virtual: VirtualTime, cause: Exception | str, told: str) -> None:
-    """Half of a surrogate pair, as a hostile payload's JSON may hold it, and no text at all among it."""
+def test_message_is_sent_back_whatever_its_cause(virtual: VirtualTime, cause: Exception | str, told: str) -> None:
+    """Including a lone surrogate, as from hostile JSON, and an error whose text cannot be made."""
 
     async def scene(at: Scene) -> None:
         await at.send_back.retry(failed(), 0, 16, cause)
@@ -208,8 +208,8 @@ def test_whatever_the_cause_says_the_message_goes_back(virtual: VirtualTime, cau
 
 
 @pytest.mark.parametrize("size", [31_000, 32_100])
-def test_full_properties_leave_no_room_for_the_cause(virtual: VirtualTime, size: int) -> None:
-    """The message goes back all the same."""
+def test_failure_properties_are_omitted_if_there_is_no_space(virtual: VirtualTime, size: int) -> None:
+    """The message is sent back without them."""
 
     async def scene(at: Scene) -> None:
         await at.send_back.retry(failed(note="x" * size), 0, 16, ValueError("y" * 800))
@@ -220,8 +220,8 @@ def test_full_properties_leave_no_room_for_the_cause(virtual: VirtualTime, size:
 
 
 @pytest.mark.parametrize(("times", "limit", "told"), [(15, 16, 17), (0, 1, 2), (3, 2**31 - 1, 2**31 - 1)])
-def test_the_last_retry_is_within_its_limit(virtual: VirtualTime, times: int, limit: int, told: int) -> None:
-    """For 4.9, to which as many reconsume times as the limit are too many; a limit is a number of four bytes."""
+def test_last_retry_is_within_its_limit(virtual: VirtualTime, times: int, limit: int, told: int) -> None:
+    """4.9 counts reconsume times equal to the limit as too many; the limit is a number of four bytes."""
 
     async def scene(at: Scene) -> None:
         await at.send_back.retry(failed(reconsume_times=times), 0, limit, None)

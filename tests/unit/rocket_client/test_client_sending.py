@@ -1,4 +1,4 @@
-"""Attempts of a send, by the documented rules, before brokers that answer by script."""
+"""The attempts of a send, with scripted brokers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -55,8 +55,8 @@ def sends(*brokers: ScriptedBroker) -> list[int]:
     return [len(broker.stored) for broker in brokers]
 
 
-def test_a_result_names_the_queue_that_the_broker_took(virtual: VirtualTime) -> None:
-    """Which is not always the one that was asked for."""
+def test_result_names_the_queue_that_the_broker_chose(virtual: VirtualTime) -> None:
+    """It may differ from the requested one."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         placed = SendMessageResponseHeader(msg_id="0" * 32, queue_id=7, queue_offset=3)
@@ -70,8 +70,8 @@ def test_a_result_names_the_queue_that_the_broker_took(virtual: VirtualTime) -> 
     play(virtual, scene)
 
 
-def test_a_topic_that_may_be_written_again_is_sent_to_at_once(virtual: VirtualTime) -> None:
-    """Its route is looked up anew, not only when routes are polled the next time."""
+def test_topic_that_becomes_writable_is_used_at_once(virtual: VirtualTime) -> None:
+    """Its route is looked up for the send, before the next poll of routes."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         writable = cluster.routes["orders"]
@@ -85,7 +85,7 @@ def test_a_topic_that_may_be_written_again_is_sent_to_at_once(virtual: VirtualTi
     play(virtual, scene)
 
 
-def test_a_send_tells_where_the_message_is(virtual: VirtualTime) -> None:
+def test_result_says_where_the_message_is(virtual: VirtualTime) -> None:
     """Status, ids, queue and offset."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
@@ -98,8 +98,8 @@ def test_a_send_tells_where_the_message_is(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_queues_take_turns(virtual: VirtualTime) -> None:
-    """Four sends, four queues."""
+def test_queues_are_used_in_turn(virtual: VirtualTime) -> None:
+    """Four sends use four queues."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         results = [await producer.send(Message("orders", b"x")) for _ in range(4)]
@@ -109,7 +109,7 @@ def test_queues_take_turns(virtual: VirtualTime) -> None:
 
 
 @pytest.mark.parametrize("code", [17, 14, 1, 16, 204, 205])
-def test_some_refusals_are_tried_elsewhere(virtual: VirtualTime, code: int) -> None:
+def test_retryable_refusals_are_retried_at_another_broker(virtual: VirtualTime, code: int) -> None:
     """TOPIC_NOT_EXIST, SERVICE_NOT_AVAILABLE, SYSTEM_ERROR, NO_PERMISSION, NO_BUYER_ID, NOT_IN_CURRENT_UNIT."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
@@ -122,8 +122,8 @@ def test_some_refusals_are_tried_elsewhere(virtual: VirtualTime, code: int) -> N
     play(virtual, scene)
 
 
-def test_three_attempts_are_all(virtual: VirtualTime) -> None:
-    """The error tells each of them, and the last one as its cause."""
+def test_send_ends_after_three_attempts(virtual: VirtualTime) -> None:
+    """The error lists each of them, with the last one as its cause."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         for broker in cluster.brokers:
@@ -138,8 +138,8 @@ def test_three_attempts_are_all(virtual: VirtualTime) -> None:
 
 
 @pytest.mark.parametrize("code", [ResponseCode.SYSTEM_BUSY, ResponseCode.MESSAGE_ILLEGAL])
-def test_other_refusals_are_final(virtual: VirtualTime, code: ResponseCode) -> None:
-    """Flow control above all: more attempts would make it worse."""
+def test_other_refusals_are_not_retried(virtual: VirtualTime, code: ResponseCode) -> None:
+    """Above all flow control, which retries would make worse."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         for broker in cluster.brokers:
@@ -151,8 +151,8 @@ def test_other_refusals_are_final(virtual: VirtualTime, code: ResponseCode) -> N
     play(virtual, scene)
 
 
-def test_a_broker_that_is_down_is_passed_over(virtual: VirtualTime) -> None:
-    """Its queues are tried, and the next attempt goes to another broker."""
+def test_unavailable_broker_is_skipped(virtual: VirtualTime) -> None:
+    """The next attempt goes to another broker."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         await cluster.brokers[0].stop()
@@ -175,8 +175,8 @@ def test_with_all_brokers_down_the_error_says_so(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_the_timeout_covers_the_whole_send(virtual: VirtualTime) -> None:
-    """A broker that says nothing uses all of it up; there is no time left for another attempt."""
+def test_timeout_covers_the_whole_send(virtual: VirtualTime) -> None:
+    """A broker that does not answer uses all of it, leaving no time for another attempt."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         for broker in cluster.brokers:
@@ -191,8 +191,8 @@ def test_the_timeout_covers_the_whole_send(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_a_timeout_of_ones_own(virtual: VirtualTime) -> None:
-    """Seconds, for this send alone."""
+def test_send_may_have_its_own_timeout(virtual: VirtualTime) -> None:
+    """In seconds, for this send alone."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         for broker in cluster.brokers:
@@ -204,7 +204,7 @@ def test_a_timeout_of_ones_own(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_a_route_that_does_not_come_ends_the_send_in_time(virtual: VirtualTime) -> None:
+def test_timeout_covers_the_route_lookup(virtual: VirtualTime) -> None:
     """Looking up the topic counts too."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
@@ -224,8 +224,8 @@ def test_a_route_that_does_not_come_ends_the_send_in_time(virtual: VirtualTime) 
         (ResponseCode.SLAVE_NOT_AVAILABLE, SendStatus.SLAVE_NOT_AVAILABLE),
     ],
 )
-def test_stored_less_safely_is_a_status(virtual: VirtualTime, code: ResponseCode, status: SendStatus) -> None:
-    """No error: the message is stored."""
+def test_unsafe_store_is_a_status(virtual: VirtualTime, code: ResponseCode, status: SendStatus) -> None:
+    """No error, since the message is stored."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         for broker in cluster.brokers:
@@ -236,8 +236,8 @@ def test_stored_less_safely_is_a_status(virtual: VirtualTime, code: ResponseCode
     play(virtual, scene)
 
 
-def test_stored_less_safely_may_be_tried_elsewhere(virtual: VirtualTime) -> None:
-    """With `retry_another_broker_when_not_store_ok`; if nothing better comes, the last one counts."""
+def test_unsafe_store_may_be_retried_elsewhere(virtual: VirtualTime) -> None:
+    """With `retry_another_broker_when_not_store_ok`; without a better result, the last one counts."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         first, second = cluster.brokers
@@ -250,8 +250,8 @@ def test_stored_less_safely_may_be_tried_elsewhere(virtual: VirtualTime) -> None
     play(virtual, scene, retry_another_broker_when_not_store_ok=True)
 
 
-def test_a_queue_of_ones_own_has_one_attempt(virtual: VirtualTime) -> None:
-    """Another queue would break the order the caller wants."""
+def test_fixed_queue_has_one_attempt(virtual: VirtualTime) -> None:
+    """Another queue would break the order that the caller wants."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         first, second = cluster.brokers
@@ -265,8 +265,8 @@ def test_a_queue_of_ones_own_has_one_attempt(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_a_selector_chooses_among_the_queues(virtual: VirtualTime) -> None:
-    """The same argument, the same queue."""
+def test_selector_chooses_the_queue(virtual: VirtualTime) -> None:
+    """Equal arguments give the same queue."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         results = [
@@ -280,7 +280,7 @@ def test_a_selector_chooses_among_the_queues(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_a_queue_of_another_topic_is_refused(virtual: VirtualTime) -> None:
+def test_queue_of_another_topic_is_refused(virtual: VirtualTime) -> None:
     """Nothing is sent."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
@@ -290,8 +290,8 @@ def test_a_queue_of_another_topic_is_refused(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_an_asynchronous_send_retries_connections_only(virtual: VirtualTime) -> None:
-    """A refusal is final, a broker that is down is not."""
+def test_asynchronous_send_retries_only_lost_connections(virtual: VirtualTime) -> None:
+    """A refusal is final, an unavailable broker is not."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         first, second = cluster.brokers
@@ -307,8 +307,8 @@ def test_an_asynchronous_send_retries_connections_only(virtual: VirtualTime) -> 
     play(virtual, scene)
 
 
-def test_an_asynchronous_send_to_a_fixed_queue_stays_there(virtual: VirtualTime) -> None:
-    """All its attempts go to the one broker."""
+def test_asynchronous_send_to_a_fixed_queue_stays_there(virtual: VirtualTime) -> None:
+    """All its attempts go to one broker."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         await cluster.brokers[0].stop()
@@ -319,8 +319,8 @@ def test_an_asynchronous_send_to_a_fixed_queue_stays_there(virtual: VirtualTime)
     play(virtual, scene)
 
 
-def test_an_illegal_message_is_raised_at_once(virtual: VirtualTime) -> None:
-    """Not by the future, which nobody may look at."""
+def test_illegal_message_is_raised_at_once(virtual: VirtualTime) -> None:
+    """Not through the future, which may never be awaited."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         with pytest.raises(IllegalMessageError):
@@ -329,8 +329,8 @@ def test_an_illegal_message_is_raised_at_once(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_one_way_waits_for_nobody(virtual: VirtualTime) -> None:
-    """The broker gets it, and is not asked for an answer."""
+def test_one_way_send_does_not_wait(virtual: VirtualTime) -> None:
+    """The broker gets the message and sends no answer."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         for broker in cluster.brokers:
@@ -343,8 +343,8 @@ def test_one_way_waits_for_nobody(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_one_way_without_a_connection_is_an_error(virtual: VirtualTime) -> None:
-    """At least that is known."""
+def test_one_way_send_without_a_connection_is_an_error(virtual: VirtualTime) -> None:
+    """That much is known without an answer."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         for broker in cluster.brokers:
@@ -355,8 +355,8 @@ def test_one_way_without_a_connection_is_an_error(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_a_batch_is_one_request(virtual: VirtualTime) -> None:
-    """Code 320, told as a batch."""
+def test_batch_is_one_request(virtual: VirtualTime) -> None:
+    """Code 320 with the batch flag."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         result = await producer.send_batch([Message("orders", b"a"), Message("orders", b"b")])
@@ -367,7 +367,7 @@ def test_a_batch_is_one_request(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_a_slow_broker_is_avoided_and_comes_back(virtual: VirtualTime) -> None:
+def test_slow_broker_is_avoided_and_returns(virtual: VirtualTime) -> None:
     """With the fault table on: ten minutes after it failed."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
@@ -390,8 +390,8 @@ def test_a_slow_broker_is_avoided_and_comes_back(virtual: VirtualTime) -> None:
     play(virtual, scene, send_latency_fault_enable=True)
 
 
-def test_with_all_brokers_avoided_one_is_taken_all_the_same(virtual: VirtualTime) -> None:
-    """Better a bad broker than none."""
+def test_with_all_brokers_avoided_one_is_still_used(virtual: VirtualTime) -> None:
+    """A bad broker is better than none."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         for broker in cluster.brokers:
@@ -405,8 +405,8 @@ def test_with_all_brokers_avoided_one_is_taken_all_the_same(virtual: VirtualTime
     play(virtual, scene, send_latency_fault_enable=True)
 
 
-def test_a_topic_nobody_makes_is_not_found(virtual: VirtualTime) -> None:
-    """No route, and no default topic either."""
+def test_topic_that_cannot_be_created_is_not_found(virtual: VirtualTime) -> None:
+    """It has no route, and the default topic has none either."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         with pytest.raises(TopicNotFoundError, match="no broker creates topics by itself"):
@@ -415,8 +415,8 @@ def test_a_topic_nobody_makes_is_not_found(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_a_new_topic_is_sent_to_by_the_default_route(virtual: VirtualTime) -> None:
-    """With at most `default_topic_queue_nums` queues a broker; its own route is looked up soon after."""
+def test_new_topic_is_sent_by_the_default_route(virtual: VirtualTime) -> None:
+    """With at most `default_topic_queue_nums` queues per broker; its own route is looked up soon after."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         cluster.routes["TBW102"] = cluster.route(queues=8)
@@ -429,8 +429,8 @@ def test_a_new_topic_is_sent_to_by_the_default_route(virtual: VirtualTime) -> No
     play(virtual, scene)
 
 
-def test_a_broker_without_an_address_is_not_found(virtual: VirtualTime) -> None:
-    """An order configuration names brokers that no route has."""
+def test_broker_without_an_address_is_not_found(virtual: VirtualTime) -> None:
+    """An order configuration may name brokers that no route has."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         cluster.routes["orders"].order_topic_conf = "gone:4"
@@ -441,8 +441,8 @@ def test_a_broker_without_an_address_is_not_found(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_with_all_name_servers_gone_known_topics_go_on(virtual: VirtualTime) -> None:
-    """Cached routes serve; a new topic is an error that names each name server."""
+def test_known_topics_work_without_name_servers(virtual: VirtualTime) -> None:
+    """Cached routes serve; for a new topic the error names each name server."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         await producer.send(Message("orders", b"x"))
@@ -457,8 +457,8 @@ def test_with_all_name_servers_gone_known_topics_go_on(virtual: VirtualTime) -> 
     play(virtual, scene)
 
 
-def test_one_name_server_is_enough(virtual: VirtualTime) -> None:
-    """Whichever of them is left."""
+def test_one_available_name_server_is_enough(virtual: VirtualTime) -> None:
+    """Whichever it is."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         await cluster.name_servers[0].stop()
@@ -471,7 +471,7 @@ def test_one_name_server_is_enough(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_the_vip_channel_is_used_when_asked_for(virtual: VirtualTime) -> None:
+def test_vip_channel_is_used_if_configured(virtual: VirtualTime) -> None:
     """Two ports below the broker's."""
 
     async def main() -> None:
@@ -486,8 +486,8 @@ def test_the_vip_channel_is_used_when_asked_for(virtual: VirtualTime) -> None:
     virtual.run(main())
 
 
-def test_a_connection_lost_is_made_again(virtual: VirtualTime) -> None:
-    """The send under way fails over, the next one connects anew."""
+def test_lost_connection_is_opened_again(virtual: VirtualTime) -> None:
+    """The current send fails over, the next one reconnects."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         first, queue = cluster.brokers[0], MessageQueue("orders", "a", 0)
@@ -524,8 +524,8 @@ def test_sending_needs_a_started_producer(virtual: VirtualTime) -> None:
     virtual.run(main())
 
 
-def test_a_shutdown_waits_for_sends_under_way(virtual: VirtualTime) -> None:
-    """Nobody's future is left hanging."""
+def test_shutdown_waits_for_pending_sends(virtual: VirtualTime) -> None:
+    """No future is left pending."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual) as cluster:
@@ -555,8 +555,8 @@ class NarrowTransport:
         return await self._wide.connect(address, handler=handler, timeout=timeout, limits=self._limits)
 
 
-def test_too_many_requests_are_not_the_brokers_fault(virtual: VirtualTime) -> None:
-    """It is tried elsewhere, and the broker is not avoided."""
+def test_full_connection_does_not_count_as_a_broker_fault(virtual: VirtualTime) -> None:
+    """The send is retried elsewhere, and the broker is not avoided."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
@@ -576,8 +576,8 @@ def test_too_many_requests_are_not_the_brokers_fault(virtual: VirtualTime) -> No
     virtual.run(main())
 
 
-def test_a_broker_that_reads_nothing_does_not_fill_the_memory(virtual: VirtualTime) -> None:
-    """What it does not read stays with its senders, and times out there; what is written is bounded."""
+def test_unread_sends_are_bounded_in_memory(virtual: VirtualTime) -> None:
+    """Their senders wait and time out there; the write buffer is bounded."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
@@ -605,8 +605,8 @@ def test_a_broker_that_reads_nothing_does_not_fill_the_memory(virtual: VirtualTi
     virtual.run(main())
 
 
-def test_an_asynchronous_send_that_is_stored_less_safely_is_not_sent_again(virtual: VirtualTime) -> None:
-    """Other brokers are for `send`, which waits: here the message would be there twice."""
+def test_asynchronous_send_with_unsafe_store_is_not_retried(virtual: VirtualTime) -> None:
+    """Only `send` retries elsewhere: another copy would be a duplicate."""
 
     async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
         first, second = cluster.brokers

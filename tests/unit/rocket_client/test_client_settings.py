@@ -1,4 +1,4 @@
-"""Settings: documented defaults, and what is refused."""
+"""Settings: documented defaults and validation."""
 
 from datetime import timedelta
 from typing import Any
@@ -12,7 +12,7 @@ ADDRESS = "127.0.0.1:9876"
 
 
 def test_producers_have_apaches_defaults() -> None:
-    """3 s, 2 further attempts, 4096 bytes, 4 MiB, TBW102 with 4 queues, no fault table, no VIP channel."""
+    """3 s, 2 retries, 4096 bytes, 4 MiB, TBW102 with 4 queues, no fault table, no VIP channel."""
     settings = ProducerSettings(name_servers=ADDRESS)
     assert settings.send_timeout == timedelta(seconds=3)
     assert settings.retry_times_when_send_failed == settings.retry_times_when_send_async_failed == 2
@@ -44,7 +44,7 @@ def test_consumers_have_apaches_defaults() -> None:
 
 @pytest.mark.parametrize("text", ["a:1;b:2", "a:1, b:2", " a:1 ;; b:2; "])
 def test_addresses_are_read_from_text(text: str) -> None:
-    """Semicolons as Java wants them, commas as people write them."""
+    """Separated by semicolons, as in Java, or by commas."""
     assert parse_addresses(text) == ("a:1", "b:2")
     assert ClientSettings(name_servers=text).name_server_addresses == ("a:1", "b:2")
 
@@ -61,8 +61,8 @@ def test_addresses_are_read_from_text(text: str) -> None:
         ({"max_reconsume_times": -2}, "max_reconsume_times must be at least -1"),
     ],
 )
-def test_wrong_values_name_the_setting(wrong: dict[str, Any], reason: str) -> None:
-    """What it is and what it may be."""
+def test_invalid_consumer_setting_is_named(wrong: dict[str, Any], reason: str) -> None:
+    """With its value and what is expected."""
     with pytest.raises(ValueError, match=reason):
         PushConsumerSettings(**{"name_servers": ADDRESS, **wrong})
 
@@ -75,7 +75,7 @@ def test_wrong_values_name_the_setting(wrong: dict[str, Any], reason: str) -> No
         ({"max_message_size": 0}, "max_message_size"),
     ],
 )
-def test_wrong_producer_values_name_the_setting(wrong: dict[str, Any], reason: str) -> None:
-    """Likewise."""
+def test_invalid_producer_setting_is_named(wrong: dict[str, Any], reason: str) -> None:
+    """With its value and what is expected."""
     with pytest.raises(ValueError, match=reason):
         ProducerSettings(**{"name_servers": ADDRESS, **wrong})

@@ -1,4 +1,4 @@
-"""What members of one client share: connections, heartbeats, routes, and when it happens."""
+"""What producers and consumers of one client share: connections, heartbeats and routes, and when each is used."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from tests.unit.rocket_client.scripted_cluster import ScriptedCluster
 
 
 def test_producers_of_one_loop_share_connections(virtual: VirtualTime) -> None:
-    """Two groups, one connection to a broker, one client id in its heartbeat."""
+    """Two groups have one connection to a broker, and one client id in its heartbeat."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
@@ -33,7 +33,7 @@ def test_producers_of_one_loop_share_connections(virtual: VirtualTime) -> None:
     virtual.run(main())
 
 
-def test_a_group_twice_gets_two_client_ids(virtual: VirtualTime) -> None:
+def test_second_producer_of_a_group_gets_another_client_id(virtual: VirtualTime) -> None:
     """Without an instance name, each has its own connection."""
 
     async def main() -> None:
@@ -49,8 +49,8 @@ def test_a_group_twice_gets_two_client_ids(virtual: VirtualTime) -> None:
     virtual.run(main())
 
 
-def test_a_group_twice_under_one_instance_name_is_an_error(virtual: VirtualTime) -> None:
-    """It names the group, the id, and what to do."""
+def test_equal_group_and_instance_name_are_refused(virtual: VirtualTime) -> None:
+    """The error names the group, the id, and what to do."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual) as cluster, cluster.producer(instance_name="me"):
@@ -64,8 +64,8 @@ def test_a_group_twice_under_one_instance_name_is_an_error(virtual: VirtualTime)
     virtual.run(main())
 
 
-def test_a_new_connection_begins_with_a_heartbeat(virtual: VirtualTime) -> None:
-    """The broker knows the group before it gets the first message."""
+def test_new_connection_begins_with_a_heartbeat(virtual: VirtualTime) -> None:
+    """The broker knows the group before its first message."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster, cluster.producer() as producer:
@@ -76,8 +76,8 @@ def test_a_new_connection_begins_with_a_heartbeat(virtual: VirtualTime) -> None:
     virtual.run(main())
 
 
-def test_a_refused_heartbeat_stops_nothing(virtual: VirtualTime, caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged, and the message is sent."""
+def test_refused_heartbeat_is_logged_only(virtual: VirtualTime, caplog: pytest.LogCaptureFixture) -> None:
+    """The message is sent all the same."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster, cluster.producer() as producer:
@@ -108,8 +108,8 @@ def test_routes_are_refreshed_every_30_seconds(virtual: VirtualTime) -> None:
     virtual.run(main())
 
 
-def test_heartbeats_come_every_30_seconds(virtual: VirtualTime) -> None:
-    """The first a second after the start."""
+def test_heartbeats_are_sent_every_30_seconds(virtual: VirtualTime) -> None:
+    """The first one a second after the start."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster, cluster.producer() as producer:
@@ -124,8 +124,8 @@ def test_heartbeats_come_every_30_seconds(virtual: VirtualTime) -> None:
     virtual.run(main())
 
 
-def test_a_broker_in_no_route_is_left(virtual: VirtualTime) -> None:
-    """Its connection is closed at the next heartbeat."""
+def test_connection_to_a_broker_without_routes_is_closed(virtual: VirtualTime) -> None:
+    """At the next heartbeat."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual) as cluster, cluster.producer() as producer:
@@ -140,7 +140,7 @@ def test_a_broker_in_no_route_is_left(virtual: VirtualTime) -> None:
     virtual.run(main())
 
 
-def test_a_shutdown_is_told_to_the_brokers(virtual: VirtualTime) -> None:
+def test_shutdown_unregisters_at_the_brokers(virtual: VirtualTime) -> None:
     """With client id and group."""
 
     async def main() -> None:
@@ -155,8 +155,8 @@ def test_a_shutdown_is_told_to_the_brokers(virtual: VirtualTime) -> None:
     virtual.run(main())
 
 
-def test_a_broker_that_is_gone_does_not_hold_up_the_shutdown(virtual: VirtualTime) -> None:
-    """Only those with a connection are told."""
+def test_unavailable_broker_does_not_delay_the_shutdown(virtual: VirtualTime) -> None:
+    """Only brokers with a connection are notified."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
@@ -169,8 +169,8 @@ def test_a_broker_that_is_gone_does_not_hold_up_the_shutdown(virtual: VirtualTim
     virtual.run(main())
 
 
-def test_the_last_one_closes_the_client(virtual: VirtualTime) -> None:
-    """And the next one begins anew."""
+def test_last_user_closes_the_shared_client(virtual: VirtualTime) -> None:
+    """The next one creates a new client."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
@@ -183,8 +183,8 @@ def test_the_last_one_closes_the_client(virtual: VirtualTime) -> None:
     virtual.run(main())
 
 
-def test_clients_differ_by_what_they_connect_to(virtual: VirtualTime) -> None:
-    """Equal settings share, other name servers do not."""
+def test_clients_are_shared_by_equal_settings(virtual: VirtualTime) -> None:
+    """Other name servers need another client."""
 
     async def main() -> None:
         cluster = ScriptedCluster(virtual)
@@ -203,7 +203,7 @@ def test_clients_differ_by_what_they_connect_to(virtual: VirtualTime) -> None:
     virtual.run(main())
 
 
-def test_an_admin_shares_it_too(virtual: VirtualTime) -> None:
+def test_admin_shares_the_client_too(virtual: VirtualTime) -> None:
     """And keeps it open for itself."""
 
     async def main() -> None:
@@ -220,8 +220,8 @@ def test_an_admin_shares_it_too(virtual: VirtualTime) -> None:
     virtual.run(main())
 
 
-def test_order_configurations_go_to_every_name_server(virtual: VirtualTime) -> None:
-    """They do not tell each other."""
+def test_order_configuration_is_sent_to_every_name_server(virtual: VirtualTime) -> None:
+    """Name servers do not replicate it."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual) as cluster:

@@ -1,4 +1,4 @@
-"""Members that are stopped, or lose a queue, while something is on its way to a broker."""
+"""Consumers that stop or lose a queue while requests to brokers are pending."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ FATES = [(False, Reject("bad")), (False, RetryLater()), (True, Reject("bad"))]
 
 
 async def until_sent_back(script: ConsumerScript, said: Any) -> None:
-    """Return when the message is on its way, and not taken yet."""
+    """Wait until the message is being sent back, and not yet stored."""
     script.says = said
     script.broker.late[RequestCode.SEND_MESSAGE_V2] = LATE
     async with asyncio.timeout(60):
@@ -27,8 +27,8 @@ async def until_sent_back(script: ConsumerScript, said: Any) -> None:
 
 
 @pytest.mark.parametrize(("orderly", "said"), FATES)
-def test_a_shutdown_waits_for_what_is_being_sent_back(virtual: VirtualTime, orderly: bool, said: object) -> None:
-    """It is settled: it would come again beside its copy."""
+def test_shutdown_waits_for_pending_send_backs(virtual: VirtualTime, orderly: bool, said: object) -> None:
+    """Otherwise the message would be delivered again beside its copy."""
 
     async def scene(script: ConsumerScript) -> None:
         await until_sent_back(script, said)
@@ -39,10 +39,8 @@ def test_a_shutdown_waits_for_what_is_being_sent_back(virtual: VirtualTime, orde
 
 
 @pytest.mark.parametrize(("orderly", "said"), FATES)
-def test_a_queue_that_is_given_back_waits_for_what_is_being_sent_back(
-    virtual: VirtualTime, orderly: bool, said: object
-) -> None:
-    """The queue's next member begins behind it."""
+def test_revoked_queue_waits_for_pending_send_backs(virtual: VirtualTime, orderly: bool, said: object) -> None:
+    """The queue's next member starts behind the message."""
 
     async def scene(script: ConsumerScript) -> None:
         await until_sent_back(script, said)
@@ -54,8 +52,8 @@ def test_a_queue_that_is_given_back_waits_for_what_is_being_sent_back(
 
 
 @pytest.mark.parametrize(("orderly", "said"), [(False, RetryLater()), (False, Reject()), (True, Suspend(30))])
-def test_a_shutdown_does_not_wait_for_what_only_waits(virtual: VirtualTime, orderly: bool, said: object) -> None:
-    """A message that cannot be sent back now, or a queue that is held up: the message comes again by itself."""
+def test_shutdown_does_not_wait_for_delayed_retries(virtual: VirtualTime, orderly: bool, said: object) -> None:
+    """A message whose send-back failed, or one in a suspended queue, is delivered again anyway."""
 
     async def scene(script: ConsumerScript) -> None:
         script.says = said
@@ -71,10 +69,10 @@ def test_a_shutdown_does_not_wait_for_what_only_waits(virtual: VirtualTime, orde
 
 
 @pytest.mark.parametrize("revoked", [False, True])
-def test_a_shutdown_waits_for_a_call_and_not_for_the_pause_after_it(
+def test_shutdown_waits_for_a_call_but_not_for_the_pause_after_it(
     virtual: VirtualTime, caplog: pytest.LogCaptureFixture, revoked: bool
 ) -> None:
-    """A queue that is over does not wait for its next call, whether it was given back or the member leaves."""
+    """Whether the queue was revoked or the consumer stops."""
 
     async def scene(script: ConsumerScript) -> None:
         async def says() -> Suspend:
@@ -97,8 +95,8 @@ def test_a_shutdown_waits_for_a_call_and_not_for_the_pause_after_it(
     play(virtual, scene, pulled(ResponseCode.SUCCESS, 8, record(7)), committed=7, orderly=True)
 
 
-def test_a_message_that_takes_too_long_is_sent_back_before_a_shutdown(virtual: VirtualTime) -> None:
-    """Its copy is stored: it would come again beside it."""
+def test_expired_message_is_sent_back_before_the_shutdown_ends(virtual: VirtualTime) -> None:
+    """Otherwise it would be delivered again beside its copy."""
 
     async def scene(script: ConsumerScript) -> None:
         script.says = asyncio.Event().wait
@@ -113,8 +111,8 @@ def test_a_message_that_takes_too_long_is_sent_back_before_a_shutdown(virtual: V
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-def test_a_shutdown_goes_on_when_nobody_waits_for_it_any_more(virtual: VirtualTime, orderly: bool) -> None:
-    """A member that does nothing would keep its queues from the others for as long as the process lives."""
+def test_cancelled_shutdown_completes(virtual: VirtualTime, orderly: bool) -> None:
+    """A half-stopped consumer would keep its queues from the others as long as the process lives."""
 
     async def scene(script: ConsumerScript) -> None:
         script.says = lambda: asyncio.sleep(5)
@@ -131,8 +129,8 @@ def test_a_shutdown_goes_on_when_nobody_waits_for_it_any_more(virtual: VirtualTi
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-def test_a_listener_may_shut_its_own_consumer_down(virtual: VirtualTime, orderly: bool) -> None:
-    """It goes on behind that: its own call is none that a shutdown cancels."""
+def test_listener_may_shut_its_own_consumer_down(virtual: VirtualTime, orderly: bool) -> None:
+    """The shutdown does not cancel the call that asked for it."""
 
     async def scene(script: ConsumerScript) -> None:
         over = asyncio.Event()
@@ -150,8 +148,8 @@ def test_a_listener_may_shut_its_own_consumer_down(virtual: VirtualTime, orderly
     play(virtual, scene, *late, committed=7, orderly=orderly)
 
 
-def test_a_producers_shutdown_goes_on_when_nobody_waits_for_it_any_more(virtual: VirtualTime) -> None:
-    """The broker is told that it left."""
+def test_cancelled_shutdown_of_a_producer_completes(virtual: VirtualTime) -> None:
+    """The broker is notified that it left."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
@@ -171,8 +169,8 @@ def test_a_producers_shutdown_goes_on_when_nobody_waits_for_it_any_more(virtual:
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_a_producers_shutdown_waits_for_sends_under_way(virtual: VirtualTime, batch: bool) -> None:
-    """Whoever sent is told what became of it, not that the connection is closed."""
+def test_shutdown_of_a_producer_waits_for_pending_sends(virtual: VirtualTime, batch: bool) -> None:
+    """Senders get their result, not a closed connection."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual) as cluster:
@@ -190,8 +188,8 @@ def test_a_producers_shutdown_waits_for_sends_under_way(virtual: VirtualTime, ba
     virtual.run(main())
 
 
-def test_a_shutdown_unlocks_what_it_was_about_to_lock(virtual: VirtualTime) -> None:
-    """After the broker has answered: it handles requests on many threads, and might lock at last."""
+def test_shutdown_releases_locks_being_requested(virtual: VirtualTime) -> None:
+    """After the broker answered: it handles requests on many threads and might grant the lock last."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster:

@@ -1,4 +1,4 @@
-"""Tag expressions, as the heartbeat carries them."""
+"""Tag expressions as the heartbeat has them."""
 
 import pytest
 
@@ -7,13 +7,13 @@ from rocket_remoting.wire.java_hash import java_hash
 
 
 @pytest.mark.parametrize("expression", [None, "", "*", " * "])
-def test_no_tags_means_everything(expression: str | None) -> None:
+def test_empty_expression_means_every_tag(expression: str | None) -> None:
     """Each of these is ``*``."""
     subscription = tag_subscription("orders", expression, 1)
     assert (subscription.sub_string, subscription.tags_set) == ("*", set())
 
 
-def test_tags_are_named_with_their_hash_codes() -> None:
+def test_tags_have_their_hash_codes() -> None:
     """Blanks around and between them do not count."""
     subscription = tag_subscription("orders", "TagA || TagB|| ||TagA ", 7)
     assert subscription.tags_set == {"TagA", "TagB"}
@@ -21,7 +21,7 @@ def test_tags_are_named_with_their_hash_codes() -> None:
     assert (subscription.sub_version, subscription.expression_type) == (7, "TAG")
 
 
-def test_an_expression_without_a_tag_is_refused() -> None:
+def test_expression_without_a_tag_is_refused() -> None:
     """Nothing would ever match it."""
     with pytest.raises(ValueError, match="names no tag"):
         tag_subscription("orders", " || ", 1)

@@ -1,4 +1,4 @@
-"""Half messages, how their transactions end, and checks, before brokers that answer by script."""
+"""Half messages, ends of transactions and checks, with scripted brokers."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ COMMIT, ROLLBACK, UNKNOWN = LocalTransactionState
 
 
 class Till:
-    """A transaction producer before brokers that note how its transactions end."""
+    """A transaction producer, with brokers that record how its transactions end."""
 
     def __init__(self, cluster: ScriptedCluster, **settings: Any) -> None:
         self.cluster = cluster
@@ -60,7 +60,7 @@ class Till:
 
     @property
     def ends(self) -> list[tuple[str, int, bool]]:
-        """Message id, transaction bits and whether from a check, of all END_TRANSACTION so far."""
+        """Return message id, transaction state and check flag of each END_TRANSACTION request."""
         told = [
             command.header(EndTransactionRequestHeader)
             for broker in self.cluster.brokers
@@ -70,7 +70,7 @@ class Till:
         return [(header.msg_id, header.commit_or_rollback, header.from_transaction_check) for header in told]
 
     async def ask(self, *ids: str, group: str = "shop") -> None:
-        """Let the first broker check half messages of these ids, and wait for all that follows."""
+        """Let the first broker check half messages with these ids, and wait for the answers."""
         connection = _only_connection(self.broker)
         for msg_id in ids:
             header = CheckTransactionStateRequestHeader(
@@ -114,8 +114,8 @@ def play(virtual: VirtualTime, scene: Callable[[Till], Awaitable[None]], **setti
 
 
 @pytest.mark.parametrize(("state", "bits"), [(COMMIT, 8), (ROLLBACK, 12), (UNKNOWN, 0)])
-def test_a_transaction_ends_as_the_local_one(virtual: VirtualTime, state: LocalTransactionState, bits: int) -> None:
-    """The half message is marked as one and names the group; its end is told one way."""
+def test_transaction_ends_with_the_local_result(virtual: VirtualTime, state: LocalTransactionState, bits: int) -> None:
+    """The half message is marked and names the group; its end is sent one way."""
 
     async def scene(till: Till) -> None:
         async def execute(message: Message) -> LocalTransactionState:
@@ -134,8 +134,8 @@ def test_a_transaction_ends_as_the_local_one(virtual: VirtualTime, state: LocalT
     play(virtual, scene)
 
 
-def test_a_failing_local_transaction_is_unknown(virtual: VirtualTime) -> None:
-    """The exception is the caller's, and the broker will ask."""
+def test_failed_local_transaction_is_unknown(virtual: VirtualTime) -> None:
+    """The exception reaches the caller, and the broker will check."""
 
     async def scene(till: Till) -> None:
         async def execute(message: Message) -> LocalTransactionState:
@@ -149,8 +149,8 @@ def test_a_failing_local_transaction_is_unknown(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_a_transaction_ends_once(virtual: VirtualTime) -> None:
-    """What is told later is an error."""
+def test_transaction_can_end_once(virtual: VirtualTime) -> None:
+    """A second end is an error."""
 
     async def scene(till: Till) -> None:
         transaction = await till.producer.begin(Message("orders", b"x"))
@@ -161,8 +161,8 @@ def test_a_transaction_ends_once(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
-def test_a_half_message_not_stored_safely_is_rolled_back(virtual: VirtualTime) -> None:
-    """And the sender is told, before the local transaction begins."""
+def test_half_message_with_an_unsafe_store_is_rolled_back(virtual: VirtualTime) -> None:
+    """The send fails before the local transaction starts."""
 
     async def scene(till: Till) -> None:
         till.broker.reply = ResponseCode.FLUSH_DISK_TIMEOUT
@@ -181,8 +181,8 @@ def test_a_half_message_not_stored_safely_is_rolled_back(virtual: VirtualTime) -
         Message("orders", b"x", properties={"TIMER_DELIVER_MS": "99"}),
     ],
 )
-def test_a_half_message_is_not_delayed(virtual: VirtualTime, message: Message) -> None:
-    """Brokers cannot do both; nothing is sent."""
+def test_delayed_half_message_is_refused(virtual: VirtualTime, message: Message) -> None:
+    """Brokers do not support both; nothing is sent."""
 
     async def scene(till: Till) -> None:
         with pytest.raises(IllegalMessageError, match="cannot be delayed"):
@@ -192,8 +192,8 @@ def test_a_half_message_is_not_delayed(virtual: VirtualTime, message: Message) -
     play(virtual, scene)
 
 
-def test_checks_are_answered_as_the_checker_says(virtual: VirtualTime, caplog: pytest.LogCaptureFixture) -> None:
-    """Marked as answers to checks; an exception is unknown, and another group's is passed over."""
+def test_checks_are_answered_by_the_checker(virtual: VirtualTime, caplog: pytest.LogCaptureFixture) -> None:
+    """Marked as check results; an exception means unknown, and a check for another group is ignored."""
 
     async def scene(till: Till) -> None:
         till.says = {"B": ROLLBACK, "C": UNKNOWN, "D": ValueError("database away")}
@@ -207,8 +207,8 @@ def test_checks_are_answered_as_the_checker_says(virtual: VirtualTime, caplog: p
     assert "the checker failed with message D" in caplog.text
 
 
-def test_checks_under_way_are_bounded(virtual: VirtualTime) -> None:
-    """At most two calls at once, and what finds no place to wait is asked again by the broker."""
+def test_concurrent_checks_are_limited(virtual: VirtualTime) -> None:
+    """At most two calls at once; the broker repeats checks that exceed the queue."""
 
     async def scene(till: Till) -> None:
         await till.ask(*(f"{number:02}" for number in range(20)))
@@ -220,8 +220,8 @@ def test_checks_under_way_are_bounded(virtual: VirtualTime) -> None:
     play(virtual, scene, check_concurrency=2, check_request_hold_max=3)
 
 
-def test_a_producer_without_a_checker_says_so(virtual: VirtualTime, caplog: pytest.LogCaptureFixture) -> None:
-    """The broker learns nothing, and the log tells that the group is mixed."""
+def test_producer_without_a_checker_logs_a_warning(virtual: VirtualTime, caplog: pytest.LogCaptureFixture) -> None:
+    """It does not answer, and the log says that the group is mixed."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual, ("a",)) as cluster, cluster.producer() as producer:
@@ -235,8 +235,8 @@ def test_a_producer_without_a_checker_says_so(virtual: VirtualTime, caplog: pyte
     assert "this member has no checker" in caplog.text
 
 
-def test_a_later_member_is_known_before_it_sends(virtual: VirtualTime) -> None:
-    """It announces itself to the brokers of its topics at its start."""
+def test_producer_announces_itself_at_its_start(virtual: VirtualTime) -> None:
+    """To the brokers of its topics, before it sends."""
 
     async def scene(till: Till) -> None:
         assert till.broker.count(RequestCode.HEART_BEAT) == 1

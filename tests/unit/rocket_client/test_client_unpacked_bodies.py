@@ -1,4 +1,4 @@
-"""Bodies are decompressed when their turn comes, and few of them are in memory at once."""
+"""Bodies are decompressed just before consumption, a bounded amount at a time."""
 
 import asyncio
 import random
@@ -20,7 +20,7 @@ LIMIT = 1 << 20
 
 
 def message(body: bytes, type_: CompressionType | None = CompressionType.ZLIB, offset: int = 0) -> MessageExt:
-    """A message as a broker stores it."""
+    """Return a message as a broker stores it."""
     if type_ is None:
         return MessageExt("orders", body, queue_offset=offset)
     flag = COMPRESSED | type_.sys_flag
@@ -28,7 +28,7 @@ def message(body: bytes, type_: CompressionType | None = CompressionType.ZLIB, o
 
 
 def bodies(limit: int = LIMIT, room: int = 2 * LIMIT) -> UnpackedBodies:
-    """Room for two of the largest."""
+    """A limit of two of the largest bodies."""
     return UnpackedBodies(
         ClientSettings(name_servers="a:1", max_decompressed_body_size=limit, max_decompressed_size=room)
     )
@@ -36,7 +36,7 @@ def bodies(limit: int = LIMIT, room: int = 2 * LIMIT) -> UnpackedBodies:
 
 @pytest.mark.parametrize("type_", list(CompressionType))
 def test_small_bodies_are_decompressed_on_the_loop(type_: CompressionType) -> None:
-    """They take no room; uncompressed ones are given as they are."""
+    """They take no capacity; uncompressed bodies are returned as they are."""
     plain, packed = message(b"plain", None), message(b"x" * 10_000, type_)
     unpacked = bodies().unpack_small([plain, packed])
     assert unpacked.messages[0] is plain
@@ -47,8 +47,8 @@ def test_small_bodies_are_decompressed_on_the_loop(type_: CompressionType) -> No
 
 
 @pytest.mark.parametrize("type_", list(CompressionType))
-def test_large_bodies_are_left_to_a_thread(virtual: VirtualTime, type_: CompressionType) -> None:
-    """No more than 256 KiB are decompressed on the loop for one call."""
+def test_large_bodies_are_decompressed_in_a_thread(virtual: VirtualTime, type_: CompressionType) -> None:
+    """At most 256 KiB per call are decompressed on the loop."""
     large = message(bytes(LIMIT), type_)
     many = [message(bytes(100_000), type_, offset) for offset in range(5)]
     assert bodies().unpack_small([large]).messages == []
@@ -65,8 +65,8 @@ def test_large_bodies_are_left_to_a_thread(virtual: VirtualTime, type_: Compress
 
 @pytest.mark.parametrize("type_", list(CompressionType))
 @pytest.mark.parametrize("size", [LIMIT + 1, 60 * LIMIT])
-def test_a_body_beyond_the_limit_is_told(virtual: VirtualTime, type_: CompressionType, size: int) -> None:
-    """Those before it are given; memory holds no more than the limit."""
+def test_body_beyond_the_limit_is_reported(virtual: VirtualTime, type_: CompressionType, size: int) -> None:
+    """Those before it are returned; memory stays within the limit."""
     bomb, small = message(bytes(size), type_, offset=1), message(b"x" * 5000, type_)
 
     async def main() -> None:
@@ -84,7 +84,7 @@ def test_a_body_beyond_the_limit_is_told(virtual: VirtualTime, type_: Compressio
     virtual.run(main())
 
 
-def test_a_damaged_body_is_told(virtual: VirtualTime) -> None:
+def test_damaged_body_is_reported(virtual: VirtualTime) -> None:
     """Small or large."""
     damaged = MessageExt("orders", b"8", sys_flag=COMPRESSED)
     assert "truncated zlib body of 1 bytes" in str(bodies().unpack_small([damaged]).error)
@@ -97,8 +97,8 @@ def test_a_damaged_body_is_told(virtual: VirtualTime) -> None:
     virtual.run(main())
 
 
-def test_a_call_gets_as_many_as_there_is_room_for(virtual: VirtualTime) -> None:
-    """The others are not waited for while the call holds room."""
+def test_call_gets_as_many_bodies_as_fit(virtual: VirtualTime) -> None:
+    """It does not wait for more capacity while it holds some."""
     large = [message(bytes(400_000), offset=offset) for offset in range(5)]
 
     async def main() -> None:
@@ -114,8 +114,8 @@ def test_a_call_gets_as_many_as_there_is_room_for(virtual: VirtualTime) -> None:
     virtual.run(main())
 
 
-def test_room_is_given_first_come_first_served_and_never_twice(virtual: VirtualTime) -> None:
-    """Whoever is cancelled while waiting, before or after its turn has come."""
+def test_capacity_is_given_in_order_and_never_twice(virtual: VirtualTime) -> None:
+    """Also when waiters are cancelled before or after their turn."""
     random_ = random.Random(7)
     held = most = 0
 
@@ -145,8 +145,8 @@ def test_room_is_given_first_come_first_served_and_never_twice(virtual: VirtualT
     virtual.run(main())
 
 
-def test_the_limits_fit_together() -> None:
-    """What may be decompressed at once holds one of the largest."""
+def test_decompression_limits_are_consistent() -> None:
+    """The total limit allows at least one of the largest bodies."""
     with pytest.raises(ValueError, match="max_decompressed_size must be at least 5"):
         ClientSettings(name_servers="a:1", max_decompressed_body_size=5, max_decompressed_size=4)
     with pytest.raises(ValueError, match="max_decompressed_body_size must be at least 1"):
@@ -154,7 +154,7 @@ def test_the_limits_fit_together() -> None:
 
 
 def pulled(*sizes: int) -> PullResult:
-    """A blocking client's pull, whose bodies have these sizes when they are decompressed."""
+    """Return a blocking client's pull result whose bodies have these decompressed sizes."""
     records = b"".join(
         encode_record(
             "orders",
@@ -176,8 +176,8 @@ def pulled(*sizes: int) -> PullResult:
     return PullResult(asked, PullStatus.FOUND, len(sizes), 0, len(sizes), records)
 
 
-def test_a_blocking_client_decompresses_one_body_at_a_time() -> None:
-    """When its message is asked for; it is in memory as long as it is used."""
+def test_blocking_client_decompresses_one_body_at_a_time() -> None:
+    """When its message is read; it stays in memory while it is used."""
     result = pulled(*[LIMIT] * 30)
     with memory_below(4 * LIMIT):
         count = 0
@@ -187,8 +187,8 @@ def test_a_blocking_client_decompresses_one_body_at_a_time() -> None:
     assert count == 30
 
 
-def test_a_blocking_client_tells_a_body_beyond_the_limit() -> None:
-    """With its message, behind whose offset reading may go on."""
+def test_blocking_client_reports_a_body_beyond_the_limit() -> None:
+    """With its message, so that reading may continue behind its offset."""
     messages = pulled(5000, LIMIT + 1, 5000).messages(max_body_size=LIMIT)
     assert len(next(messages).body) == 5000
     with pytest.raises(UnreadableBodyError, match=f"exceeds {LIMIT} bytes") as caught:

@@ -40,7 +40,7 @@ async def peer_of(connection: Connection, server: Server) -> Connection:
     return peer
 
 
-def test_answer_comes_back(transport: Transport) -> None:
+def test_answer_is_returned(transport: Transport) -> None:
     """A request is answered by the server's handler, fields and body included."""
 
     def handle(connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -205,7 +205,7 @@ def test_a_client_without_a_handler_refuses(transport: Transport) -> None:
     asyncio.run(main())
 
 
-def test_a_silent_peer_times_out(transport: Transport) -> None:
+def test_missing_answer_is_a_timeout(transport: Transport) -> None:
     """An answer that does not come fails its request alone, with what was asked of whom."""
 
     async def main() -> None:
@@ -441,7 +441,7 @@ def test_connections_beyond_the_limit_are_closed(transport: Transport, caplog: p
     assert "refusing the connection of 127.0.0.1:" in caplog.text
 
 
-def test_nobody_there(transport: Transport) -> None:
+def test_refused_connection_is_a_connect_error(transport: Transport) -> None:
     """An address where nobody listens is a connect error that names it; so is a server that has closed."""
 
     async def main() -> None:
