@@ -1,4 +1,4 @@
-"""The in-memory binder beyond the contract: partitions, sharing, strictness, standing in."""
+"""The in-memory binder beyond the contract: partitions, shared brokers, strict mode, use in place of another binder."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ from streamkit.testing.virtual_time import VirtualTime
 
 
 class FakeMember(Member):
-    """A member that only notes what it is woken for."""
+    """A member that only records its wake-ups."""
 
     def __init__(self, id_: str) -> None:
         self._id = id_
@@ -33,12 +33,12 @@ class FakeMember(Member):
 
 
 def owners(group: Group) -> list[str | None]:
-    """Who has which partition."""
+    """Return the owner of each partition."""
     return [queue.owner.id if queue.owner else None for queue in group.queues[:-1]]
 
 
-def test_partitions_are_dealt_out_in_ranges() -> None:
-    """The first members have one more; a leaving member's partitions go to those who stay."""
+def test_partitions_are_assigned_in_ranges() -> None:
+    """The first members have one more; a leaving member's partitions go to the remaining ones."""
     group = Group("g", 5)
     members = [FakeMember(name) for name in "cab"]
     for member in members:
@@ -51,8 +51,8 @@ def test_partitions_are_dealt_out_in_ranges() -> None:
     assert owners(group) == [None] * 5
 
 
-def test_a_group_filters_by_exact_tag() -> None:
-    """`a||b` is either; what has no tag matches only `*`."""
+def test_group_filters_by_exact_tag() -> None:
+    """`a||b` matches either; a message without a tag matches only `*`."""
     group = Group("g", 1)
     group.subscribe("a || b")
     for tag in ("a", "b", "ab", None):
@@ -60,8 +60,8 @@ def test_a_group_filters_by_exact_tag() -> None:
     assert group.pending == 2
 
 
-def test_a_destination_keeps_its_last_messages() -> None:
-    """A group that starts at the beginning gets what is still there."""
+def test_destination_retains_its_last_messages() -> None:
+    """A group that starts at the beginning gets the retained ones."""
     destination = Destination("topic", partitions=1, retention=3)
     for number in range(5):
         destination.put(str(number).encode(), {}, None)
@@ -70,8 +70,8 @@ def test_a_destination_keeps_its_last_messages() -> None:
     assert destination.group("now", None, from_the_beginning=False).pending == 0
 
 
-def test_timers_fire_in_order_and_may_set_more() -> None:
-    """One heap: a timer set by a timer is in line with the others."""
+def test_timers_run_in_order_and_may_set_more() -> None:
+    """A timer set by a timer is in the same order."""
     fired: list[tuple[str, float]] = []
 
     async def main() -> None:
@@ -94,7 +94,7 @@ def test_timers_fire_in_order_and_may_set_more() -> None:
 
 
 def app(**binder: str) -> StreamApplication:
-    """An application on memory."""
+    """Return an application on the in-memory binder."""
     return StreamApplication(
         config_location="optional:/none",
         properties={
@@ -111,14 +111,14 @@ class Topic:
 
 
 def bind_something(made: StreamApplication) -> None:
-    """Start an application that needs its binder, and stop it."""
+    """Start and stop an application that needs its binder."""
     made.enable_binding(Topic)
     with made:
         assert made.binding("topic").state is BindingState.RUNNING
 
 
-def test_applications_without_a_name_share_nothing() -> None:
-    """Each binder has a broker of its own, gone when it stops; named ones meet and last."""
+def test_unnamed_applications_share_nothing() -> None:
+    """Each binder has its own broker until it stops; applications with one name share a lasting broker."""
 
     async def main() -> None:
         async with app() as one, app() as other:
@@ -135,8 +135,8 @@ def test_applications_without_a_name_share_nothing() -> None:
     asyncio.run(main())
 
 
-def test_what_is_delayed_outlives_the_loop_it_was_sent_on() -> None:
-    """A shared broker waits on the loop of the application that is there."""
+def test_delayed_message_outlives_the_loop_of_its_sender() -> None:
+    """A shared broker uses the loop of the present application."""
     came: list[str] = []  # the delay is longer than the second application takes to subscribe on a busy machine
 
     async def send_and_end() -> None:
@@ -166,8 +166,8 @@ def test_what_is_delayed_outlives_the_loop_it_was_sent_on() -> None:
     assert came == ["first", "second"]
 
 
-def test_a_broker_is_not_shared_by_two_loops() -> None:
-    """The messages of one would come to the listeners of the other on the wrong loop."""
+def test_broker_cannot_be_used_by_two_loops() -> None:
+    """Messages would reach listeners on the wrong loop."""
     first = app(broker="one-loop-by-test")
     first.enable_binding(Topic)
     with (
@@ -180,8 +180,8 @@ def test_a_broker_is_not_shared_by_two_loops() -> None:
 
 
 @pytest.mark.parametrize("first_stops", [False, True])
-def test_an_ordered_partition_changes_hands_after_the_call_under_way(first_stops: bool) -> None:
-    """Its next message is the new owner's, whether the one before shares the group or leaves it."""
+def test_ordered_partition_changes_owner_after_the_current_call(first_stops: bool) -> None:
+    """The new owner gets the next message, whether the old one stays in the group or leaves."""
     heard: list[tuple[str, str, float]] = []
 
     def member(name: str) -> StreamApplication:
@@ -220,7 +220,7 @@ def test_an_ordered_partition_changes_hands_after_the_call_under_way(first_stops
     assert heard == [("first", "a", 0), ("second", "b", 10), ("second", "c", 20)]
 
 
-def test_strict_mode_fails_on_a_message_nobody_read() -> None:
+def test_strict_mode_fails_on_unread_messages() -> None:
     """The error names destination and number."""
 
     async def main() -> None:
@@ -231,8 +231,8 @@ def test_strict_mode_fails_on_a_message_nobody_read() -> None:
         asyncio.run(main())
 
 
-def test_it_reads_the_settings_of_the_type_it_stands_in_for() -> None:
-    """A wrong setting of RocketMQ's is found on memory too."""
+def test_settings_of_the_replaced_binder_type_are_read() -> None:
+    """A wrong RocketMQ setting is an error on the in-memory binder too."""
     wrong = {"spring.cloud.stream.rocketmq.bindings.input.consumer.orderley": "true"}
     application = StreamApplication(
         _Listener(),
@@ -248,8 +248,8 @@ def test_it_reads_the_settings_of_the_type_it_stands_in_for() -> None:
 
 
 class _Listener:
-    """Something to bind."""
+    """A listener to bind."""
 
     @stream_listener("input")
     async def note(self, text: str) -> None:
-        """Take everything."""
+        """Accept every message."""

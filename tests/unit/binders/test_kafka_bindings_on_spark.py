@@ -1,4 +1,4 @@
-"""What Spark can do with a binding on Kafka, told before anything is read or sent."""
+"""What Spark supports for bindings on Kafka, checked before anything is read or sent."""
 
 import pytest
 
@@ -19,8 +19,8 @@ SETTINGS = {
 }
 
 
-def test_an_input_is_refused() -> None:
-    """Spark has a format of its own for Kafka, with other columns: the user takes that."""
+def test_input_is_refused() -> None:
+    """Spark's own format for Kafka has other columns and should be used."""
     app = StreamApplication(config_location="optional:/none", properties=SETTINGS)
     with pytest.raises(
         ConfigurationError, match=r"'kafka' has no Spark format.*read 'orders-v2' with Spark's own format"
@@ -28,8 +28,8 @@ def test_an_input_is_refused() -> None:
         streamkit.spark.source(app, "orders")
 
 
-def test_format_streamkit_writes_and_does_not_read(tmp_path: Path) -> None:
-    """Executors open the binding and send; what `rocketmq` would promise cannot be asked for."""
+def test_format_streamkit_writes_but_does_not_read(tmp_path: Path) -> None:
+    """Executors open the binding to send; options of the `rocketmq` format are refused."""
     file = tmp_path / "application.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in SETTINGS.items()))
     options = {"channel": "orders", "properties": str(file)}

@@ -1,4 +1,4 @@
-"""Groups a producer requires before they have a member."""
+"""Groups that a producer requires before they have a member."""
 
 import asyncio
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ QUEUES = [MessageQueue("orders", "a", number) for number in range(2)]
 
 
 class Offsets:
-    """What a broker says and is told of a group's offsets."""
+    """A client that answers and records requests about a group's offsets."""
 
     def __init__(self, committed: int | None, *, is_known: bool = True) -> None:
         self.told: list[object] = []
@@ -50,14 +50,14 @@ class Offsets:
     ],
     ids=["a new one on 4.9", "a new one on 5.x", "one that begins at the start", "one that has been there"],
 )
-def test_a_group_begins_where_the_topic_ends(broker: Offsets, told: list[object]) -> None:
-    """A new group's place is every queue's end; a group that has a place keeps it, and its settings."""
+def test_new_group_starts_at_the_end_of_the_topic(broker: Offsets, told: list[object]) -> None:
+    """On every queue; an existing group keeps its offsets and its settings."""
     asyncio.run(commit_missing_offsets(broker, "g", "orders"))
     assert broker.told == told
 
 
-def test_in_memory_the_tags_of_the_first_member_count() -> None:
-    """What the group has kept and its first member does not subscribe to is not delivered."""
+def test_tags_of_the_first_member_apply_in_memory() -> None:
+    """Retained messages that its first member does not subscribe to are not delivered."""
     home = Destination("orders", 1, 10)
     home.require("g")
     for tag in "ab":

@@ -1,4 +1,4 @@
-"""Each setting of a RocketMQ binding reaches the client it is for."""
+"""Each setting of a RocketMQ binding reaches its client."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ ROCKET = f"{STREAM}.rocketmq"
 
 
 def milliseconds(number: int) -> timedelta:
-    """A duration."""
+    """Return a duration."""
     return timedelta(milliseconds=number)
 
 
@@ -57,7 +57,7 @@ CONSUMER = COMMON | {
 
 
 def clients(store: Path, settings: Mapping[str, str]) -> dict[str, object]:
-    """The settings of the clients of an application with an input `in` and an output `out`."""
+    """Return the client settings of an application with an input `in` and an output `out`."""
     found: dict[str, object] = {}
 
     async def main() -> None:
@@ -93,8 +93,8 @@ def clients(store: Path, settings: Mapping[str, str]) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("place", ["bindings.{name}", "default"])
-def test_a_binding_s_settings_reach_its_client(tmp_path: Path, place: str) -> None:
-    """Set for the binding or for all; of two spellings either."""
+def test_binding_settings_reach_its_client(tmp_path: Path, place: str) -> None:
+    """Set for the binding or by default, in either spelling."""
     names = {"producer": "out", "consumer": "in"}
     for spelling in (dict(list(PRODUCER.items())[::-1]), PRODUCER):
         sides = {"producer": spelling, "consumer": CONSUMER}
@@ -109,8 +109,8 @@ def test_a_binding_s_settings_reach_its_client(tmp_path: Path, place: str) -> No
         assert {(side, field): getattr(found[side], field) for side, field in expected} == expected
 
 
-def test_the_binder_s_settings_are_those_of_bindings_that_set_none(tmp_path: Path) -> None:
-    """Also those that Spring Cloud Alibaba declares there and passes over."""
+def test_binder_settings_are_the_defaults_of_bindings(tmp_path: Path) -> None:
+    """Including those that Spring Cloud Alibaba declares there and ignores."""
     keys = [*COMMON, "persist-consumer-offset-interval"]
     found = clients(tmp_path, {f"{ROCKET}.binder.{key}": CONSUMER[key][0] for key in keys})
     for side, known in (("producer", [*COMMON]), ("consumer", keys)):
@@ -119,15 +119,18 @@ def test_the_binder_s_settings_are_those_of_bindings_that_set_none(tmp_path: Pat
             assert getattr(found[side], field) == value, (side, key)
 
 
-def test_a_consumer_that_is_not_enabled_is_not_started(tmp_path: Path) -> None:
-    """`consumer.enabled=false`, as the first generation has it."""
+def test_disabled_consumer_is_not_started(tmp_path: Path) -> None:
+    """`consumer.enabled=false`, as in the first generation."""
     key = f"{ROCKET}.bindings.in.consumer.enabled"
     assert clients(tmp_path, {key: "false"})["state"] is BindingState.STOPPED
     assert clients(tmp_path, {key: "true"})["state"] is BindingState.RUNNING
 
 
-def test_broadcasting_instances_on_a_machine_keep_their_places_apart(tmp_path: Path) -> None:
-    """By their index; the first one's is where Apache's client has it. What is shared needs no name."""
+def test_broadcasting_instances_on_a_machine_have_separate_offsets(tmp_path: Path) -> None:
+    """By instance index;
+
+    the first one's file is where Apache's client has it. A group's shared offsets need no name.
+    """
 
     def name(**settings: str) -> str | None:
         found = clients(tmp_path, {f"{ROCKET}.binder.offset-store": str(tmp_path), **settings})["consumer"]

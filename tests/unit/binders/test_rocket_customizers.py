@@ -1,4 +1,4 @@
-"""What a customizer can do to RocketMQ's client: the hook before a consumer's start."""
+"""Customizers of RocketMQ's client: the hook before a consumer's start."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +15,13 @@ from tests.contract.rocket_environment import VirtualRocketEnvironment
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[VirtualRocketEnvironment]:
-    """The bundled broker on virtual time."""
+    """Return the bundled broker in virtual time."""
     with VirtualTime() as time:
         yield VirtualRocketEnvironment(time, tmp_path)
 
 
-def test_a_consumer_can_be_changed_before_it_starts(environment: VirtualRocketEnvironment) -> None:
-    """As Spring's `prepareStart` hook could: here the consumer subscribes to a second topic."""
+def test_consumer_can_be_customized_before_its_start(environment: VirtualRocketEnvironment) -> None:
+    """As with Spring's `prepareStart`: the consumer subscribes to a second topic."""
 
     async def case(s: Scenario) -> None:
         first, second = await s.topic("first"), await s.topic("second")

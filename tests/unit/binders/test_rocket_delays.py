@@ -1,4 +1,4 @@
-"""What a message that asks for a delay is sent with."""
+"""Properties of messages with a delay."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -10,8 +10,8 @@ from streamkit.testing.virtual_time import VirtualTime
 from tests.contract.rocket_environment import VirtualRocketEnvironment
 
 
-def test_a_level_that_is_none_leaves_the_delay(tmp_path: Path) -> None:
-    """As in memory: a level below 1 asks for nothing, and takes nothing away."""
+def test_invalid_delay_level_leaves_the_delay(tmp_path: Path) -> None:
+    """As in memory: a level below 1 is ignored."""
 
     async def main(s: Scenario) -> None:
         topic = await s.topic()

@@ -1,4 +1,4 @@
-"""Headers of a message and RocketMQ's properties."""
+"""Message headers and RocketMQ's properties."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -22,20 +22,20 @@ NAMES = st.from_regex(r"x-[a-z]{1,8}", fullmatch=True)
 
 
 def received(properties: dict[str, str]) -> MessageExt:
-    """A message as a consumer gets it, its properties having crossed the wire."""
+    """Return a message as a consumer gets it, after its properties were encoded and decoded."""
     return MessageExt("orders", b"", properties=decode_properties(encode_properties(properties)))
 
 
 @given(st.dictionaries(NAMES, VALUES, max_size=5))
-def test_headers_come_back_with_their_types(headers: dict[str, object]) -> None:
-    """Whatever a sender sets arrives as the same value of the same type."""
+def test_headers_keep_their_types(headers: dict[str, object]) -> None:
+    """Every value arrives with its type."""
     arrived = from_message(received(to_properties(MessageHeaders(headers))))
     assert {name: arrived[name] for name in headers} == headers
     assert {name: type(arrived[name]) for name in headers} == {name: type(v) for name, v in headers.items()}
 
 
-def test_java_finds_the_types_of_headers() -> None:
-    """What is not text is JSON, and `spring_json_header_types` names the Java class to make of it."""
+def test_java_header_types_are_declared() -> None:
+    """Headers other than text are JSON, and `spring_json_header_types` names their Java classes."""
     properties = to_properties(
         MessageHeaders({"count": 3, "big": 2**40, "ratio": 0.5, "paid": True, "id2": UUID(int=1), "name": "x"})
     )
@@ -52,7 +52,7 @@ def test_java_finds_the_types_of_headers() -> None:
 
 
 def test_id_timestamp_and_content_type_are_plain_text() -> None:
-    """As Spring's binder writes them: without JSON, under their own names."""
+    """As in Spring's binder: without JSON, under their own names."""
     headers = MessageHeaders({"contentType": "application/json"})
     assert to_properties(headers) == {
         "id": str(headers.id),
@@ -61,8 +61,8 @@ def test_id_timestamp_and_content_type_are_plain_text() -> None:
     }
 
 
-def test_headers_that_steer_this_process_stay_here() -> None:
-    """Partition, delay, attempt and what a broker said of another message are not the receiver's business."""
+def test_control_headers_are_not_sent() -> None:
+    """Such as partition, delay, attempt, and the broker's facts about another message."""
     local = {
         portable.PARTITION: 3,
         portable.DELAY: 5,
@@ -74,43 +74,43 @@ def test_headers_that_steer_this_process_stay_here() -> None:
 
 
 @pytest.mark.parametrize("text", ["a\x01b", "a\x02b"])
-def test_a_separator_in_a_header_is_refused(text: str) -> None:
-    """It would cut the properties of the message in two."""
+def test_separator_in_a_header_is_refused(text: str) -> None:
+    """It would split the message's properties."""
     with pytest.raises(ValueError, match="header 'note' contains the control character"):
         to_properties(MessageHeaders({"note": text}))
 
 
 @pytest.mark.parametrize("headers", [{"a": "\ud800"}, {"\ud800": "x"}, {"a": ["\ud800"]}, {"\ud800": 1}])
 @pytest.mark.parametrize("write", [to_properties, received_headers])
-def test_half_of_a_surrogate_pair_is_refused(
+def test_lone_surrogate_in_a_header_is_refused(
     write: Callable[[MessageHeaders], object], headers: dict[str, object]
 ) -> None:
-    """JSON can tell it, UTF-8 cannot; the error names the header. In memory, too."""
+    """JSON may contain it, UTF-8 cannot; the error names the header. In memory too."""
     with pytest.raises(ValueError, match=r"header .* contains half of a surrogate pair"):
         write(MessageHeaders(headers))
 
 
-def test_a_header_without_json_form_is_refused() -> None:
+def test_header_without_json_form_is_refused() -> None:
     """The error names the header and its type."""
     with pytest.raises(ValueError, match="header 'file' is a object"):
         to_properties(MessageHeaders({"file": object()}))
 
 
 @pytest.mark.parametrize("types", ["not json", '{"n": 3}', '{"n": "java.util.UUID"}', '{"missing": "java.lang.Long"}'])
-def test_types_that_do_not_fit_leave_the_text(types: str) -> None:
-    """A foreign sender's mistake costs the type, never the message."""
+def test_wrong_type_declaration_leaves_the_text(types: str) -> None:
+    """The message is delivered."""
     assert from_message(received({"n": "abc", portable.JSON_HEADER_TYPES: types}))["n"] == "abc"
 
 
 @pytest.mark.parametrize("text", ["yesterday", "9" * 5000])
-def test_a_time_that_is_none_leaves_the_broker_s(text: str) -> None:
-    """Nobody could settle a message whose headers cannot be made: in ordered mode its queue would wait for ever."""
+def test_invalid_timestamp_leaves_the_brokers(text: str) -> None:
+    """A message whose headers fail could not be settled, and would block its queue in ordered mode."""
     message = received({portable.TIMESTAMP: text})
     message.born_timestamp = 5
     assert from_message(message)[portable.TIMESTAMP] == 5
 
 
-def test_the_broker_s_facts_are_headers() -> None:
+def test_broker_facts_are_headers() -> None:
     """Under the names of Spring's first generation, and the portable ones."""
     message = received({"TAGS": "paid", "KEYS": "o-1", "UNIQ_KEY": "0A"})
     message.queue_id, message.reconsume_times = 3, 1

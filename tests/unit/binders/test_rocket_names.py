@@ -1,4 +1,4 @@
-"""Topics and groups that RocketMQ cannot have are told before anything is connected."""
+"""Illegal topic and group names are reported before connecting."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ ROCKET = "spring.cloud.stream.rocketmq"
 
 
 def refused(directory: Path, *lines: str, listeners: str = "in") -> str:
-    """What is said about an application with these lines of settings; no name server is asked."""
+    """Return the error of an application with these settings; no name server is asked."""
     file = directory / "application.properties"
     standing = f"spring.cloud.stream.default-binder=rocketmq\n{ROCKET}.binder.name-server=127.0.0.1:1\n"
     file.write_text(standing + "\n".join(lines))
@@ -47,26 +47,26 @@ NO_ADDRESS = "is not an address: expected host:port, such as 127.0.0.1:9876"
         (f"{ROCKET}.binder.nameServer=a:9876;b:99999", f"'b:99999' {NO_ADDRESS}"),
     ],
 )  # fmt: skip
-def test_an_illegal_name_is_told_with_its_setting(tmp_path: Path, line: str, reason: str) -> None:
-    """File, line, key, value, and what is wrong with it."""
+def test_illegal_name_is_reported_with_its_setting(tmp_path: Path, line: str, reason: str) -> None:
+    """File, line, key, value and reason."""
     told = refused(tmp_path, "spring.cloud.stream.source=out", f"{BINDINGS}.in.content-type=text/plain", line)
     assert told.removeprefix("1 setting is wrong:\n  - ") == f"application.properties:5: {line}: {reason}"
 
 
-def test_a_name_must_leave_room_for_the_namespace(tmp_path: Path) -> None:
-    """What brokers know it by counts."""
+def test_name_length_includes_the_namespace(tmp_path: Path) -> None:
+    """The full name counts, as brokers see it."""
     topic = "x" * 120
     told = refused(tmp_path, f"{ROCKET}.binder.namespace=namespace", f"{BINDINGS}.in.destination={topic}")
     assert told.endswith(f"the topic name has 130 characters, at most 127 are allowed: namespace%{'x' * 30}…")
 
 
-def test_a_name_that_no_setting_says_is_told_with_its_binding(tmp_path: Path) -> None:
-    """A destination is the binding's name where none is set."""
+def test_illegal_name_without_a_setting_is_reported_with_its_binding(tmp_path: Path) -> None:
+    """The destination defaults to the binding's name."""
     told = refused(tmp_path, "spring.cloud.stream.source=out put", f"{BINDINGS}.in.group=g")
     assert told == f"binding 'out put': the topic name 'out put' {ILLEGAL}"
 
 
-def test_members_of_one_group_subscribe_to_the_same(tmp_path: Path) -> None:
+def test_members_of_one_group_need_equal_subscriptions(tmp_path: Path) -> None:
     """Two bindings of a group with different tags would lose each other's messages."""
     told = refused(
         tmp_path,
@@ -87,8 +87,8 @@ def test_members_of_one_group_subscribe_to_the_same(tmp_path: Path) -> None:
     )
 
 
-def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
-    """Names beside all other mistakes."""
+def test_all_errors_are_reported_together(tmp_path: Path) -> None:
+    """Names along with all other mistakes."""
     lines = [f"{BINDINGS}.in.destination=no good", f"{BINDINGS}.other.destination=neither this"]
     told = refused(tmp_path, *lines, listeners="in other nowhere")
     assert told.startswith("3 things are wrong:\n")

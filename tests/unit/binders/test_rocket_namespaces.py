@@ -1,4 +1,4 @@
-"""Bindings in namespaces: settings, listeners and headers say names without it, the broker knows them with it."""
+"""Namespaces of bindings: settings, listeners and headers use names without it, the broker uses names with it."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,13 +19,13 @@ LEFT = {f"{PREFIX}.binder.namespace": "left"}
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[VirtualRocketEnvironment]:
-    """A broker on virtual time."""
+    """Return a broker in virtual time."""
     with VirtualTime() as time:
         yield VirtualRocketEnvironment(time, tmp_path)
 
 
 def kitchen(s: Scenario, settings: Mapping[str, str]) -> StreamApplication:
-    """An application that answers topic `orders` on topic `receipts`."""
+    """Return an application that answers topic `orders` on topic `receipts`."""
     app = s.app(
         {
             f"{STREAM}.bindings.in.destination": "orders",
@@ -56,8 +56,8 @@ def note(app: StreamApplication, binding: str, recorder: Recorder[bytes]) -> Non
         recorder.add(message.payload)
 
 
-def test_a_listener_and_its_output_work_inside(environment: VirtualRocketEnvironment) -> None:
-    """Outside nobody hears of it but by the names with the namespace; dead letters are read from inside."""
+def test_namespace_applies_to_listener_output_and_dead_letters(environment: VirtualRocketEnvironment) -> None:
+    """Applications outside need the names with the namespace; those inside do not."""
 
     async def scene(s: Scenario) -> None:
         app = await s.start(kitchen(s, LEFT))
@@ -74,8 +74,8 @@ def test_a_listener_and_its_output_work_inside(environment: VirtualRocketEnviron
     run_case(environment, scene)
 
 
-def test_a_binding_may_have_a_namespace_of_its_own(environment: VirtualRocketEnvironment) -> None:
-    """It wins over the binder's, for consumers and producers."""
+def test_binding_may_have_its_own_namespace(environment: VirtualRocketEnvironment) -> None:
+    """It overrides the binder's, for consumers and producers."""
 
     async def scene(s: Scenario) -> None:
         own = {f"{PREFIX}.bindings.out.producer.namespace": "right"}
@@ -87,8 +87,8 @@ def test_a_binding_may_have_a_namespace_of_its_own(environment: VirtualRocketEnv
     run_case(environment, scene)
 
 
-def test_an_anonymous_listener_begins_inside(environment: VirtualRocketEnvironment) -> None:
-    """With what is sent from now on."""
+def test_anonymous_listener_starts_at_the_end_within_its_namespace(environment: VirtualRocketEnvironment) -> None:
+    """It gets messages sent from now on."""
 
     async def scene(s: Scenario) -> None:
         heard: Recorder[bytes] = s.recorder()
@@ -102,8 +102,8 @@ def test_an_anonymous_listener_begins_inside(environment: VirtualRocketEnvironme
     run_case(environment, scene)
 
 
-def test_groups_of_two_namespaces_may_want_different_things(environment: VirtualRocketEnvironment) -> None:
-    """They have but their name in common."""
+def test_equal_groups_in_two_namespaces_may_subscribe_differently(environment: VirtualRocketEnvironment) -> None:
+    """They are separate groups."""
 
     async def scene(s: Scenario) -> None:
         heard: dict[str, Recorder[bytes]] = {side: s.recorder(side) for side in ("left", "right")}
@@ -127,8 +127,8 @@ def test_groups_of_two_namespaces_may_want_different_things(environment: Virtual
     run_case(environment, scene)
 
 
-def test_spark_is_told_the_names_of_the_broker(environment: VirtualRocketEnvironment) -> None:
-    """Its executors know of no binding."""
+def test_spark_gets_the_names_with_the_namespace(environment: VirtualRocketEnvironment) -> None:
+    """Its executors have no binding."""
 
     async def scene(s: Scenario) -> None:
         app = await s.start(kitchen(s, LEFT))

@@ -1,4 +1,4 @@
-"""The polled source on RocketMQ: how far its queues are settled, and whose they are."""
+"""The polled source on RocketMQ: settled offsets and ownership of queues."""
 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping
@@ -26,7 +26,7 @@ BINDING = "spring.cloud.stream.bindings.input-in-0"
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[VirtualRocketEnvironment]:
-    """A broker on virtual time."""
+    """Return a broker in virtual time."""
     with VirtualTime() as time:
         yield VirtualRocketEnvironment(time, tmp_path)
 
@@ -36,15 +36,15 @@ async def note(message: Message[bytes]) -> None:
 
 
 async def drained(source: PollableMessageSource) -> int:
-    """How many messages there were."""
+    """Return the number of messages polled until none was left."""
     count = 0
     while await source.poll(note):
         count += 1
     return count
 
 
-def test_a_queue_that_went_and_came_back_is_not_set_back(environment: VirtualRocketEnvironment) -> None:
-    """What another member has handled meanwhile stays handled."""
+def test_returning_queue_does_not_reset_the_groups_offset(environment: VirtualRocketEnvironment) -> None:
+    """Messages that another member handled meanwhile stay settled."""
 
     async def main(s: Scenario) -> None:
         topic, group = await s.topic(partitions=1), s.name("group")
@@ -80,8 +80,8 @@ def test_a_queue_that_went_and_came_back_is_not_set_back(environment: VirtualRoc
 _NAME_SERVER = "spring.cloud.stream.rocketmq.binder.name-server"
 
 
-def test_a_redelivery_moves_its_own_queue_only(environment: VirtualRocketEnvironment) -> None:
-    """It comes from the retry topic's queue, though it shows the topic it was sent to."""
+def test_redelivery_advances_only_its_own_queue(environment: VirtualRocketEnvironment) -> None:
+    """It comes from the retry topic's queue, although it shows its original topic."""
 
     async def main(s: Scenario) -> None:
         topic, group = await s.topic(partitions=1), s.name("group")
@@ -121,8 +121,8 @@ def test_a_redelivery_moves_its_own_queue_only(environment: VirtualRocketEnviron
     run_case(environment, main)
 
 
-def test_a_reset_stays_until_the_next_poll(environment: VirtualRocketEnvironment) -> None:
-    """Neither the next commit nor a stop takes it back to where the source had come; what follows is polled again."""
+def test_offset_reset_lasts_until_the_next_poll(environment: VirtualRocketEnvironment) -> None:
+    """Neither a commit nor a stop undoes it; the messages are polled again."""
 
     async def main(s: Scenario) -> None:
         topic, group = await s.topic(partitions=1), s.name("group")
@@ -162,14 +162,14 @@ def test_a_reset_stays_until_the_next_poll(environment: VirtualRocketEnvironment
 
 
 class SlowCommits(LitePullConsumer):
-    """Its broker takes its time."""
+    """Offsets whose broker answers late."""
 
     async def commit(self, queues: Collection[MessageQueue] | Mapping[MessageQueue, int] | None = None) -> None:
         await asyncio.sleep(10)
 
 
-def test_a_stop_that_is_given_up_leaves_the_group_all_the_same(environment: VirtualRocketEnvironment) -> None:
-    """A member that is polled no more would keep its queues from the others."""
+def test_cancelled_stop_leaves_the_group(environment: VirtualRocketEnvironment) -> None:
+    """A member that no longer polls would keep its queues from the others."""
 
     async def main(s: Scenario) -> None:
         topic, group = await s.topic(partitions=1), s.name("group")

@@ -1,4 +1,4 @@
-"""The RocketMQ binder's settings, in both generations' spellings."""
+"""The RocketMQ binder's settings in both generations' spellings."""
 
 from datetime import timedelta
 
@@ -15,14 +15,14 @@ PREFIX = "spring.cloud.stream.rocketmq"
 
 
 def consumer(**settings: str) -> Delivery:
-    """The delivery that these settings of one consumer binding mean."""
+    """Return the delivery settings of a consumer binding."""
     keys = {f"{PREFIX}.bindings.input.consumer.{key}": value for key, value in settings.items()}
     environment = Environment.load(overrides=keys, variables={})
     return environment.bind_extended("rocketmq", "input", "consumer", RocketConsumerProperties).delivery()
 
 
 def producer(**settings: str) -> RocketProducerProperties:
-    """These settings of one producer binding."""
+    """Return the settings of a producer binding."""
     keys = {f"{PREFIX}.bindings.output.producer.{key}": value for key, value in settings.items()}
     environment = Environment.load(overrides=keys, variables={})
     return environment.bind_extended("rocketmq", "output", "producer", RocketProducerProperties)
@@ -47,26 +47,26 @@ def producer(**settings: str) -> RocketProducerProperties:
         ),
     ],
 )
-def test_both_generations_mean_the_same(first: dict[str, str], second: dict[str, str], expected: Delivery) -> None:
-    """Each setting of the first generation has its twin in the second."""
+def test_both_generations_are_equivalent(first: dict[str, str], second: dict[str, str], expected: Delivery) -> None:
+    """Each setting of the first generation has a counterpart in the second."""
     assert consumer(**first) == consumer(**second) == expected
 
 
-def test_a_producer_cannot_be_disabled() -> None:
-    """It could only fail."""
+def test_producer_cannot_be_disabled() -> None:
+    """Its sends could only fail."""
     with pytest.raises(ConfigurationErrors, match=r"enabled=false: not supported: .* remove"):
         producer(enabled="false")
 
 
-def test_the_limit_of_redeliveries_is_the_second_generation_s() -> None:
-    """`push.max-reconsume-times`; unset or -1 is the mode's own."""
+def test_redelivery_limit_is_the_second_generations() -> None:
+    """`push.max-reconsume-times`; unset or -1 means the mode's default."""
     assert consumer(**{"push.max-reconsume-times": "2"}).redelivery_limit == 2
     assert consumer(**{"push.max-reconsume-times": "-1"}).redelivery_limit == 16
     assert consumer(orderly="true").redelivery_limit is None
 
 
-def test_a_start_time_is_local_time() -> None:
-    """`consume-timestamp` is read with the start position it belongs to."""
+def test_start_time_is_local_time() -> None:
+    """`consume-timestamp` is read with its start position."""
     delivery = consumer(consumeFromWhere="CONSUME_FROM_TIMESTAMP", consumeTimestamp="20130131120000")
     assert delivery.start is StartPosition.TIMESTAMP
     assert delivery.start_time_ms is not None
@@ -82,19 +82,19 @@ def test_a_start_time_is_local_time() -> None:
         ({"send-type": "Async"}, SendType.ASYNC),
     ],
 )
-def test_send_types(settings: dict[str, str], expected: SendType) -> None:
-    """Both spellings choose when a send returns."""
+def test_send_types_have_two_spellings(settings: dict[str, str], expected: SendType) -> None:
+    """Both choose when a send returns."""
     assert producer(**settings).effective_send_type is expected
 
 
 @pytest.mark.parametrize("name", ["sendMessageTimeout", "send-msg-timeout"])
-def test_names_that_changed_are_one_setting(name: str) -> None:
-    """The second generation renamed some settings; both names are read."""
+def test_renamed_settings_have_both_names(name: str) -> None:
+    """The second generation renamed some settings."""
     assert producer(**{name: "500"}).send_message_timeout == timedelta(milliseconds=500)
 
 
-def test_the_broker_s_delay_levels_are_read_as_it_reads_them() -> None:
-    """`1s 5s 1m`, as in broker.conf."""
+def test_broker_delay_levels_are_read_as_in_broker_conf() -> None:
+    """`1s 5s 1m`."""
     key = f"{PREFIX}.binder.message-delay-level"
     properties = Environment.load(overrides={key: "1s 5s 1m"}, variables={}).bind(
         f"{PREFIX}.binder", RocketBinderProperties
@@ -129,7 +129,7 @@ def test_the_broker_s_delay_levels_are_read_as_it_reads_them() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said(settings: dict[str, str], says: str) -> None:
-    """A key nobody knows gets the nearest one; a wrong value, what was expected."""
+def test_invalid_setting_is_reported(settings: dict[str, str], says: str) -> None:
+    """An unknown key with the nearest one; a wrong value with what is expected."""
     with pytest.raises(ConfigurationErrors, match=says):
         consumer(**settings)

@@ -1,4 +1,4 @@
-"""Lists of messages: the requests they take, and what a refusal does to each message."""
+"""Sending lists of messages: the requests, and the effect of a refusal on each message."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -37,7 +37,7 @@ def messages(count: int, partition: int | None = None) -> Sequence[tuple[Message
 
 
 def requests(cluster: ScriptedCluster) -> list[tuple[str, int, int]]:
-    """The broker, queue and code of each send."""
+    """Return broker, queue and code of each send."""
     return [
         (broker.name, header.queue_id, RequestCode.SEND_BATCH_MESSAGE if header.batch else RequestCode.SEND_MESSAGE_V2)
         for broker in cluster.brokers
@@ -45,7 +45,7 @@ def requests(cluster: ScriptedCluster) -> list[tuple[str, int, int]]:
     ]
 
 
-def test_a_list_takes_one_request_for_each_queue(virtual_time: VirtualTime) -> None:
+def test_list_takes_one_request_per_queue(virtual_time: VirtualTime) -> None:
     """Its messages go to the queues in turn, as if each were sent alone."""
 
     async def scene(cluster: ScriptedCluster, sender: QueueBatches) -> None:
@@ -57,8 +57,8 @@ def test_a_list_takes_one_request_for_each_queue(virtual_time: VirtualTime) -> N
     play(virtual_time, scene)
 
 
-def test_a_short_list_is_spread_as_well(virtual_time: VirtualTime) -> None:
-    """Three messages for three queues are three plain sends, and a later list goes on with the next queue."""
+def test_short_list_is_distributed_too(virtual_time: VirtualTime) -> None:
+    """Three messages for three queues are three plain sends, and a later list continues with the next queue."""
 
     async def scene(cluster: ScriptedCluster, sender: QueueBatches) -> None:
         assert await sender.send(messages(3)) == [None] * 3
@@ -70,7 +70,7 @@ def test_a_short_list_is_spread_as_well(virtual_time: VirtualTime) -> None:
     play(virtual_time, scene)
 
 
-def test_the_messages_of_a_partition_share_bounded_requests(virtual_time: VirtualTime) -> None:
+def test_messages_of_a_partition_share_bounded_requests(virtual_time: VirtualTime) -> None:
     async def scene(cluster: ScriptedCluster, sender: QueueBatches) -> None:
         count = MOST_MESSAGES + 2
         assert await sender.send(messages(count, partition=3)) == [None] * count
@@ -84,8 +84,8 @@ def test_the_messages_of_a_partition_share_bounded_requests(virtual_time: Virtua
     [Message("orders", b"x" * 5000), Message("orders", b"x", delay_level=3)],
     ids=["large", "delayed"],
 )
-def test_a_message_that_must_be_alone_keeps_its_place(virtual_time: VirtualTime, alone: Message) -> None:
-    """A large body is compressed, a delayed message is stored elsewhere first: no batch may have them."""
+def test_message_that_cannot_be_batched_keeps_its_position(virtual_time: VirtualTime, alone: Message) -> None:
+    """A large body is compressed and a delayed message is stored elsewhere first, so neither may be in a batch."""
 
     async def scene(cluster: ScriptedCluster, sender: QueueBatches) -> None:
         given = [*messages(2, partition=0), (alone, 0), *messages(2, partition=0)]
@@ -99,8 +99,8 @@ def test_a_message_that_must_be_alone_keeps_its_place(virtual_time: VirtualTime,
     play(virtual_time, scene)
 
 
-def test_each_message_of_a_refused_batch_is_sent_alone(virtual_time: VirtualTime) -> None:
-    """As to a broker that takes no batches: each message then has a result of its own."""
+def test_messages_of_a_refused_batch_are_sent_individually(virtual_time: VirtualTime) -> None:
+    """As to a broker without batches: each message then has its own result."""
 
     async def scene(cluster: ScriptedCluster, sender: QueueBatches) -> None:
         broker = cluster.brokers[0]
@@ -111,8 +111,8 @@ def test_each_message_of_a_refused_batch_is_sent_alone(virtual_time: VirtualTime
     play(virtual_time, scene)
 
 
-def test_nothing_is_sent_behind_a_failed_message_of_the_partition(virtual_time: VirtualTime) -> None:
-    """So a sender that sends all once more keeps the order; other partitions are not affected."""
+def test_failed_message_stops_the_rest_of_its_partition(virtual_time: VirtualTime) -> None:
+    """A sender that repeats them all keeps the order; other partitions are not affected."""
 
     async def scene(cluster: ScriptedCluster, sender: QueueBatches) -> None:
         broker = cluster.brokers[0]
@@ -132,8 +132,8 @@ def test_nothing_is_sent_behind_a_failed_message_of_the_partition(virtual_time: 
     play(virtual_time, scene)
 
 
-def test_a_batch_without_an_answer_fails_as_a_single_send_does(virtual_time: VirtualTime) -> None:
-    """The time of the send is used up then, so its messages are not tried alone."""
+def test_batch_without_an_answer_fails_like_a_single_send(virtual_time: VirtualTime) -> None:
+    """The timeout has passed then, so its messages are not sent individually."""
 
     async def scene(cluster: ScriptedCluster, sender: QueueBatches) -> None:
         cluster.brokers[0].silent = True
@@ -146,8 +146,8 @@ def test_a_batch_without_an_answer_fails_as_a_single_send_does(virtual_time: Vir
     play(virtual_time, scene)
 
 
-def test_a_batch_goes_to_another_broker_if_its_own_is_away(virtual_time: VirtualTime) -> None:
-    """As a single message without partition does."""
+def test_batch_fails_over_to_another_broker(virtual_time: VirtualTime) -> None:
+    """As a single message without a partition does."""
 
     async def scene(cluster: ScriptedCluster, sender: QueueBatches) -> None:
         await cluster.brokers[0].stop()
@@ -158,5 +158,5 @@ def test_a_batch_goes_to_another_broker_if_its_own_is_away(virtual_time: Virtual
 
 
 def refuse(command: RemotingCommand) -> RemotingCommand:
-    """The answer of a broker that refuses a request."""
+    """Return the answer of a broker that refuses a request."""
     return RemotingCommand.response(command, ResponseCode.MESSAGE_ILLEGAL, remark="as the script says")

@@ -1,4 +1,4 @@
-"""At which delay level a message goes back, where a listener asks for a pause."""
+"""The delay level of a redelivery for which a listener asks for a pause."""
 
 from datetime import timedelta
 
@@ -10,12 +10,12 @@ from streamkit.settlement import Requeue
 
 
 @pytest.mark.parametrize(("seconds", "level"), [(0, 1), (1, 1), (1.5, 2), (10, 3), (10.001, 4), (7200, 18), (7201, 18)])
-def test_a_pause_is_the_next_level_that_is_long_enough(seconds: float, level: int) -> None:
-    """Exactly the one where there is one; the longest for what is longer still."""
+def test_pause_is_rounded_up_to_a_delay_level(seconds: float, level: int) -> None:
+    """A pause beyond the longest level gets the longest."""
     assert retry_level(Delivery(redelivery_level=5), Requeue(after=timedelta(seconds=seconds))) == level
 
 
 @pytest.mark.parametrize(("configured", "level"), [(0, 0), (5, 5), (-1, 0)])
-def test_without_a_pause_the_binding_s_level_counts(configured: int, level: int) -> None:
-    """0 follows the redeliveries so far."""
+def test_delay_level_without_a_pause_is_the_bindings(configured: int, level: int) -> None:
+    """0 follows the number of redeliveries."""
     assert retry_level(Delivery(redelivery_level=configured), Requeue()) == level

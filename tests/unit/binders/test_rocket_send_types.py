@@ -1,4 +1,4 @@
-"""Send types that do not wait for the broker's answer: what comes, and what becomes of what does not."""
+"""Send types that do not wait for the broker's answer: delivery and failures."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,13 +22,13 @@ from tests.contract.rocket_environment import VirtualRocketEnvironment
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[VirtualRocketEnvironment]:
-    """A broker on virtual time."""
+    """Return a broker in virtual time."""
     with VirtualTime() as time:
         yield VirtualRocketEnvironment(time, tmp_path)
 
 
 def sending(s: Scenario, topic: str, send_type: str) -> StreamApplication:
-    """An application whose output `out` goes to the topic, not started."""
+    """Return an application, not started, whose output `out` is bound to the topic."""
     settings = {
         "spring.cloud.stream.output-bindings": "out",
         "spring.cloud.stream.bindings.out.destination": topic,
@@ -38,8 +38,8 @@ def sending(s: Scenario, topic: str, send_type: str) -> StreamApplication:
 
 
 @pytest.mark.parametrize("send_type", ["Async", "OneWay"])
-def test_messages_arrive_in_their_partition_and_in_order(environment: VirtualRocketEnvironment, send_type: str) -> None:
-    """As with the send type that waits, as long as nothing fails; however many are sent, without a pause."""
+def test_unawaited_messages_keep_partition_and_order(environment: VirtualRocketEnvironment, send_type: str) -> None:
+    """As with the waiting send type, unless a send fails; for any number without a pause."""
     count = ASYNC_WINDOW + 50
 
     async def main(s: Scenario) -> None:
@@ -56,8 +56,8 @@ def test_messages_arrive_in_their_partition_and_in_order(environment: VirtualRoc
     run_case(environment, main)
 
 
-def test_what_the_broker_refuses_later_is_told(environment: VirtualRocketEnvironment) -> None:
-    """To the binding's error channel, and as an event; the sender has gone on."""
+def test_late_refusal_is_reported(environment: VirtualRocketEnvironment) -> None:
+    """To the binding's error channel and as an event; the sender has continued."""
 
     async def main(s: Scenario) -> None:
         topic = await s.topic()
@@ -89,8 +89,8 @@ def test_what_the_broker_refuses_later_is_told(environment: VirtualRocketEnviron
 
 
 @pytest.mark.parametrize("send_type", ["Sync", "Async", "OneWay"])
-def test_a_list_is_sent_up_to_its_first_illegal_message(environment: VirtualRocketEnvironment, send_type: str) -> None:
-    """Its error names the message, as if it had been sent alone."""
+def test_list_is_sent_up_to_its_first_illegal_message(environment: VirtualRocketEnvironment, send_type: str) -> None:
+    """The error names the message, as if it had been sent alone."""
 
     async def main(s: Scenario) -> None:
         topic = await s.topic(partitions=1)
@@ -106,8 +106,8 @@ def test_a_list_is_sent_up_to_its_first_illegal_message(environment: VirtualRock
     run_case(environment, main)
 
 
-def test_a_list_fails_when_the_producer_is_closed(environment: VirtualRocketEnvironment) -> None:
-    """With the error of the binder, not of the client."""
+def test_list_fails_when_the_producer_is_closed(environment: VirtualRocketEnvironment) -> None:
+    """With the binder's error, not the client's."""
 
     async def main(s: Scenario) -> None:
         topic = await s.topic()

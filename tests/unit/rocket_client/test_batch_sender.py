@@ -17,7 +17,8 @@ from tests.unit.rocket_client.test_blocking_connection import ServerThread
 class FailingBroker(ServerThread):
     """Refuses every third batch as busy at the first attempt.
 
-    Attributes: stored: The batches in the order in which they were stored.
+    Attributes:
+        stored: The batches in the order in which they were stored.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Both transports, for tests that must hold on either."""
+"""Both transports, for tests that must pass on either."""
 
 import pytest
 

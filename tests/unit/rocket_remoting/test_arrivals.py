@@ -1,4 +1,4 @@
-"""Connections that are ready in one turn of the loop: their first frames are handled together."""
+"""Connections that become ready in one loop iteration: their first frames are handled together."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ def request(code: int, opaque: int, body: bytes = b"", *, oneway: bool = False) 
 
 
 class Stand:
-    """A server that takes requests with the code `TAKEN`, and plain sockets that are connected to it.
+    """A server that takes requests with the code `TAKEN` together, and plain sockets connected to it.
 
     Attributes:
         taken: How many connections each call of `_take` got requests of.
@@ -116,7 +116,7 @@ async def answers(own: socket.socket, count: int) -> list[int]:
     return numbers
 
 
-def test_connections_of_a_turn_are_handled_together() -> None:
+def test_connections_of_one_iteration_are_handled_together() -> None:
     """Each gets its own answers in order."""
 
     async def scene(stand: Stand, sockets: list[socket.socket]) -> None:
@@ -132,8 +132,8 @@ def test_connections_of_a_turn_are_handled_together() -> None:
     with_stand(scene, 5)
 
 
-def test_what_is_not_taken_is_handled_one_by_one() -> None:
-    """Nobody waits for another one's requests."""
+def test_requests_that_are_not_taken_are_handled_individually() -> None:
+    """They do not wait for other requests."""
 
     async def scene(stand: Stand, sockets: list[socket.socket]) -> None:
         for number, own in enumerate(sockets):
@@ -144,7 +144,7 @@ def test_what_is_not_taken_is_handled_one_by_one() -> None:
     with_stand(scene, 3)
 
 
-def test_requests_before_the_end_of_a_connection_are_handled() -> None:
+def test_requests_before_a_close_are_handled() -> None:
     """A producer may send one-way requests and close."""
 
     async def scene(stand: Stand, sockets: list[socket.socket]) -> None:
@@ -159,8 +159,8 @@ def test_requests_before_the_end_of_a_connection_are_handled() -> None:
     with_stand(scene, 6)
 
 
-def test_a_defect_closes_only_the_connection_that_shows_it(caplog: pytest.LogCaptureFixture) -> None:
-    """The others are answered, and the log has the error."""
+def test_error_closes_only_the_connection_that_caused_it(caplog: pytest.LogCaptureFixture) -> None:
+    """The others are answered, and the error is logged."""
 
     async def scene(stand: Stand, sockets: list[socket.socket]) -> None:
         stand.is_broken = True
@@ -177,8 +177,8 @@ def test_a_defect_closes_only_the_connection_that_shows_it(caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize("size", [100, BUFFER_SIZE // 3, BUFFER_SIZE - 100, 3 * BUFFER_SIZE])
-def test_frames_of_any_size_arrive_whole(size: int) -> None:
-    """However the bytes of the connections lie beside each other in the buffer that they share."""
+def test_frames_of_any_size_arrive_complete(size: int) -> None:
+    """However the connections' bytes are placed in their shared buffer."""
 
     async def scene(stand: Stand, sockets: list[socket.socket]) -> None:
         loop = asyncio.get_running_loop()
@@ -199,8 +199,8 @@ def test_frames_of_any_size_arrive_whole(size: int) -> None:
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_who_has_sent_more_than_one_read_takes_is_read_on(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
-    """uvloop reads up to 32 times in a turn. It crashes if its reading is paused while it asks for a buffer."""
+def test_reading_continues_after_a_full_read(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """uvloop reads up to 32 times per iteration, and crashes if reading is paused while it asks for a buffer."""
 
     async def scene(stand: Stand, sockets: list[socket.socket]) -> None:
         loop = asyncio.get_running_loop()

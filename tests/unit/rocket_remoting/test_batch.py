@@ -11,7 +11,7 @@ from rocket_remoting.wire.message import Message
 BATCH = encode_batch([Message("orders", b"one", tags="a", flag=7), Message("orders", b"")])
 
 
-def test_messages_come_back() -> None:
+def test_batch_round_trip() -> None:
     """A batch keeps body, flag and properties of each message, in order."""
     assert decode_batch(memoryview(BATCH)) == [
         BatchEntry(7, b"one", b"TAGS\x01a\x02"),
@@ -19,7 +19,7 @@ def test_messages_come_back() -> None:
     ]
 
 
-def test_first_message_by_hand() -> None:
+def test_first_message_has_apaches_layout() -> None:
     """Size, two unused fields, flag and body length come first, as in Apache's encoder."""
     assert struct.unpack_from(">iiiii", BATCH) == (32, 0, 0, 7, 3)
     assert encode_batch([]) == b""
@@ -27,14 +27,14 @@ def test_first_message_by_hand() -> None:
 
 @pytest.mark.parametrize("cut", [1, 19, 22, 31, 34, len(BATCH) - 1])
 def test_truncated_batches_are_refused(cut: int) -> None:
-    """A batch that ends inside a message is refused, and says which message."""
+    """The error says which message is incomplete."""
     with pytest.raises(RemoteProtocolError, match=r"batch entry [01]"):
         decode_batch(BATCH[:cut])
 
 
 @pytest.mark.parametrize(("position", "value"), [(0, 0), (0, -1), (0, 1000), (16, -1), (16, 2**31 - 1), (16, 4)])
-def test_lengths_that_do_not_agree_are_refused(position: int, value: int) -> None:
-    """Sizes that lie lead to an error, never to an endless loop."""
+def test_inconsistent_lengths_are_refused(position: int, value: int) -> None:
+    """A wrong size is an error, never an endless loop."""
     batch = bytearray(BATCH)
     struct.pack_into(">i", batch, position, value)
     with pytest.raises(RemoteProtocolError, match="batch entry 0"):

@@ -1,4 +1,4 @@
-"""JSON bodies, and fastjson's ways."""
+"""JSON bodies, in standard form and in fastjson's."""
 
 import zlib
 
@@ -50,34 +50,34 @@ REGISTRATION = RegisterBrokerBody(
 )
 
 
-def test_broker_ids_are_bare_unless_standard_json_is_asked_for() -> None:
-    """Old clients get numbers as keys without quotes, those that ask for standard JSON with them."""
+def test_broker_ids_are_bare_unless_standard_json_is_requested() -> None:
+    """Old clients get keys as numbers without quotes."""
     assert b'"brokerAddrs":{0:"10.0.0.1:10911",1:"10.0.0.2:10911"}' in encode_body(ROUTE)
     assert b'"brokerAddrs":{"0":"10.0.0.1:10911"' in encode_body(ROUTE, standard_json=True)
 
 
 @pytest.mark.parametrize("standard", [False, True])
-def test_routes_come_back(standard: bool) -> None:
-    """A route is read in either form."""
+def test_route_round_trip_in_both_forms(standard: bool) -> None:
+    """A route can be read in either form."""
     assert decode_body(memoryview(encode_body(ROUTE, standard_json=standard)), TopicRouteData) == ROUTE
 
 
-def test_queues_as_keys() -> None:
-    """Tables by queue have queues as keys, as fastjson writes them."""
+def test_queues_are_keys_of_tables() -> None:
+    """In the form that fastjson writes."""
     table = TopicStatsTable(offset_table={MessageQueue("t", "b", 1): TopicOffset(max_offset=3)})
     text = encode_body(table)
     assert text.startswith(b'{"offsetTable":{{"topic":"t","brokerName":"b","queueId":1}:{')
     assert decode_body(text, TopicStatsTable) == table
 
 
-def test_apache_s_offset_file() -> None:
-    """Offsets by topic, group and queue are read as Apache's broker writes them to its file."""
+def test_apaches_offset_file_is_read() -> None:
+    """Offsets by topic, group and queue."""
     text = b'{\n\t"offsetTable":{"t@g":{0:5,1:7\n\t\t}\n\t}\n}'
     assert decode_body(text, ConsumerOffsetSerializeWrapper).offset_table == {"t@g": {0: 5, 1: 7}}
 
 
-def test_heartbeat_as_java_sends_it() -> None:
-    """A heartbeat keeps every group and subscription."""
+def test_javas_heartbeat_is_read() -> None:
+    """With every group and subscription."""
     heartbeat = HeartbeatData(
         client_id="10.0.0.1@1",
         producer_data_set=[ProducerData(group_name="p")],
@@ -100,8 +100,8 @@ def test_heartbeat_as_java_sends_it() -> None:
     assert decode_body(text, HeartbeatData) == heartbeat
 
 
-def test_numbers_between_quotes_and_nulls_are_accepted() -> None:
-    """What fastjson would forgive is forgiven: quoted numbers, nulls for what may be missing."""
+def test_quoted_numbers_and_nulls_are_accepted() -> None:
+    """As fastjson does: quoted numbers, and null for optional values."""
     text = b"""{"consumerGroup": "g", "clientId": "c", "onlyThisBroker": null,
         "mqSet": [{"topic": "t", "brokerName": "b", "queueId": "1"}]}"""
     body = decode_body(text, LockBatchRequestBody)
@@ -109,8 +109,8 @@ def test_numbers_between_quotes_and_nulls_are_accepted() -> None:
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_registrations_come_back(compressed: bool) -> None:
-    """A broker's report comes back in both forms."""
+def test_registration_round_trip(compressed: bool) -> None:
+    """In both forms."""
     text = encode_register_broker_body(REGISTRATION, compressed=compressed)
     wrapper = REGISTRATION.topic_config_serialize_wrapper
     told = [item for item in read_registration(text, compressed=compressed) if item is not None]
@@ -129,8 +129,8 @@ def test_registrations_come_back(compressed: bool) -> None:
         encode_register_broker_body(REGISTRATION, compressed=True)[:-10],
     ],
 )
-def test_broken_registrations_are_refused(data: bytes) -> None:
-    """A packed report that cannot be read is the broker's error."""
+def test_malformed_registrations_are_refused(data: bytes) -> None:
+    """A compressed registration that cannot be read is the sender's error."""
     with pytest.raises(RemoteProtocolError, match="compressed RegisterBrokerBody"):
         list(read_registration(data, compressed=True))
 
@@ -158,27 +158,27 @@ def test_broken_registrations_are_refused(data: bytes) -> None:
         b"{" * 100_000,
     ],
 )
-def test_what_is_no_json_is_refused(text: bytes) -> None:
-    """A body that not even fastjson would read is the peer's error, however deep it is nested."""
+def test_malformed_json_is_refused(text: bytes) -> None:
+    """A body that fastjson would not read is the sender's error, however deeply it is nested."""
     with pytest.raises(RemoteProtocolError, match="not JSON"):
         fastjson.loads(text)
     with pytest.raises(RemoteProtocolError):
         decode_body(text, GetConsumerListByGroupResponseBody)
 
 
-def test_what_is_missing_is_named() -> None:
-    """A body without a name it must have is refused with that name."""
+def test_missing_field_is_named() -> None:
+    """A body without a required field is refused with its name."""
     with pytest.raises(RemoteProtocolError, match=r"KVTable: .*`table`"):
         decode_body(b"{}", KVTable)
 
 
-def test_version_of_a_table_moves_on() -> None:
-    """Each change counts one more and has its time."""
+def test_data_version_increases() -> None:
+    """Each change increases the counter and sets the time."""
     assert DataVersion(timestamp=5, counter=7).next(9) == DataVersion(timestamp=9, counter=8)
 
 
-def test_constants_may_come_as_numbers() -> None:
-    """Apache's C++ client writes them so, in Java's order."""
+def test_constants_may_be_numbers() -> None:
+    """Apache's C++ client writes ordinals of Java's enums."""
     data = (
         b'{"clientID":"c@1","consumerDataSet":[{"consumeFromWhere":4,"consumeType":1,"groupName":"g",'
         b'"messageModel":0,"subscriptionDataSet":[{"subString":"a||b","subVersion":"17","topic":"orders"}]}]}\n'
@@ -191,8 +191,8 @@ def test_constants_may_come_as_numbers() -> None:
 
 
 @pytest.mark.parametrize("number", [b"-1", b"6", b"true", b"1.5"])
-def test_numbers_of_no_constant_are_refused(number: bytes) -> None:
-    """The text names the field."""
+def test_unknown_ordinals_are_refused(number: bytes) -> None:
+    """The error names the field."""
     data = (
         b'{"clientID":"c@1","consumerDataSet":[{"consumeFromWhere":' + number + b',"consumeType":1,'
         b'"groupName":"g","messageModel":0}]}'

@@ -1,4 +1,4 @@
-"""What all connections buffer together: who goes when it is too much, and who stays."""
+"""The limit on the buffers of all connections, and which connections are closed when it is exceeded."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ MiB = 1024 * 1024
 
 
 class Holder:
-    """A connection that says what it holds, and ends when it is told to."""
+    """A connection that reports what it buffers and records when it is closed."""
 
     def __init__(self, budget: BufferBudget, name: str) -> None:
         self.remote_address = name
@@ -32,8 +32,8 @@ class Holder:
         self.hold(0)
 
 
-def test_who_holds_much_for_long_is_closed_first() -> None:
-    """Not who came last, and not more than needed."""
+def test_long_time_holders_of_much_memory_are_closed_first() -> None:
+    """Not the latest ones, and not more than necessary."""
 
     async def main() -> None:
         budget = BufferBudget(100)
@@ -53,8 +53,8 @@ def test_who_holds_much_for_long_is_closed_first() -> None:
         time.run(main())
 
 
-def test_closing_many_is_told_once_a_second(caplog: pytest.LogCaptureFixture) -> None:
-    """A flood of connections is no flood in the log."""
+def test_closings_are_logged_once_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    """Many closed connections do not flood the log."""
 
     async def main() -> None:
         budget = BufferBudget(100)
@@ -77,8 +77,8 @@ def head_of_frame(size: int, sent: int) -> bytes:
     return b"".join(bytes(piece) for piece in command.encode())[:sent]
 
 
-def test_frames_that_never_end_do_not_fill_the_memory(transport: Transport) -> None:
-    """Their connections are closed, and one whose frame is whole is served."""
+def test_incomplete_frames_are_bounded_in_memory(transport: Transport) -> None:
+    """Their connections are closed, and one with a complete frame is served."""
 
     async def main() -> None:
         budget = BufferBudget(8 * MiB)
@@ -104,8 +104,8 @@ def test_frames_that_never_end_do_not_fill_the_memory(transport: Transport) -> N
     asyncio.run(main())
 
 
-def test_answers_that_nobody_reads_do_not_fill_the_memory(transport: Transport) -> None:
-    """Each connection is within its own limits; together they are too much. One that reads is served."""
+def test_unread_answers_are_bounded_in_memory(transport: Transport) -> None:
+    """Each connection is within its own limits, but not all together. One that reads is served."""
 
     async def main() -> None:
         budget, closed = BufferBudget(8 * MiB), asyncio.Event()
@@ -135,8 +135,8 @@ def test_answers_that_nobody_reads_do_not_fill_the_memory(transport: Transport) 
     asyncio.run(main())
 
 
-def test_a_small_request_that_waits_has_no_part_in_scarce_memory(transport: Transport) -> None:
-    """It may wait for its turn because its sender had many others handled."""
+def test_small_waiting_request_is_not_closed_for_memory(transport: Transport) -> None:
+    """It may wait because many others of its sender were handled first."""
 
     async def main() -> None:
         budget, found = BufferBudget(2 * MiB), list[tuple[bool, bool]]()
@@ -166,8 +166,8 @@ def test_a_small_request_that_waits_has_no_part_in_scarce_memory(transport: Tran
     asyncio.run(main())
 
 
-def test_a_connection_that_reads_and_sends_whole_frames_holds_nothing(transport: Transport) -> None:
-    """However much goes through it."""
+def test_connection_with_complete_frames_holds_no_memory(transport: Transport) -> None:
+    """However much it transfers."""
 
     async def main() -> None:
         budget = BufferBudget(64 * MiB)

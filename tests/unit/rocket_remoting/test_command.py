@@ -1,4 +1,4 @@
-"""Commands: encoding, header access, what is refused."""
+"""Commands: encoding, header access and validation."""
 
 import json
 import struct
@@ -34,31 +34,31 @@ SEND = {
 
 
 def passed(command: RemotingCommand) -> RemotingCommand:
-    """The command as its peer gets it."""
+    """Return the command as its receiver decodes it."""
     (received,) = FrameDecoder().feed(b"".join(command.encode()))
     return received
 
 
 def json_frame(header: str, body: bytes = b"") -> bytes:
-    """A frame with this JSON header."""
+    """Return a frame with this JSON header."""
     data = header.encode()
     return struct.pack(">ii", 4 + len(data) + len(body), len(data)) + data + body
 
 
 def received(header: str) -> RemotingCommand:
-    """The command that this JSON header makes."""
+    """Return the command decoded from this JSON header."""
     (command,) = FrameDecoder().feed(json_frame(header))
     return command
 
 
 def received_fields(code: int, fields: str) -> RemotingCommand:
-    """A request of `code` with these JSON fields."""
+    """Return a request of `code` with these JSON fields."""
     return received(f'{{"code":{code},"extFields":{fields}}}')
 
 
 @BOTH
-def test_request_arrives(encoding: HeaderEncoding) -> None:
-    """A request arrives with its code, number, fields and body, in either encoding."""
+def test_request_round_trip(encoding: HeaderEncoding) -> None:
+    """Code, number, fields and body are kept, in either encoding."""
     command = RemotingCommand.request(RequestCode.GET_MAX_OFFSET, ASK, b"body", encoding=encoding)
     command.opaque = 77
     got = passed(command)
@@ -69,8 +69,8 @@ def test_request_arrives(encoding: HeaderEncoding) -> None:
 
 
 @BOTH
-def test_response_answers_its_request(encoding: HeaderEncoding) -> None:
-    """A response has its request's number and encoding, and the response bit."""
+def test_response_matches_its_request(encoding: HeaderEncoding) -> None:
+    """It has its request's number and encoding, and the response bit."""
     request = RemotingCommand.request(RequestCode.GET_MAX_OFFSET, ASK, encoding=encoding)
     request.opaque = 78
     header = GetMaxOffsetResponseHeader(offset=2**40)
@@ -79,8 +79,8 @@ def test_response_answers_its_request(encoding: HeaderEncoding) -> None:
     assert got.header(GetMaxOffsetResponseHeader) == header
 
 
-def test_binary_header_by_hand() -> None:
-    """The ROCKETMQ header's bytes stand where Apache's code looks for them."""
+def test_binary_header_has_apaches_layout() -> None:
+    """The ROCKETMQ header's bytes are where Apache's code reads them."""
     command = RemotingCommand.request(RequestCode.GET_KV_CONFIG, encoding=BINARY, ext_fields={"k": "v"})
     command.opaque = 5
     expected = "0065 03 0197 00000005 00000000 00000000 00000008 0001 6b 00000001 76"
@@ -88,8 +88,8 @@ def test_binary_header_by_hand() -> None:
     assert bytes(frame) == bytes.fromhex("00000021 0100001d" + expected)
 
 
-def test_json_values_leave_as_texts() -> None:
-    """Numbers and booleans leave between quotes, as the peers that know only texts need them."""
+def test_json_values_are_written_as_texts() -> None:
+    """Numbers and booleans are quoted, for peers that only read texts."""
     command = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, SendMessageRequestHeaderV2(**SEND))
     header = json.loads(bytes(command.encode()[0])[8:])
     assert header["extFields"] == {
@@ -107,7 +107,7 @@ def test_json_values_leave_as_texts() -> None:
 
 
 def test_both_send_headers_have_the_same_attributes() -> None:
-    """A handler reads long and short names alike."""
+    """A handler reads long and short field names alike."""
     long = RemotingCommand.request(RequestCode.SEND_MESSAGE, SendMessageRequestHeader(**SEND))
     short = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, SendMessageRequestHeaderV2(**SEND))
     one, other = (
@@ -119,8 +119,8 @@ def test_both_send_headers_have_the_same_attributes() -> None:
 
 
 @BOTH
-def test_fields_beside_the_header(encoding: HeaderEncoding) -> None:
-    """Further fields, a signature's for example, go beside the header's own."""
+def test_additional_fields_are_sent_with_the_header(encoding: HeaderEncoding) -> None:
+    """For example those of a signature."""
     command = RemotingCommand.request(RequestCode.GET_MAX_OFFSET, ASK, encoding=encoding, ext_fields={"Signature": "s"})
     got = passed(command)
     assert got.header(GetMaxOffsetRequestHeader) == ASK
@@ -128,8 +128,8 @@ def test_fields_beside_the_header(encoding: HeaderEncoding) -> None:
 
 
 @BOTH
-def test_parts_follow_the_body(encoding: HeaderEncoding) -> None:
-    """What a broker read in pieces leaves in pieces, without being joined."""
+def test_body_in_parts_is_written_without_joining(encoding: HeaderEncoding) -> None:
+    """A broker reads messages in pieces and sends them so."""
     request = RemotingCommand.request(RequestCode.PULL_MESSAGE, encoding=encoding)
     parts = [memoryview(b"one"), b"", memoryview(b"two")]
     response = RemotingCommand.response(request, body=b"zero", parts=parts)
@@ -137,30 +137,30 @@ def test_parts_follow_the_body(encoding: HeaderEncoding) -> None:
     assert passed(response).body == b"zeroonetwo"
 
 
-def test_texts_that_look_like_something_else_stay_texts() -> None:
-    """A topic named null, true or 1 is a topic."""
+def test_texts_like_null_true_or_1_stay_texts() -> None:
+    """Each is a legal topic name."""
     for word in ("null", "true", "1", "1.5", "[]", "{}"):
         got = received_fields(30, f'{{"topic":"{word}","queueId":"0"}}')
         assert got.header(GetMaxOffsetRequestHeader).topic == word
 
 
 def test_unquoted_values_are_accepted() -> None:
-    """The JavaScript client sends numbers and booleans without quotes, for texts too."""
+    """The JavaScript client sends numbers and booleans without quotes, also for texts."""
     got = received('{"code":12,"extFields":{"topic":7,"key":true,"maxNum":32,"beginTimestamp":1,"endTimestamp":"2"}}')
     header = got.header(QueryMessageRequestHeader)
     assert (header.topic, header.key, header.max_num, header.end_timestamp) == ("7", "true", 32, 2)
     assert got.ext_fields["maxNum"] == "32"
 
 
-def test_nulls_and_unknown_fields_are_passed_over() -> None:
-    """A null is a field that is not there; a field nobody knows does no harm."""
+def test_nulls_and_unknown_fields_are_ignored() -> None:
+    """A null means that the field is missing."""
     got = received('{"code":30,"remark":null,"extFields":{"topic":"t","queueId":"1","bname":null,"new":"x"},"x":[]}')
     assert got.header(GetMaxOffsetRequestHeader) == GetMaxOffsetRequestHeader(topic="t", queue_id=1)
     assert "bname" not in got.ext_fields
 
 
 @pytest.mark.parametrize("fields", ["", ',"extFields":null', ',"extFields":{}'])
-def test_header_without_fields(fields: str) -> None:
+def test_header_without_fields_is_accepted(fields: str) -> None:
     """A command needs no fields."""
     got = received(f'{{"code":34{fields}}}')
     assert got.ext_fields == {}
@@ -172,15 +172,15 @@ def test_header_without_fields(fields: str) -> None:
     ("language", "name"),
     [('"GO"', "GO"), ("9", "GO"), ("99", "OTHER"), ('"KLINGON"', "KLINGON"), ("null", "JAVA")],
 )
-def test_languages(language: str, name: str) -> None:
-    """A language nobody knows is no reason to refuse a command, and neither is its number."""
+def test_unknown_languages_are_accepted(language: str, name: str) -> None:
+    """By name or by number."""
     got = received(f'{{"code":34,"language":{language}}}')
     assert got.language == name
     assert passed(got).language == name
 
 
 def test_unknown_language_in_binary() -> None:
-    """A language byte that is not defined reads as OTHER; one without a byte is written as OTHER."""
+    """An undefined language byte is read as OTHER; a language without a byte is written as OTHER."""
     command = RemotingCommand.request(RequestCode.HEART_BEAT, encoding=BINARY)
     frame = bytearray(b"".join(command.encode()))
     frame[10] = 99
@@ -204,14 +204,14 @@ def test_unknown_language_in_binary() -> None:
         ('"x"', "extFields"),
     ],
 )
-def test_bad_fields_name_field_and_request(fields: str, reason: str) -> None:
-    """A header that cannot be read says which field of which request is wrong, and what it holds."""
+def test_invalid_field_error_names_field_and_request(fields: str, reason: str) -> None:
+    """And the value."""
     with pytest.raises(RemoteProtocolError, match=rf"GET_MAX_OFFSET \(30\): .*{reason}"):
         received_fields(30, fields).header(GetMaxOffsetRequestHeader)
 
 
-def test_an_empty_number_is_no_number() -> None:
-    """An empty text stands for no value where a number may be missing, as Java reads it."""
+def test_empty_text_means_no_number() -> None:
+    """Where a number is optional, as in Java."""
     fields = '{"topic":"t","key":"k","maxNum":"1","beginTimestamp":"0","endTimestamp":"0","_UNIQUE_KEY_QUERY":""}'
     assert received_fields(12, fields).header(QueryMessageRequestHeader).unique_key_query is None
 
@@ -232,8 +232,8 @@ def test_an_empty_number_is_no_number() -> None:
         '{"code":10,"remark":"\\ud800"}',
     ],
 )
-def test_json_that_is_no_header_is_refused(header: str) -> None:
-    """What is no header of a command is the peer's error, and ends in nothing worse."""
+def test_malformed_json_header_is_refused(header: str) -> None:
+    """As an error of the peer."""
     with pytest.raises(RemoteProtocolError, match="JSON header"):
         received(header)
 
@@ -250,8 +250,8 @@ def test_json_that_is_no_header_is_refused(header: str) -> None:
         struct.pack(">hBhiii", 1, 0, 0, 0, 0, 2) + b"\xff\xff" + struct.pack(">i", 0),
     ],
 )
-def test_binary_that_is_no_header_is_refused(header: bytes) -> None:
-    """Lengths that lead out of the header, and texts that are no UTF-8, are the peer's error."""
+def test_malformed_binary_header_is_refused(header: bytes) -> None:
+    """Lengths beyond the header, and texts that are not UTF-8, are errors of the peer."""
     frame = struct.pack(">ii", 4 + len(header), 1 << 24 | len(header)) + header
     with pytest.raises(RemoteProtocolError, match="binary header"):
         FrameDecoder().feed(frame)
@@ -268,8 +268,8 @@ def test_binary_that_is_no_header_is_refused(header: bytes) -> None:
         b"\x00\x01\xff\x00\x00\x00\x00",
     ],
 )
-def test_binary_fields_that_lie_are_refused(fields: bytes) -> None:
-    """A map whose lengths do not agree is refused when its fields are asked for."""
+def test_inconsistent_field_lengths_in_binary_are_refused(fields: bytes) -> None:
+    """When the fields are read."""
     header = struct.pack(">hBhiiii", 30, 0, 0, 0, 0, 0, len(fields)) + fields
     (got,) = FrameDecoder().feed(struct.pack(">ii", 4 + len(header), 1 << 24 | len(header)) + header)
     with pytest.raises(RemoteProtocolError, match=r"GET_MAX_OFFSET \(30\): extFields"):
@@ -277,8 +277,8 @@ def test_binary_fields_that_lie_are_refused(fields: bytes) -> None:
     assert "30" in repr(got)
 
 
-def test_what_the_protocol_cannot_carry_is_ours() -> None:
-    """A code above 32767 has no place in a binary header, and a header of 16 MiB none in a frame."""
+def test_unencodable_command_is_a_local_error() -> None:
+    """A binary header has no room for a code above 32767, a frame none for a header of 16 MiB."""
     with pytest.raises(LocalProtocolError, match="POP_MESSAGE"):
         RemotingCommand.request(RequestCode.POP_MESSAGE, encoding=BINARY).encode()
     with pytest.raises(LocalProtocolError, match="16777215"):
@@ -287,8 +287,8 @@ def test_what_the_protocol_cannot_carry_is_ours() -> None:
         RemotingCommand.request(RequestCode.HEART_BEAT, encoding=BINARY, ext_fields={"x" * 40_000: ""}).encode()
 
 
-def test_repr_is_for_people() -> None:
-    """A command shows its name, number, fields and size, not its body."""
+def test_repr_shows_a_summary() -> None:
+    """Name, number, fields and size, but not the body."""
     command = RemotingCommand.request(RequestCode.GET_MAX_OFFSET, ASK, b"12345", oneway=True)
     assert repr(command) == (
         "<one-way request GET_MAX_OFFSET (30) opaque=0 {'topic': 'orders', 'queueId': '3', 'committed': 'true'} body=5>"

@@ -1,4 +1,4 @@
-"""Connections: what holds at both ends, over sockets and in memory."""
+"""Connections, over sockets and in memory: behaviour of both ends."""
 
 import asyncio
 import logging
@@ -24,24 +24,24 @@ ASK = GetMaxOffsetRequestHeader(topic="orders", queue_id=3)
 
 
 def echo(connection: Connection, request: RemotingCommand) -> RemotingCommand:
-    """Answers with the request's body."""
+    """Answer with the request's body."""
     return RemotingCommand.response(request, body=request.body)
 
 
 def silent(connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
-    """Answers heartbeats only."""
+    """Answer heartbeats only."""
     return RemotingCommand.response(request) if request.code == RequestCode.HEART_BEAT else None
 
 
 async def peer_of(connection: Connection, server: Server) -> Connection:
-    """The server's end of the only connection, when it stands."""
+    """Return the server's end of the only connection, once it exists."""
     await connection.invoke(RequestCode.HEART_BEAT, timeout=30)
     (peer,) = server.connections
     return peer
 
 
-def test_answer_is_returned(transport: Transport) -> None:
-    """A request is answered by the server's handler, fields and body included."""
+def test_request_is_answered_by_the_handler(transport: Transport) -> None:
+    """Fields and body included."""
 
     def handle(connection: Connection, request: RemotingCommand) -> RemotingCommand:
         header = request.header(GetMaxOffsetRequestHeader)
@@ -58,8 +58,8 @@ def test_answer_is_returned(transport: Transport) -> None:
     asyncio.run(main())
 
 
-def test_many_requests_are_told_apart(transport: Transport) -> None:
-    """Answers find their requests, in whatever order they come."""
+def test_concurrent_requests_get_their_own_answers(transport: Transport) -> None:
+    """In whatever order the answers arrive."""
     held: list[RemotingCommand] = []
 
     def handle(connection: Connection, request: RemotingCommand) -> None:
@@ -80,8 +80,8 @@ def test_many_requests_are_told_apart(transport: Transport) -> None:
     asyncio.run(main())
 
 
-def test_large_bodies_pass(transport: Transport) -> None:
-    """Frames far beyond the receive buffer pass whole in both directions."""
+def test_large_bodies_are_transferred(transport: Transport) -> None:
+    """Frames far beyond the receive buffer arrive complete in both directions."""
 
     async def main() -> None:
         server = await transport.serve("127.0.0.1", 0, echo)
@@ -94,8 +94,8 @@ def test_large_bodies_pass(transport: Transport) -> None:
     asyncio.run(main())
 
 
-def test_requests_flow_both_ways(transport: Transport) -> None:
-    """A server asks its client over the client's own connection, and pushes one-way requests."""
+def test_server_sends_requests_to_its_client(transport: Transport) -> None:
+    """Over the client's own connection, one-way requests included."""
     pushed: list[int] = []
 
     def at_client(connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
@@ -116,8 +116,8 @@ def test_requests_flow_both_ways(transport: Transport) -> None:
     asyncio.run(main())
 
 
-def test_oneway_requests_get_no_answer(transport: Transport) -> None:
-    """Whatever the handler returns for a one-way request, nothing is sent back for it."""
+def test_oneway_request_gets_no_answer(transport: Transport) -> None:
+    """Whatever the handler returns."""
     answers: list[RemotingCommand] = []
 
     def handle(connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -146,10 +146,10 @@ def test_oneway_requests_get_no_answer(transport: Transport) -> None:
         (RemoteProtocolError("queueId is missing"), "queueId is missing", logging.WARNING),
     ],
 )
-def test_a_failing_handler_answers_system_error(
+def test_handler_error_is_answered_with_system_error(
     transport: Transport, caplog: pytest.LogCaptureFixture, error: Exception, remark: str, level: int
 ) -> None:
-    """A handler's exception is answered and logged once; the connection goes on."""
+    """The exception is logged once, and the connection stays open."""
 
     def handle(connection: Connection, request: RemotingCommand) -> RemotingCommand:
         if request.code == RequestCode.PULL_MESSAGE:
@@ -171,8 +171,8 @@ def test_a_failing_handler_answers_system_error(
     assert "PULL_MESSAGE (11) from 127.0.0.1:" in record.getMessage()
 
 
-def test_an_answer_that_cannot_be_encoded_is_an_error(transport: Transport) -> None:
-    """A handler that answers with what the protocol cannot carry fails like any other."""
+def test_unencodable_answer_is_a_system_error(transport: Transport) -> None:
+    """As any other error of a handler."""
 
     def handle(connection: Connection, request: RemotingCommand) -> RemotingCommand:
         return RemotingCommand.response(request, ext_fields={"a": "x" * 2**24})
@@ -190,8 +190,8 @@ def test_an_answer_that_cannot_be_encoded_is_an_error(transport: Transport) -> N
     asyncio.run(main())
 
 
-def test_a_client_without_a_handler_refuses(transport: Transport) -> None:
-    """A request to an end that serves nothing is answered with code 3."""
+def test_client_without_a_handler_refuses_requests(transport: Transport) -> None:
+    """With code 3."""
 
     async def main() -> None:
         server = await transport.serve("127.0.0.1", 0, echo)
@@ -206,7 +206,7 @@ def test_a_client_without_a_handler_refuses(transport: Transport) -> None:
 
 
 def test_missing_answer_is_a_timeout(transport: Transport) -> None:
-    """An answer that does not come fails its request alone, with what was asked of whom."""
+    """It fails only its own request, and names the request and the peer."""
 
     async def main() -> None:
         server = await transport.serve("127.0.0.1", 0, silent)
@@ -224,8 +224,8 @@ def test_missing_answer_is_a_timeout(transport: Transport) -> None:
     asyncio.run(main())
 
 
-def test_too_many_requests_are_refused(transport: Transport) -> None:
-    """A connection takes only so many unanswered requests, and takes more when some are answered."""
+def test_pending_requests_are_limited(transport: Transport) -> None:
+    """Further ones are accepted when some are answered."""
 
     async def main() -> None:
         server = await transport.serve("127.0.0.1", 0, echo)
@@ -241,8 +241,8 @@ def test_too_many_requests_are_refused(transport: Transport) -> None:
     asyncio.run(main())
 
 
-def test_a_cancelled_request_leaves_the_rest_alone(transport: Transport) -> None:
-    """A caller that gives up does not disturb others; its late answer is dropped."""
+def test_cancelled_request_disturbs_no_other(transport: Transport) -> None:
+    """Its late answer is dropped."""
 
     async def main() -> None:
         server = await transport.serve("127.0.0.1", 0, echo)
@@ -258,8 +258,8 @@ def test_a_cancelled_request_leaves_the_rest_alone(transport: Transport) -> None
     asyncio.run(main())
 
 
-def test_closing_fails_what_waits(transport: Transport) -> None:
-    """Unanswered requests fail when their connection ends, and nothing can be sent on it any more."""
+def test_close_fails_pending_requests(transport: Transport) -> None:
+    """Afterwards nothing can be sent."""
 
     async def main() -> None:
         server = await transport.serve("127.0.0.1", 0, silent)
@@ -280,8 +280,8 @@ def test_closing_fails_what_waits(transport: Transport) -> None:
     asyncio.run(main())
 
 
-def test_what_was_sent_before_closing_arrives(transport: Transport) -> None:
-    """Closing writes what was sent in the same turn."""
+def test_data_sent_before_a_close_arrives(transport: Transport) -> None:
+    """Close flushes what was sent in the same loop iteration."""
     arrived: list[bytes | memoryview] = []
 
     def handle(connection: Connection, request: RemotingCommand) -> None:
@@ -301,7 +301,7 @@ def test_what_was_sent_before_closing_arrives(transport: Transport) -> None:
 
 
 def test_close_callbacks_run_once_at_both_ends(transport: Transport) -> None:
-    """Whoever wants to know of a connection's end is told, even when it is over already."""
+    """A callback added after the end runs too."""
     told: list[str] = []
 
     async def main() -> None:
@@ -323,8 +323,8 @@ def test_close_callbacks_run_once_at_both_ends(transport: Transport) -> None:
     asyncio.run(main())
 
 
-def test_a_slow_reader_is_not_read_from(transport: Transport) -> None:
-    """Requests of a peer that does not read its answers wait; they are answered when it reads again."""
+def test_server_stops_reading_from_a_slow_reader(transport: Transport) -> None:
+    """Its requests wait, and are answered when it reads again."""
     handled = 0
     answer = bytes(100_000)
 
@@ -353,8 +353,8 @@ def test_a_slow_reader_is_not_read_from(transport: Transport) -> None:
     asyncio.run(main())
 
 
-def test_a_peer_that_never_reads_is_dropped(transport: Transport, caplog: pytest.LogCaptureFixture) -> None:
-    """What a server pushes to a client that does not read is bounded: the connection ends instead."""
+def test_peer_that_never_reads_is_disconnected(transport: Transport, caplog: pytest.LogCaptureFixture) -> None:
+    """What a server pushes to it is bounded."""
 
     async def main() -> None:
         limits = Limits(max_pending_bytes=100_000, max_unread_bytes=1_000_000)
@@ -378,7 +378,7 @@ def test_a_peer_that_never_reads_is_dropped(transport: Transport, caplog: pytest
 
 
 def test_drain_waits_for_the_peer(transport: Transport) -> None:
-    """A sender that drains is held while too much waits to be written, and let go when the peer has read."""
+    """While the write buffer is full, until the peer has read."""
 
     async def main() -> None:
         server = await transport.serve("127.0.0.1", 0, silent)
@@ -401,8 +401,8 @@ def test_drain_waits_for_the_peer(transport: Transport) -> None:
     asyncio.run(main())
 
 
-def test_a_drain_ends_with_its_connection(transport: Transport) -> None:
-    """Nobody waits for a connection that is gone."""
+def test_drain_ends_with_its_connection(transport: Transport) -> None:
+    """Waiters do not wait for a closed connection."""
 
     async def main() -> None:
         server = await transport.serve("127.0.0.1", 0, silent)
@@ -423,7 +423,7 @@ def test_a_drain_ends_with_its_connection(transport: Transport) -> None:
 
 
 def test_connections_beyond_the_limit_are_closed(transport: Transport, caplog: pytest.LogCaptureFixture) -> None:
-    """A server keeps only so many connections; the next one is closed and logged, the others go on."""
+    """Each is logged; the others are not affected."""
 
     async def main() -> None:
         server = await transport.serve("127.0.0.1", 0, echo, limits=Limits(max_connections=1))
@@ -442,7 +442,7 @@ def test_connections_beyond_the_limit_are_closed(transport: Transport, caplog: p
 
 
 def test_refused_connection_is_a_connect_error(transport: Transport) -> None:
-    """An address where nobody listens is a connect error that names it; so is a server that has closed."""
+    """It names the address; a closed server refuses too."""
 
     async def main() -> None:
         server = await transport.serve("127.0.0.1", 0, echo)
@@ -457,8 +457,8 @@ def test_refused_connection_is_a_connect_error(transport: Transport) -> None:
     asyncio.run(main())
 
 
-def test_addresses(transport: Transport) -> None:
-    """Each end knows both addresses, and the server its port."""
+def test_both_ends_know_their_addresses(transport: Transport) -> None:
+    """And the server its port."""
 
     async def main() -> None:
         server = await transport.serve("127.0.0.1", 0, echo)

@@ -1,4 +1,4 @@
-"""From bytes to commands."""
+"""Decodes bytes into commands."""
 
 import random
 import struct
@@ -18,21 +18,21 @@ MIB = 1024 * 1024
 
 
 def frame(body: bytes, opaque: int = 0) -> bytes:
-    """A frame of a request with this body."""
+    """Return a frame of a request with this body."""
     command = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, body=body)
     command.opaque = opaque
     return b"".join(command.encode())
 
 
-def test_several_frames_at_once() -> None:
-    """All whole frames of a chunk come out, in order."""
+def test_several_frames_in_one_chunk() -> None:
+    """All complete frames are returned, in order."""
     commands = FrameDecoder().feed(b"".join(frame(b"x" * n, n) for n in range(100)))
     assert [(command.opaque, len(command.body)) for command in commands] == [(n, n) for n in range(100)]
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 100, 65_536, 100_000])
 def test_frames_in_chunks(size: int) -> None:
-    """It does not matter how the bytes are cut, nor whether a frame is larger than the receive buffer."""
+    """The result does not depend on how the bytes are split, nor on the size of the receive buffer."""
     data = frame(b"a" * 10, 1) + frame(b"b" * 200_000, 2) + frame(b"", 3)
     decoder, commands = FrameDecoder(), []
     for start in range(0, len(data), size):
@@ -46,7 +46,7 @@ def test_frames_in_chunks(size: int) -> None:
 
 
 def test_bodies_do_not_share_the_buffer() -> None:
-    """A body is the receiver's own: bytes that come later do not change it."""
+    """Bytes received later do not change a body."""
     decoder = FrameDecoder()
     (first,) = decoder.feed(frame(b"first"))
     decoder.feed(frame(b"other"))
@@ -54,8 +54,8 @@ def test_bodies_do_not_share_the_buffer() -> None:
     assert type(first.body) is bytes
 
 
-def test_room_is_never_empty() -> None:
-    """There is room for the next bytes at any moment of a large frame."""
+def test_buffer_always_has_free_space() -> None:
+    """At any moment of a large frame."""
     data, decoder, commands = frame(b"x" * 3 * MIB), FrameDecoder(), []
     while data:
         room = decoder.writable()
@@ -82,22 +82,22 @@ def test_room_is_never_empty() -> None:
         (b"HELO example.org\r\n", "looks like text"),
     ],
 )
-def test_what_is_no_frame_is_refused(data: bytes, reason: str) -> None:
-    """The first eight bytes tell, and the error says what they were."""
+def test_malformed_frame_is_refused(data: bytes, reason: str) -> None:
+    """By its first eight bytes, which the error shows."""
     with pytest.raises(RemoteProtocolError, match=reason):
         FrameDecoder().feed(data)
 
 
-def test_the_limit_counts_the_length_field() -> None:
-    """A frame of the limit's size passes, as with Apache's decoder; one byte more does not."""
+def test_frame_limit_includes_the_length_field() -> None:
+    """A frame of the limit's size is accepted, as by Apache's decoder; one byte more is refused."""
     data = frame(b"x" * 100)
     assert len(FrameDecoder(max_frame=len(data)).feed(data)) == 1
     with pytest.raises(RemoteProtocolError, match="allowed are 4 to"):
         FrameDecoder(max_frame=len(data) - 1).feed(data)
 
 
-def test_good_frames_before_garbage_are_handed_over() -> None:
-    """What came whole before the garbage is not lost; then the decoder stays refused."""
+def test_valid_frames_before_garbage_are_returned() -> None:
+    """Afterwards the decoder refuses all data."""
     decoder = FrameDecoder()
     assert len(decoder.feed(frame(b"good") + struct.pack(">ii", -1, -1))) == 1
     assert decoder.failure is not None
@@ -105,15 +105,15 @@ def test_good_frames_before_garbage_are_handed_over() -> None:
         decoder.feed(frame(b"too late"))
 
 
-def test_good_frames_of_an_earlier_buffer_are_handed_over() -> None:
-    """The same holds where the garbage lies beyond what fits into the receive buffer at once."""
+def test_valid_frames_of_an_earlier_buffer_are_returned() -> None:
+    """Also if the garbage comes with a later read."""
     decoder = FrameDecoder()
     good = frame(b"x" * 60_000)
     assert len(decoder.feed(good + good + b"\xff" * 100)) == 2
     assert decoder.failure is not None
 
 
-def test_memory_follows_what_came_not_what_was_announced() -> None:
+def test_memory_grows_with_received_bytes_only() -> None:
     """A peer that announces a large frame and sends little of it costs little."""
     tracemalloc.start()
     decoders = [FrameDecoder() for _ in range(10)]
@@ -124,8 +124,8 @@ def test_memory_follows_what_came_not_what_was_announced() -> None:
     assert used < 12 * MIB
 
 
-def test_memory_is_given_back() -> None:
-    """After a large frame the decoder is as small as before."""
+def test_memory_is_released_after_a_large_frame() -> None:
+    """The decoder is then as small as before."""
     tracemalloc.start()
     decoder = FrameDecoder()
     for command in decoder.feed(frame(bytes(8 * MIB))):
@@ -136,15 +136,15 @@ def test_memory_is_given_back() -> None:
     assert used < MIB
 
 
-def test_pending_counts_what_waits() -> None:
-    """The bytes of a frame that is not whole are counted."""
+def test_pending_counts_bytes_of_incomplete_frames() -> None:
+    """Complete frames do not count."""
     decoder = FrameDecoder()
     decoder.feed(frame(b"x") + frame(b"y")[:20])
     assert decoder.pending == 20
 
 
-def test_room_grows_with_what_one_read_brings_and_is_given_back() -> None:
-    """A connection that sends now and then has a small buffer, one that fills it a large one until it rests."""
+def test_buffer_grows_with_reads_and_shrinks_when_idle() -> None:
+    """A connection that sends rarely has a small buffer, one that fills it a large one."""
     decoder = FrameDecoder()
     decoder.feed(frame(b"now and then"))
     assert decoder.capacity == FrameDecoder.IDLE_SIZE
@@ -155,8 +155,8 @@ def test_room_grows_with_what_one_read_brings_and_is_given_back() -> None:
     assert decoder.capacity == FrameDecoder.IDLE_SIZE
 
 
-def test_what_is_half_received_survives_shrinking() -> None:
-    """A buffer with something in it stays."""
+def test_incomplete_frame_survives_shrinking() -> None:
+    """A buffer with data in it is kept."""
     decoder, data = FrameDecoder(), frame(b"x" * 30_000)
     decoder.feed(data[:20_000])
     decoder.shrink()
@@ -165,10 +165,10 @@ def test_what_is_half_received_survives_shrinking() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 60_000)), max_size=12), st.randoms())
-def test_decoders_that_share_their_room_do_not_mix_their_bytes(
+def test_decoders_with_a_shared_buffer_do_not_mix_their_bytes(
     sent: list[tuple[int, int]], chance: random.Random
 ) -> None:
-    """However large their frames are and however they are cut: each keeps what is not whole for itself."""
+    """Each keeps its incomplete frame for itself, however frames are split."""
     room = ReceiveBuffer()
     decoders = [FrameDecoder(shared=room) for _ in range(3)]
     streams = [b"".join(frame(bytes([who]) * size, who) for to, size in sent if to == who) for who in range(3)]
@@ -186,8 +186,8 @@ def test_decoders_that_share_their_room_do_not_mix_their_bytes(
     assert [decoder.pending for decoder in decoders] == [0, 0, 0]
 
 
-def test_whole_frames_need_no_room_of_their_own() -> None:
-    """Only a part of one does, until the connection rests; a failed decoder spoils nothing for the others."""
+def test_complete_frames_need_no_buffer_of_their_own() -> None:
+    """Only incomplete ones do, until the connection is idle; a failed decoder does not affect the others."""
     room = ReceiveBuffer()
     idle, busy, broken = (FrameDecoder(shared=room) for _ in range(3))
     assert len(idle.feed(frame(b"heartbeat") * 3)) == 3
@@ -202,8 +202,8 @@ def test_whole_frames_need_no_room_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("announced", [100_000, 8 * MIB])
-def test_a_frame_takes_room_for_twice_what_has_come_of_it(announced: int) -> None:
-    """Whatever it announces: a kilobyte takes no more than a connection begins with."""
+def test_frame_buffer_is_at_most_twice_the_received_bytes(announced: int) -> None:
+    """Whatever size is announced; the first kilobyte fits the initial buffer."""
     decoder = FrameDecoder()
     frame = b"".join(map(bytes, RemotingCommand.request(10, body=bytes(announced)).encode()))
     sent = 0
@@ -215,8 +215,8 @@ def test_a_frame_takes_room_for_twice_what_has_come_of_it(announced: int) -> Non
     assert [len(command.body) for command in decoder.feed(frame[sent:])] == [announced]
 
 
-def test_a_header_beyond_the_limit_is_not_read() -> None:
-    """The size that is announced is enough to refuse it; one of that size is read."""
+def test_header_beyond_the_limit_is_not_read() -> None:
+    """It is refused by its announced size; one of the limit's size is read."""
     fields = {"a": "x" * 1000}
     header = b"".join(map(bytes, RemotingCommand.request(10, ext_fields=fields).encode()))
     size = len(header) - 8

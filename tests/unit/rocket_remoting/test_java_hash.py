@@ -17,14 +17,14 @@ from rocket_remoting.wire.java_hash import java_hash
         ("😀", 1772899),
     ],
 )
-def test_known_values(text: str, value: int) -> None:
-    """Texts hash to what Java says of them, those outside the basic plane as their two UTF-16 units."""
+def test_known_values_match_java(text: str, value: int) -> None:
+    """Characters outside the basic plane count as two UTF-16 units."""
     assert java_hash(text) == value
 
 
 @pytest.mark.parametrize("length", [127, 128, 129, 256, 1000])
-def test_long_texts(length: int) -> None:
-    """A text of any length hashes as the formula says, unit by unit."""
+def test_long_texts_match_the_formula(length: int) -> None:
+    """Unit by unit."""
     text = "".join(chr(33 + index % 90) for index in range(length))
     value = 0
     for unit in text:

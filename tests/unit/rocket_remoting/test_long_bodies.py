@@ -1,4 +1,4 @@
-"""Bodies written piece by piece: the same bytes as in one piece."""
+"""Bodies written piece by piece have the same bytes as in one piece."""
 
 from collections.abc import Iterable, Iterator
 
@@ -33,7 +33,7 @@ QUEUES = st.builds(MessageQueue, NAMES, NAMES, st.integers(0, 2**31 - 1))
 
 
 def with_pauses(values: Iterable[object]) -> Iterator[object]:
-    """Yield the values with a pause before each, and at the end."""
+    """Yield the values with a pause before each and at the end."""
     for value in values:
         yield None
         yield value
@@ -45,15 +45,15 @@ def written(body: LongBody, *, standard_json: bool = False) -> bytes:
 
 
 @given(st.dictionaries(QUEUES, st.builds(OffsetWrapper, broker_offset=NUMBERS)))
-def test_a_map_with_queues_as_keys_is_written_alike(table: dict[MessageQueue, OffsetWrapper]) -> None:
-    """With the fields that come before and behind it."""
+def test_map_with_queues_as_keys_is_written_equally(table: dict[MessageQueue, OffsetWrapper]) -> None:
+    """With the fields before and after it."""
     pairs = with_pauses(table.items())
     body = LongBody(ConsumeStats(offset_table={}), offset_table=Entries(pairs))  # type: ignore[arg-type]
     assert written(body) == encode_body(ConsumeStats(offset_table=table))
 
 
 @given(st.dictionaries(NAMES, st.lists(st.dictionaries(QUEUES, st.builds(OffsetWrapper), max_size=3), max_size=3)))
-def test_bodies_within_bodies_are_written_alike(
+def test_nested_bodies_are_written_equally(
     groups: dict[str, list[dict[MessageQueue, OffsetWrapper]]],
 ) -> None:
     """Lists of maps of lists of bodies."""
@@ -79,8 +79,8 @@ def test_bodies_within_bodies_are_written_alike(
 
 
 @pytest.mark.parametrize("standard", [False, True])
-def test_numbers_as_keys_are_written_alike(standard: bool) -> None:
-    """Bare as fastjson writes them, or between quotes."""
+def test_numbers_as_keys_are_written_equally(standard: bool) -> None:
+    """Bare as in fastjson, or quoted."""
     table = {"t@g": {0: 12, 1: 3}, "u@g": {}}
     pairs = ((key, Entries(queues.items())) for key, queues in table.items())
     body = LongBody(ConsumerOffsetSerializeWrapper(offset_table={}), offset_table=Entries(pairs))
@@ -89,8 +89,8 @@ def test_numbers_as_keys_are_written_alike(standard: bool) -> None:
 
 
 @given(st.dictionaries(NAMES, st.builds(TopicConfig, topic_name=NAMES, perm=st.integers(0, 7))))
-def test_a_table_of_topics_is_written_alike(table: dict[str, TopicConfig]) -> None:
-    """Where standard JSON will do."""
+def test_topic_table_is_written_equally(table: dict[str, TopicConfig]) -> None:
+    """In standard JSON."""
     version = DataVersion(timestamp=1, counter=2)
     empty = TopicConfigSerializeWrapper(topic_config_table={}, data_version=version)
     body = LongBody(empty, topic_config_table=Entries(table.items()))
@@ -99,15 +99,15 @@ def test_a_table_of_topics_is_written_alike(table: dict[str, TopicConfig]) -> No
 
 
 @pytest.mark.parametrize("address", [None, "127.0.0.1:1"])
-def test_fields_that_are_left_out_are_left_out(address: str | None) -> None:
-    """Behind the list or before it."""
+def test_omitted_fields_are_omitted(address: str | None) -> None:
+    """After the list or before it."""
     names = {"orders"}
     body = LongBody(TopicList(topic_list=set(), broker_addr=address), topic_list=Items(names))
     assert written(body) == encode_body(TopicList(topic_list=names, broker_addr=address))
 
 
-def test_two_fields_may_be_made_while_they_are_written() -> None:
-    """Each in its place, whatever the order in which they are given."""
+def test_two_fields_may_be_generated_while_writing() -> None:
+    """Each at its place, in whatever order they are given."""
     connections: list[Body] = []
     table = {"orders": SubscriptionData(topic="orders", tags_set={"a"})}
     body = LongBody(
@@ -118,8 +118,8 @@ def test_two_fields_may_be_made_while_they_are_written() -> None:
     assert written(body) == encode_body(ConsumerConnection(connection_set=[], subscription_table=table))
 
 
-def test_pieces_are_small_however_long_the_body_is() -> None:
-    """And entries are made when their piece is asked for."""
+def test_pieces_are_small_for_any_body() -> None:
+    """Entries are generated when their piece is requested."""
     made: list[int] = []
 
     def names() -> Iterator[str]:

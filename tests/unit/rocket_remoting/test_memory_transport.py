@@ -1,4 +1,4 @@
-"""What only the transport in memory shows: separate networks, virtual time."""
+"""The in-memory transport: separate networks and virtual time."""
 
 import asyncio
 
@@ -14,16 +14,16 @@ from streamkit.testing.virtual_time import VirtualTime
 
 
 def echo(connection: Connection, request: RemotingCommand) -> RemotingCommand:
-    """Answers with the request's body."""
+    """Answer with the request's body."""
     return RemotingCommand.response(request, body=request.body)
 
 
 def silent(connection: Connection, request: RemotingCommand) -> None:
-    """Never answers."""
+    """Send no answer."""
 
 
-def test_refusals_and_connections_by_turns_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """The first refusal of a row is told, and of all rows of one second the first."""
+def test_alternating_refusals_do_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Only the first refusal of a series is logged, and at most one series per second."""
 
     async def main() -> None:
         transport = MemoryTransport()
@@ -42,7 +42,7 @@ def test_refusals_and_connections_by_turns_do_not_fill_the_log(caplog: pytest.Lo
 
 
 def test_networks_are_separate() -> None:
-    """Ends reach each other only over the same transport object; an address is served once on it."""
+    """Ends can connect only over the same transport object; it serves an address once."""
 
     async def main() -> None:
         one, other = MemoryTransport(), MemoryTransport()
@@ -60,7 +60,7 @@ def test_networks_are_separate() -> None:
 
 
 def test_timeouts_follow_virtual_time() -> None:
-    """Requests time out at their own moments, in order, without real time passing."""
+    """Requests time out in order, without real time passing."""
     failed: list[tuple[float, float]] = []
 
     async def main() -> None:
@@ -86,7 +86,7 @@ def test_timeouts_follow_virtual_time() -> None:
 
 
 def test_idle_connections_are_closed() -> None:
-    """A connection without traffic is closed after the idle time; traffic either way puts it off."""
+    """After the idle time without traffic in either direction."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -106,8 +106,8 @@ def test_idle_connections_are_closed() -> None:
         time.run(main())
 
 
-def test_frames_are_really_encoded() -> None:
-    """Objects do not travel: what arrives is what the bytes say."""
+def test_frames_are_encoded() -> None:
+    """The receiver decodes bytes; no objects are passed."""
     sent = RemotingCommand.request(RequestCode.HEART_BEAT, body=memoryview(b"bytes"))
 
     async def main() -> None:

@@ -6,7 +6,7 @@ from rocket_remoting.wire.message import Message, MessageExt, MessageQueue
 
 
 def test_attributes_are_properties() -> None:
-    """Tags, keys, delay level and the wait flag live under RocketMQ's property names."""
+    """Tags, keys, delay level and the wait flag have RocketMQ's property names."""
     message = Message("orders", b"x", tags="new", keys=["1", "2"], delay_level=3, wait_store_ok=False)
     assert message.properties == {"TAGS": "new", "KEYS": "1 2", "DELAY": "3", "WAIT": "false"}
     assert (message.tags, message.keys, message.delay_level, message.wait_store_ok) == (
@@ -17,8 +17,8 @@ def test_attributes_are_properties() -> None:
     )
 
 
-def test_attributes_can_be_taken_back() -> None:
-    """Setting an attribute to nothing removes its property."""
+def test_attributes_can_be_removed() -> None:
+    """Setting an attribute to None removes its property."""
     message = Message("orders", b"x", tags="new", keys="1", delay_level=3, wait_store_ok=False)
     message.unique_key = "0" * 32
     message.tags = message.keys = message.unique_key = None
@@ -28,33 +28,33 @@ def test_attributes_can_be_taken_back() -> None:
 
 
 def test_plain_message_has_no_properties() -> None:
-    """Defaults are not written: an empty message has an empty map."""
+    """Defaults are not written."""
     message = Message("orders", b"x")
     assert message.properties == {}
     assert (message.tags, message.delay_level, message.wait_store_ok) == (None, 0, True)
 
 
-def test_delay_level_that_is_no_number_is_none() -> None:
-    """A property that somebody else spoilt does not break the reader."""
+def test_invalid_delay_level_reads_as_none() -> None:
+    """Whoever wrote the property."""
     assert Message("orders", b"x", properties={"DELAY": "soon"}).delay_level == 0
 
 
 @pytest.mark.parametrize(("name", "value"), [("TAGS", "x"), ("UNIQ_KEY", "x"), (" ", "x"), ("a", " ")])
-def test_user_properties_are_checked(name: str, value: str) -> None:
-    """RocketMQ's own names and blank texts are refused, as Apache's client refuses them."""
+def test_user_properties_are_validated(name: str, value: str) -> None:
+    """Reserved names and blank texts are refused, as by Apache's client."""
     with pytest.raises(ValueError, match="property"):
         Message("orders", b"x").set_user_property(name, value)
 
 
 def test_user_property_is_kept() -> None:
-    """A property of the application's own stands beside the others."""
+    """Beside the other properties."""
     message = Message("orders", b"x")
     message.set_user_property("colour", "red")
     assert message.properties == {"colour": "red"}
 
 
-def test_message_id_is_the_producers_or_the_records() -> None:
-    """A received message is known by its producer's key, without one by where its record lies."""
+def test_message_id_is_the_unique_key_or_the_offset_id() -> None:
+    """The producer's unique key takes precedence."""
     message = MessageExt("orders", b"x", store_host=("10.0.0.1", 10911), commit_log_offset=3)
     assert message.msg_id == message.offset_message_id == "0A00000100002A9F0000000000000003"
     message.unique_key = "F" * 32
@@ -62,7 +62,7 @@ def test_message_id_is_the_producers_or_the_records() -> None:
 
 
 def test_messages_compare_by_content() -> None:
-    """Equal messages are equal, whatever their identity; kinds do not mix."""
+    """Messages of different classes are never equal."""
     assert Message("a", b"x", tags="t") == Message("a", b"x", tags="t")
     assert Message("a", b"x") != Message("a", b"y")
     assert MessageExt("a", b"x", queue_id=1) != MessageExt("a", b"x", queue_id=2)
@@ -70,7 +70,7 @@ def test_messages_compare_by_content() -> None:
 
 
 def test_queues_sort_as_in_java() -> None:
-    """Queues sort by topic, then broker, then number: rebalancing relies on it."""
+    """By topic, broker and number; rebalancing relies on it."""
     queues = [
         MessageQueue("b", "x", 0),
         MessageQueue("a", "y", 0),

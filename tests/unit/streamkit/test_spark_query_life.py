@@ -1,4 +1,4 @@
-"""A query lives as long as its output is bound, whatever Spark is in the middle of; Spark is a stand-in here."""
+"""A query runs as long as its output is bound, whatever state Spark is in; Spark is a fake here."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ STREAM = "spring.cloud.stream"
 
 
 class Spark:
-    """What a query uses of Spark: its session, its rows, and the queries that it starts.
+    """The parts of Spark that a query uses: session, rows and queries.
 
     Attributes:
         may_start: Starting waits for it.
@@ -57,35 +57,35 @@ class Spark:
         return self
 
     def createDataFrame(self, rows: object, schema: str) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def addListener(self, listener: QueryListener) -> None:
-        """Tell it of queries."""
+        """Add a listener of queries."""
         self.listeners.append(listener)
 
     def removeListener(self, listener: QueryListener) -> None:
-        """Tell it nothing more."""
+        """Remove a listener of queries."""
         self.listeners.remove(listener)
 
     def queryName(self, name: str) -> Self:
-        """Name the query to come."""
+        """Name the next query."""
         self._name = name
         return self
 
     def foreachBatch(self, send: object) -> Self:
-        """Batches stay where they are."""
+        """Accept the batch function."""
         return self
 
     def outputMode(self, mode: str) -> Self:
-        """Any will do."""
+        """Accept any mode."""
         return self
 
     def options(self, **options: str) -> Self:
-        """Any will do."""
+        """Accept any options."""
         return self
 
     def start(self) -> Any:
-        """Start a query, as slowly as it may be."""
+        """Start a query once starting is allowed."""
         name = self._name
         self.starting.set()
         assert self.may_start.wait(30)
@@ -98,12 +98,12 @@ class Spark:
         return SimpleNamespace(id=name, stop=lambda: self._stop(name), awaitTermination=lambda: self._await_end(name))
 
     def fail(self, name: str, error: str) -> None:
-        """The query ends by itself."""
+        """End the query with an error."""
         self._end(name)
         self._tell("onQueryTerminated", name, exception=error)
 
     def go(self) -> None:
-        """The JVM is killed: nobody is told, and nothing can be asked of it."""
+        """Kill the JVM: no listener is called, and every request fails."""
         with self._ended:
             self._is_gone = True
             self._ended.notify_all()
@@ -131,20 +131,20 @@ class Spark:
 
 
 def application() -> StreamApplication:
-    """One output, in memory."""
+    """Return an application with one output, in memory."""
     settings = {f"{STREAM}.default-binder": "inmemory", f"{STREAM}.bindings.out.destination": "numbers"}
     return StreamApplication(config_location="optional:/none", properties=settings)
 
 
 def fed(app: StreamApplication, spark: Spark, restart_after: timedelta | None = None) -> ChannelQuery:
-    """A query that feeds the output."""
+    """Return a query that feeds the output."""
     query = ChannelQuery(app, "out", spark.rows, QuerySettings(restart_after=restart_after))
     app.feed("out", lambda _: query)
     return query
 
 
-def test_what_is_stopped_while_it_starts_does_not_run_on() -> None:
-    """Nobody waits for Spark; once it has started the query, that is stopped, too."""
+def test_query_stopped_during_its_start_does_not_keep_running() -> None:
+    """The stop does not wait for Spark, and the query is stopped once it has started."""
 
     async def main() -> None:
         spark = Spark()
@@ -169,8 +169,8 @@ def test_what_is_stopped_while_it_starts_does_not_run_on() -> None:
     asyncio.run(main())
 
 
-def test_a_query_that_fails_at_once_is_started_again() -> None:
-    """Even if its end is heard of before its start; its health is down until it runs."""
+def test_query_that_fails_at_once_is_restarted() -> None:
+    """Even if its end is reported before its start; its health is down until it runs."""
 
     async def main() -> None:
         spark = Spark()
@@ -196,8 +196,8 @@ def test_a_query_that_fails_at_once_is_started_again() -> None:
     asyncio.run(main())
 
 
-def test_a_failed_query_is_the_application_s_matter() -> None:
-    """Its health is down with it, as long as the output is to be bound."""
+def test_failed_query_makes_the_application_unhealthy() -> None:
+    """As long as the output is to be bound."""
 
     async def main() -> None:
         spark = Spark()
@@ -219,8 +219,8 @@ def test_a_failed_query_is_the_application_s_matter() -> None:
     asyncio.run(main())
 
 
-def test_what_could_not_be_started_can_be_started_later() -> None:
-    """An output whose query cannot start is not bound either: starting it again starts both."""
+def test_output_that_failed_to_start_can_be_started_later() -> None:
+    """Starting the output again starts its query too."""
 
     async def main() -> None:
         spark = Spark()
@@ -240,8 +240,8 @@ def test_what_could_not_be_started_can_be_started_later() -> None:
     asyncio.run(main())
 
 
-def test_a_query_that_never_ran_is_forgotten() -> None:
-    """What is wrong with it was told: the output goes on without it, and is started anew without it."""
+def test_query_that_never_ran_is_forgotten() -> None:
+    """Its error was reported: the output continues and is restarted without it."""
 
     async def main() -> None:
         spark = Spark()
@@ -260,8 +260,8 @@ def test_a_query_that_never_ran_is_forgotten() -> None:
     asyncio.run(main())
 
 
-def test_a_processor_without_a_result() -> None:
-    """A forgotten `return` is told as such."""
+def test_processor_without_a_result_is_an_error() -> None:
+    """A forgotten `return` is reported as such."""
 
     async def main() -> None:
         def forgetful() -> Any:
@@ -275,8 +275,8 @@ def test_a_processor_without_a_result() -> None:
     asyncio.run(main())
 
 
-def test_a_spark_that_is_gone_is_told() -> None:
-    """Killed, as where memory is short, it tells nobody; its queries are down, and the application can be stopped."""
+def test_killed_spark_makes_its_queries_unhealthy() -> None:
+    """It reports nothing; the application can still be stopped."""
 
     async def main() -> None:
         spark = Spark()
@@ -298,8 +298,8 @@ def test_a_spark_that_is_gone_is_told() -> None:
 
 
 @pytest.mark.parametrize("mode", ["update", "Complete"])
-def test_a_mode_that_executors_cannot_send_in_is_refused_where_it_is_said(mode: str) -> None:
-    """The query would fail with each restart; sent by the application it is all right."""
+def test_send_mode_that_executors_do_not_support_is_refused_at_startup(mode: str) -> None:
+    """The query would fail with each restart; sending from the application works."""
     with pytest.raises(ConfigurationError, match=f"output_mode='{mode}'.*leave delivery out"):
         QuerySettings(output_mode=mode, delivery="deduplicated")
     QuerySettings(output_mode=mode)

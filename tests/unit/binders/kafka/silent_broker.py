@@ -1,10 +1,4 @@
-"""A broker of few words on a real socket: it says what it knows of topics, and leaves other requests unanswered.
-
-::
-
-    request    size i32 · key i16 · version i16 · correlation i32 · …
-    answer     size i32 · correlation i32 · …
-"""
+"""A minimal Kafka broker on a real socket: it answers metadata requests and leaves others unanswered."""
 
 import socket
 import struct
@@ -22,7 +16,7 @@ Answer = Callable[[socket.socket], object]
 
 @contextmanager
 def answering(answer: Answer) -> Iterator[str]:
-    """A server that treats each connection so, one after the other; gives its address."""
+    """Serve connections one after the other with the given function; yield the server's address."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -46,7 +40,7 @@ def answering(answer: Answer) -> Iterator[str]:
 
 @contextmanager
 def silent_broker(topic: str) -> Iterator[str]:
-    """A broker that has a topic of one partition; gives its address."""
+    """Serve as a broker with a topic of one partition; yield its address."""
     threads: list[threading.Thread] = []
     connections: list[socket.socket] = []
 
@@ -68,7 +62,7 @@ def silent_broker(topic: str) -> Iterator[str]:
 
 
 def refuse_mechanism(connection: socket.socket) -> None:
-    """Refuse a client's SASL mechanism and hang up, so that the client reads both at once."""
+    """Refuse a client's SASL mechanism and close, so that the client reads both at once."""
     for key, correlation in _requests(connection):
         if key == SASL_HANDSHAKE:
             # The answer is kept back until the connection is shut down, and travels with its end.
@@ -108,7 +102,7 @@ def _api_versions() -> bytes:
 
 
 def _metadata(host: str, port: int, topic: str) -> bytes:
-    """One broker, which is the controller, and the topic with its partition 0."""
+    """Describe this broker as the controller, and the topic with its partition 0."""
     broker = struct.pack(">ii", 1, 1) + _text(host) + struct.pack(">ih", port, -1)
     partition = struct.pack(">ihii", 1, 0, 0, 1) + struct.pack(">ii", 1, 1) * 2
     return broker + struct.pack(">ii", 1, 1) + struct.pack(">h", 0) + _text(topic) + b"\0" + partition

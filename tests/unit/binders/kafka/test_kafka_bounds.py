@@ -1,4 +1,4 @@
-"""What a partition can make a member hold: batches that grow, records of many headers, windows of large messages."""
+"""Limits on the memory that a partition can use: decompressed batches, record headers and windows of large messages."""
 
 import asyncio
 import struct
@@ -42,14 +42,14 @@ PACK: dict[int, Callable[[bytes], bytes]] = {
 
 
 def fetched(data: bytes, end: int, budget: PollBudget | None = None) -> Any:
-    """What a fetch from the beginning brings."""
+    """Return what a fetch from the beginning yields."""
     fetcher = SimpleNamespace()
     read_all(fetcher, lambda key: end, budget)
     return fetcher.PartitionRecords(0, ORDERS, MemoryRecords(data))
 
 
 def values(data: bytes, end: int) -> list[bytes]:
-    """The values of the records."""
+    """Return the values of the records."""
     found = fetched(data, end)
     taken: list[bytes] = []
     while found:
@@ -58,15 +58,15 @@ def values(data: bytes, end: int) -> list[bytes]:
 
 
 def why(value: bytes) -> str:
-    """Why it is no record's."""
+    """Return why the data is no record."""
     assert isinstance(value, Unreadable)
     return str(value.error)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", list(PACK))
-def test_a_batch_is_decompressed_up_to_a_limit(kind: int) -> None:
-    """Whatever compressed it; the batch behind it is read."""
+def test_batch_is_decompressed_up_to_a_limit(kind: int) -> None:
+    """With any compression; the next batch is read."""
     bomb = batch(PACK[kind](bytes(LIMIT + MIB)), 1, attributes=kind)
     log = bomb + batch(records(RawRecord(b"good")), 1, offset=1)
     del bomb
@@ -77,8 +77,8 @@ def test_a_batch_is_decompressed_up_to_a_limit(kind: int) -> None:
 
 
 @pytest.mark.parametrize(("magic", "kind"), [(0, GZIP), (0, SNAPPY), (1, GZIP), (1, SNAPPY), (1, LZ4)])
-def test_a_batch_of_an_old_format_is_decompressed_up_to_a_limit(magic: int, kind: int) -> None:
-    """The formats before Kafka 0.11 too."""
+def test_batch_of_an_old_format_is_decompressed_up_to_a_limit(magic: int, kind: int) -> None:
+    """Formats before Kafka 0.11."""
     builder = LegacyRecordBatchBuilder(magic, 0, 1 << 30)
     builder.append(0, timestamp=1, key=None, value=PACK[kind](bytes(LEGACY_LIMIT + MIB)))
     bomb = _with_attributes(bytes(builder.build()), magic, kind)
@@ -88,7 +88,7 @@ def test_a_batch_of_an_old_format_is_decompressed_up_to_a_limit(magic: int, kind
 
 
 @pytest.mark.parametrize("kind", [GZIP, SNAPPY, LZ4])
-def test_a_batch_of_an_old_format_is_read(kind: int) -> None:
+def test_batch_of_an_old_format_is_read(kind: int) -> None:
     """With all of its records."""
     builder = LegacyRecordBatchBuilder(1, kind, 1 << 30)
     for number in range(3):
@@ -97,14 +97,14 @@ def test_a_batch_of_an_old_format_is_read(kind: int) -> None:
 
 
 def _with_attributes(data: bytes, magic: int, attributes: int) -> bytes:
-    """The message of an old format, with attributes that it had not when it was made."""
+    """Return a message of an old format with other attributes than it was built with."""
     changed = data[:17] + bytes([attributes]) + data[18:]
     return changed[:12] + struct.pack(">I", zlib.crc32(changed[16:])) + changed[16:]
 
 
 @pytest.mark.parametrize("length", [-12, -1, 0, 5])
-def test_a_record_of_an_old_format_that_does_not_go_on_is_refused(length: int) -> None:
-    """Its reader would stay at it for ever."""
+def test_record_of_an_old_format_without_progress_is_refused(length: int) -> None:
+    """Reading it would loop for ever."""
     inner = struct.pack(">qi", 0, length) + bytes(100)
     builder = LegacyRecordBatchBuilder(1, 0, 1 << 20)
     builder.append(0, timestamp=1, key=None, value=_gzip(inner))
@@ -123,8 +123,8 @@ def test_a_record_of_an_old_format_that_does_not_go_on_is_refused(length: int) -
         codec.snappy_encode(b"x" * 100)[:18],
     ],
 )
-def test_snappy_data_that_lies_takes_no_memory(data: bytes) -> None:
-    """Neither what a block says that it becomes nor how long it says it is, is believed."""
+def test_wrong_snappy_lengths_take_no_memory(data: bytes) -> None:
+    """Neither the stated decompressed size nor the stated block length is trusted."""
     log = batch(data, 1, attributes=SNAPPY) + batch(records(RawRecord(b"good")), 1, offset=1)
     with memory_below(MIB):
         bad, good = values(log, 2)
@@ -132,8 +132,8 @@ def test_snappy_data_that_lies_takes_no_memory(data: bytes) -> None:
     assert good == b"good"
 
 
-def test_a_record_of_too_many_headers_is_refused_before_they_are_read() -> None:
-    """Each would take a hundred times its bytes."""
+def test_record_with_too_many_headers_is_refused_before_reading_them() -> None:
+    """Each would use a hundred times its bytes."""
     many = RawRecord(b"x", headers=[(b"", b"")] * (MAX_HEADERS + 1))
     log = batch(records(many), 1) + batch(records(RawRecord(b"good", headers=[(b"", b"")] * MAX_HEADERS)), 1, offset=1)
     bad, good = values(log, 2)
@@ -141,8 +141,8 @@ def test_a_record_of_too_many_headers_is_refused_before_they_are_read() -> None:
     assert good == b"good"
 
 
-def test_a_poll_brings_as_many_records_as_its_budget_allows() -> None:
-    """And the next poll those behind them."""
+def test_poll_returns_as_many_records_as_its_budget_allows() -> None:
+    """The next poll returns those behind them."""
     log = b"".join(
         batch(_gzip(records(RawRecord(b"%d" % number * MIB))), 1, offset=number, attributes=GZIP) for number in range(9)
     )
@@ -156,15 +156,15 @@ def test_a_poll_brings_as_many_records_as_its_budget_allows() -> None:
     assert [value for each in taken for value in each] == [b"%d" % number for number in range(9)]
 
 
-def test_headers_without_bytes_count_for_a_poll() -> None:
-    """They take memory."""
+def test_empty_headers_count_towards_the_budget() -> None:
+    """They use memory."""
     many = records(*[RawRecord(b"x", headers=[(b"", b"")] * 4000)] * 100)
     found = fetched(batch(many, 100), 100, PollBudget(2 * MIB))
     assert len(found.take(500)) < 10
 
 
-def test_a_poll_ends_when_its_budget_is_spent() -> None:
-    """kafka-python asks for records until it has as many as it wanted."""
+def test_poll_ends_when_its_budget_is_spent() -> None:
+    """kafka-python would ask for records until it has the wanted number."""
     budget = PollBudget(MIB)
     fetcher = SimpleNamespace(_append=lambda drained, part, most, update: 1)
     bound_polls(fetcher, budget)
@@ -175,8 +175,8 @@ def test_a_poll_ends_when_its_budget_is_spent() -> None:
     assert fetcher._append({}, None, 500, True) == 1
 
 
-def test_a_record_takes_more_than_its_bytes() -> None:
-    """Empty headers take memory, too."""
+def test_record_size_includes_its_headers_memory() -> None:
+    """Empty headers use memory too."""
     plain = SimpleNamespace(key=None, value=None, headers=[])
     assert record_size(plain) > 0
     many = SimpleNamespace(key=b"key", value=b"value", headers=[("", b"")] * 100, serialized_header_size=0)
@@ -184,7 +184,7 @@ def test_a_record_takes_more_than_its_bytes() -> None:
 
 
 class Consumer:
-    """Has one partition with a large message for each poll, unless it is paused."""
+    """A consumer with one partition that yields a large message per poll unless it is paused."""
 
     def __init__(self, size: int) -> None:
         self.offset = 0
@@ -219,8 +219,8 @@ class Consumer:
         return Future().success(None)
 
 
-def test_a_partition_is_not_fetched_while_its_messages_take_too_much() -> None:
-    """And again when half of that is settled."""
+def test_full_partition_is_paused_until_half_is_settled() -> None:
+    """It is not fetched while its messages exceed the window."""
 
     async def main() -> None:
         taken: list[AssignedPartition] = []
@@ -260,14 +260,14 @@ def test_a_partition_is_not_fetched_while_its_messages_take_too_much() -> None:
 
 
 class TwoPartitions(Consumer):
-    """Has a second partition, without messages."""
+    """The same with a second partition that has no messages."""
 
     def assignment(self) -> set[TopicPartition]:
         return {ORDERS, TopicPartition("orders", 1)}
 
 
-def test_polls_while_one_partition_is_full_are_longer_and_longer() -> None:
-    """Until it is resumed: half of its window is left to handle then."""
+def test_poll_timeouts_grow_while_a_partition_is_full() -> None:
+    """Until it is resumed; half of its window is left to handle then."""
 
     async def main() -> None:
         taken: list[AssignedPartition] = []

@@ -1,4 +1,4 @@
-"""Properties by their names in Kafka, as kafka-python's configuration."""
+"""Kafka's property names and the resulting configuration of kafka-python."""
 
 import logging
 import re
@@ -16,8 +16,8 @@ PEM = {"ssl.truststore.location": "/ca.pem", "ssl.truststore.type": "PEM"}
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="secret";'
 
 
-def test_names_are_kafka_pythons_and_values_have_their_types() -> None:
-    """Numbers, flags and texts; kafka-python's own spelling is taken, too."""
+def test_names_and_types_are_converted_for_kafka_python() -> None:
+    """Numbers, flags and texts; kafka-python's own spelling is accepted too."""
     properties = {"max.poll.records": "10", "check.crcs": "false", "isolation.level": "read_committed"}
     assert translated(Client.CONSUMER, "here", properties, {"fetch_min_bytes": "5"}) == {
         "max_poll_records": 10,
@@ -28,7 +28,7 @@ def test_names_are_kafka_pythons_and_values_have_their_types() -> None:
 
 
 def test_every_property_of_javas_clients_is_known() -> None:
-    """Of kafka-clients 3.9.1, 4.1.1 and 4.3.1 (`ConsumerConfig.configNames()`…): what is refused is so for a reason."""
+    """Of kafka-clients 3.9.1, 4.1.1 and 4.3.1 (`ConsumerConfig.configNames()`…); each refusal has a reason."""
     told = [_refusal(*line.split()) for line in JAVA_PROPERTIES.read_text().splitlines()]
     assert not [each for each in told if "is not a property of" in each]
 
@@ -50,27 +50,27 @@ def _refusal(client: str, name: str) -> str:
         ("config.providers", "placeholders of their own"),
     ],
 )
-def test_what_would_change_who_is_trusted_is_refused(name: str, told: str) -> None:
-    """It is not passed over with a warning: the client would be another one than was asked for."""
+def test_unsupported_security_properties_are_refused(name: str, told: str) -> None:
+    """A warning is not enough: the client would trust others than intended."""
     with pytest.raises(ValueError, match=re.escape(told)):
         checked({name: "x"}, *Client)
 
 
-def test_later_layers_win() -> None:
-    """The binding's properties are stronger than the binder's."""
+def test_later_layers_take_precedence() -> None:
+    """The binding's properties override the binder's."""
     assert translated(Client.PRODUCER, "here", {"acks": "all"}, {"acks": "1"}) == {"acks": 1}
 
 
-def test_another_clients_properties_are_left_out() -> None:
-    """What stands for all clients is given to those that know it."""
+def test_properties_of_other_clients_are_left_out() -> None:
+    """Properties for all clients reach only those that know them."""
     both = {"linger.ms": "5", "max.poll.records": "10", "client.id": "shop"}
     assert translated(Client.CONSUMER, "here", both) == {"max_poll_records": 10, "client_id": "shop"}
     assert translated(Client.PRODUCER, "here", both) == {"linger_ms": 5, "client_id": "shop"}
     assert translated(Client.ADMIN, "here", both) == {"client_id": "shop"}
 
 
-def test_users_come_out_of_the_login_module() -> None:
-    """As Java's clients are told them."""
+def test_credentials_are_read_from_the_login_module() -> None:
+    """As for Java's clients."""
     properties = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN}
     assert translated(Client.ADMIN, "here", properties) == {
         "security_protocol": "SASL_SSL",
@@ -90,14 +90,14 @@ def test_users_come_out_of_the_login_module() -> None:
         ('password="username=you" username="me";', "me", "username=you"),
     ],
 )
-def test_values_of_the_login_module_are_written_as_for_java(options: str, user: str, password: str) -> None:
+def test_login_module_values_are_parsed_as_in_java(options: str, user: str, password: str) -> None:
     """In quotes of either kind, with escapes, or without quotes."""
     config = translated(Client.ADMIN, "here", {"sasl.jaas.config": f"x.PlainLoginModule required {options}"})
     assert config == {"sasl_plain_username": user, "sasl_plain_password": password}
 
 
-def test_certificates_are_files_in_pem() -> None:
-    """Trust store and key store are what kafka-python calls the files of the authority and of the client."""
+def test_trust_and_key_stores_are_pem_files() -> None:
+    """They become kafka-python's CA file and certificate file."""
     properties = PEM | {
         "ssl.keystore.location": "file:/me.pem",
         "ssl.key.password": "secret",
@@ -114,7 +114,7 @@ def test_certificates_are_files_in_pem() -> None:
 
 
 def test_javas_assignors_are_known() -> None:
-    """By their classes, or by their names in the protocol."""
+    """By their classes or by their protocol names."""
     name = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
     config = translated(Client.CONSUMER, "here", {"partition.assignment.strategy": name})
     assert config == {"partition_assignment_strategy": ("cooperative-sticky",)}
@@ -122,8 +122,8 @@ def test_javas_assignors_are_known() -> None:
     assert translated(Client.CONSUMER, "here", several) == {"partition_assignment_strategy": ("range", "roundrobin")}
 
 
-def test_what_has_no_effect_here_warns(caplog: pytest.LogCaptureFixture) -> None:
-    """A name Java's clients know is no error; the warning says whose it is and why it does nothing."""
+def test_property_without_effect_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Java's clients know the name; the warning says whose it is and why it has no effect."""
     with caplog.at_level(logging.WARNING):
         assert translated(Client.CONSUMER, "binding 'in'", {"enable.auto.commit": "true"}) == {}
     (told,) = caplog.messages
@@ -148,13 +148,13 @@ def test_what_has_no_effect_here_warns(caplog: pytest.LogCaptureFixture) -> None
         ),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_connects(properties: dict[str, str], told: str) -> None:
-    """An unknown name with the nearest one, a value with what was expected."""
+def test_invalid_property_is_reported_before_connecting(properties: dict[str, str], told: str) -> None:
+    """An unknown name with the nearest one, a value with what is expected."""
     with pytest.raises(ValueError, match=told):
         checked(properties, Client.CONSUMER)
 
 
-def test_a_producer_measures_nothing_that_nobody_reads() -> None:
-    """kafka-python's metrics; a customizer may turn them on."""
+def test_producer_metrics_are_off_by_default() -> None:
+    """kafka-python would collect them unread; a customizer may enable them."""
     config = ClientMaker(KafkaBinderProperties(), "shop").producer_config("here", ClientProducerProperties())
     assert config["metrics_enabled"] is False

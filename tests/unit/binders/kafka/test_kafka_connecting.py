@@ -1,4 +1,4 @@
-"""What keeps a client from being connected, where no broker is needed; the rest is in `test_kafka_secured`."""
+"""Errors of connecting that need no broker; the others are in `test_kafka_secured`."""
 
 import socket
 import ssl
@@ -17,8 +17,8 @@ NOBODY = {"bootstrap_servers": "127.0.0.1:1", "bootstrap_timeout_ms": 200}
 
 
 @pytest.mark.parametrize("client", [KafkaAdminClient, KafkaConsumer, KafkaProducer])
-def test_nothing_is_left_of_a_client_that_reaches_nobody(client: type) -> None:
-    """A binding is tried again and again: no threads may pile up."""
+def test_failed_client_leaves_no_threads(client: type) -> None:
+    """A binding retries again and again, so threads must not accumulate."""
     before = set(threading.enumerate())
     with pytest.raises(KafkaTimeoutError):
         connected(client, NOBODY)
@@ -33,10 +33,8 @@ def test_nothing_is_left_of_a_client_that_reaches_nobody(client: type) -> None:
         ("ssl_crlfile", "ssl.crlfile"),
     ],
 )
-def test_a_file_without_certificates_is_told_before_anything_is_connected(
-    tmp_path: Path, setting: str, properties: str
-) -> None:
-    """Whether it is none, or holds something else."""
+def test_file_without_certificates_is_reported_before_connecting(tmp_path: Path, setting: str, properties: str) -> None:
+    """Empty, or with other content."""
     file = tmp_path / "it.pem"
     config = {**NOBODY, "security_protocol": "SSL", setting: str(file)}
     with pytest.raises(RefusedError, match=f"{file} cannot be used: No such file") as raised:
@@ -47,8 +45,8 @@ def test_a_file_without_certificates_is_told_before_anything_is_connected(
         connected(KafkaProducer, config)
 
 
-def test_the_error_names_the_setting_that_is_nearest_and_its_place() -> None:
-    """The strongest place of the likeliest property that is set; without any, the brokers' addresses."""
+def test_connection_error_names_the_most_likely_setting_and_its_origin() -> None:
+    """By precedence of layers and properties; otherwise the brokers' addresses."""
     settings = {"weak.ssl.cafile": "ca.pem", "strong.security.protocol": "SSL", "brokers": "here"}
     environment = Environment.load(overrides=settings, variables={}, config_location="optional:/none")
     refusal = RefusedError("it is not trusted", ("ssl.truststore.location", "ssl.cafile", "security.protocol"))
@@ -60,7 +58,7 @@ def test_the_error_names_the_setting_that_is_nearest_and_its_place() -> None:
     assert str(error) == "given in code: brokers: it is another host's"
 
 
-def test_a_compression_without_its_library_is_told_before_anything_is_connected(
+def test_compression_without_its_library_is_reported_before_connecting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By the package that it needs."""
@@ -69,8 +67,8 @@ def test_a_compression_without_its_library_is_told_before_anything_is_connected(
         connected(KafkaProducer, {**NOBODY, "compression_type": "snappy"})
 
 
-def test_properties_that_do_not_go_together_are_told_and_not_tried_again() -> None:
-    """By the names that kafka-python gives them, of which one is set."""
+def test_inconsistent_properties_are_reported_and_not_retried() -> None:
+    """All of them by Kafka's names."""
     with pytest.raises(RefusedError, match="must be larger than") as raised:
         connected(KafkaConsumer, {**NOBODY, "connections_max_idle_ms": 500})
     assert raised.value.properties == ("connections.max.idle.ms", "request.timeout.ms", "fetch.max.wait.ms")
@@ -89,14 +87,14 @@ def without_ciphers(connection: socket.socket) -> None:
         pass
 
 
-def test_who_speaks_no_tls_is_told_apart_from_who_is_away() -> None:
-    """A server that answers in another protocol, which another security.protocol would suit."""
+def test_broker_without_tls_is_distinguished_from_an_unreachable_one() -> None:
+    """It answers in another protocol, so the error suggests another security.protocol."""
     with answering(in_http) as address, pytest.raises(RefusedError, match="does not speak TLS"):
         connected(KafkaAdminClient, {"bootstrap_servers": address, "security_protocol": "SSL"})
 
 
-def test_a_broker_that_refuses_does_not_speak_for_others_that_are_away() -> None:
-    """They may come back, so that it is worth another try."""
+def test_refusal_by_one_broker_does_not_end_retries_of_others() -> None:
+    """Unreachable brokers may come back."""
     with answering(in_http) as address, pytest.raises(KafkaTimeoutError):
         connected(
             KafkaAdminClient,
@@ -104,8 +102,8 @@ def test_a_broker_that_refuses_does_not_speak_for_others_that_are_away() -> None
         )
 
 
-def test_who_has_no_cipher_in_common_is_pointed_to_the_ciphers() -> None:
-    """A certificate may be what the brokers want, but they did not say so."""
+def test_missing_common_cipher_suggests_the_cipher_setting() -> None:
+    """The brokers may want a certificate, but they did not say so."""
     with (
         answering(without_ciphers) as address,
         pytest.raises(RefusedError, match="agree on no cipher") as raised,

@@ -1,4 +1,4 @@
-"""The headers of dead letters, as Spring's Kafka binder writes them."""
+"""Headers of dead letters, as Spring's Kafka binder writes them."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ def headers_of(rejected: Reject) -> dict[str, bytes]:
     return dict(Letter.of(RECORD, rejected).headers)
 
 
-def test_a_letter_tells_where_its_message_was_and_why_it_failed() -> None:
+def test_dead_letter_has_origin_and_failure_headers() -> None:
     """Numbers are big-endian, texts UTF-8; the record's own headers stay."""
     headers = headers_of(Reject("given up", cause=failed()))
     assert headers["colour"] == b"red"
@@ -57,8 +57,8 @@ def test_a_letter_tells_where_its_message_was_and_why_it_failed() -> None:
     assert b"ValueError: no such customer" in headers["x-exception-stacktrace"]
 
 
-def test_a_letter_tells_its_cause_as_on_every_binder() -> None:
-    """The framework's own headers are text for whoever reads the letter; the record's declarations are kept."""
+def test_dead_letter_has_the_frameworks_failure_headers() -> None:
+    """They are text as on every binder; the record's header declarations are kept."""
     headers = headers_of(Reject("given up", cause=failed()))
     assert headers["FAILURE_MESSAGE"] == b"no such customer"
     types = json.loads(headers[JSON_HEADER_TYPES])
@@ -66,15 +66,16 @@ def test_a_letter_tells_its_cause_as_on_every_binder() -> None:
     assert "x-original-topic" not in types
 
 
-def test_what_was_rejected_without_an_exception_tells_the_reason() -> None:
-    """A listener may reject without anything having failed."""
+def test_dead_letter_of_a_rejection_without_an_exception_has_the_reason() -> None:
+    """A listener may reject without an error."""
     headers = headers_of(Reject("not for us"))
     assert headers["x-exception-message"] == headers["FAILURE_MESSAGE"] == b"not for us"
     assert "x-exception-fqcn" not in headers
 
 
 class Producer:
-    """Takes what is not too large, of keys and values as kafka-python does; fails once for each error given."""
+    """A producer that accepts records up to a size, validates keys and values as kafka-python does, and fails
+    once for each given error."""
 
     def __init__(self, errors: Sequence[Exception] = (), limit: int = 10_000) -> None:
         self.taken: list[Mapping[str, Any]] = []
@@ -108,7 +109,7 @@ class Producer:
 
 
 def kept(producer: Producer, record: SimpleNamespace, rejected: Reject) -> Mapping[str, Any]:
-    """The letter that a record becomes; an hour of trying takes no time."""
+    """Return the dead letter of a record, in virtual time."""
 
     async def provision(letters: str, origin: str) -> int:
         return 4
@@ -128,14 +129,14 @@ def stored(**fields: object) -> SimpleNamespace:
     return SimpleNamespace(**vars(RECORD) | fields)
 
 
-def test_a_letter_of_nothing_has_an_empty_value() -> None:
-    """Java's clients may send neither key nor value, which kafka-python refuses."""
+def test_dead_letter_of_a_record_without_key_and_value_has_an_empty_value() -> None:
+    """Java's clients may send neither, which kafka-python refuses."""
     letter = kept(Producer(), stored(key=None, value=None), Reject("not for us"))
     assert (letter["key"], letter["value"]) == (None, b"")
 
 
-def test_a_letter_that_is_too_large_goes_without_its_stack_trace() -> None:
-    """A message that fits, fits with what tells why it failed."""
+def test_too_large_dead_letter_omits_its_stack_trace() -> None:
+    """Any message that fits also fits with its failure headers."""
     letter = kept(Producer(limit=3000), stored(), Reject("given up", cause=ValueError("x" * 5000)))
     headers = dict(letter["headers"])
     assert "x-exception-stacktrace" not in headers
@@ -144,10 +145,10 @@ def test_a_letter_that_is_too_large_goes_without_its_stack_trace() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"value": b"x" * 5000}, {"headers": [("own", b"x" * 5000)]}, {"key": b"x" * 5000}])
-def test_a_letter_that_is_too_large_still_goes_with_less(
+def test_dead_letter_that_is_still_too_large_omits_more(
     fields: dict[str, object], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where its message is, it tells whatever it leaves out: one too large message does not stop those behind it."""
+    """It always has its origin, so that one large message does not block the partition."""
     letter = kept(Producer(limit=3000), stored(**fields), Reject("given up", cause=ValueError("no")))
     headers = dict(letter["headers"])
     assert headers["x-original-offset"] == struct.pack(">q", 2**33)
@@ -157,42 +158,42 @@ def test_a_letter_that_is_too_large_still_goes_with_less(
 
 
 @pytest.mark.parametrize(("timestamp", "told"), [(1_000, 1_000), (None, -1), (-1, -1)])
-def test_a_letter_has_the_time_of_now(timestamp: int | None, told: int) -> None:
-    """With its record's it would be deleted, or refused, once that is older than its topic keeps anything."""
+def test_dead_letter_has_the_present_time(timestamp: int | None, told: int) -> None:
+    """With its record's timestamp, the topic's retention might delete or refuse it."""
     letter = kept(Producer(), stored(timestamp=timestamp), Reject("not for us"))
     assert letter.get("timestamp_ms") is None
     assert dict(letter["headers"])["x-original-timestamp"] == struct.pack(">q", told)
 
 
-def test_a_letter_may_tell_of_text_that_has_no_form_in_utf8() -> None:
-    """An exception quotes what it was given, half of a surrogate pair for instance."""
+def test_dead_letter_replaces_text_without_utf8_form() -> None:
+    """An exception may quote a lone surrogate."""
     letter = kept(Producer(), stored(), Reject("given up", cause=ValueError("\ud800")))
     assert dict(letter["headers"])["x-exception-message"] == b"?"
 
 
 class WithoutTextError(Exception):
-    """Fails when it is asked what happened."""
+    """An error whose `str` raises."""
 
     def __str__(self) -> str:
         raise RuntimeError("broken")
 
 
-def test_a_letter_may_tell_of_an_exception_that_has_no_text() -> None:
-    """By its class, and by where it was raised."""
+def test_dead_letter_of_an_exception_without_text_has_its_class() -> None:
+    """And the place where it was raised."""
     letter = kept(Producer(), stored(), Reject("given up", cause=WithoutTextError()))
     headers = dict(letter["headers"])
     assert headers["x-exception-fqcn"].endswith(b"WithoutTextError")
     assert headers["x-exception-message"] == headers["FAILURE_MESSAGE"] != b""
 
 
-def test_a_letter_is_tried_again_whatever_failed(caplog: pytest.LogCaptureFixture) -> None:
-    """Also what is no error of Kafka's: its partition must not stop."""
+def test_dead_letter_is_retried_after_any_error(caplog: pytest.LogCaptureFixture) -> None:
+    """Also after errors outside Kafka, since its partition must continue."""
     kept(Producer([RuntimeError("odd"), KafkaTimeoutError("away")]), stored(), Reject("not for us"))
     assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
 
 
-def test_a_topic_that_is_gone_is_made_again() -> None:
-    """Who deletes the topic to be rid of its letters does not stop the partitions whose letters come next."""
+def test_deleted_dead_letter_topic_is_created_again() -> None:
+    """Deleting the topic to drop its messages must not block the partitions."""
     made: list[str] = []
 
     class Brokers(Producer):
@@ -221,8 +222,8 @@ def test_a_topic_that_is_gone_is_made_again() -> None:
     assert made == ["error.orders.kitchen"]
 
 
-def test_a_letter_that_is_not_written_when_its_binding_stops_is_not_kept() -> None:
-    """Its message stays unsettled, and no producer is connected again for it."""
+def test_pending_dead_letter_is_abandoned_when_its_binding_stops() -> None:
+    """Its message stays unsettled, and no new producer is connected."""
     connected: list[Producer] = []
 
     def connect() -> Producer:

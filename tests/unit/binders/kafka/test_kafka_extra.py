@@ -1,4 +1,4 @@
-"""The Kafka binder where its client is not installed."""
+"""The Kafka binder without its client library."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ app.run()
 """
 
 
-def test_the_start_says_what_to_install() -> None:
+def test_missing_client_library_is_reported_with_the_package_to_install() -> None:
     """In one line, without a traceback."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert done.returncode == 1

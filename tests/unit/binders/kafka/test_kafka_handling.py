@@ -1,4 +1,4 @@
-"""Drivers: whatever a call or its settlement comes to, a partition goes on."""
+"""Partition drivers continue after any error of a call or its settlement."""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,15 +27,15 @@ COUNT = 4
 REJECTED = Reject("not for us")
 
 
-class Letters(DeadLetters):
-    """Fail."""
+class FailingLetters(DeadLetters):
+    """A dead letter topic that fails."""
 
     async def keep(self, record: Record, rejected: Reject) -> None:
         raise RuntimeError("odd")
 
 
 class Receiver:
-    """Answers its first call so, and accepts whatever comes later.
+    """A receiver that answers its first call as given and accepts everything later.
 
     Attributes:
         calls: The offsets of each call.
@@ -54,8 +54,8 @@ class Receiver:
         return self._first
 
 
-def partition_after(kind: type[PartitionDriver], receiver: Receiver, letters: Letters) -> AssignedPartition:
-    """A partition with messages, when all that follows from them has happened."""
+def partition_after(kind: type[PartitionDriver], receiver: Receiver, letters: FailingLetters) -> AssignedPartition:
+    """Run a partition with messages until it is idle; return it."""
     partition = AssignedPartition(KEY)
 
     async def main() -> None:
@@ -98,15 +98,15 @@ def partition_after(kind: type[PartitionDriver], receiver: Receiver, letters: Le
     ],
     ids=["the call", "too few settlements", "the last letter", "the first letter"],
 )
-def test_a_partition_goes_on_whatever_fails(
+def test_partition_continues_after_any_error(
     kind: type[PartitionDriver],
     first: Sequence[Settlement] | Exception,
     again: list[int],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is logged, and what it failed for comes again; in order, before what follows."""
+    """The error is logged and the messages are delivered again, in ordered mode before the next ones."""
     receiver = Receiver(first)
-    partition = partition_after(kind, receiver, Letters())
+    partition = partition_after(kind, receiver, FailingLetters())
     assert partition.position == COUNT
     assert any(record.levelname == "ERROR" and "again" in record.message for record in caplog.records)
     if kind is OrderedDriver:

@@ -1,4 +1,4 @@
-"""Headers of messages as headers of Kafka's records, as Spring's Kafka binder writes and reads them."""
+"""Message headers and Kafka record headers, as Spring's Kafka binder maps them."""
 
 import json
 from types import SimpleNamespace
@@ -54,8 +54,8 @@ def record(**fields: object) -> SimpleNamespace:
         (UUID(int=1), b'"00000000-0000-0000-0000-000000000001"', "java.util.UUID"),
     ],
 )
-def test_values_travel_with_their_java_classes(value: object, data: bytes, java_type: str) -> None:
-    """What Java would read of it, and what comes back of it here."""
+def test_header_types_are_declared_with_java_classes(value: object, data: bytes, java_type: str) -> None:
+    """Each value returns with its type."""
     sent = written({"h": value})
     assert sent["h"] == data
     assert json.loads(sent[JSON_HEADER_TYPES]) == {"h": java_type}
@@ -63,15 +63,15 @@ def test_values_travel_with_their_java_classes(value: object, data: bytes, java_
     assert (back, type(back)) == (value, type(value))
 
 
-def test_bytes_travel_raw_and_without_a_class() -> None:
-    """As in Java: bytes that nobody declared are bytes."""
+def test_bytes_are_written_raw_without_a_declaration() -> None:
+    """As in Java, undeclared headers are bytes."""
     assert written({"h": b"\x00\xff"})["h"] == b"\x00\xff"
     assert JSON_HEADER_TYPES not in written({"h": b"x"})
     assert sent_headers([("h", b"\x00\xff")]) == {"h": b"\x00\xff"}
 
 
-def test_what_steers_a_send_does_not_travel() -> None:
-    """Key and timestamp are the record's; Spring's own names are its own business; the id has a name of ours."""
+def test_control_headers_are_not_sent() -> None:
+    """Key and timestamp are fields of the record, Spring's internal names stay local, and the id has our own name."""
     headers = MessageHeaders({KEY: "k", DELAY: 3, PARTITION: 1, "kafka_offset": 9, "none": None, TAGS: "t"})
     sent = dict(to_record(headers, ALL))
     assert sent.keys() == {"streamkit_id", TAGS, JSON_HEADER_TYPES}
@@ -82,32 +82,32 @@ def test_what_steers_a_send_does_not_travel() -> None:
     "name",
     ["kafka_correlationId", "kafka_replyTopic", "kafka_dlt-original-topic", "kafka_dlt-exception-fqcn"],
 )
-def test_what_springs_mapper_carries_of_its_own_headers_travels(name: str) -> None:
-    """Those of its request and reply, and of its dead letters: who sends one on sends on why it is one."""
+def test_springs_kafka_headers_for_replies_and_dead_letters_are_sent(name: str) -> None:
+    """A dead letter that is forwarded keeps its failure headers."""
     assert written({name: b"\x01"})[name] == b"\x01"
 
 
 @pytest.mark.parametrize("name", ["traceparent", "b3", "X-B3-TraceId"])
-def test_what_spring_writes_as_undeclared_text_is_text(name: str) -> None:
-    """A trace that goes through Kafka is text on both sides."""
+def test_undeclared_text_headers_of_spring_are_text(name: str) -> None:
+    """Tracing headers stay text on both sides."""
     assert sent_headers([(name, b"00-4bf9-00f0-01")]) == {name: "00-4bf9-00f0-01"}
 
 
-def test_header_patterns_decide_in_their_order() -> None:
-    """The first that matches a name decides, `!` says no; without a match nothing travels."""
+def test_first_matching_header_pattern_decides() -> None:
+    """`!` excludes; a header without a match is not sent."""
     sent = written({"ash": "1", "ask": "2", "other": "3"}, HeaderPatterns(("!ask", "as*")))
     assert sent.keys() >= {"ash"}
     assert not sent.keys() & {"ask", "other"}
 
 
 @pytest.mark.parametrize("name", ["X-Secret", "x-secret", "X-SECRET-TOKEN"])
-def test_header_patterns_match_in_any_case(name: str) -> None:
-    """As Spring's do: what one keeps to itself, the other does not give away."""
+def test_header_patterns_ignore_case(name: str) -> None:
+    """As in Spring, so that a header excluded there is excluded here."""
     assert name not in written({name: "1"}, HeaderPatterns(("!x-secret*", "*")))
 
 
-def test_a_star_is_the_only_wildcard_of_a_header_pattern() -> None:
-    """Names may hold what is one elsewhere."""
+def test_star_is_the_only_wildcard_of_a_header_pattern() -> None:
+    """Names may contain the wildcard characters of other syntaxes."""
     travels = HeaderPatterns(("a[b]?", "*-x-*"))
     assert travels("a[b]?")
     assert travels("1-x-2")
@@ -130,13 +130,13 @@ def test_a_star_is_the_only_wildcard_of_a_header_pattern() -> None:
         ("a*a*a*a*a*a*b", "a" * 2000, False),
     ],
 )
-def test_the_parts_of_a_header_pattern_follow_each_other(pattern: str, name: str, expected: bool) -> None:
-    """Each is looked for once: the last name takes a backtracking engine 2000^6 steps."""
+def test_header_pattern_matching_is_linear(pattern: str, name: str, expected: bool) -> None:
+    """A backtracking engine would take 2000^6 steps for the last name."""
     assert HeaderPatterns((pattern,))(name) is expected
 
 
-def test_a_header_without_a_form_in_json_is_named() -> None:
-    """The sender learns which one it is."""
+def test_header_without_json_form_is_named_in_the_error() -> None:
+    """The send fails."""
     with pytest.raises(ValueError, match="header 'h' is a object"):
         written({"h": object()})
 
@@ -151,13 +151,13 @@ def test_a_header_without_a_form_in_json_is_named() -> None:
         ({KEY: "k", MESSAGE_KEY: 7}, b"7"),
     ],
 )
-def test_the_key_is_the_records(headers: dict[str, object], key: bytes | None) -> None:
-    """Spring's header wins over the portable one; text and numbers are UTF-8."""
+def test_key_header_sets_the_records_key(headers: dict[str, object], key: bytes | None) -> None:
+    """Spring's header precedes the portable one; text and numbers are encoded as UTF-8."""
     assert key_of(MessageHeaders(headers)) == key
 
 
-def test_a_received_record_tells_where_it_was() -> None:
-    """By Spring's names, and by the portable ones."""
+def test_received_message_has_origin_headers() -> None:
+    """By Spring's names and by the portable ones."""
     headers = from_record(record(key=b"k"), "group")
     assert headers == {
         PARTITION: 2,
@@ -173,8 +173,8 @@ def test_a_received_record_tells_where_it_was() -> None:
     }
 
 
-def test_a_message_keeps_its_id() -> None:
-    """It travels by a name of its own, since Java's MessageHeaders take no text for an id."""
+def test_message_id_is_kept() -> None:
+    """Under our own header name, since Java's MessageHeaders accept no text as id."""
     headers = MessageHeaders({})
     assert from_record(record(headers=to_record(headers, ALL)), None)[ID] == headers.id
 
@@ -200,14 +200,14 @@ def test_content_types_of_every_generation_are_read(data: bytes, types: str | No
 
 
 @pytest.mark.parametrize("data", [b"{", b"\xff", b""])
-def test_what_cannot_be_read_as_declared_stays_bytes(data: bytes) -> None:
-    """A broken header harms nobody."""
+def test_header_that_does_not_match_its_declaration_stays_bytes(data: bytes) -> None:
+    """The message is delivered."""
     headers = [("h", data), (JSON_HEADER_TYPES, b'{"h":"java.util.LinkedHashMap"}')]
     assert sent_headers(headers) == {"h": data}
 
 
 @pytest.mark.parametrize("types", [b"{", b"[]", b'{"h":1}'])
-def test_broken_declarations_declare_nothing(types: bytes) -> None:
+def test_malformed_declarations_are_ignored(types: bytes) -> None:
     """All headers are bytes then."""
     assert sent_headers([("h", b"7"), (JSON_HEADER_TYPES, types)]) == {"h": b"7"}
 
@@ -223,20 +223,20 @@ def test_broken_declarations_declare_nothing(types: bytes) -> None:
         ("java.lang.String", b'"\xff"'),
     ],
 )
-def test_a_header_that_is_not_what_it_is_declared_to_be_stays_bytes(declared: str, data: bytes) -> None:
+def test_invalid_declared_value_stays_bytes(declared: str, data: bytes) -> None:
     """Whatever is wrong with it, the message is delivered."""
     types = json.dumps({"odd": declared}).encode()
     assert sent_headers([("odd", data), (JSON_HEADER_TYPES, types)]) == {"odd": data}
 
 
 @pytest.mark.parametrize("types", [b"[1]", b'{"odd":"\xff"}', b'{"odd":' * 100_000, b"", b"nothing"])
-def test_declarations_nobody_can_read_declare_nothing(types: bytes) -> None:
+def test_unreadable_declarations_are_ignored(types: bytes) -> None:
     """The headers stay bytes."""
     assert sent_headers([("odd", b"1"), (JSON_HEADER_TYPES, types)]) == {"odd": b"1"}
 
 
-def test_a_sender_cannot_say_where_its_message_was_received() -> None:
-    """What the broker says wins over headers of the same names."""
+def test_sender_cannot_set_the_origin_headers() -> None:
+    """The broker's facts override headers with the same names."""
     types = json.dumps({"kafka_offset": "java.lang.Integer", "scst_partition": "java.lang.Integer"}).encode()
     forged = [("kafka_offset", b"1"), ("scst_partition", b"9"), (JSON_HEADER_TYPES, types)]
     headers = from_record(record(headers=forged), "kitchen")

@@ -1,4 +1,4 @@
-"""Which versions of kafka-python the binder works with, and what it says of others."""
+"""The supported versions of kafka-python, and the errors and warnings for others."""
 
 import ast
 import re
@@ -18,14 +18,14 @@ ROOT = Path(__file__).parents[4]
 REPAIRS = Path(binders.kafka.repairs.__path__[0])
 
 
-def test_the_installed_version_has_all_names() -> None:
-    """The one that the tests run with."""
+def test_installed_version_has_all_names() -> None:
+    """The version that the tests run with."""
     assert known_library.missing_names() == []
 
 
 @pytest.mark.parametrize("version", ["2.3.3", "3.0.9"])
-def test_a_version_that_is_too_old_is_refused(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the versions that the binder works with."""
+def test_too_old_version_is_refused(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has the supported versions."""
     monkeypatch.setattr(kafka, "__version__", version)
     with pytest.raises(ConfigurationError) as raised:
         require_known_library()
@@ -42,17 +42,17 @@ def test_a_version_that_is_too_old_is_refused(version: str, monkeypatch: pytest.
         (kafka.KafkaProducer, "__init__", "kafka.producer.kafka:KafkaProducer._transaction_manager"),
     ],
 )
-def test_a_version_without_a_name_is_refused(
+def test_version_without_a_required_name_is_refused(
     owner: type, name: str, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By that name: a method takes other arguments, or a constructor does not set an attribute."""
+    """The error has that name; it may be a method with other parameters or a missing attribute."""
     monkeypatch.setattr(owner, name, lambda self: None)
     monkeypatch.setattr(kafka, "__version__", "3.7.1")
     with pytest.raises(ConfigurationError, match=rf"with kafka-python 3\.7\.1: it lacks {missing}"):
         require_known_library()
 
 
-def test_a_newer_version_with_all_names_is_taken_with_a_warning(
+def test_newer_version_with_all_names_is_accepted_with_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It may well work."""
@@ -61,8 +61,8 @@ def test_a_newer_version_with_all_names_is_taken_with_a_warning(
     assert "kafka-python 3.1.0 is newer than the versions that the Kafka binder is tested with" in caplog.text
 
 
-def test_what_is_installed_is_what_the_start_accepts() -> None:
-    """pyproject.toml names the same versions."""
+def test_pyproject_names_the_supported_versions() -> None:
+    """The same as the check at the start."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     (found,) = (Requirement(each) for each in extras["kafka"] if each.startswith("kafka-python"))
     assert {str(each) for each in found.specifier} == {
@@ -72,7 +72,7 @@ def test_what_is_installed_is_what_the_start_accepts() -> None:
 
 
 def private_names(file: Path, *, of_self: bool) -> set[str]:
-    """The names with one underscore that a module looks up on objects; on `self` and `super()` only where wanted."""
+    """Return the private names that a module uses on objects; those on `self` and `super()` only on request."""
     return {
         each.attr
         for each in ast.walk(ast.parse(file.read_text()))
@@ -82,15 +82,15 @@ def private_names(file: Path, *, of_self: bool) -> set[str]:
     }
 
 
-def test_only_repairs_use_names_that_kafka_python_does_not_document() -> None:
-    """Elsewhere the fetcher is looked up, which they are given."""
+def test_only_repairs_use_undocumented_names_of_kafka_python() -> None:
+    """Elsewhere, names may only be used through the fetcher that repairs provide."""
     found = {file.name: names for file in REPAIRS.parent.glob("*.py") if (names := private_names(file, of_self=False))}
     assert found == {}
 
 
 @pytest.mark.parametrize("module", sorted(each.stem for each in REPAIRS.glob("*.py")))
-def test_each_name_that_a_repair_uses_is_looked_up_at_the_start(module: str) -> None:
-    """Whatever is not its own."""
+def test_each_name_used_by_a_repair_is_checked_at_the_start(module: str) -> None:
+    """Except a repair's own names."""
     file = REPAIRS / f"{module}.py"
     own = set(re.findall(r"(?:def |self\.)(_\w+)(?:\(| =|: )", file.read_text()))
     listed = {name for names in NAMES.values() for each in names for name in re.findall(r"[._](_?\w+)", each)}
@@ -98,7 +98,7 @@ def test_each_name_that_a_repair_uses_is_looked_up_at_the_start(module: str) -> 
     assert private_names(file, of_self=False) - own <= dotted | listed
 
 
-def test_the_table_names_every_module_and_no_other() -> None:
+def test_docstring_lists_every_repair_module() -> None:
     """In the package's docstring."""
     told = set(re.findall(r"^    (\w+) {2,}", str(binders.kafka.repairs.__doc__), re.MULTILINE)) - {"module"}
     assert told == {each.stem for each in REPAIRS.glob("*.py")} - {"__init__", "known_library"}

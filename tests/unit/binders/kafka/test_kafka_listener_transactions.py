@@ -1,4 +1,4 @@
-"""Transactions around a listener's calls: what fails is retried, and what another member has counts no more."""
+"""Listener transactions: failures are retried, and offsets of partitions that were reassigned are refused."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,8 @@ from streamkit.settlement import ACCEPT, Requeue, Settlement
 
 
 @pytest.mark.parametrize("error", [KafkaTimeoutError("away"), RuntimeError("odd")])
-def test_a_message_whose_transaction_cannot_begin_is_retried(error: Exception) -> None:
-    """Whatever failed: its partition must not stop."""
+def test_message_whose_transaction_cannot_begin_is_retried(error: Exception) -> None:
+    """After any error, since its partition must continue."""
 
     def connect() -> object:
         raise error
@@ -37,7 +37,7 @@ def test_a_message_whose_transaction_cannot_begin_is_retried(error: Exception) -
 
 
 class Producer:
-    """Notes which offsets are committed, and by which membership."""
+    """A producer that records committed offsets with their group membership."""
 
     def __init__(self) -> None:
         self.committed: list[tuple[dict[TopicPartition, int], object]] = []
@@ -63,7 +63,7 @@ class Producer:
 
 
 def handled_in_transaction() -> tuple[AssignedPartition, Producer]:
-    """A partition and the producer, after one message whose call outlasted a rebalance."""
+    """Return the partition and the producer after one message whose call outlasted a rebalance."""
     partition, producer = AssignedPartition(TopicPartition("orders", 0)), Producer()
     generation = 5
 
@@ -85,14 +85,14 @@ def handled_in_transaction() -> tuple[AssignedPartition, Producer]:
     return partition, producer
 
 
-def test_an_offset_is_committed_by_the_membership_that_its_call_began_with() -> None:
-    """By a later one brokers would take it though the partition, and the message, are another member's by then."""
+def test_offset_is_committed_with_the_membership_at_the_calls_start() -> None:
+    """With a later membership brokers would accept it although another member owns the partition."""
     partition, producer = handled_in_transaction()
     assert producer.committed == [({partition.key: 8}, 5)]
 
 
-def test_what_a_transaction_has_committed_is_not_committed_once_more() -> None:
-    """Late, that would take back what the next one commits."""
+def test_offset_committed_by_a_transaction_is_not_committed_again() -> None:
+    """A late second commit would undo the next transaction's."""
     partition, _ = handled_in_transaction()
     assert partition.position == 8
     assert not partition.is_due
@@ -102,7 +102,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 class Consumer:
-    """Has one partition with two messages, and notes what is committed."""
+    """A consumer with one partition and two messages, which records commits."""
 
     def __init__(self) -> None:
         self.committed: list[int] = []
@@ -132,10 +132,8 @@ class Consumer:
 
 
 @pytest.mark.parametrize(("is_transactional", "meanwhile"), [(True, [5]), (False, [5, 6])])
-def test_a_transaction_is_not_taken_back_by_what_was_settled_before_it(
-    is_transactional: bool, meanwhile: list[int]
-) -> None:
-    """To brokers the last commit counts: the group would be back at a message whose transaction has been committed."""
+def test_plain_commit_waits_for_the_running_transaction(is_transactional: bool, meanwhile: list[int]) -> None:
+    """For brokers the last commit counts, so an earlier one must not follow the transaction's."""
 
     async def main() -> None:
         taken: list[AssignedPartition] = []

@@ -1,4 +1,4 @@
-"""Connections on a socket: writes are sent at once, reads take what there is, and a connection stays registered."""
+"""Socket connections: writes are sent at once, reads are not split, and a connection stays registered."""
 
 import selectors
 import socket
@@ -13,7 +13,7 @@ from binders.kafka.repairs.transports import _PlainTransport
 
 
 class Protocol:
-    """What kafka-python's connection is for its transport."""
+    """The protocol object that kafka-python gives its transport."""
 
     _sensors = None
 
@@ -29,7 +29,7 @@ class Protocol:
 
 
 class CountingSelector(selectors.DefaultSelector):  # type: ignore[valid-type, misc]  # it depends on the system
-    """Counts how often something is registered."""
+    """A selector that counts registrations."""
 
     registered = 0
 
@@ -40,7 +40,7 @@ class CountingSelector(selectors.DefaultSelector):  # type: ignore[valid-type, m
 
 @contextmanager
 def connected() -> Iterator[tuple[Network, _PlainTransport, Protocol, socket.socket]]:
-    """A transport that reads, and the other end of its socket."""
+    """Return a reading transport and the other end of its socket."""
     here, there = socket.socketpair()
     here.setblocking(False)
     network = Network(selector=CountingSelector)
@@ -57,16 +57,16 @@ def connected() -> Iterator[tuple[Network, _PlainTransport, Protocol, socket.soc
         network.close()
 
 
-def test_a_write_is_sent_at_once() -> None:
-    """Before the next poll, in order."""
+def test_write_is_sent_at_once() -> None:
+    """In order, before the next poll."""
     with connected() as (_, transport, _, there):
         transport.write(b"one")
         transport.write(b"two")
         assert there.recv(100) == b"onetwo"
 
 
-def test_what_the_socket_does_not_take_is_sent_when_it_does() -> None:
-    """And later writes follow it."""
+def test_unsent_rest_is_sent_when_the_socket_is_writable() -> None:
+    """Later writes follow it."""
     with connected() as (network, transport, _, there):
         transport.write(b"x" * 5_000_000)
         transport.write(b"end")
@@ -78,8 +78,8 @@ def test_what_the_socket_does_not_take_is_sent_when_it_does() -> None:
         assert len(received) == 5_000_003
 
 
-def test_a_write_to_a_socket_that_is_gone_ends_the_connection_with_the_next_poll() -> None:
-    """Not within the write: the caller notes its request first."""
+def test_write_to_a_closed_socket_ends_the_connection_at_the_next_poll() -> None:
+    """Not within the write, because the caller registers its request first."""
     with connected() as (network, transport, protocol, there):
         there.close()
         transport.write(b"x")
@@ -90,8 +90,8 @@ def test_a_write_to_a_socket_that_is_gone_ends_the_connection_with_the_next_poll
 
 
 @pytest.mark.parametrize("size", [1, 65_536, 200_000])
-def test_data_are_read_whole(size: int) -> None:
-    """Reads of any size, one after the other; the connection is registered once for all."""
+def test_data_is_read_completely(size: int) -> None:
+    """In reads of any size; the connection is registered only once."""
     with connected() as (network, _, protocol, there):
         before = network._selector.registered
         for part in (b"a", b"b", b"c"):
@@ -104,8 +104,8 @@ def test_data_are_read_whole(size: int) -> None:
         assert network._selector.registered == before
 
 
-def test_the_last_data_are_read_before_the_end() -> None:
-    """The next read raises the end."""
+def test_last_data_is_read_before_the_end() -> None:
+    """The next read reports the end."""
     with connected() as (network, _, protocol, there):
         there.sendall(b"refused")
         there.close()
@@ -117,8 +117,8 @@ def test_the_last_data_are_read_before_the_end() -> None:
         assert isinstance(error, KafkaConnectionError)
 
 
-def test_a_closed_connection_is_registered_no_more() -> None:
-    """Its descriptor may be another socket's by then."""
+def test_closed_connection_is_unregistered() -> None:
+    """Its descriptor may belong to another socket soon."""
     with connected() as (network, transport, protocol, _):
         registered = len(network._selector.get_map())
         transport.close()
@@ -126,8 +126,8 @@ def test_a_closed_connection_is_registered_no_more() -> None:
         assert len(network._selector.get_map()) == registered - 1
 
 
-def test_timers_may_be_left_for_later() -> None:
-    """Whoever polls without them does only what is ready."""
+def test_poll_may_skip_timers() -> None:
+    """It then runs only what is ready."""
     network = Network()
     try:
         done: list[str] = []

@@ -1,4 +1,4 @@
-"""How far a partition is settled: the smallest offset that is not."""
+"""The position of a partition: its smallest unsettled offset."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -24,8 +24,8 @@ def new() -> AssignedPartition:
     return AssignedPartition(TopicPartition("orders", 0))
 
 
-def test_the_position_is_the_smallest_offset_that_is_not_settled() -> None:
-    """In whatever order messages are settled; gaps between offsets count for nothing."""
+def test_position_is_the_smallest_unsettled_offset() -> None:
+    """In whatever order messages are settled; gaps between offsets do not matter."""
     partition = handed(new(), 5, 6, 9)
     positions = []
     for offset in (6, 5, 9):
@@ -35,8 +35,8 @@ def test_the_position_is_the_smallest_offset_that_is_not_settled() -> None:
     assert partition.in_flight == 0
 
 
-def test_where_it_begins_is_to_be_committed() -> None:
-    """A group that begins now must not begin later at its next start."""
+def test_start_position_is_committed() -> None:
+    """Otherwise a new group might start later after a restart."""
     partition = new()
     assert not partition.is_due
     partition.begin(42)
@@ -47,15 +47,15 @@ def test_where_it_begins_is_to_be_committed() -> None:
 
 
 def test_settling_twice_counts_once() -> None:
-    """A late settlement of something that is settled already changes nothing."""
+    """The second settlement changes nothing."""
     partition = handed(new(), 1, 2)
     partition.settle(1)
     partition.settle(1)
     assert (partition.in_flight, partition.position) == (1, 2)
 
 
-def test_a_group_that_is_moved_back_begins_anew() -> None:
-    """What was handed over before counts no more; what comes again is open, and committed only when it is settled."""
+def test_partition_restarts_when_the_group_is_moved_back() -> None:
+    """Redelivered messages are unsettled, and earlier deliveries no longer count."""
     partition = handed(new(), 5, 6)
     partition.handed += 2
     partition.take(records((3, 4)))
@@ -69,7 +69,7 @@ def test_a_group_that_is_moved_back_begins_anew() -> None:
     assert (partition.position, partition.in_flight) == (5, 0)
 
 
-def test_a_batch_is_all_new_or_all_redelivered() -> None:
+def test_batch_has_only_new_or_only_redelivered_messages() -> None:
     """Up to its size."""
     partition = handed(new(), 1, 2, 3, 4)
     partition.waiting[0].redeliveries = 1
@@ -78,8 +78,8 @@ def test_a_batch_is_all_new_or_all_redelivered() -> None:
     assert [delivery.record.offset for delivery in next_batch(partition.waiting, 2)] == [2, 3]
 
 
-def test_the_lag_is_what_is_not_settled_yet() -> None:
-    """Up to where the partition ends."""
+def test_lag_counts_unsettled_messages() -> None:
+    """Up to the end of the partition."""
     partition = handed(new(), 5, 6)
     assert partition.lag(20) == 15
     partition.settle(5)

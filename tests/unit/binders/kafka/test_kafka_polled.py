@@ -1,4 +1,4 @@
-"""A polled source is asked by whoever likes, and whoever gives up; on a real Kafka: `test_kafka_binder`."""
+"""Polled sources with concurrent and cancelled polls; on a real Kafka: `test_kafka_binder`."""
 
 import asyncio
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ KEY = TopicPartition("orders", 0)
 
 
 class SlowLetters(DeadLetters):
-    """Take an hour for a letter."""
+    """A dead letter topic that takes an hour per message."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -35,14 +35,14 @@ class SlowLetters(DeadLetters):
 
 
 class FailingLetters(DeadLetters):
-    """Fail."""
+    """A dead letter topic that fails."""
 
     async def keep(self, record: Record, rejected: Reject) -> None:
         raise RuntimeError("odd")
 
 
 def source_of(letters: DeadLetters) -> KafkaPolledSource:
-    """A source that runs and has no thread; a poll waits for a second."""
+    """Return a running source without a thread, whose polls wait for a second."""
     destination = ConsumerDestination(
         "orders", "kitchen", "in", ConsumerProperties(), ExtendedConsumerProperties(), Delivery(), Permits(1)
     )
@@ -53,7 +53,7 @@ def source_of(letters: DeadLetters) -> KafkaPolledSource:
 
 
 def running(letters: DeadLetters, value: bytes) -> tuple[KafkaPolledSource, AssignedPartition]:
-    """A source with one message that waits in its partition."""
+    """Return a source with one message waiting in its partition, and the partition."""
     source, partition = source_of(letters), AssignedPartition(KEY)
     partition.begin(0)
     record = SimpleNamespace(
@@ -70,8 +70,8 @@ def running(letters: DeadLetters, value: bytes) -> tuple[KafkaPolledSource, Assi
     return source, partition
 
 
-def test_a_rejection_that_its_poll_gave_up_is_the_next_polls() -> None:
-    """Others have looked meanwhile and found nothing: it must not wait for further messages."""
+def test_rejection_of_a_cancelled_poll_is_completed_by_the_next_poll() -> None:
+    """Without waiting for further messages, although other polls found none meanwhile."""
 
     async def main() -> None:
         letters = SlowLetters()
@@ -91,8 +91,8 @@ def test_a_rejection_that_its_poll_gave_up_is_the_next_polls() -> None:
         time.run(main())
 
 
-def test_a_message_whose_settlement_failed_is_polled_again() -> None:
-    """Whoever settles is told; and its offset is not waited for until the partition is another's."""
+def test_message_whose_settlement_failed_is_polled_again() -> None:
+    """The caller gets the error, and the offset does not block the partition."""
 
     async def main() -> None:
         source, partition = running(FailingLetters(), b"soup")

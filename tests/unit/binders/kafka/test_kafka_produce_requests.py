@@ -1,4 +1,4 @@
-"""Requests that send batches are those of kafka-python, byte for byte, and so are the answers that are read."""
+"""Produce requests and answers equal kafka-python's, byte for byte."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ NAMES = st.one_of(st.sampled_from(["orders", "b" * 150]), st.text(min_size=1, ma
 
 
 class ClosedBatch:
-    """What a request needs of a batch of kafka-python's."""
+    """The parts of kafka-python's batch that a request needs."""
 
     def __init__(self, place: TopicPartition, data: bytes) -> None:
         self.topic_partition = place
@@ -31,7 +31,7 @@ class ClosedBatch:
 
 
 def of_kafka_python(transactional: str | None, batches: Sequence[ClosedBatch], client: str) -> bytes:
-    """The request as kafka-python writes it."""
+    """Return the request as kafka-python encodes it."""
     kind = ProduceRequest.TopicProduceData
     topics: dict[str, list[object]] = {}
     for batch in batches:
@@ -54,18 +54,18 @@ def of_kafka_python(transactional: str | None, batches: Sequence[ClosedBatch], c
     sizes=st.lists(st.sampled_from([1, 100, 126, 127, 128, 20_000]), min_size=5, max_size=5),
     client=st.sampled_from(["shop", "gr\u00f6\u00dfe"]),
 )
-def test_the_bytes_are_those_of_kafka_python(
+def test_request_bytes_equal_kafka_pythons(
     transactional: str | None, places: list[tuple[str, int]], sizes: list[int], client: str
 ) -> None:
-    """Whatever the lengths of names and batches."""
+    """For names and batches of any length."""
     batches = [ClosedBatch(TopicPartition(*place), b"x" * size) for place, size in zip(places, sizes, strict=False)]
     request = SentBatches(transactional, -1, 30_000, batches)
     request.with_header(correlation_id=77, client_id=client)
     assert request.encode() == of_kafka_python(transactional, batches, client)
 
 
-def test_a_request_of_many_partitions_is_that_of_kafka_python() -> None:
-    """Whose number takes two bytes."""
+def test_request_with_many_partitions_equals_kafka_pythons() -> None:
+    """Their count takes two bytes."""
     batches = [ClosedBatch(TopicPartition("orders", number), b"x") for number in range(200)]
     request = SentBatches(None, -1, 30_000, batches)
     request.with_header(correlation_id=77, client_id="shop")
@@ -73,7 +73,7 @@ def test_a_request_of_many_partitions_is_that_of_kafka_python() -> None:
 
 
 def answer(*topics: tuple[str, Sequence[dict[str, object]]], throttled: int = 0) -> KafkaBytes:
-    """An answer behind its header, in kafka-python's buffer."""
+    """Return an answer after its header, in kafka-python's buffer."""
     found = [
         TOPIC(name=name, partition_responses=[PARTITION(version=VERSION, **part) for part in parts])
         for name, parts in topics
@@ -84,8 +84,8 @@ def answer(*topics: tuple[str, Sequence[dict[str, object]]], throttled: int = 0)
     return buffer
 
 
-def told(response: object) -> list[object]:
-    """What the producer looks at."""
+def producer_view(response: object) -> list[object]:
+    """Return the fields of the answer that the producer uses."""
     return [
         (topic.name, part.index, part.error_code, part.base_offset, part.log_append_time_ms)
         for topic in response.responses  # type: ignore[attr-defined]
@@ -105,14 +105,18 @@ def stored(index: int, offset: int = 5, appended: int = -1, error: int = 0) -> d
     }
 
 
-def test_an_answer_without_errors_is_read_here() -> None:
-    """With all that the producer looks at."""
+def test_answer_without_errors_is_read_here() -> None:
+    """With all fields that the producer uses."""
     found = Answer.decode(
         answer(("orders", [stored(0), stored(3, 2**40, 1_700_000_000_000)]), ("b", [stored(1)]), throttled=7)
     )
     assert isinstance(found, Answer)
     assert found.throttle_time_ms == 7
-    assert told(found) == [("orders", 0, 0, 5, -1), ("orders", 3, 0, 2**40, 1_700_000_000_000), ("b", 1, 0, 5, -1)]
+    assert producer_view(found) == [
+        ("orders", 0, 0, 5, -1),
+        ("orders", 3, 0, 2**40, 1_700_000_000_000),
+        ("b", 1, 0, 5, -1),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -125,15 +129,15 @@ def test_an_answer_without_errors_is_read_here() -> None:
     ids=["an error", "a text", "many partitions"],
 )
 def test_other_answers_are_read_by_kafka_python(parts: Sequence[dict[str, object]]) -> None:
-    """Nothing is lost of them."""
+    """With all their fields."""
     found = Answer.decode(answer(("orders", parts)))
     assert isinstance(found, ProduceResponse)
-    assert told(found) == told(RESPONSE.decode(answer(("orders", parts))))
+    assert producer_view(found) == producer_view(RESPONSE.decode(answer(("orders", parts))))
 
 
 @pytest.mark.parametrize("size", [0, 1, 10, 30, 45])
-def test_an_answer_that_is_cut_off_is_an_error(size: int) -> None:
-    """As kafka-python says it."""
+def test_truncated_answer_is_an_error(size: int) -> None:
+    """The same as kafka-python's."""
     whole = answer(("orders", [stored(0)]))
     assert size < len(whole)
     short = KafkaBytes(size)

@@ -36,8 +36,8 @@ def binder(**settings: str) -> KafkaBinderProperties:
     return environment(**keys).bind(PREFIX, KafkaBinderProperties)
 
 
-def test_what_a_binding_means_that_sets_nothing() -> None:
-    """One call at a time per partition, no redelivery, from the first message; a batch is what a poll may bring."""
+def test_defaults_of_a_binding() -> None:
+    """One call at a time per partition, no redelivery, from the first message; a batch is what a poll may return."""
     assert consumer().delivery() == Delivery(
         ordered=True, max_reconsume_times=0, start=StartPosition.EARLIEST, batch_size=500
     )
@@ -50,13 +50,13 @@ def test_what_a_binding_means_that_sets_nothing() -> None:
         ({"configuration.max.poll.records": "9"}, 9),
     ],
 )
-def test_how_large_a_batch_is(settings: dict[str, str], expected: int) -> None:
-    """Its own setting, else as many as a poll brings."""
+def test_batch_size_is_its_setting_or_max_poll_records(settings: dict[str, str], expected: int) -> None:
+    """The former takes precedence."""
     assert consumer(**settings).delivery().batch_size == expected
 
 
-def test_settings_have_their_portable_meaning() -> None:
-    """By the names of the in-memory binder, since Spring's has none for them."""
+def test_settings_with_portable_names() -> None:
+    """The names are the in-memory binder's, since Spring has none for them."""
     found = consumer(
         **{
             "ordered": "false",
@@ -81,22 +81,22 @@ def test_ack_modes_are_spelled_as_spring_allows(spelling: str) -> None:
     assert consumer(ackMode=spelling).ack_mode is AckMode.MANUAL_IMMEDIATE
 
 
-def test_brokers_without_a_port_get_the_default_one() -> None:
-    """`brokers` lists hosts with or without one."""
+def test_brokers_without_a_port_get_the_default_port() -> None:
+    """`brokers` lists hosts with or without a port."""
     assert binder().bootstrap_servers == ["localhost:9092"]
     found = binder(brokers="one, two:1234", defaultBrokerPort="9093").bootstrap_servers
     assert found == ["one:9093", "two:1234"]
 
 
-def test_the_clients_properties_keep_their_dots() -> None:
-    """Whatever stands behind `configuration` is a name of Kafka's."""
+def test_client_properties_keep_their_dots() -> None:
+    """Everything after `configuration` is a name of Kafka's."""
     found = binder(**{"configuration.security.protocol": "SSL", "consumerProperties.fetch.min.bytes": "5"})
     assert found.configuration == {"security.protocol": "SSL"}
     assert found.consumer_properties == {"fetch.min.bytes": "5"}
 
 
-def test_a_key_may_be_made_by_an_expression() -> None:
-    """Of the message as it is sent."""
+def test_key_expression_is_parsed() -> None:
+    """It is evaluated on the message as it is sent."""
     key = producer(messageKeyExpression="headers['customer']").message_key
     assert key is not None
     assert key(Message("x", {"customer": "c1"})) == "c1"
@@ -114,8 +114,8 @@ def test_a_key_may_be_made_by_an_expression() -> None:
         ("bindings.out.producer.admin.replication-factor=2", "use topic.* instead"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, line: str, told: str) -> None:
-    """File, line, and what to do instead."""
+def test_invalid_setting_is_reported_with_file_and_line(tmp_path: Path, line: str, told: str) -> None:
+    """And with what to write instead."""
     file = tmp_path / "application.properties"
     file.write_text(f"# shop\n{KAFKA}.{line}\n")
     found = Environment.load(config_location=str(file), variables={})
@@ -128,8 +128,8 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, line: str, told: st
     assert "application.properties:2" in text
 
 
-def test_passwords_among_the_clients_properties_are_shown_to_nobody() -> None:
-    """Neither in a report nor where settings are explained: passwords, logins, private keys."""
+def test_secrets_in_client_properties_are_masked() -> None:
+    """Passwords, logins and private keys, in reports and where settings are explained."""
     properties = {
         "sasl.jaas.config": 'x required username="me" password="hush";',
         "ssl.key.password": "hush",
@@ -139,8 +139,8 @@ def test_passwords_among_the_clients_properties_are_shown_to_nobody() -> None:
     assert is_secret(f"{PREFIX}.configuration.sasl.jaas.config")
 
 
-def test_a_login_that_cannot_be_read_is_not_shown() -> None:
-    """The error says what is expected of it, not what it is."""
+def test_malformed_login_is_not_shown() -> None:
+    """The error says only what is expected."""
     with pytest.raises(ConfigurationErrors, match="expected a login module") as caught:
         consumer(**{"configuration.sasl.jaas.config": "module required password=hunter2"})
     assert "hunter2" not in str(caught.value)

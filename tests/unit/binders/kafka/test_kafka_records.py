@@ -1,4 +1,4 @@
-"""Fetches are read to their end, whatever bytes they bring; on a real Kafka: `test_kafka_foreign_records`."""
+"""Fetches are read completely whatever bytes they contain; on a real Kafka: `test_kafka_foreign_records`."""
 
 import gzip
 import struct
@@ -36,13 +36,13 @@ LENGTH_AT, EPOCH_AT, FORMAT_AT, CRC_AT, ATTRIBUTES_AT, LAST_AT = 8, 12, 16, 17, 
 
 
 def of(offset: int, *values: bytes, **more: int) -> bytes:
-    """A batch of records with these values that begins at an offset."""
+    """Return a batch of records with these values that begins at an offset."""
     return batch(records(*map(RawRecord, values)), len(values), offset=offset, **more)
 
 
 @dataclass
 class Reader:
-    """Reads a partition as a consumer does: fetch after fetch, each from where the last one ended.
+    """Reads a partition as a consumer does, each fetch from the end of the last one.
 
     Attributes:
         position: The offset of the next record.
@@ -58,11 +58,11 @@ class Reader:
         read_all(self._fetcher, lambda key: self.end)
 
     def fetched(self, data: bytes, **settings: object) -> Any:
-        """What one fetch brings."""
+        """Return the result of one fetch."""
         return self._fetcher.PartitionRecords(self.position, KEY, MemoryRecords(data), **settings)
 
     def fetch(self, data: bytes, **settings: object) -> None:
-        """Read it."""
+        """Fetch and read."""
         fetched = self.fetched(data, **settings)
         while fetched:
             for record in fetched.take(2):
@@ -72,7 +72,7 @@ class Reader:
 
 
 def read(*batches: bytes, end: int, fetches: int = 1, **settings: object) -> Reader:
-    """A reader that has fetched the same so many times."""
+    """Return a reader that has fetched the same data so many times."""
     reader = Reader(end)
     for _ in range(fetches):
         reader.fetch(b"".join(batches), **settings)
@@ -80,12 +80,12 @@ def read(*batches: bytes, end: int, fetches: int = 1, **settings: object) -> Rea
 
 
 def values(reader: Reader) -> list[bytes]:
-    """What was read, without what is unreadable."""
+    """Return the values read, without unreadable ones."""
     return [value for _, value in sorted(reader.found.items()) if not isinstance(value, Unreadable)]
 
 
-def test_a_damaged_batch_that_comes_whole_the_second_time_is_read() -> None:
-    """It had gone bad on its way: nothing is passed before it was fetched once more."""
+def test_damaged_batch_is_fetched_again_before_it_is_skipped() -> None:
+    """It may have been damaged in transit."""
     good = of(0, b"a") + of(1, b"b") + of(2, b"c")
     reader = Reader(3)
     reader.fetch(good.replace(b"\x02b", b"\x02!", 1))
@@ -94,8 +94,8 @@ def test_a_damaged_batch_that_comes_whole_the_second_time_is_read() -> None:
     assert values(reader) == [b"a", b"b", b"c"]
 
 
-def test_a_damaged_batch_that_stays_so_is_one_record_with_its_bytes() -> None:
-    """At its last offset, so that nobody begins within it."""
+def test_permanently_damaged_batch_becomes_one_unreadable_record() -> None:
+    """At the batch's last offset, so that no consumer starts within it."""
     damaged = of(1, b"b1", b"b2").replace(b"b1", b"!1")
     reader = read(of(0, b"a"), damaged, of(3, b"c"), end=4, fetches=2)
     assert reader.found == {0: b"a", 2: damaged, 3: b"c"}
@@ -105,8 +105,8 @@ def test_a_damaged_batch_that_stays_so_is_one_record_with_its_bytes() -> None:
 
 
 @pytest.mark.parametrize("last", [2**31 - 1, -5])
-def test_a_damaged_batch_does_not_say_how_far_it_goes(last: int) -> None:
-    """Neither beyond the partition's end, from where a consumer would begin anew, nor back."""
+def test_damaged_batch_does_not_determine_the_next_offset(last: int) -> None:
+    """It lies neither beyond the partition's end, where a consumer would be reset, nor before the batch."""
     damaged = of(0, b"a")
     damaged = damaged[:LAST_AT] + struct.pack(">i", last) + damaged[LAST_AT + 4 :]
     reader = read(damaged, end=1, fetches=2)
@@ -114,21 +114,21 @@ def test_a_damaged_batch_does_not_say_how_far_it_goes(last: int) -> None:
     assert reader.position == 1
 
 
-def test_what_was_read_of_a_batch_before_it_ends_in_nothing_is_kept() -> None:
-    """Its other records are one, with the bytes of all of it."""
+def test_records_before_the_damage_in_a_batch_are_kept() -> None:
+    """The rest is one unreadable record with the bytes of the batch."""
     cut = batch(records(RawRecord(b"a")) + b"\x7f\0", 3)
     reader = read(cut, of(3, b"d"), end=4)
     assert reader.found == {0: b"a", 2: cut, 3: b"d"}
 
 
-def test_something_behind_the_last_record_loses_none() -> None:
-    """All the records were there."""
+def test_excess_bytes_after_the_last_record_are_ignored() -> None:
+    """All records were read."""
     reader = read(batch(records(RawRecord(b"a")) + b"more", 1), of(1, b"b"), end=2)
     assert reader.found == {0: b"a", 1: b"b"}
 
 
-def test_a_missing_library_passes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The messages are good, and come when it is installed; the error says which."""
+def test_missing_compression_library_skips_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names it; the messages are read once it is installed."""
     monkeypatch.setattr(codec, "snappy", None)
     data = of(0, b"a") + batch(b"snappy", 1, offset=1, attributes=SNAPPY)
     reader = read(data, end=2)
@@ -138,8 +138,8 @@ def test_a_missing_library_passes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.slow
-def test_a_batch_that_grows_beyond_all_bounds_is_not_read() -> None:
-    """A few kilobytes may become any size, which would end the process."""
+def test_batch_that_exceeds_the_decompression_limit_is_unreadable() -> None:
+    """A few kilobytes may become any size and end the process."""
     packer = zlib.compressobj(1, wbits=31)
     zeros = bytes(1 << 20)
     packed = b"".join(packer.compress(zeros) for _ in range((LIMIT >> 20) + 1)) + packer.flush()
@@ -150,8 +150,8 @@ def test_a_batch_that_grows_beyond_all_bounds_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("marker", [b"", records(RawRecord(b"", b"\0"))], ids=["emptied", "unreadable"])
-def test_a_marker_that_cannot_be_read_ends_its_transaction(marker: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    """What the same producer sends after it is no part of what was aborted."""
+def test_unreadable_marker_ends_its_transaction(marker: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Later records of the same producer do not count as aborted."""
     found = read(
         of(0, b"aborted", attributes=TRANSACTIONAL, producer=7),
         batch(marker, 1 if marker else 0, offset=1, last=0, attributes=TRANSACTIONAL | CONTROL, producer=7),
@@ -163,8 +163,8 @@ def test_a_marker_that_cannot_be_read_ends_its_transaction(marker: bytes, caplog
     assert found.found == {2: b"later"}
 
 
-def test_what_was_aborted_is_passed() -> None:
-    """Whoever reads what is committed only does not get it; without that, everything but the markers comes."""
+def test_aborted_records_are_skipped() -> None:
+    """For readers of committed records; other readers get everything but the markers."""
     log = [
         of(0, b"aborted", attributes=TRANSACTIONAL, producer=7),
         batch(records(ABORT), 1, offset=1, attributes=TRANSACTIONAL | CONTROL, producer=7),
@@ -176,8 +176,8 @@ def test_what_was_aborted_is_passed() -> None:
     assert read(*log, end=3).found == {0: b"aborted", 2: b"later"}
 
 
-def test_what_a_producer_sends_after_an_aborted_transaction_is_read() -> None:
-    """The marker ends it, and the position goes behind the last marker."""
+def test_records_after_an_aborted_transaction_are_read() -> None:
+    """The position moves behind the last marker."""
     found = read(
         of(0, b"aborted", attributes=TRANSACTIONAL, producer=7),
         batch(records(ABORT), 1, offset=1, attributes=TRANSACTIONAL | CONTROL, producer=7),
@@ -190,13 +190,13 @@ def test_what_a_producer_sends_after_an_aborted_transaction_is_read() -> None:
     assert (found.found, found.position) == ({2: b"later"}, 4)
 
 
-def test_the_position_goes_behind_records_that_compaction_has_removed() -> None:
-    """A partition would be fetched from there again and again, if nothing follows."""
+def test_position_moves_behind_compacted_records() -> None:
+    """Otherwise the same place would be fetched again and again."""
     assert read(batch(records(RawRecord(b"a")), 1, last=4), end=5).position == 5
 
 
 def record_of(number: int, headers: bytes) -> bytes:
-    """A record with the value `x` and these headers behind their number."""
+    """Return a record with the value `x` and these header bytes."""
     return sized(b"\0" + varint(0) + varint(number) + sized(None) + sized(b"x") + headers)
 
 
@@ -217,15 +217,15 @@ def record_of(number: int, headers: bytes) -> bytes:
         "an offset behind the batch",
     ],
 )
-def test_a_record_that_is_malformed_is_not_read(written: bytes) -> None:
-    """Though the checksum of its batch is right."""
+def test_malformed_record_is_unreadable(written: bytes) -> None:
+    """Although the checksum of its batch is valid."""
     reader = read(batch(written, 1), of(1, b"next"), end=2)
     assert reader.found[1] == b"next"
     assert isinstance(reader.found[0], Unreadable)
 
 
-def test_offsets_of_a_batch_ascend() -> None:
-    """A record that has the offset of the one before stands for nothing else."""
+def test_repeated_offset_in_a_batch_is_unreadable() -> None:
+    """The first record with it is kept."""
     twice = record_of(0, varint(0)) * 2
     reader = read(batch(twice, 2), of(2, b"next"), end=3)
     assert (reader.found[0], reader.found[2]) == (b"x", b"next")
@@ -233,8 +233,8 @@ def test_offsets_of_a_batch_ascend() -> None:
 
 
 @given(some.binary(max_size=200), some.integers(0, 4), some.booleans())
-def test_whatever_stands_in_a_batch_those_around_it_are_read(body: bytes, kind: int, is_summed: bool) -> None:
-    """And the partition goes on behind it, with whatever checksum."""
+def test_batches_around_a_malformed_one_are_read(body: bytes, kind: int, is_summed: bool) -> None:
+    """Whatever it contains and whatever its checksum."""
     written = batch(body, 2, offset=1, attributes=kind)
     if not is_summed:
         written = written[:CRC_AT] + b"\0\0\0\0" + written[CRC_AT + 4 :]
@@ -244,7 +244,7 @@ def test_whatever_stands_in_a_batch_those_around_it_are_read(body: bytes, kind: 
 
 
 def read_log(*log: bytes, begins: Sequence[int], end: int) -> Reader:
-    """A reader that has fetched as often as it takes, each time from the batch that its position is in."""
+    """Return a reader that has read the whole log, fetching from the batch that its position is in."""
     reader = Reader(end)
     while reader.position < end:
         found = bisect(begins, reader.position) - 1
@@ -257,8 +257,8 @@ def read_log(*log: bytes, begins: Sequence[int], end: int) -> Reader:
 
 
 @given(some.integers(0, HEADER + 10), some.integers(0, 255), some.booleans())
-def test_whatever_byte_of_a_batch_changes_those_around_it_are_read(place: int, byte: int, is_summed: bool) -> None:
-    """Offset, length, format, compression, numbers, records: what is said of them may be anything."""
+def test_batches_around_one_with_a_changed_byte_are_read(place: int, byte: int, is_summed: bool) -> None:
+    """In any field: offset, length, format, compression, counts or records."""
     written = bytearray(of(1, b"b1", b"b2"))
     written[place] = byte
     changed = with_sum(bytes(written)) if is_summed else bytes(written)
@@ -272,8 +272,8 @@ def with_length(data: bytes, length: int) -> bytes:
 
 
 @pytest.mark.parametrize("length", [-(2**31), -12, -5, -1, 0, 1, 3, 4, 20, 49, 60, 120, 127, 1 << 30])
-def test_a_batch_whose_length_is_wrong_hides_none_that_follows(length: int) -> None:
-    """They are found by their sums; what is before them is one record."""
+def test_batches_after_one_with_a_wrong_length_are_found(length: int) -> None:
+    """By their checksums; the bytes before them are one record."""
     damaged = with_length(of(1, b"b1", b"b2"), length)
     reader = read_log(of(0, b"a"), damaged, of(3, b"c"), begins=[0, 1, 3], end=4)
     assert reader.found == {0: b"a", 2: damaged, 3: b"c"}
@@ -282,10 +282,8 @@ def test_a_batch_whose_length_is_wrong_hides_none_that_follows(length: int) -> N
 
 @pytest.mark.parametrize("length", [-12, 0, 20, 1 << 30])
 @pytest.mark.parametrize("behind", [b"", of(5, b"cut")[:-1]], ids=["nothing", "one that is cut"])
-def test_where_nothing_follows_a_wrong_length_the_next_fetch_begins_behind_its_batch(
-    length: int, behind: bytes
-) -> None:
-    """Or as near to it as is known, and within the partition."""
+def test_position_moves_behind_a_last_batch_with_a_wrong_length(length: int, behind: bytes) -> None:
+    """As precisely as possible, and within the partition."""
     damaged = with_length(of(3, b"b"), length)
     for offset, last in ((struct.pack(">q", 3), 3), (b"\x7f" * 8, 3)):
         data = offset + damaged[8:] + behind
@@ -299,8 +297,8 @@ def test_where_nothing_follows_a_wrong_length_the_next_fetch_begins_behind_its_b
     assert (beyond.found, beyond.position) == ({}, 3)
 
 
-def test_a_damaged_batch_that_a_fetch_begins_within_is_passed_as_far_as_that() -> None:
-    """A broker finds it by offsets it knows better: what is within it would be asked for again and again."""
+def test_damaged_batch_is_skipped_when_a_fetch_begins_within_it() -> None:
+    """The broker finds batches by its own offsets and would return this one for ever."""
     damaged = bytearray(of(1, b"b1", b"b2"))
     damaged[FORMAT_AT] = 1
     reader = read_log(bytes(damaged), begins=[1], end=3)
@@ -308,8 +306,8 @@ def test_a_damaged_batch_that_a_fetch_begins_within_is_passed_as_far_as_that() -
 
 
 @pytest.mark.parametrize("offset", [-1, 0, 1, 3, 5, 9, 18, 1 << 40])
-def test_a_batch_whose_offset_is_wrong_is_not_read_elsewhere(offset: int) -> None:
-    """Its records would come in place of others, or come again; and what is between would never come."""
+def test_batch_with_a_wrong_offset_is_not_read_elsewhere(offset: int) -> None:
+    """Its records would replace others or be read twice, and others would be lost."""
     damaged = struct.pack(">q", offset) + of(2, b"b1", b"b2", b"b3")[8:]
     behind = range(5, 20)
     log = (of(0, b"a1", b"a2"), damaged, *(of(each, b"%d" % each) for each in behind))
@@ -317,8 +315,8 @@ def test_a_batch_whose_offset_is_wrong_is_not_read_elsewhere(offset: int) -> Non
     assert reader.found == {0: b"a1", 1: b"a2", 4: damaged, **{each: b"%d" % each for each in behind}}
 
 
-def test_a_damaged_batch_that_is_alone_in_its_fetch_hides_none_that_follows() -> None:
-    """How far it goes stands in it twice; what is less is believed."""
+def test_damaged_batch_alone_in_its_fetch_hides_no_later_one() -> None:
+    """It states its last offset twice; the smaller one is used."""
     changed = of(1, b"b1", b"b2")
     damaged = changed[:LAST_AT] + struct.pack(">i", 1 << 20) + changed[LAST_AT + 4 :]
     reader = Reader(40, position=1)
@@ -327,8 +325,8 @@ def test_a_damaged_batch_that_is_alone_in_its_fetch_hides_none_that_follows() ->
     assert (reader.found, reader.position) == ({2: damaged}, 3)
 
 
-def test_what_was_appended_while_the_broker_read_is_good(caplog: pytest.LogCaptureFixture) -> None:
-    """It told where the partition ends before that; and a fetch may begin at that end."""
+def test_records_appended_during_the_fetch_are_valid(caplog: pytest.LogCaptureFixture) -> None:
+    """The broker reported the partition's end before, and a fetch may begin there."""
     log = [of(0, b"a"), of(1, b"b1", b"b2"), of(3, b"c")]
     assert read(*log, end=1).found == {0: b"a", 1: b"b1", 2: b"b2", 3: b"c"}
     late = Reader(1, position=1)
@@ -337,8 +335,8 @@ def test_what_was_appended_while_the_broker_read_is_good(caplog: pytest.LogCaptu
     assert caplog.text == ""
 
 
-def test_kafka_python_does_not_fail_for_a_first_batch_that_seems_to_be_cut() -> None:
-    """It would at every poll: its fetcher looks whether there are bytes without a batch."""
+def test_kafka_python_accepts_a_truncated_first_batch() -> None:
+    """Otherwise it would raise at every poll, because bytes without a batch remain."""
     fetcher = SimpleNamespace()
     read_all(fetcher, lambda key: 1)
     fetched = MemoryRecords(with_length(of(0, b"a"), 1 << 30))
@@ -347,10 +345,10 @@ def test_kafka_python_does_not_fail_for_a_first_batch_that_seems_to_be_cut() -> 
     assert fetched.size_in_bytes() == 0
 
 
-def test_whatever_cannot_be_read_for_lack_of_memory_is_fetched_once_there_is_some(
+def test_out_of_memory_does_not_skip_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is no fault of the messages; until then whoever reads is told, and is not kept in a loop."""
+    """The error reaches the reader without a busy loop, and the messages are fetched later."""
     data = batch(zlib.compress(records(RawRecord(b"good")), wbits=31), 1, attributes=GZIP)
     reader = Reader(1)
     with monkeypatch.context() as patch:
@@ -368,8 +366,8 @@ def no_memory(**settings: object) -> object:
 
 
 @pytest.mark.parametrize("members", [1, 3])
-def test_all_that_was_compressed_piece_by_piece_is_read(members: int) -> None:
-    """A stream of gzip may have several members."""
+def test_multi_member_gzip_is_read_completely(members: int) -> None:
+    """A gzip stream may have several members."""
     written = [RawRecord(b"%d" % number * 100_000) for number in range(3)]
     size = len(records(*written)) // members + 1
     pieces = [records(*written)[at : at + size] for at in range(0, len(records(*written)), size)]
@@ -379,8 +377,8 @@ def test_all_that_was_compressed_piece_by_piece_is_read(members: int) -> None:
 
 
 @pytest.mark.parametrize(("kind", "pack"), [(LZ4, codec.lz4_encode), (ZSTD, codec.zstd_encode)])
-def test_a_small_batch_takes_little_memory_and_a_large_one_is_read(kind: int, pack: Callable[[bytes], bytes]) -> None:
-    """What it takes grows with what comes out."""
+def test_decompression_memory_grows_with_the_output(kind: int, pack: Callable[[bytes], bytes]) -> None:
+    """A small batch uses little memory, and a large one is read."""
     values_of_it = [bytes([number]) * 300_000 for number in range(3)]
     data = batch(pack(records(*map(RawRecord, values_of_it))), 3, attributes=kind)
     assert values(read(data, end=3)) == values_of_it
@@ -398,7 +396,7 @@ HEADER_NAMES = some.binary(max_size=20) | some.sampled_from([b"contentType", b"s
 
 
 @given(some.lists(some.tuples(HEADER_NAMES, some.none() | some.binary(max_size=30)), max_size=5))
-def test_a_record_becomes_a_message_whatever_its_headers_are(
+def test_record_with_any_headers_becomes_a_message(
     headers: list[tuple[bytes, bytes | None]],
 ) -> None:
     """Names and values in any bytes, compressed or not."""
@@ -427,13 +425,13 @@ RECORDS = some.lists(
 
 
 @given(RECORDS, some.integers(0, 4), some.booleans(), some.integers(0, 1000))
-def test_good_records_are_read_as_kafka_python_reads_them(
+def test_valid_records_are_read_as_by_kafka_python(
     written: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
     kind: int,
     is_log_append_time: bool,
     epoch: int,
 ) -> None:
-    """Times, keys, values, headers and sizes, in each compression; the position and what is counted."""
+    """Times, keys, values, headers, sizes, position and metrics, with each compression."""
     builder = DefaultRecordBatchBuilder(2, kind, False, -1, -1, -1, 1 << 20)
     for number, (timestamp, key, value, headers) in enumerate(written):
         builder.append(number, timestamp, key, value, headers)
@@ -449,8 +447,8 @@ def test_good_records_are_read_as_kafka_python_reads_them(
         assert getattr(ours, name) == getattr(theirs, name), name
 
 
-def test_deserializers_of_a_customized_configuration_read_keys_and_values() -> None:
-    """As kafka-python's own class has them; sizes are those of the bytes."""
+def test_configured_deserializers_are_used_for_keys_and_values() -> None:
+    """As in kafka-python; sizes are those of the bytes."""
     fetcher = SimpleNamespace()
     read_all(fetcher, lambda key: 1)
     data = MemoryRecords(batch(records(RawRecord(b"value", b"key", [(b"name", b"")])), 1))
@@ -460,7 +458,7 @@ def test_deserializers_of_a_customized_configuration_read_keys_and_values() -> N
 
 
 class Upper:
-    """Names the topic, the first header and the bytes, as text."""
+    """A deserializer that returns topic, first header and bytes as text."""
 
     def deserialize(self, topic: str, headers: list[tuple[str, bytes]], data: bytes) -> str:
         return f"{topic} {headers[0][0]} {data.decode().upper()}"

@@ -1,7 +1,4 @@
-"""What kafka-python does wrong while it connects, and that it does not with the repairs.
-
-A test named "without_the_repair" fails when a version of kafka-python no longer needs it: then delete the repair.
-"""
+"""Faults of kafka-python while it connects, each shown without and with its repair."""
 
 import gc
 import socket
@@ -37,7 +34,7 @@ class Unrepaired(Bootstrapping):
 
 @contextmanager
 def failures(kind: type[Bootstrapping], address: str, **settings: object) -> Iterator[list[BaseException]]:
-    """Why connections to a broker failed, in 300 ms; they are kept, and what they refer to."""
+    """Return why connections to a broker failed within 300 ms; the errors are kept alive."""
     found: list[BaseException] = []
 
     def note(error: BaseException) -> KafkaError | None:
@@ -54,21 +51,21 @@ def failures(kind: type[Bootstrapping], address: str, **settings: object) -> Ite
         abandoned_clients.end(connections)
 
 
-def test_without_the_repair_what_a_broker_says_before_it_hangs_up_is_dropped() -> None:
-    """kafka-python hears of a lost connection only."""
+def test_without_the_repair_data_before_a_close_is_dropped() -> None:
+    """kafka-python only reports the lost connection."""
     with answering(refuse_mechanism) as address, failures(Unrepaired, address, **LOGIN) as errors:
         assert errors
         assert not [each for each in errors if isinstance(each, UnsupportedSaslMechanismError)]
 
 
-def test_what_a_broker_says_before_it_hangs_up_is_heard() -> None:
-    """The repair returns the data first, and the end of the connection with the next read."""
+def test_data_before_a_close_is_read() -> None:
+    """The repair returns the data first, and the end with the next read."""
     with answering(refuse_mechanism) as address, failures(Bootstrapping, address, **LOGIN) as errors:
         assert {type(each) for each in errors} == {UnsupportedSaslMechanismError}
 
 
 def open_sockets(address: str) -> list[ssl.SSLSocket]:
-    """The sockets of TLS in this process that are open and connected to an address."""
+    """Return this process's open TLS sockets that are connected to an address."""
     # `isinstance` would ask weak references for what they no longer refer to.
     found = [each for each in gc.get_objects() if issubclass(type(each), ssl.SSLSocket)]
     peers: list[ssl.SSLSocket] = []
@@ -85,7 +82,7 @@ def in_http_at_once(connection: socket.socket) -> None:
 
 
 @pytest.mark.parametrize(("kind", "leaves"), [(Unrepaired, True), (Bootstrapping, False)])
-def test_without_the_repair_a_failed_handshake_leaves_its_socket_open(kind: type[Bootstrapping], leaves: bool) -> None:
+def test_without_the_repair_a_failed_handshake_leaks_its_socket(kind: type[Bootstrapping], leaves: bool) -> None:
     """Until the garbage collector finds it; the repair closes it."""
     context = ssl.create_default_context()
     with (
@@ -101,7 +98,7 @@ def test_without_the_repair_a_failed_handshake_leaves_its_socket_open(kind: type
 
 @contextmanager
 def clients_ended() -> Iterator[dict[str, object]]:
-    """The setting by which clients are noted that kafka-python makes; they are ended afterwards."""
+    """Return settings by which kafka-python's clients are recorded; they are closed afterwards."""
     made: list[KafkaNetClient] = []
 
     def client(**settings: object) -> KafkaNetClient:
@@ -116,8 +113,8 @@ def clients_ended() -> Iterator[dict[str, object]]:
             each.close()
 
 
-def test_without_the_repair_a_broker_that_refuses_for_good_is_tried_until_the_time_is_over() -> None:
-    """And the error says only that; what is said with the repair: `test_kafka_connecting`."""
+def test_without_the_repair_a_refusing_broker_is_retried_until_the_timeout() -> None:
+    """The error says only that; for the repaired behaviour see `test_kafka_connecting`."""
     with answering(in_http_at_once) as address, clients_ended() as noting:
         config = {"bootstrap_servers": address, "bootstrap_timeout_ms": 300, "security_protocol": "SSL"}
         with pytest.raises(KafkaTimeoutError, match="Unable to bootstrap"):
@@ -127,8 +124,8 @@ def test_without_the_repair_a_broker_that_refuses_for_good_is_tried_until_the_ti
 
 
 @pytest.mark.parametrize("client", [KafkaAdminClient, KafkaConsumer])
-def test_without_the_repair_a_client_that_reaches_nobody_leaves_its_thread(client: type) -> None:
-    """With the repair nothing is left: `test_nothing_is_left_of_a_client_that_reaches_nobody`."""
+def test_without_the_repair_a_failed_client_leaks_its_thread(client: type) -> None:
+    """With the repair: `test_failed_client_leaves_no_threads`."""
     before = set(threading.enumerate())
     with clients_ended() as noting:
         with pytest.raises(KafkaTimeoutError):

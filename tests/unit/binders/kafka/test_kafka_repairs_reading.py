@@ -1,7 +1,4 @@
-"""What kafka-python does wrong with what a fetch brings; that the repairs do better: `test_kafka_records`, `_bounds`.
-
-A test fails when a version of kafka-python no longer needs the repair: then delete the repair.
-"""
+"""Faults of kafka-python in reading fetches; the repaired behaviour: `test_kafka_records`, `_bounds`."""
 
 import gzip
 import struct
@@ -28,24 +25,24 @@ MIB = 1 << 20
 
 
 def of(offset: int, *values: bytes, **more: int) -> bytes:
-    """A batch of records with these values that begins at an offset."""
+    """Return a batch of records with these values that begins at an offset."""
     return batch(records(*map(RawRecord, values)), len(values), offset=offset, **more)
 
 
 def fetched(*batches: bytes) -> Any:
-    """What a fetch from the beginning brings, in kafka-python's own class."""
+    """Return a fetch from the beginning, in kafka-python's own class."""
     return Fetcher.PartitionRecords(0, ORDERS, MemoryRecords(b"".join(batches)))
 
 
-def test_without_the_repair_the_name_of_a_header_stops_a_partition() -> None:
-    """One that is not UTF-8; the record behind it never comes."""
+def test_without_the_repair_an_undecodable_header_name_blocks_a_partition() -> None:
+    """The record behind the one whose header name is not UTF-8 is never returned."""
     found = fetched(batch(records(RawRecord(b"a", headers=[(b"\xff", b"")])), 1), of(1, b"b"))
     with pytest.raises(CorruptRecordError, match="utf-8"):
         found.take()
     assert found.next_fetch_offset == 0
 
 
-def test_without_the_repair_a_damaged_batch_stops_a_partition() -> None:
+def test_without_the_repair_a_damaged_batch_blocks_a_partition() -> None:
     """The next fetch begins with the same batch."""
     damaged = of(1, b"b")
     damaged = damaged[:CRC_AT] + b"\0\0\0\0" + damaged[CRC_AT + 4 :]
@@ -56,8 +53,8 @@ def test_without_the_repair_a_damaged_batch_stops_a_partition() -> None:
     assert found.next_fetch_offset == 1
 
 
-def test_without_the_repair_an_emptied_marker_stops_a_reader_of_committed_messages() -> None:
-    """Compaction leaves the batch of a transaction's marker without the marker."""
+def test_without_the_repair_an_empty_marker_batch_blocks_committed_readers() -> None:
+    """Compaction leaves a transaction marker's batch without the marker."""
     marker = batch(b"", 0, last=0, attributes=0x10 | 0x20, producer=7)
     found = Fetcher.PartitionRecords(0, ORDERS, MemoryRecords(marker), isolation_level=1, aborted_transactions=[])
     with pytest.raises(RuntimeError, match="StopIteration"):
@@ -65,22 +62,22 @@ def test_without_the_repair_an_emptied_marker_stops_a_reader_of_committed_messag
 
 
 @pytest.mark.slow
-def test_without_the_repair_a_small_batch_takes_any_memory() -> None:
-    """A few kilobytes become more than the limit."""
+def test_without_the_repair_a_small_batch_takes_unlimited_memory() -> None:
+    """A few kilobytes exceed the limit."""
     large = RawRecord(bytes(LIMIT + MIB))
     (record,) = fetched(batch(gzip.compress(records(large), 1), 1, attributes=GZIP)).take()
     assert len(record.value) > LIMIT
 
 
-def test_without_the_repair_a_record_has_any_number_of_headers() -> None:
-    """Two bytes in a batch become a hundred."""
+def test_without_the_repair_record_headers_are_unlimited() -> None:
+    """Two bytes in a batch become a hundred in memory."""
     many = RawRecord(b"x", headers=[(b"", b"")] * (MAX_HEADERS + 1))
     (record,) = fetched(batch(records(many), 1)).take()
     assert len(record.headers) > MAX_HEADERS
 
 
 class Counting(LegacyRecordBatch):  # type: ignore[misc]  # kafka-python has no annotations
-    """kafka-python's batch of an old format, which gives up at its thousandth record."""
+    """kafka-python's batch of an old format, which stops at its thousandth record."""
 
     found = 0
 
@@ -91,8 +88,8 @@ class Counting(LegacyRecordBatch):  # type: ignore[misc]  # kafka-python has no 
         return super()._read_header(at)
 
 
-def test_without_the_repair_a_record_of_an_old_format_is_read_for_ever() -> None:
-    """One that says that its length is -12: the next record would begin where it begins."""
+def test_without_the_repair_a_record_of_an_old_format_loops_for_ever() -> None:
+    """With a length of -12 the next record begins where it began."""
     inner = struct.pack(">qi", 0, -12) + bytes(100)
     builder = LegacyRecordBatchBuilder(1, 0, 1 << 20)
     builder.append(0, timestamp=1, key=None, value=gzip.compress(inner))
@@ -104,7 +101,7 @@ def test_without_the_repair_a_record_of_an_old_format_is_read_for_ever() -> None
 
 @contextmanager
 def consuming(kind: type[KafkaConsumer], **batches: bytes) -> Iterator[KafkaConsumer]:
-    """A consumer that has fetched a batch of each of these topics, in this order, and reaches no broker."""
+    """Yield a consumer without a broker that has fetched a batch of each topic, in this order."""
     consumer = kind(bootstrap_servers="127.0.0.1:1", api_version=(2, 6), max_poll_records=500)
     try:
         keys = [TopicPartition(topic, 0) for topic in batches]
@@ -134,10 +131,10 @@ def values(polled: dict[TopicPartition, list[Any]]) -> dict[str, list[bytes]]:
 
 
 @pytest.mark.parametrize(("kind", "expected"), [(KafkaConsumer, []), (RepairedConsumer, [{"orders": [b"b"]}])])
-def test_without_the_repair_a_partition_that_was_paused_is_not_delivered_again(
+def test_without_the_repair_a_resumed_partition_loses_records(
     kind: type[KafkaConsumer], expected: list[dict[str, list[bytes]]]
 ) -> None:
-    """While the records of another one, which are used up, are kept in hand."""
+    """While consumed records of another partition are buffered."""
     with consuming(kind, orders=of(0, b"a", b"b"), bills=of(0, b"c")) as consumer:
         consumer.config["max_poll_records"] = consumer._fetcher.config["max_poll_records"] = 1
         assert values(consumer.poll()) == {"orders": [b"a"]}
@@ -149,8 +146,8 @@ def test_without_the_repair_a_partition_that_was_paused_is_not_delivered_again(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [KafkaConsumer, RepairedConsumer])
-def test_without_the_repair_a_poll_brings_any_number_of_bytes(kind: type[KafkaConsumer]) -> None:
-    """With it, what comes on top of the limit is less than a record."""
+def test_without_the_repair_a_poll_returns_unlimited_bytes(kind: type[KafkaConsumer]) -> None:
+    """With it, the excess over the limit is less than a record."""
     large = of(0, *[bytes(MIB)] * (POLL_SIZE // MIB + 4))
     with consuming(kind, orders=gzipped(large)) as consumer:
         polled = sum(len(record.value) for record in consumer.poll()[ORDERS])
@@ -158,14 +155,14 @@ def test_without_the_repair_a_poll_brings_any_number_of_bytes(kind: type[KafkaCo
 
 
 def gzipped(written: bytes) -> bytes:
-    """The same batch, with its records compressed."""
+    """Return the same batch with compressed records."""
     body = gzip.compress(written[61:], 1)
     (count,) = struct.unpack_from(">i", written, 57)
     return batch(body, count, attributes=GZIP)
 
 
-def test_without_the_repair_a_partition_that_comes_back_keeps_its_position() -> None:
-    """Though another member may have committed another one in between; with it the position is asked for."""
+def test_without_the_repair_a_returning_partition_keeps_its_old_position() -> None:
+    """Another member may have committed in between; with the repair the position is fetched."""
     consumer = RepairedConsumer(bootstrap_servers="127.0.0.1:1", api_version=(2, 6), group_id="kitchen")
     try:
         state = consumer._subscription

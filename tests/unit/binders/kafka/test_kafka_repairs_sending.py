@@ -1,7 +1,4 @@
-"""What kafka-python's producer does wrong, and repaired does not; on a real Kafka: `test_kafka_repairs`.
-
-A test named "without_the_repair" fails when a version of kafka-python no longer needs it: then delete the repair.
-"""
+"""Faults of kafka-python's producer and their repairs; on a real Kafka: `test_kafka_repairs`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +20,7 @@ from tests.unit.binders.kafka.silent_broker import silent_broker
 
 @contextmanager
 def producing(kind: type[KafkaProducer], **settings: object) -> Iterator[KafkaProducer]:
-    """A producer at a broker that acknowledges nothing, with a message that waits."""
+    """Yield a producer whose broker acknowledges nothing, with a pending message."""
     with silent_broker("orders") as address:
         producer = kind(bootstrap_servers=address, **settings)
         sender = producer._sender
@@ -35,8 +32,8 @@ def producing(kind: type[KafkaProducer], **settings: object) -> Iterator[KafkaPr
             sender.join()
 
 
-def test_without_the_repair_a_producer_does_not_close_with_messages_that_are_left() -> None:
-    """It raises, and its thread goes on."""
+def test_without_the_repair_a_producer_with_pending_messages_does_not_close() -> None:
+    """It raises, and its thread continues."""
     with producing(KafkaProducer) as producer:
         with pytest.raises(KafkaTimeoutError):
             producer.close(timeout=0.1)
@@ -44,7 +41,7 @@ def test_without_the_repair_a_producer_does_not_close_with_messages_that_are_lef
         assert not producer._closed
 
 
-def test_a_producer_closes_with_messages_that_are_left() -> None:
+def test_producer_closes_with_pending_messages() -> None:
     """Its thread ends, and the messages fail."""
     with producing(RepairedProducer) as producer:
         producer.close(timeout=0.1)
@@ -52,10 +49,8 @@ def test_a_producer_closes_with_messages_that_are_left() -> None:
 
 
 @pytest.mark.parametrize(("kind", "is_its_end"), [(KafkaProducer, True), (RepairedProducer, False)])
-def test_without_the_repair_a_message_that_brokers_refuse_is_the_end_of_its_producer(
-    kind: type[KafkaProducer], is_its_end: bool
-) -> None:
-    """What is fatal to the producer itself stays so."""
+def test_without_the_repair_a_refused_message_ends_its_producer(kind: type[KafkaProducer], is_its_end: bool) -> None:
+    """With the repair only fatal errors of the producer do."""
     with producing(kind) as producer:
         state = producer._transaction_manager
         outcome = state.classify_batch_error(MessageSizeTooLargeError(), None)
@@ -64,8 +59,8 @@ def test_without_the_repair_a_message_that_brokers_refuse_is_the_end_of_its_prod
         assert state.classify_batch_error(ClusterAuthorizationFailedError(), None) == state.ERROR_CLASS_FATAL
 
 
-def test_what_is_known_of_a_topic_is_told_without_asking() -> None:
-    """Nothing of a topic that nobody has asked for."""
+def test_cached_topic_metadata_is_returned_without_a_request() -> None:
+    """For topics that were not requested it is empty."""
     with producing(RepairedProducer) as producer:
         assert (producer.knows("orders"), producer.partition_count("orders")) == (True, 1)
         assert (producer.knows("bills"), producer.partition_count("bills")) == (False, 0)
@@ -85,8 +80,8 @@ RECORDS = (
 
 
 @pytest.mark.parametrize("settings", [{}, {"acks": 1}, {"compression_type": "lz4"}])
-def test_records_are_appended_to_the_batches_that_kafka_python_makes(settings: dict[str, object]) -> None:
-    """Byte for byte, and each has a future with its place in the batch."""
+def test_records_are_appended_as_by_kafka_python(settings: dict[str, object]) -> None:
+    """Byte for byte, each with a future for its position in the batch."""
     batches, futures = [], []
     for kind in (KafkaProducer, RepairedProducer):
         # A batch that waits for long is not sent before the bytes are looked at.
@@ -115,7 +110,7 @@ def test_records_are_appended_to_the_batches_that_kafka_python_makes(settings: d
         ({"value": b"x", "headers": [(b"name", b"value")]}, TypeError),
     ],
 )
-def test_what_kafka_python_refuses_is_refused(
+def test_invalid_records_are_refused_as_by_kafka_python(
     kind: type[KafkaProducer], record: dict[str, object], error: type[Exception]
 ) -> None:
     """With the same errors."""
@@ -124,7 +119,7 @@ def test_what_kafka_python_refuses_is_refused(
 
 
 @pytest.mark.parametrize("kind", [KafkaProducer, RepairedProducer])
-def test_a_producer_that_is_closed_refuses_records(kind: type[KafkaProducer]) -> None:
+def test_closed_producer_refuses_records(kind: type[KafkaProducer]) -> None:
     """With kafka-python's error."""
     with producing(kind) as producer:
         producer._closed = True
@@ -133,7 +128,7 @@ def test_a_producer_that_is_closed_refuses_records(kind: type[KafkaProducer]) ->
 
 
 class Upper(Serializer):
-    """Writes text in capitals."""
+    """A serializer to upper case."""
 
     @classmethod
     def serialize(cls, topic: str, headers: object, data: bytes) -> bytes:
@@ -141,7 +136,7 @@ class Upper(Serializer):
 
 
 class Last(DefaultPartitioner):
-    """Notes that it was asked."""
+    """A partitioner that records its calls."""
 
     asked = 0
 
@@ -150,8 +145,8 @@ class Last(DefaultPartitioner):
         return 0
 
 
-def test_a_customized_producer_uses_what_it_was_given() -> None:
-    """Serializers and partitioners."""
+def test_customized_producer_uses_its_serializers_and_partitioner() -> None:
+    """As configured."""
     with producing(RepairedProducer, value_serializer=Upper(), linger_ms=60_000) as producer:
         producer.send("orders", b"bill")
         ((batch,),) = producer._accumulator._batches.values()

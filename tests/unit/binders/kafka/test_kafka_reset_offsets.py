@@ -1,4 +1,4 @@
-"""Where partitions begin with reset-offsets=true."""
+"""The start of partitions with reset-offsets=true."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 class Consumer:
-    """Notes which partitions it is to read from their beginning."""
+    """A consumer that records which partitions are read from their beginning."""
 
     def __init__(self) -> None:
         self.mine: set[TopicPartition] = set()
@@ -23,8 +23,8 @@ class Consumer:
         self.rewound += keys
 
 
-def test_a_partition_is_reset_once_and_not_whenever_it_comes_back() -> None:
-    """As with Spring's binder; else members that come and go would have everything handled again."""
+def test_partition_is_reset_only_at_its_first_assignment() -> None:
+    """As in Spring's binder; otherwise each rebalance would deliver everything again."""
 
     async def main() -> list[TopicPartition]:
         client = ConsumerClient({"auto_offset_reset": "earliest"})

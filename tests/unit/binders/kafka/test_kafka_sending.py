@@ -1,4 +1,4 @@
-"""The producer as something to await: answers come from its thread, the loop is woken once for many."""
+"""The awaitable producer: its thread reports answers, and wakes the loop once for many."""
 
 import asyncio
 import gc
@@ -12,7 +12,7 @@ from binders.kafka.sending import Sender
 
 
 class Producer:
-    """Knows every topic but the first time, and answers when it is told to."""
+    """A producer that knows a topic from the second request on, and answers on demand."""
 
     def __init__(self) -> None:
         self.sent: list[Future] = []
@@ -44,7 +44,7 @@ class Producer:
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
-    """Counts how often another thread wakes it."""
+    """A loop that counts how often another thread wakes it."""
 
     woken = 0
 
@@ -67,8 +67,8 @@ def answering(producer: Producer, answer: object) -> threading.Thread:
     return thread
 
 
-def test_a_batch_of_answers_wakes_the_loop_once() -> None:
-    """While the loop is busy, whatever is acknowledged waits for its one look."""
+def test_batch_of_answers_wakes_the_loop_once() -> None:
+    """Acknowledgements queue while the loop is busy."""
     producer = Producer()
     loop = CountingLoop()
 
@@ -84,8 +84,8 @@ def test_a_batch_of_answers_wakes_the_loop_once() -> None:
     assert loop.woken == 1
 
 
-def test_a_failure_is_the_senders_exception() -> None:
-    """And what nobody waits for any more harms nobody."""
+def test_send_failure_is_raised_to_the_sender() -> None:
+    """A failure without a waiter is ignored."""
 
     async def main() -> None:
         producer = Producer()
@@ -100,8 +100,8 @@ def test_a_failure_is_the_senders_exception() -> None:
     asyncio.run(main())
 
 
-def test_it_connects_once_and_only_when_needed() -> None:
-    """Several sends at the beginning share the producer; closing one that was never needed does nothing."""
+def test_producer_connects_once_on_first_use() -> None:
+    """Several early sends share it; closing an unused one does nothing."""
 
     async def main() -> None:
         made: list[Producer] = []
@@ -122,8 +122,8 @@ def test_it_connects_once_and_only_when_needed() -> None:
     asyncio.run(main())
 
 
-def test_what_connects_while_its_start_is_given_up_is_closed() -> None:
-    """A thread cannot be cancelled: closing waits for what it makes."""
+def test_connection_completed_after_a_cancelled_start_is_closed() -> None:
+    """A thread cannot be cancelled, so close waits for it."""
 
     async def main() -> None:
         going_on = threading.Event()
@@ -148,8 +148,8 @@ def test_what_connects_while_its_start_is_given_up_is_closed() -> None:
     asyncio.run(main())
 
 
-def test_a_start_that_fails_after_it_was_given_up_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody waits for it any more."""
+def test_failure_after_a_cancelled_start_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing waits for it any more."""
 
     async def main() -> None:
         going_on = threading.Event()
@@ -171,8 +171,8 @@ def test_a_start_that_fails_after_it_was_given_up_is_no_error(caplog: pytest.Log
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
-def test_one_that_could_not_connect_is_connected_by_the_next_send() -> None:
-    """Brokers come back; who waits for the same attempt is told the same."""
+def test_failed_connection_is_retried_by_the_next_send() -> None:
+    """All who wait for the same attempt get the same error."""
 
     async def main() -> None:
         producer = Producer()

@@ -1,4 +1,4 @@
-"""The client for topics and groups; what it does is tested on a real Kafka, by `test_kafka_binder`."""
+"""The admin client for topics and groups; its requests are tested on a real Kafka by `test_kafka_binder`."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ from binders.kafka.topics import Topics
 
 
 class Admin:
-    """Tells whether it was closed."""
+    """An admin client that records whether it was closed."""
 
     is_closed = False
 
@@ -19,7 +19,7 @@ class Admin:
 
 
 def given_up_while(fails: bool) -> Admin:
-    """A client whose start is cancelled before it is connected, or fails to."""
+    """Cancel the start of a client before it has connected or failed; return the client."""
     admin = Admin()
 
     async def main() -> None:
@@ -43,7 +43,7 @@ def given_up_while(fails: bool) -> Admin:
     return admin
 
 
-def test_a_client_that_connects_while_the_start_is_given_up_is_closed() -> None:
-    """A thread cannot be cancelled; and if it fails, nobody is told any more."""
+def test_admin_client_of_a_cancelled_start_is_closed() -> None:
+    """A thread cannot be cancelled; an error of it is ignored."""
     assert given_up_while(fails=False).is_closed
     assert not given_up_while(fails=True).is_closed

@@ -1,4 +1,4 @@
-"""Many transactions at once: none waits for another's brokers, producers are bounded, and in the end all are closed."""
+"""Concurrent transactions: they do not block each other, producers are limited, and all are closed in the end."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ MORE_THAN_THREADS = 40
 
 
 class Brokers:
-    """Those of all producers: they answer once they are back.
+    """The brokers of all producers, which answer from some time on.
 
     Attributes:
         producers: The producers there are.
@@ -41,14 +41,17 @@ class Brokers:
         self._loop.call_soon_threadsafe(self._asked.release)
 
     async def are_asked(self, times: int) -> None:
-        """Return once so many ends of transactions wait for them."""
+        """Wait until so many transactions are being ended."""
         async with asyncio.timeout(PATIENCE):
             for _ in range(times):
                 await self._asked.acquire()
 
 
 class Producer:
-    """As kafka-python's: whoever ends a transaction waits for the brokers, or until the producer is closed."""
+    """A producer like kafka-python's:
+
+    ending a transaction blocks until the brokers answer or the producer is closed.
+    """
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -84,8 +87,8 @@ class Producer:
 
 
 @pytest.mark.slow
-def test_calls_that_are_given_up_end_however_many_wait_for_brokers() -> None:
-    """A thread that waits is freed by closing its producer, which needs a thread itself."""
+def test_cancelled_calls_end_while_many_wait_for_brokers() -> None:
+    """A blocked thread is freed by closing its producer, which needs a thread itself."""
 
     async def commit(transactions: Transactions) -> None:
         async with transactions.open() as transaction:
@@ -107,8 +110,8 @@ def test_calls_that_are_given_up_end_however_many_wait_for_brokers() -> None:
     asyncio.run(main())
 
 
-def test_messages_that_are_sent_at_once_share_producers() -> None:
-    """However many there are: each producer is connections and a thread, and stays."""
+def test_concurrent_messages_share_a_bounded_number_of_producers() -> None:
+    """Each producer has connections and a thread, and is kept."""
 
     async def main() -> None:
         brokers = Brokers()
@@ -124,8 +127,8 @@ def test_messages_that_are_sent_at_once_share_producers() -> None:
     asyncio.run(main())
 
 
-def test_what_is_on_its_way_when_they_are_closed_fails_and_leaves_nothing() -> None:
-    """Its producer is closed too, and nobody gets another one."""
+def test_pending_transactions_fail_at_close() -> None:
+    """Their producers are closed too, and no new one is made."""
 
     async def main() -> None:
         brokers = Brokers()

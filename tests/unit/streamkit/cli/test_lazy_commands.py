@@ -1,4 +1,4 @@
-"""The command ``streamkit``: lists what is installed, imports only what is run."""
+"""The command ``streamkit`` lists the installed commands and imports only the one that runs."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[4]
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """A distribution with two commands: one that tells when it is imported, one that cannot be."""
+    """Install a distribution with two commands: one reports its import, the other cannot be imported."""
     (tmp_path / "zoo_tools.py").write_text(
         "import click\n"
         "print('zoo_tools is imported')\n"
@@ -43,8 +43,8 @@ def streamkit(*arguments: str, path: Path, **environment: str) -> subprocess.Com
     )
 
 
-def test_help_shows_each_command_with_its_first_sentence_without_importing_it(installed: Path) -> None:
-    """The list of commands costs nothing, whatever is installed."""
+def test_help_lists_commands_without_importing_them(installed: Path) -> None:
+    """Each with its first sentence; the cost does not depend on what is installed."""
     done = streamkit("--help", path=installed)
     assert done.returncode == 0
     assert "feed        Feed the animals\n" in done.stdout
@@ -52,8 +52,8 @@ def test_help_shows_each_command_with_its_first_sentence_without_importing_it(in
     assert "imported" not in done.stdout
 
 
-def test_a_command_runs_with_its_arguments(installed: Path) -> None:
-    """The entry point's command is imported and gets what follows its name."""
+def test_command_runs_with_its_arguments(installed: Path) -> None:
+    """The entry point is imported and gets what follows its name."""
     done = streamkit("feed", "--kind", "tiger", path=installed)
     assert done.stdout == "zoo_tools is imported\nfed tiger\n"
 
@@ -70,8 +70,8 @@ def test_a_command_runs_with_its_arguments(installed: Path) -> None:
         ("eat", "No such command 'eat'."),
     ],
 )
-def test_a_command_that_cannot_be_run_is_a_clear_error(installed: Path, command: str, message: str) -> None:
-    """No traceback, but the entry point and what is wrong with it."""
+def test_command_that_cannot_be_imported_is_reported(installed: Path, command: str, message: str) -> None:
+    """With the entry point and the reason, without a traceback."""
     done = streamkit(command, path=installed)
     assert done.returncode != 0
     assert message in done.stderr
@@ -80,25 +80,25 @@ def test_a_command_that_cannot_be_run_is_a_clear_error(installed: Path, command:
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_completion_prints_a_script_for_the_shell(installed: Path, shell: str) -> None:
-    """The script calls streamkit back for the words."""
+    """The script calls streamkit for the words."""
     done = streamkit("completion", shell, path=installed)
     assert done.returncode == 0
     assert f"_STREAMKIT_COMPLETE={shell}_complete" in done.stdout
 
 
-def test_completing_a_command_does_not_import_it(installed: Path) -> None:
-    """The shell gets the names and texts as quickly as help does."""
+def test_completion_does_not_import_the_command(installed: Path) -> None:
+    """The shell gets names and texts as quickly as help does."""
     done = streamkit(path=installed, _STREAMKIT_COMPLETE="zsh_complete", COMP_WORDS="streamkit fe", COMP_CWORD="1")
     assert done.stdout.splitlines() == ["plain", "feed", "Feed the animals"]
 
 
-def test_the_version_is_that_of_the_installed_distribution(installed: Path) -> None:
-    """``--version`` names the program and a version."""
+def test_version_is_that_of_the_installed_distribution(installed: Path) -> None:
+    """``--version`` prints the program's name and version."""
     assert streamkit("--version", path=installed).stdout.startswith("streamkit ")
 
 
-def test_a_command_of_two_packages_is_an_error_that_names_both(installed: Path) -> None:
-    """Neither runs; the others do."""
+def test_command_of_two_packages_is_an_error(installed: Path) -> None:
+    """It names both, and neither runs; other commands do."""
     info = installed / "park-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: park\nVersion: 1.0\n")
@@ -113,7 +113,7 @@ def test_a_command_of_two_packages_is_an_error_that_names_both(installed: Path) 
 
 
 def test_help_loads_no_plugin(installed: Path) -> None:
-    """Nor does it import what plugins are registered with."""
+    """Nor does it import the plugin registry."""
     (installed / "zoo_plugin.py").write_text("print('zoo_plugin is imported')")
     points = installed / "zoo-1.0.dist-info" / "entry_points.txt"
     points.write_text(points.read_text() + "[streamkit.plugins]\nzoo = zoo_plugin\n")

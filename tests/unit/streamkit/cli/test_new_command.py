@@ -1,4 +1,4 @@
-"""`streamkit new` makes projects that work as they are."""
+"""Projects made by `streamkit new` work without changes."""
 
 import os
 import re
@@ -20,7 +20,7 @@ def make(*arguments: str | Path) -> Result:
 
 
 def made(directory: Path, *arguments: str) -> Path:
-    """Make a project in a directory, and return that."""
+    """Make a project in a directory and return the directory."""
     result = make(*arguments, "--directory", directory)
     assert result.exit_code == 0, result.output
     return directory
@@ -46,8 +46,8 @@ def run_tests(project: Path, *arguments: str) -> subprocess.CompletedProcess[str
 
 @pytest.mark.slow
 @pytest.mark.parametrize("binder", ["rocketmq", "kafka", "inmemory"])
-def test_an_application_passes_its_tests(tmp_path: Path, binder: str) -> None:
-    """On each binder; and its settings are all known and have an effect."""
+def test_new_application_passes_its_tests(tmp_path: Path, binder: str) -> None:
+    """On each binder; all its settings are known and have an effect."""
     shop = made(tmp_path / "shop", "my-shop", "--on", binder)
 
     tested = run_tests(shop)
@@ -59,8 +59,8 @@ def test_an_application_passes_its_tests(tmp_path: Path, binder: str) -> None:
     assert f"default-binder={binder}" in (shop / "application.properties").read_text()
 
 
-def test_an_application_is_on_rocketmq_unless_told(tmp_path: Path) -> None:
-    """And has a program that sends, which in memory would be heard by nobody."""
+def test_new_application_uses_rocketmq_by_default(tmp_path: Path) -> None:
+    """It includes a program that sends, which would reach nothing in memory."""
     shop = made(tmp_path / "shop", "shop")
     alone = made(tmp_path / "alone", "alone", "--on", "inmemory")
 
@@ -71,8 +71,8 @@ def test_an_application_is_on_rocketmq_unless_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_binder_passes_the_contract_suite(tmp_path: Path) -> None:
-    """Without being installed; the report says what it refuses."""
+def test_new_binder_passes_the_contract_suite(tmp_path: Path) -> None:
+    """Without being installed; the report lists what it refuses."""
     project = made(tmp_path / "acme", "--binder", "acme-mq")
 
     tested = run_tests(project, "--contract-report=page.md")
@@ -101,8 +101,8 @@ AT_ONCE = """
 
 
 @pytest.mark.slow
-def test_a_binder_redelivers_at_once_if_it_is_asked_to(tmp_path: Path) -> None:
-    """A pause of nothing is not one that nobody has named."""
+def test_new_binder_redelivers_at_once_for_a_zero_pause(tmp_path: Path) -> None:
+    """Zero is distinguished from an unspecified pause."""
     project = made(tmp_path / "acme", "acme", "--binder")
     suite = project / "tests" / "test_acme_contract.py"
     imports = (
@@ -118,8 +118,8 @@ def test_a_binder_redelivers_at_once_if_it_is_asked_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_binder_that_breaks_the_contract_fails_the_suite(tmp_path: Path) -> None:
-    """One that forgets what it rejects fails the cases about dead letters."""
+def test_binder_that_breaks_the_contract_fails_the_suite(tmp_path: Path) -> None:
+    """One that drops rejected messages fails the dead letter cases."""
     project = made(tmp_path / "acme", "acme", "--binder")
     consumer = project / "binders" / "acme" / "consumer.py"
     broken, times = re.subn(r"self\._hub\.topic\(f\"dead.*", "pass", consumer.read_text())
@@ -144,7 +144,7 @@ def test_a_binder_that_breaks_the_contract_fails_the_suite(tmp_path: Path) -> No
         (["shop", "--on", "rabbit"], "'rocketmq', 'kafka', 'inmemory'"),
     ],
 )
-def test_what_cannot_be_made_is_told(arguments: list[str], told: str, tmp_path: Path) -> None:
+def test_invalid_project_is_reported(arguments: list[str], told: str, tmp_path: Path) -> None:
     """Before anything is written."""
     result = make(*arguments, "--directory", tmp_path / "made")
 
@@ -154,7 +154,7 @@ def test_what_cannot_be_made_is_told(arguments: list[str], told: str, tmp_path: 
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    """A directory with something in it is left as it is."""
+    """A directory that is not empty is left as it is."""
     (tmp_path / "mine.txt").write_text("mine")
 
     result = make("shop", "--directory", tmp_path)

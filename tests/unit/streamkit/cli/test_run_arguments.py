@@ -1,4 +1,4 @@
-"""`streamkit run` with arguments that mean nothing: told before anything is imported. And what is logged."""
+"""`streamkit run`: invalid arguments are reported before anything is imported. And log levels."""
 
 import logging
 from pathlib import Path
@@ -34,16 +34,18 @@ from streamkit.cli.run import run
         ("no_such_shop --worker.id=3 --reload.dir=/x --log.level=on --app.dir=y", "there is no module"),
     ],
 )
-def test_what_means_nothing_is_told(arguments: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what to write instead, where that can be guessed."""
+def test_invalid_argument_is_reported(
+    arguments: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what to write instead, where it can be guessed."""
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(run, arguments.split())
     assert result.exit_code == 2
     assert f"Error: {told}" in result.output
 
 
-def test_the_logs_level_is_the_least_that_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Less of details, which `debug` tells all of; kafka-python warns of each attempt to connect, and of losses."""
+def test_log_level_is_the_threshold_of_loggers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Except details, which `debug` shows in full; kafka-python warns about connection attempts and losses."""
     monkeypatch.chdir(tmp_path)
     names = ("streamkit", "rocket_client", "kafka.coordinator", "kafka.net.connection", "kafka.net.manager")
     heard = []

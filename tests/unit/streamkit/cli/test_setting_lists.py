@@ -1,4 +1,4 @@
-"""Settings as they are shown on terminals of several widths."""
+"""Lists of settings on terminals of several widths."""
 
 from io import StringIO
 
@@ -17,20 +17,20 @@ LISTS = [
 
 
 def shown(width: int) -> list[str]:
-    """What is on a terminal of so many columns, line by line."""
+    """Return the lines shown on a terminal with so many columns."""
     console = Console(file=StringIO(), width=width)
     print_settings(console, LISTS)
     assert isinstance(console.file, StringIO)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def test_where_there_is_room_they_are_tables() -> None:
-    """One setting is one line."""
+def test_wide_terminal_shows_tables() -> None:
+    """One line per setting."""
     assert any("orders.destination" in line and "properties:2 │" in line for line in shown(100))
 
 
-def test_in_a_narrow_terminal_they_stand_below_each_other() -> None:
-    """All lists alike; keys are never folded, and an argument's origin does not repeat its key."""
+def test_narrow_terminal_shows_one_field_per_line() -> None:
+    """Keys are never folded, and an argument's origin does not repeat its key."""
     assert shown(40) == [
         "Wrong",
         "  orders.grup=g",

@@ -1,4 +1,4 @@
-"""What workers share, and what each has for itself."""
+"""Workers: what is shared and what each has for itself."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -16,13 +16,13 @@ BINDER = f"{STREAM}.rocketmq.binder"
 
 
 def application(**settings: str) -> StreamApplication:
-    """An application with these settings."""
+    """Return an application with these settings."""
     properties = {key.replace("__", "."): value for key, value in settings.items()}
     return StreamApplication(config_location="optional:/none", properties=properties)
 
 
-def test_each_worker_has_an_index_and_a_management_port() -> None:
-    """They count up from the application's; a port that is free anyway stays free."""
+def test_each_worker_has_its_own_index_and_management_port() -> None:
+    """Counted up from the application's; port 0 stays 0."""
     app = application(**{f"{STREAM}.instance-index": "4", "management.server.port": "9000"})
     assert settings_of_workers(app, 2) == [
         {f"{STREAM}.instance-index": "4", f"{STREAM}.instance-count": "6", "management.server.port": "9000"},
@@ -32,8 +32,8 @@ def test_each_worker_has_an_index_and_a_management_port() -> None:
     assert settings_of_workers(app, 1) == [{f"{STREAM}.instance-index": "0", f"{STREAM}.instance-count": "9"}]
 
 
-def test_what_code_gives_cannot_be_told_to_workers() -> None:
-    """It would win over what each is told, so that all had the same index, or a broker each."""
+def test_settings_given_by_code_are_refused_with_workers() -> None:
+    """They would override those of each worker, so that all had the same index or a broker each."""
     app = application(**{f"{BINDER}.embedded": "always", f"{STREAM}.instance-index": "0"})
     check_settings_reach_workers(app, [{f"{STREAM}.instance-index": "0", f"{STREAM}.instance-count": "2"}])
     with pytest.raises(ConfigurationError, match=r"given in code: .*binder\.embedded=always: with --workers") as caught:
@@ -58,8 +58,8 @@ def test_what_code_gives_cannot_be_told_to_workers() -> None:
     ],
     ids=["the only binder", "one of several"],
 )
-def test_the_embedded_broker_is_shared(tmp_path: Path, settings: dict[str, str], prefix: str) -> None:
-    """It serves as long as the supervisor runs; the workers are told where, and to start none of their own."""
+def test_embedded_broker_is_shared(tmp_path: Path, settings: dict[str, str], prefix: str) -> None:
+    """It runs as long as the supervisor; workers get its address and start none of their own."""
     app = application(**settings, **{f"{BINDER}.embedded-store": str(tmp_path)})
 
     async def main() -> None:
@@ -76,7 +76,7 @@ def test_the_embedded_broker_is_shared(tmp_path: Path, settings: dict[str, str],
     asyncio.run(main())
 
 
-def test_nothing_is_shared_where_a_broker_is_named() -> None:
+def test_nothing_is_shared_with_a_named_broker() -> None:
     """Nor by binders that have nothing to share."""
 
     async def shared(**settings: str) -> dict[str, str]:

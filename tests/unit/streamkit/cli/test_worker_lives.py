@@ -1,4 +1,4 @@
-"""Workers that start, fail and end as they are told, and what their supervisor makes of it."""
+"""Workers that start, fail and end, and how their supervisor reacts."""
 
 import asyncio
 import time
@@ -33,12 +33,12 @@ for step in life.split("+"):
 
 
 def command(lives: Path) -> Sequence[str]:
-    """Python's arguments of a worker that lives so."""
+    """Return Python's arguments for a worker with this behaviour."""
     return "-S", "-c", PROGRAM, str(lives)
 
 
 def supervised(directory: Path, *workers: str) -> tuple[int, list[str]]:
-    """The supervisor's exit code, and the lives that each worker has left."""
+    """Return the supervisor's exit code and each worker's remaining runs."""
     files = [directory / f"worker-{number}" for number in range(len(workers))]
     for file, lives in zip(files, workers, strict=True):
         file.write_text(lives)
@@ -49,27 +49,27 @@ def supervised(directory: Path, *workers: str) -> tuple[int, list[str]]:
     return asyncio.run(main()), [file.read_text() for file in files]
 
 
-def test_a_worker_that_ends_well_is_not_started_again(tmp_path: Path) -> None:
-    """When none is left the supervisor ends, well too."""
+def test_worker_that_exits_normally_is_not_restarted(tmp_path: Path) -> None:
+    """When none is left, the supervisor exits normally too."""
     assert supervised(tmp_path, "start+0 start+1", "start+0 start+1") == (0, ["start+1", "start+1"])
 
 
-def test_a_worker_that_failed_is_started_again(tmp_path: Path) -> None:
-    """Once it had started, whatever it died of, and after a pause; its last life's code counts."""
+def test_failed_worker_is_restarted(tmp_path: Path) -> None:
+    """After a pause, whatever the cause, if it had started; the exit code of its last run counts."""
     began = time.monotonic()
     assert supervised(tmp_path, "start+7 start+0 start+1", "start+kill start+0") == (0, ["start+1", ""])
     assert time.monotonic() - began >= 0.5
 
 
-def test_a_worker_that_never_started_ends_them_all(tmp_path: Path) -> None:
-    """With its exit code; the others are asked to stop, and not started again."""
+def test_worker_that_fails_to_start_ends_all(tmp_path: Path) -> None:
+    """With its exit code; the others are stopped and not restarted."""
     code, (first, second) = supervised(tmp_path, "start+wait start+9", "3 start+0")
     assert (code, second) == (3, "start+0")
     assert first in {"start+9", "start+wait start+9"}  # asked to stop before it had begun
 
 
-def test_pauses_grow_with_failures_in_a_row(tmp_path: Path) -> None:
-    """Up to half a minute; after a life that ended well the row begins anew."""
+def test_pauses_grow_with_consecutive_failures(tmp_path: Path) -> None:
+    """Up to half a minute; a run that ended normally resets them."""
     lives = tmp_path / "lives"
     lives.write_text("3 start+kill 4 0 5")
     worker = WorkerProcess(0, command(lives))
@@ -92,8 +92,8 @@ def test_pauses_grow_with_failures_in_a_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("life", ["wait", "start+wait"])
-def test_a_worker_that_is_asked_to_end_ends_well(tmp_path: Path, life: str) -> None:
-    """Also one that dies of being asked, because it could not hear yet."""
+def test_stopped_worker_counts_as_a_normal_exit(tmp_path: Path, life: str) -> None:
+    """Also if the signal kills it before its handler is installed."""
     lives = tmp_path / "lives"
     lives.write_text(life)
     worker = WorkerProcess(0, command(lives))
