@@ -1,4 +1,4 @@
-"""Applications on memory and virtual time."""
+"""Applications on the in-memory binder in virtual time."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,7 +12,8 @@ MakeApplication = Callable[..., StreamApplication]
 
 @pytest.fixture
 def make_app() -> MakeApplication:
-    """An application whose bindings `a`, `b`, `c` have topics of the same name, and inputs group `g`."""
+    """Return a factory of applications whose bindings `a`, `b`, `c` have topics of the same name, and inputs
+    group `g`."""
 
     def make(*sources: object, **settings: str) -> StreamApplication:
         table = {f"spring.cloud.stream.bindings.{name}.destination": name for name in "abc"}
@@ -25,13 +26,13 @@ def make_app() -> MakeApplication:
 
 @pytest.fixture
 def app(make_app: MakeApplication) -> StreamApplication:
-    """One of them."""
+    """An application of `make_app`."""
     return make_app()
 
 
 @pytest.fixture
 def test(app: StreamApplication) -> Iterator[Callable[[], Harness]]:
-    """Starts the application for the test."""
+    """Return a function that starts the application for the test."""
     started: list[Harness] = []
 
     def start() -> Harness:

@@ -1,4 +1,4 @@
-"""An input without a group is told at the start, and which setting may have been meant for it."""
+"""An input without a group is logged at the start, with the setting that may have been meant for it."""
 
 import logging
 
@@ -9,8 +9,10 @@ from streamkit import StreamApplication
 PREFIX = "spring.cloud.stream.bindings"
 
 
-def told(caplog: pytest.LogCaptureFixture, *bindings: str, outputs: str = "", **groups: str) -> list[tuple[str, str]]:
-    """Start an application with these inputs and groups; what is said of groups, with its level."""
+def group_messages(
+    caplog: pytest.LogCaptureFixture, *bindings: str, outputs: str = "", **groups: str
+) -> list[tuple[str, str]]:
+    """Start an application with these inputs and groups; return log messages about groups with their levels."""
     app = StreamApplication(
         config_location="optional:/none",
         properties={f"{PREFIX}.{name}.destination": "topic" for name in bindings}
@@ -24,14 +26,14 @@ def told(caplog: pytest.LogCaptureFixture, *bindings: str, outputs: str = "", **
     return [(each.levelname, each.getMessage()) for each in caplog.records if "group" in each.name]
 
 
-def test_a_group_is_nothing_to_talk_about(caplog: pytest.LogCaptureFixture) -> None:
+def test_input_with_a_group_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     """In any spelling of the binding's name."""
-    assert told(caplog, "ordersIn", **{"orders-in": "billing"}) == []
+    assert group_messages(caplog, "ordersIn", **{"orders-in": "billing"}) == []
 
 
-def test_an_anonymous_input_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever groups others have."""
-    ((level, text),) = told(caplog, "orders", "orders2", receipts="log", orders2="log")
+def test_anonymous_input_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever groups other inputs have."""
+    ((level, text),) = group_messages(caplog, "orders", "orders2", receipts="log", orders2="log")
     assert level == "INFO"
     assert text == (
         "Binding 'orders' has no group: it receives only messages that are sent from now on, "
@@ -39,9 +41,9 @@ def test_an_anonymous_input_is_told(caplog: pytest.LogCaptureFixture) -> None:
     )
 
 
-def test_a_misspelt_binding_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """Only of a name that is nearly that of an input without a group."""
-    (_, (level, text)) = told(caplog, "orders", order="billing")
+def test_misspelt_binding_of_a_group_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """If the name nearly equals that of an input without a group."""
+    (_, (level, text)) = group_messages(caplog, "orders", order="billing")
     assert level == "WARNING"
     assert text == (
         f"{PREFIX}.order.group names no binding of this application: is it meant for 'orders', which has no group?"
@@ -49,12 +51,14 @@ def test_a_misspelt_binding_is_a_warning(caplog: pytest.LogCaptureFixture) -> No
 
 
 @pytest.mark.parametrize("other", ["orders-3", "orders", "ORDERS_2"])
-def test_another_number_is_another_binding(caplog: pytest.LogCaptureFixture, other: str) -> None:
-    """Which this application need not have."""
-    assert [level for level, _ in told(caplog, "orders-1", **{other: "billing"})] == ["INFO"]
+def test_binding_with_another_number_is_not_a_misspelling(caplog: pytest.LogCaptureFixture, other: str) -> None:
+    """This application need not have it."""
+    assert [level for level, _ in group_messages(caplog, "orders-1", **{other: "billing"})] == ["INFO"]
 
 
-def test_an_output_s_group_is_no_misspelt_one(caplog: pytest.LogCaptureFixture) -> None:
-    """It has no meaning there, and the binding is one of this application all the same."""
-    names = told(caplog, "transactions-in-0", outputs="transactions-out-0", **{"transactions-out-0": "billing"})
+def test_group_of_an_output_is_not_a_misspelling(caplog: pytest.LogCaptureFixture) -> None:
+    """It has no effect there, but the binding exists."""
+    names = group_messages(
+        caplog, "transactions-in-0", outputs="transactions-out-0", **{"transactions-out-0": "billing"}
+    )
     assert [level for level, _ in names] == ["INFO"]

@@ -24,8 +24,8 @@ from streamkit.running.loop_watch import LoopWatch
 MakeApplication = Callable[..., StreamApplication]
 
 
-def test_with_runs_the_application_in_a_thread_of_its_own(make_app: MakeApplication) -> None:
-    """Plain code sends and blocks; listeners work meanwhile."""
+def test_with_block_runs_the_application_in_a_thread(make_app: MakeApplication) -> None:
+    """Blocking code sends while listeners work."""
     app = make_app(default_binder="inmemory", **{"bindings__a-out__destination": "a"})
     received: list[tuple[str, bool]] = []
     done = threading.Event()
@@ -44,10 +44,10 @@ def test_with_runs_the_application_in_a_thread_of_its_own(make_app: MakeApplicat
     assert not app.is_running
 
 
-def test_an_error_channel_of_a_running_application_is_sent_to_from_any_thread(
+def test_error_channel_can_be_used_from_any_thread_while_running(
     make_app: MakeApplication,
 ) -> None:
-    """Its listeners run on the application's loop, as those of channels that were there at the start."""
+    """Its listeners run on the application's loop, also for channels made later."""
     heard: list[object] = []
 
     async def note(message: Message[object]) -> None:
@@ -61,8 +61,8 @@ def test_an_error_channel_of_a_running_application_is_sent_to_from_any_thread(
     assert heard == ["x"]
 
 
-def test_what_goes_wrong_at_start_is_raised_in_the_block_s_thread(make_app: MakeApplication) -> None:
-    """And the thread is gone."""
+def test_startup_error_is_raised_in_the_blocks_thread(make_app: MakeApplication) -> None:
+    """The application's thread has ended."""
     app = make_app(default_binder="nonesuch")
     app.stream_listener("a")(lambda: None)
     with pytest.raises(ConfigurationError, match="nonesuch"), app:
@@ -70,8 +70,8 @@ def test_what_goes_wrong_at_start_is_raised_in_the_block_s_thread(make_app: Make
     assert "streamkit loop" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_the_life_of_bindings_is_told(make_app: MakeApplication) -> None:
-    """Outputs come before inputs, and go after them."""
+def test_binding_events_follow_the_lifecycle(make_app: MakeApplication) -> None:
+    """Outputs start before inputs and stop after them."""
     app = make_app(default_binder="inmemory")
     app.stream_listener("a")(lambda: None)
     app.enable_binding(_Output)
@@ -99,11 +99,11 @@ def test_the_life_of_bindings_is_told(make_app: MakeApplication) -> None:
     ]
 
 
-def test_a_blocked_loop_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """A heartbeat that comes more than a second late is a warning and an event."""
+def test_blocked_loop_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """A heartbeat more than a second late is a warning and an event."""
 
     class Clock(asyncio.SelectorEventLoop):
-        """A loop whose clock can be set."""
+        """A loop with an adjustable clock."""
 
         ahead = 0.0
 
@@ -134,7 +134,7 @@ def test_a_blocked_loop_is_told(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this platform")
 def test_use_after_fork_is_an_error(make_app: MakeApplication) -> None:
-    """In the child of a fork neither channels nor the bridge work."""
+    """In a forked child neither channels nor the bridge work."""
     app = make_app(default_binder="inmemory")
     app.enable_binding(_Output)
     reading, writing = os.pipe()
@@ -170,8 +170,8 @@ def test_use_after_fork_is_an_error(make_app: MakeApplication) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this platform")
-def test_a_forked_child_that_leaves_the_block_does_not_wait(make_app: MakeApplication) -> None:
-    """The thread it would wait for is in the other process."""
+def test_forked_child_leaves_the_block_without_waiting(make_app: MakeApplication) -> None:
+    """The thread to wait for exists only in the parent."""
     app = make_app(default_binder="inmemory", output_bindings="b")
     child = None
     try:
@@ -187,7 +187,7 @@ def test_a_forked_child_that_leaves_the_block_does_not_wait(make_app: MakeApplic
 
 
 def test_awaiting_on_another_loop_is_refused(make_app: MakeApplication) -> None:
-    """The error says what to do instead, and that works; what needs no loop needs not this one either."""
+    """The error names the alternative, which works; calls that need no loop work everywhere."""
     app = make_app(default_binder="inmemory")
     app.enable_binding(_Output)
 
@@ -205,8 +205,8 @@ def test_awaiting_on_another_loop_is_refused(make_app: MakeApplication) -> None:
         assert asyncio.run(elsewhere())
 
 
-def test_calls_in_flight_may_send_until_they_end(make_app: MakeApplication) -> None:
-    """While the application stops, the bridge and the channels still work; a second stop waits for the first."""
+def test_calls_in_progress_may_send_until_they_end(make_app: MakeApplication) -> None:
+    """During a stop the bridge and the channels still work; a second stop waits for the first."""
     app = make_app(default_binder="inmemory", output_bindings="to", bindings__to__destination="a")
     sent: list[bool] = []
     begun, go_on = asyncio.Event(), asyncio.Event()
@@ -234,8 +234,8 @@ def test_calls_in_flight_may_send_until_they_end(make_app: MakeApplication) -> N
     assert sent == [True]
 
 
-def test_run_on_a_running_loop_says_what_to_do(app: StreamApplication) -> None:
-    """As in a notebook, which runs one."""
+def test_run_on_a_running_loop_is_an_error(app: StreamApplication) -> None:
+    """It names the alternative, for example for notebooks."""
 
     async def main() -> None:
         with pytest.raises(ApplicationError, match="use `async with app`"):
@@ -244,8 +244,8 @@ def test_run_on_a_running_loop_says_what_to_do(app: StreamApplication) -> None:
     asyncio.run(main())
 
 
-def test_stop_without_start_does_nothing(app: StreamApplication) -> None:
-    """And run can be asked to stop only while it runs."""
+def test_stop_without_a_start_does_nothing(app: StreamApplication) -> None:
+    """And a stop can be requested only while `run` runs."""
     asyncio.run(app.stop())
     app.request_stop()
     with pytest.raises(ApplicationError):
@@ -253,13 +253,13 @@ def test_stop_without_start_does_nothing(app: StreamApplication) -> None:
 
 
 class _Output:
-    """An interface."""
+    """A declaring interface."""
 
     out = output_channel("a-out")
 
 
-def test_a_second_start_does_not_disturb_the_first(make_app: MakeApplication) -> None:
-    """It is refused; the end of the first block stops what that began."""
+def test_second_start_does_not_disturb_the_first(make_app: MakeApplication) -> None:
+    """It is refused; leaving the first block stops the application."""
     app = make_app(default_binder="inmemory")
     with app:
         with pytest.raises(ApplicationError, match="runs already"), app:
@@ -268,8 +268,8 @@ def test_a_second_start_does_not_disturb_the_first(make_app: MakeApplication) ->
     assert not app.is_running
 
 
-def test_settings_given_as_an_environment_are_those_it_runs_with() -> None:
-    """Nothing else is read, whoever takes the arguments; those win, as they do over files."""
+def test_given_environment_is_used_as_it_is() -> None:
+    """No other source is read; arguments override it as they override files."""
     given = {"spring.application.name": "shop", "spring.cloud.stream.instance-index": "1"}
     environment = Environment.load(config_location="optional:/none", variables={}, overrides=given)
     app = StreamApplication(environment=environment)

@@ -1,4 +1,4 @@
-"""`app.run()` and `streamkit run` in processes of their own: signals, exit codes."""
+"""`app.run()` and `streamkit run` in separate processes: signals and exit codes."""
 
 import os
 import signal
@@ -61,7 +61,7 @@ spring.cloud.stream.bindings.a.destination=topic
 
 @contextmanager
 def program(directory: Path, *arguments: str, text: str = PROGRAM) -> "Iterator[subprocess.Popen[str]]":
-    """A process in a directory with the program and its settings."""
+    """Start a process in a directory with the program and its settings."""
     (directory / "shop.py").write_text(text)
     (directory / "application.properties").write_text(SETTINGS)
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
@@ -82,7 +82,7 @@ def program(directory: Path, *arguments: str, text: str = PROGRAM) -> "Iterator[
 
 @contextmanager
 def hang_ups(meaning: signal.Handlers) -> Iterator[None]:
-    """Processes started in the block find this disposition of SIGHUP, whatever the tests were started by."""
+    """Give processes started in the block this disposition of SIGHUP, whatever the tests inherited."""
     former = signal.signal(signal.SIGHUP, meaning)
     try:
         yield
@@ -91,7 +91,7 @@ def hang_ups(meaning: signal.Handlers) -> Iterator[None]:
 
 
 def until(process: "subprocess.Popen[str]", text: str) -> str:
-    """The output up to the line that has `text`."""
+    """Return the output up to the line that contains `text`."""
     assert process.stdout is not None
     read = []
     for line in process.stdout:
@@ -102,9 +102,9 @@ def until(process: "subprocess.Popen[str]", text: str) -> str:
 
 
 def rest_of(process: "subprocess.Popen[str]") -> str:
-    """The output after what `until` has read, once the process has ended.
+    """Return the output after what `until` has read, once the process has ended.
 
-    `communicate` would read past the lines that came with those before and wait in the stream's buffer.
+    `communicate` would miss lines that `until` has buffered.
     """
     assert process.stdout is not None
     rest = process.stdout.read()
@@ -112,8 +112,8 @@ def rest_of(process: "subprocess.Popen[str]") -> str:
     return rest
 
 
-def test_the_first_signal_finishes_the_call_in_flight(tmp_path: Path) -> None:
-    """run returns after the listener has, and the process ends well."""
+def test_first_signal_completes_the_call_in_progress(tmp_path: Path) -> None:
+    """`run` returns after the listener has, with exit code 0."""
     with program(tmp_path, "shop.py", "--seconds=0.3") as process:
         until(process, "begun")
         process.send_signal(signal.SIGTERM)
@@ -121,8 +121,8 @@ def test_the_first_signal_finishes_the_call_in_flight(tmp_path: Path) -> None:
         assert process.wait(60) == 0
 
 
-def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
-    """Nobody waits for the listener any more. One that comes right behind the first is the same one."""
+def test_second_signal_ends_at_once(tmp_path: Path) -> None:
+    """Without waiting for the listener. A signal right after the first counts as the same."""
     with program(tmp_path, "shop.py", "--seconds=60", text=SIGNALLED) as process:
         until(process, "a second signal ends the process at once")
         with pytest.raises(subprocess.TimeoutExpired):
@@ -131,8 +131,8 @@ def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
         assert process.wait(60) == 128 + signal.SIGINT
 
 
-def test_a_closed_terminal_stops_in_order(tmp_path: Path) -> None:
-    """SIGHUP is a first signal, and never the second one: shell and system may both send it."""
+def test_closed_terminal_stops_in_order(tmp_path: Path) -> None:
+    """SIGHUP may be the first signal but never the second: shell and system may both send it."""
     text = PROGRAM.replace("import asyncio\n", "import asyncio, os\n")
     text = text.replace(
         "    await asyncio.sleep(seconds)", "    while not os.path.exists('go on'): await asyncio.sleep(0)"
@@ -147,8 +147,8 @@ def test_a_closed_terminal_stops_in_order(tmp_path: Path) -> None:
         assert process.wait(60) == 0
 
 
-def test_under_nohup_a_closed_terminal_is_nothing(tmp_path: Path) -> None:
-    """Who started it had SIGHUP ignored, and so it stays."""
+def test_closed_terminal_is_ignored_under_nohup(tmp_path: Path) -> None:
+    """An inherited ignored SIGHUP stays ignored."""
     with hang_ups(signal.SIG_IGN), program(tmp_path, "shop.py", "--seconds=0.3") as process:
         until(process, "begun")
         process.send_signal(signal.SIGHUP)
@@ -159,8 +159,8 @@ def test_under_nohup_a_closed_terminal_is_nothing(tmp_path: Path) -> None:
         assert process.wait(60) == 0
 
 
-def test_systemd_is_told_when_it_is_up_and_when_it_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As units of Type=notify want it; without their socket nothing is told."""
+def test_systemd_is_notified_of_start_and_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Type=notify requires; without the socket nothing is sent."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.settimeout(60)
         systemd.bind(str(tmp_path / "notify"))
@@ -173,8 +173,8 @@ def test_systemd_is_told_when_it_is_up_and_when_it_stops(tmp_path: Path, monkeyp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_second_signal_ends_even_a_blocked_loop(tmp_path: Path, number: signal.Signals) -> None:
-    """An `async def` listener that never awaits is told by name, and cannot keep the process alive."""
+def test_second_signal_ends_a_blocked_loop(tmp_path: Path, number: signal.Signals) -> None:
+    """An `async def` listener that never awaits is named in the log and cannot keep the process alive."""
     with program(tmp_path, "shop.py", "--seconds=-1") as process:
         warning = until(process, "loop is blocked by")
         assert f"{tmp_path}/shop.py:" in warning
@@ -187,8 +187,8 @@ def test_the_second_signal_ends_even_a_blocked_loop(tmp_path: Path, number: sign
         assert f"{number.name} again: ending at once" in rest_of(process)
 
 
-def test_a_listener_that_never_returns_keeps_no_process_alive(tmp_path: Path) -> None:
-    """A `def` listener's thread is left to itself when the time for calls in flight is over."""
+def test_listener_that_never_returns_does_not_block_the_exit(tmp_path: Path) -> None:
+    """The thread of a `def` listener is abandoned after the shutdown timeout."""
     text = PROGRAM.replace("async def slow", "def slow").replace("await asyncio.sleep", "time.sleep")
     arguments = ("shop.py", "--seconds=60", "--spring.lifecycle.timeout-per-shutdown-phase=1ms")
     with program(tmp_path, *arguments, text=text) as process:
@@ -198,8 +198,8 @@ def test_a_listener_that_never_returns_keeps_no_process_alive(tmp_path: Path) ->
         assert process.wait(60) == 0
 
 
-def test_what_is_wrong_is_a_report_and_not_a_traceback(tmp_path: Path) -> None:
-    """`app.run()` ends the process with exit code 1, file, line, key and the nearest one."""
+def test_startup_error_is_reported_without_a_traceback(tmp_path: Path) -> None:
+    """`app.run()` exits with code 1 and prints file, line, key and the nearest key."""
     with program(tmp_path, "shop.py", "--spring.cloud.stream.bindings.a.groop=g") as process:
         output = rest_of(process)
     assert output == (
@@ -210,14 +210,14 @@ def test_what_is_wrong_is_a_report_and_not_a_traceback(tmp_path: Path) -> None:
     assert process.returncode == 1
 
 
-def test_an_application_may_end_itself(tmp_path: Path) -> None:
-    """request_stop ends run; a listener may call it."""
+def test_application_may_stop_itself(tmp_path: Path) -> None:
+    """request_stop ends `run`; a listener may call it."""
     with program(tmp_path, "shop.py", "--seconds=0") as process:
         assert "ended" in until(process, "stopped")
         assert process.wait(60) == 0
 
 
-def test_streamkit_run_runs_an_application_with_settings(tmp_path: Path) -> None:
+def test_streamkit_run_passes_settings(tmp_path: Path) -> None:
     """Arguments after the application's name are settings."""
     with program(tmp_path, "-m", "streamkit.cli", "run", "shop", "--seconds=0") as process:
         assert "Started with bindings {'a': 'running'}" in until(process, "ended")
@@ -235,7 +235,7 @@ def test_streamkit_run_runs_an_application_with_settings(tmp_path: Path) -> None
         (["shop", "--spring.cloud.stream.bindings.a.groop=g"], "did you mean"),
     ],
 )
-def test_streamkit_run_says_what_is_wrong(tmp_path: Path, arguments: list[str], text: str) -> None:
+def test_streamkit_run_reports_errors(tmp_path: Path, arguments: list[str], text: str) -> None:
     """Without a traceback, and with an exit code."""
     with program(tmp_path, "-m", "streamkit.cli", "run", *arguments) as process:
         output = rest_of(process)

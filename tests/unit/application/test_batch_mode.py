@@ -22,7 +22,7 @@ BATCH = {"bindings__a__consumer__batch_mode": "true"}
 
 @dataclass
 class Order:
-    """What is ordered."""
+    """The order of a customer."""
 
     number: int
 
@@ -42,12 +42,12 @@ def fill(test: Harness, binding: str, payloads: list[object], **headers: object)
 
 @pytest.fixture
 def app(make_app: MakeApplication) -> StreamApplication:
-    """An application whose binding `a` is in batch mode; `bridge.asend("a-topic", ...)` reaches it."""
+    """Return an application whose binding `a` is in batch mode; `bridge.asend("a-topic", ...)` reaches it."""
     return make_app(**BATCH, bindings__a__destination="a-topic")
 
 
-def test_what_a_listener_may_take(app: StreamApplication) -> None:
-    """Payloads, messages, or one message of payloads with the headers of each."""
+def test_batch_listener_takes_payloads_messages_or_one_message(app: StreamApplication) -> None:
+    """Payloads, messages, or one message with a list of payloads and the headers of each."""
     taken: list[object] = []
 
     @app.stream_listener("a")
@@ -60,8 +60,8 @@ def test_what_a_listener_may_take(app: StreamApplication) -> None:
     assert taken == [[(Order(1), 7), (Order(2), 7)], [7, 7]]
 
 
-def test_one_message_of_a_list(app: StreamApplication) -> None:
-    """Its payload is the list, on a thread too."""
+def test_batch_as_one_message_has_a_list_payload(app: StreamApplication) -> None:
+    """On a thread too."""
     taken: list[list[Order]] = []
 
     @app.stream_listener("a")
@@ -74,8 +74,8 @@ def test_one_message_of_a_list(app: StreamApplication) -> None:
     assert taken == [[Order(1), Order(2)]]
 
 
-def test_without_an_annotation_items_are_what_came(app: StreamApplication) -> None:
-    """Bytes, as for a listener without batches."""
+def test_items_without_an_annotation_are_bytes(app: StreamApplication) -> None:
+    """As for listeners without batches."""
     taken: list[object] = []
 
     @app.stream_listener("a")
@@ -87,8 +87,8 @@ def test_without_an_annotation_items_are_what_came(app: StreamApplication) -> No
     assert taken == [b'{"number":1}', b"[2]"]
 
 
-def test_a_result_is_sent_on(app: StreamApplication) -> None:
-    """A list of messages one by one; the headers of the batch do not travel."""
+def test_batch_result_is_sent(app: StreamApplication) -> None:
+    """A list of messages one by one; the headers of the batch are not copied."""
 
     @app.stream_listener("a")
     @send_to("b")
@@ -100,8 +100,8 @@ def test_a_result_is_sent_on(app: StreamApplication) -> None:
         assert [each.payload for each in test.output("b").receive_all(int)] == [1, 2]
 
 
-def test_a_function_takes_batches(make_app: MakeApplication) -> None:
-    """A single value is one message; headers of the batch stay behind."""
+def test_function_takes_batches(make_app: MakeApplication) -> None:
+    """A single result is one message, without the headers of the batch."""
     app = make_app(**{"bindings__total-in-0__consumer__batch_mode": "true"})
 
     @app.function
@@ -116,8 +116,8 @@ def test_a_function_takes_batches(make_app: MakeApplication) -> None:
 
 
 @pytest.mark.parametrize("settlements", [[], [ACCEPT]])
-def test_a_settlement_too_few_fails_the_batch(app: StreamApplication, settlements: list[Settlement]) -> None:
-    """The attempts go on, and the error says what to return; none at all are too few, too."""
+def test_too_few_settlements_fail_the_batch(app: StreamApplication, settlements: list[Settlement]) -> None:
+    """The attempts continue, and the error says what to return; an empty list is too short too."""
     calls: list[int] = []
 
     @app.stream_listener("a")
@@ -134,8 +134,8 @@ def test_a_settlement_too_few_fails_the_batch(app: StreamApplication, settlement
         )
 
 
-def test_what_is_no_settlement_fails_the_batch(app: StreamApplication) -> None:
-    """A settlement that was forgotten is not an acceptance."""
+def test_invalid_settlement_fails_the_batch(app: StreamApplication) -> None:
+    """A missing settlement is not an acceptance."""
 
     @app.stream_listener("a")
     async def listen(orders: list[Order]) -> list[Settlement | None]:
@@ -147,8 +147,8 @@ def test_what_is_no_settlement_fails_the_batch(app: StreamApplication) -> None:
         assert "the listener returned None among its settlements" in str(test.errors[0].payload.__cause__)
 
 
-def test_settlements_are_for_what_was_handed_over(app: StreamApplication) -> None:
-    """A message that could not be converted needs none."""
+def test_settlements_are_for_delivered_messages(app: StreamApplication) -> None:
+    """None is expected for a message that could not be converted."""
 
     @app.stream_listener("a")
     async def listen(orders: list[Order]) -> list[Settlement]:
@@ -160,8 +160,8 @@ def test_settlements_are_for_what_was_handed_over(app: StreamApplication) -> Non
     assert [letter.payload for letter in letters] == [b"x", b'{"number":1}']
 
 
-def test_requeue_is_for_the_whole_batch(app: StreamApplication) -> None:
-    """No attempts in process; each message is redelivered."""
+def test_requeue_applies_to_the_whole_batch(app: StreamApplication) -> None:
+    """Without further attempts; each message is redelivered."""
     calls: list[list[int]] = []
 
     @app.stream_listener("a")
@@ -177,8 +177,8 @@ def test_requeue_is_for_the_whole_batch(app: StreamApplication) -> None:
     assert calls == [[1, 2], [1, 2]]
 
 
-def test_a_batch_and_its_failures_are_told_message_by_message(app: StreamApplication) -> None:
-    """Who counts them counts what a listener without batches would have received, and failed with."""
+def test_batch_events_are_per_message(app: StreamApplication) -> None:
+    """So the counts equal those of a listener without batches."""
     received: list[object] = []
     failed: list[tuple[object, object]] = []
 
@@ -199,8 +199,8 @@ def test_a_batch_and_its_failures_are_told_message_by_message(app: StreamApplica
     assert failed == [(b"1", 1), (b"2", 1), (b"1", 2), (b"2", 2)]
 
 
-def test_a_batch_that_takes_too_long_is_retried(make_app: MakeApplication) -> None:
-    """consume-timeout is that of the call; each message is redelivered."""
+def test_batch_timeout_redelivers_each_message(make_app: MakeApplication) -> None:
+    """consume-timeout applies to the call."""
     app = make_app(
         **BATCH,
         bindings__a__destination="a-topic",
@@ -220,7 +220,7 @@ def test_a_batch_that_takes_too_long_is_retried(make_app: MakeApplication) -> No
     assert calls == [[1, 2], [1, 2]]
 
 
-def test_an_acknowledgment_may_be_settled_later(app: StreamApplication) -> None:
+def test_acknowledgment_settles_a_batch_later(app: StreamApplication) -> None:
     """Until then none of the messages is settled."""
     held: list[Acknowledgment] = []
 
@@ -235,7 +235,7 @@ def test_an_acknowledgment_may_be_settled_later(app: StreamApplication) -> None:
         assert len(test.dead_letters("a").receive_all()) == 2
 
 
-def test_embedded_headers_are_taken_out_of_each_message(make_app: MakeApplication) -> None:
+def test_embedded_headers_are_extracted_from_each_message(make_app: MakeApplication) -> None:
     """As without batches."""
     app = make_app(
         **BATCH,
@@ -258,15 +258,15 @@ def test_embedded_headers_are_taken_out_of_each_message(make_app: MakeApplicatio
 
 
 async def single(order: Order) -> None:
-    """Takes one."""
+    """Take a single payload."""
 
 
 async def header(orders: list[Order], number: Annotated[int, Header("n")]) -> None:
-    """Takes one header."""
+    """Take a single header."""
 
 
 async def unreadable(numbers: list[complex]) -> None:
-    """Takes what nobody reads."""
+    """Take a type that no converter reads."""
 
 
 @pytest.mark.parametrize(
@@ -277,8 +277,10 @@ async def unreadable(numbers: list[complex]) -> None:
         (unreadable, "complex"),
     ],
 )
-def test_what_it_cannot_take(app: StreamApplication, listener: Callable[..., object], reason: str) -> None:
-    """Is told at start, with the listener's place."""
+def test_unsupported_parameter_is_an_error_at_startup(
+    app: StreamApplication, listener: Callable[..., object], reason: str
+) -> None:
+    """With the listener's place."""
     app.stream_listener("a")(listener)
     with pytest.raises(ConfigurationError) as caught, app.test():
         pass
@@ -286,7 +288,7 @@ def test_what_it_cannot_take(app: StreamApplication, listener: Callable[..., obj
     assert f"({__file__}:" in str(caught.value)
 
 
-def test_what_batch_mode_excludes(make_app: MakeApplication) -> None:
+def test_batch_mode_excludes_some_features(make_app: MakeApplication) -> None:
     """Conditions, several listeners, streams, iterators."""
     app = make_app(
         **BATCH,

@@ -1,4 +1,4 @@
-"""The bindings of a running application, told and changed from outside."""
+"""Bindings of a running application, reported and changed by the controller."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from streamkit.testing.harness import Harness
 MakeApplication = Callable[..., StreamApplication]
 
 
-def told(test: Harness) -> dict[str, tuple[str, BindingState]]:
-    """What the controller tells of each binding."""
+def reported(test: Harness) -> dict[str, tuple[str, BindingState]]:
+    """Return the controller's report of each binding."""
     return {info.name: (info.kind, info.state) for info in test.app.controller.query_states()}
 
 
-def test_states_are_told(make_app: MakeApplication) -> None:
-    """Names, kinds, destinations, groups, states and settings; secrets are hidden, dynamic bindings come last."""
+def test_binding_states_are_reported(make_app: MakeApplication) -> None:
+    """Names, kinds, destinations, groups, states and settings; secrets are masked, dynamic bindings come last."""
     app = make_app(
         output_bindings="out",
         bindings__out__destination="topic",
@@ -32,7 +32,7 @@ def test_states_are_told(make_app: MakeApplication) -> None:
     app.stream_listener("a")(lambda: None)
     with app.test() as test:
         app.bridge.send("dyn", "x")
-        assert told(test) == {
+        assert reported(test) == {
             "out": ("producer", BindingState.RUNNING),
             "a": ("consumer", BindingState.RUNNING),
             "dyn": ("producer", BindingState.RUNNING),
@@ -49,8 +49,8 @@ def test_states_are_told(make_app: MakeApplication) -> None:
         assert not app.controller.query_state("dyn").is_pausable
 
 
-def test_an_input_is_stopped_started_paused_and_resumed(app: StreamApplication) -> None:
-    """While it is stopped or paused its group keeps the messages."""
+def test_input_can_be_stopped_started_paused_and_resumed(app: StreamApplication) -> None:
+    """While it is stopped or paused, its group retains messages."""
     received: list[str] = []
 
     @app.stream_listener("a")
@@ -69,8 +69,8 @@ def test_an_input_is_stopped_started_paused_and_resumed(app: StreamApplication) 
         assert received == ["x"]
 
 
-def test_an_output_that_is_stopped_refuses(make_app: MakeApplication) -> None:
-    """And works again once it is started."""
+def test_stopped_output_refuses_sends(make_app: MakeApplication) -> None:
+    """It works again once it is started."""
     app = make_app(output_bindings="out")
     with app.test() as test:
         test.run(app.controller.change_state("out", "STOPPED"))
@@ -80,8 +80,8 @@ def test_an_output_that_is_stopped_refuses(make_app: MakeApplication) -> None:
         assert app.channel("out").send(Message("x"))
 
 
-def test_what_does_not_start_by_itself_is_started(make_app: MakeApplication) -> None:
-    """auto-startup=false: nothing is bound until somebody says so."""
+def test_binding_without_auto_startup_can_be_started(make_app: MakeApplication) -> None:
+    """auto-startup=false: nothing is bound until then."""
     app = make_app(
         output_bindings="b",
         **{"bindings.b.producer.auto-startup": "false", "bindings.a.consumer.auto-startup": "false"},
@@ -89,7 +89,7 @@ def test_what_does_not_start_by_itself_is_started(make_app: MakeApplication) -> 
     received: list[object] = []
     app.stream_listener("a")(received.append)
     with app.test() as test:
-        assert {state for _, state in told(test).values()} == {BindingState.STOPPED}
+        assert {state for _, state in reported(test).values()} == {BindingState.STOPPED}
         test.run(app.controller.change_state("a", "STARTED"))
         test.run(app.controller.change_state("b", "STARTED"))
         test.input("a").send("x")
@@ -108,16 +108,16 @@ def test_what_does_not_start_by_itself_is_started(make_app: MakeApplication) -> 
         ("out", "PAUSED", "binding 'out' is an output: only inputs can be paused"),
     ],
 )
-def test_what_cannot_be_is_told(make_app: MakeApplication, name: str, change: str, text: str) -> None:
-    """Each with the names there are."""
+def test_invalid_state_change_is_reported(make_app: MakeApplication, name: str, change: str, text: str) -> None:
+    """With the valid names."""
     app = make_app(output_bindings="out")
     app.stream_listener("a")(lambda: None)
     with app.test() as test, pytest.raises(ApplicationError, match=text):
         test.run(app.controller.change_state(name, change))
 
 
-def test_a_stopped_input_cannot_be_paused(app: StreamApplication) -> None:
-    """It is to be started first."""
+def test_stopped_input_cannot_be_paused(app: StreamApplication) -> None:
+    """It must be started first."""
     app.stream_listener("a")(lambda: None)
     with app.test() as test:
         test.run(app.controller.change_state("a", "STOPPED"))
@@ -125,8 +125,8 @@ def test_a_stopped_input_cannot_be_paused(app: StreamApplication) -> None:
             test.run(app.controller.change_state("a", "PAUSED"))
 
 
-def test_bindings_are_made_while_the_application_runs(app: StreamApplication) -> None:
-    """Inputs with listeners whose arguments are converted as ever, and outputs; their settings count."""
+def test_bindings_can_be_added_while_running(app: StreamApplication) -> None:
+    """Inputs with converted listener arguments, and outputs; their settings apply."""
     received: list[int] = []
 
     async def note(number: int) -> None:
@@ -146,22 +146,22 @@ def test_bindings_are_made_while_the_application_runs(app: StreamApplication) ->
         assert app.controller.query_states() == []
 
 
-def test_a_binding_that_cannot_be_made_leaves_nothing(make_app: MakeApplication) -> None:
-    """What is wrong is told, and it can be tried again."""
+def test_binding_that_fails_to_be_added_leaves_nothing(make_app: MakeApplication) -> None:
+    """The error is raised, and it can be tried again."""
     app = make_app(bindings__a__binder="nonesuch")
 
     async def note(number: int) -> None:
-        """A listener."""
+        """Do nothing."""
 
     with app.test() as test:
         for _ in range(2):
             with pytest.raises(ConfigurationError, match="nonesuch"):
                 test.run(app.controller.define_input("a", note))
-        assert told(test) == {}
+        assert reported(test) == {}
 
 
-def test_a_new_destination_s_settings_can_be_changed(app: StreamApplication) -> None:
-    """The callback sees the name and the settings, once for each new binding, and what it puts there counts."""
+def test_settings_of_a_new_destination_can_be_customized(app: StreamApplication) -> None:
+    """The callback gets name and settings once per new binding, and its changes apply."""
     asked: list[str] = []
 
     @app.on_new_destination
@@ -176,8 +176,8 @@ def test_a_new_destination_s_settings_can_be_changed(app: StreamApplication) -> 
     assert asked == ["orders"]
 
 
-def test_many_new_destinations_at_once_are_all_sent_to(make_app: MakeApplication) -> None:
-    """With room for one, each send finds its binding bound, whoever was evicted meanwhile; the last one stays."""
+def test_concurrent_sends_to_many_new_destinations_succeed(make_app: MakeApplication) -> None:
+    """With a cache size of one, each send finds its binding bound; the last one stays."""
     app = make_app(**{"dynamic-destination-cache-size": "1"})
 
     async def send_all() -> list[bool]:
@@ -189,8 +189,8 @@ def test_many_new_destinations_at_once_are_all_sent_to(make_app: MakeApplication
         assert len([info for info in app.controller.query_states() if info.is_dynamic]) == 1
 
 
-def test_only_listed_destinations_are_made(make_app: MakeApplication) -> None:
-    """dynamic-destinations: what is neither listed nor configured is refused, with the list."""
+def test_unlisted_dynamic_destination_is_refused(make_app: MakeApplication) -> None:
+    """With dynamic-destinations, only listed and configured ones are allowed; the error has the list."""
     app = make_app(**{"dynamic-destinations": "t, u"})
     with app.test():
         assert app.bridge.send("t", "x")

@@ -1,4 +1,4 @@
-"""What settings ask and a binder cannot is told with the settings' lines."""
+"""Settings that need a capability the binder lacks are reported with their lines."""
 
 from pathlib import Path
 
@@ -25,8 +25,8 @@ def start(directory: Path, settings: str, *bindings: str) -> None:
         pass
 
 
-def test_the_error_names_file_line_setting_and_what_there_is(tmp_path: Path) -> None:
-    """And the binder, with its abilities."""
+def test_missing_capability_error_names_setting_and_binder(tmp_path: Path) -> None:
+    """File, line, setting, and the binder with its capabilities."""
     with pytest.raises(UnsupportedCapability) as caught:
         start(tmp_path, SETTINGS, "a")
     text = str(caught.value)
@@ -36,8 +36,8 @@ def test_the_error_names_file_line_setting_and_what_there_is(tmp_path: Path) -> 
     assert str(caught.value.origin).endswith("application.properties:4")
 
 
-def test_all_refusals_are_told_at_once(tmp_path: Path) -> None:
-    """Each binding's, in one report; the second generation's spelling as well."""
+def test_all_missing_capabilities_are_reported_together(tmp_path: Path) -> None:
+    """For every binding in one report; the second generation's spelling too."""
     more = "spring.cloud.stream.bindings.b.group=g\n"
     more += "spring.cloud.stream.rocketmq.bindings.b.consumer.subscription=sql:size > 1\n"
     with pytest.raises(ConfigurationErrors) as caught:
@@ -48,8 +48,8 @@ def test_all_refusals_are_told_at_once(tmp_path: Path) -> None:
     )
 
 
-def test_a_default_is_to_blame_where_it_stands(tmp_path: Path) -> None:
-    """A setting for every binding is named as it was written."""
+def test_missing_capability_of_a_default_setting_names_the_default(tmp_path: Path) -> None:
+    """As it was written."""
     settings = SETTINGS.replace("bindings.a.consumer.sql", "default.consumer.sql")
     with pytest.raises(UnsupportedCapability, match=r"rocketmq\.default\.consumer\.sql=colour"):
         start(tmp_path, settings, "a")

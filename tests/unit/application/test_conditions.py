@@ -14,7 +14,7 @@ Start = Callable[[], Harness]
 
 
 def test_every_matching_listener_is_called_in_order(app: StreamApplication, test: Start) -> None:
-    """One without a condition always matches."""
+    """A listener without a condition always matches."""
     calls: list[str] = []
     app.stream_listener("a", condition="headers['kind'] == 'x'")(lambda: calls.append("x"))
     app.stream_listener("a")(lambda: calls.append("all"))
@@ -24,10 +24,10 @@ def test_every_matching_listener_is_called_in_order(app: StreamApplication, test
     assert calls == ["x", "all", "all"]
 
 
-def test_what_nobody_matches_is_dropped_with_a_warning(
+def test_message_without_a_matching_listener_is_dropped_with_a_warning(
     app: StreamApplication, test: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is no failure: nothing is retried."""
+    """It is not retried."""
     app.stream_listener("a", condition="headers['kind'] == 'x'")(lambda: None)
     harness = test()
     with caplog.at_level(logging.WARNING):
@@ -36,8 +36,8 @@ def test_what_nobody_matches_is_dropped_with_a_warning(
     assert harness.dead_letters("a").is_empty
 
 
-def test_a_listener_with_a_condition_must_return_nothing(app: StreamApplication, test: Start) -> None:
-    """Nobody could tell which inputs have an output."""
+def test_listener_with_a_condition_may_not_return_a_result(app: StreamApplication, test: Start) -> None:
+    """It would be unclear which messages have an output."""
 
     async def answer(payload: str) -> str:
         return payload
@@ -47,7 +47,7 @@ def test_a_listener_with_a_condition_must_return_nothing(app: StreamApplication,
         test()
 
 
-def test_one_of_several_may_settle_by_hand(app: StreamApplication, test: Start) -> None:
+def test_one_of_several_listeners_may_settle_by_hand(app: StreamApplication, test: Start) -> None:
     """Messages of the others are settled by their return."""
 
     @app.stream_listener("a", condition="headers['by'] == 'hand'")
@@ -62,10 +62,8 @@ def test_one_of_several_may_settle_by_hand(app: StreamApplication, test: Start) 
     assert [message.payload for message in harness.dead_letters("a").receive_all()] == [b"1"]
 
 
-def test_a_listener_without_send_to_that_returns_something_is_warned_about(
-    app: StreamApplication, test: Start, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its result goes nowhere."""
+def test_unused_result_is_warned_about(app: StreamApplication, test: Start, caplog: pytest.LogCaptureFixture) -> None:
+    """A listener without send_to returns something."""
 
     @app.stream_listener("a")
     def forgetful(text: str) -> str:

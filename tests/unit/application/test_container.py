@@ -1,4 +1,4 @@
-"""The application's parts can be looked at, replaced and extended."""
+"""Parts of the application can be inspected, replaced and extended."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ Start = Callable[[], Harness]
 
 
 class Celsius:
-    """A type only its own converter knows."""
+    """A type that only its own converter supports."""
 
     def __init__(self, degrees: float) -> None:
         self.degrees = degrees
@@ -26,11 +26,11 @@ class CelsiusConverter:
     """Writes and reads `21C`."""
 
     def reader(self, type_: object, mime: MimeType) -> Reader | None:
-        """For its own type only."""
+        """Return the reader of its own type only."""
         return _read if type_ is Celsius else None
 
     def writer(self, type_: type, mime: MimeType) -> Writer | None:
-        """For its own type only."""
+        """Return the writer of its own type only."""
         return (lambda celsius: f"{celsius.degrees:g}C".encode()) if type_ is Celsius else None
 
 
@@ -44,12 +44,12 @@ class StoppedClock:
     """A clock that stands still."""
 
     def now_ms(self) -> int:
-        """Always the same."""
+        """Return always the same time."""
         return 42
 
 
-def test_own_converters_come_first() -> None:
-    """In listeners, outputs and the harness."""
+def test_own_converters_take_precedence() -> None:
+    """In listeners, outputs and the test harness."""
     app = StreamApplication(
         config_location="optional:/none",
         properties={"spring.cloud.stream.bindings.a.destination": "a"},
@@ -69,7 +69,7 @@ def test_own_converters_come_first() -> None:
 
 
 def test_parts_can_be_overridden(app: StreamApplication) -> None:
-    """The clock, for one, stamps messages."""
+    """For example the clock that timestamps messages."""
     app.container.clock.override(providers.Object(StoppedClock()))
     assert app.clock.now_ms() == 42
 
@@ -83,11 +83,11 @@ def test_settings_and_bindings_are_parts(app: StreamApplication, test: Start) ->
     assert app.container.application() is app
 
 
-def test_every_part_of_a_run_comes_from_the_container(app: StreamApplication) -> None:
-    """An override is what the application runs with; the next run has new parts, and those in front again."""
+def test_each_run_takes_its_parts_from_the_container(app: StreamApplication) -> None:
+    """Overrides apply; the next run creates new parts, again with the custom ones first."""
 
     class Counted(CompositeMessageConverter):
-        """A converter that is looked for."""
+        """A converter that counts look-ups."""
 
     converter = Counted()
     app.stream_listener("a")(lambda text: None)
@@ -100,6 +100,6 @@ def test_every_part_of_a_run_comes_from_the_container(app: StreamApplication) ->
         assert app.container.assembly() is not first
 
 
-def test_what_is_forgotten_after_a_run_is_provided() -> None:
-    """Each name is that of a provider."""
+def test_names_of_parts_per_run_are_providers() -> None:
+    """Each name that is reset after a run is a provider's."""
     assert set(OF_ONE_RUN) <= set(ApplicationContainer.providers)

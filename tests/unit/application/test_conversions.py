@@ -1,4 +1,4 @@
-"""A payload is converted once for each delivery, however many attempts that takes."""
+"""A payload is converted once per delivery, whatever the number of attempts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ PREFIX = "spring.cloud.stream.bindings.a"
 
 @dataclass
 class Order:
-    """What is ordered."""
+    """The order of a customer."""
 
     text: str
 
 
 class CountingConverter(MessageConverter):
-    """Converts orders, and keeps what it has read."""
+    """Converts orders and records what it read."""
 
     def __init__(self) -> None:
         self.read: list[str] = []
@@ -46,13 +46,13 @@ class CountingConverter(MessageConverter):
 
 @pytest.fixture
 def converter() -> CountingConverter:
-    """A converter of the user's own."""
+    """The custom converter."""
     return CountingConverter()
 
 
 @pytest.fixture
 def make(converter: CountingConverter) -> Callable[..., StreamApplication]:
-    """Makes an application with the converter and settings of its binding `a`."""
+    """Return a factory of applications with the converter and settings of binding `a`."""
 
     def make(**consumer: object) -> StreamApplication:
         return StreamApplication(
@@ -68,10 +68,10 @@ def make(converter: CountingConverter) -> Callable[..., StreamApplication]:
     return make
 
 
-def test_all_attempts_of_a_delivery_get_one_object(
+def test_attempts_of_a_delivery_share_one_object(
     make: Callable[..., StreamApplication], converter: CountingConverter
 ) -> None:
-    """Two listeners convert it once each; the redelivery converts anew, so it sees nothing that attempts changed."""
+    """Two listeners convert once each; a redelivery converts anew and sees no changes by earlier attempts."""
     app = make()
     seen: list[tuple[str, object]] = []
 
@@ -93,8 +93,8 @@ def test_all_attempts_of_a_delivery_get_one_object(
     assert converter.read == ["tea"] * 4
 
 
-def test_a_batch_is_converted_once(make: Callable[..., StreamApplication], converter: CountingConverter) -> None:
-    """Each of its messages, though the batch is handed over three times."""
+def test_batch_is_converted_once(make: Callable[..., StreamApplication], converter: CountingConverter) -> None:
+    """Each message once, although the batch is delivered three times."""
     app = make(**{"batch-mode": "true"})
     sizes: list[int] = []
 
@@ -117,9 +117,7 @@ def test_a_batch_is_converted_once(make: Callable[..., StreamApplication], conve
     assert converter.read == ["tea", "rum"]
 
 
-def test_a_polled_message_is_converted_once(
-    make: Callable[..., StreamApplication], converter: CountingConverter
-) -> None:
+def test_polled_message_is_converted_once(make: Callable[..., StreamApplication], converter: CountingConverter) -> None:
     """For three calls of its handler."""
     app = make()
     source = app.pollable_source("a")
@@ -137,10 +135,10 @@ def test_a_polled_message_is_converted_once(
     assert converter.read == ["tea"]
 
 
-def test_headers_in_the_payload_are_no_reason_to_convert_again(
+def test_embedded_headers_cause_no_second_conversion(
     make: Callable[..., StreamApplication], converter: CountingConverter
 ) -> None:
-    """With embedded headers each attempt has a message of its own, of the same delivery."""
+    """Each attempt has its own message, of the same delivery."""
     app = make(**{"header-mode": "embeddedHeaders"})
     calls: list[object] = []
 
@@ -157,10 +155,8 @@ def test_headers_in_the_payload_are_no_reason_to_convert_again(
     assert converter.read == ["tea"]
 
 
-def test_a_conversion_that_failed_is_made_again(
-    make: Callable[..., StreamApplication], converter: CountingConverter
-) -> None:
-    """Where settings have conversions retried."""
+def test_failed_conversion_is_retried(make: Callable[..., StreamApplication], converter: CountingConverter) -> None:
+    """If the settings make conversion errors retryable."""
     app = make(**{"retryable-exceptions.streamkit.errors.MessageConversionError": "true"})
     converter.failures = 2
     seen: list[Order] = []
@@ -177,17 +173,17 @@ def test_a_conversion_that_failed_is_made_again(
 
 
 class Renaming(ChannelInterceptor):
-    """Gives each attempt another payload."""
+    """An interceptor that gives each attempt another payload."""
 
     def pre_send(self, message: Message[object], channel: object) -> Message[object]:
         """Return the new message."""
         return message.with_payload(f"tea {message.headers['deliveryAttempt']}".encode())
 
 
-def test_what_an_interceptor_made_is_converted(
+def test_message_derived_by_an_interceptor_is_converted(
     make: Callable[..., StreamApplication], converter: CountingConverter
 ) -> None:
-    """A message that it derives is another one, whose payload is read for itself."""
+    """Its payload is converted separately."""
     app = make()
     seen: list[str] = []
 
@@ -206,10 +202,10 @@ def test_what_an_interceptor_made_is_converted(
 
 @pytest.mark.parametrize("is_async", [True, False])
 @pytest.mark.parametrize("raises", [True, False])
-def test_decisions_may_be_returned_or_raised(
+def test_settlements_may_be_returned_or_raised(
     make: Callable[..., StreamApplication], is_async: bool, raises: bool
 ) -> None:
-    """By `async def` and `def` listeners; no listener behind is called, and no attempt follows."""
+    """By `async def` and `def` listeners; later listeners are not called, and no attempt follows."""
     app = make()
     seen: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Error handlers and retry policies, found by the names that settings give."""
+"""Error handlers and retry policies that settings refer to by name."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,12 +15,12 @@ MakeApplication = Callable[..., StreamApplication]
 
 
 async def fail(payload: str) -> None:
-    """A listener."""
+    """Raise an error."""
     raise ValueError(payload)
 
 
-def test_a_default_handles_the_errors_of_every_binding_that_names_none(make_app: MakeApplication) -> None:
-    """`default.error-handler-definition`; a binding's own comes first."""
+def test_default_error_handler_serves_bindings_without_their_own(make_app: MakeApplication) -> None:
+    """`default.error-handler-definition`; a binding's own takes precedence."""
     heard: list[str] = []
     app = make_app(default__error_handler_definition="everywhere", bindings__b__error_handler_definition="here")
     app.named("everywhere")(lambda error: heard.append("everywhere"))
@@ -35,15 +35,15 @@ def test_a_default_handles_the_errors_of_every_binding_that_names_none(make_app:
         assert len(test.errors) == 2, "errorChannel hears of what is handled, too"
 
 
-def test_a_name_may_be_a_container_s_provider(make_app: MakeApplication) -> None:
-    """An object of the user's own container handles errors by its provider's name."""
+def test_error_handler_may_come_from_a_container(make_app: MakeApplication) -> None:
+    """By its provider's name."""
 
     class Errors(list[ErrorMessage]):
         def __call__(self, error: ErrorMessage) -> None:
             self.append(error)
 
     class Parts(containers.DeclarativeContainer):
-        """The user's."""
+        """The user's container."""
 
         audit = providers.Singleton(Errors)
 
@@ -63,8 +63,8 @@ def test_a_name_may_be_a_container_s_provider(make_app: MakeApplication) -> None
     assert len(parts.audit()) == 1
 
 
-def test_a_failed_send_goes_to_the_error_handler_of_its_binding(make_app: MakeApplication) -> None:
-    """With error-channel-enabled the sender sees no exception; the handler is given the unsent message."""
+def test_failed_send_goes_to_the_bindings_error_handler(make_app: MakeApplication) -> None:
+    """With error-channel-enabled the sender gets no exception; the handler gets the unsent message."""
     heard: list[ErrorMessage] = []
     app = make_app(bindings__b__producer__error_channel_enabled="true", bindings__b__error_handler_definition="unsent")
     app.register("unsent", heard.append)
@@ -77,7 +77,7 @@ def test_a_failed_send_goes_to_the_error_handler_of_its_binding(make_app: MakeAp
 
 
 def write(directory: Path, *settings: str) -> StreamApplication:
-    """An application with one listener and these settings of its binding."""
+    """Return an application with one listener and these settings of its binding."""
     file = directory / "application.properties"
     lines = (
         "spring.cloud.stream.default-binder=inmemory",
@@ -104,8 +104,8 @@ def write(directory: Path, *settings: str) -> StreamApplication:
         ("consumer.retry-template-name", "slow", "Register a RetryPolicy with app.register"),
     ],
 )
-def test_a_name_nobody_has_is_told_with_file_and_line(tmp_path: Path, setting: str, value: str, reason: str) -> None:
-    """At start, with what would help."""
+def test_unknown_name_is_reported_with_file_and_line(tmp_path: Path, setting: str, value: str, reason: str) -> None:
+    """At startup, with suggestions."""
     app = write(tmp_path, f"spring.cloud.stream.bindings.a.{setting}={value}")
     app.register("handle", lambda error: None)
     app.register("wrong", lambda: None)
@@ -116,8 +116,8 @@ def test_a_name_nobody_has_is_told_with_file_and_line(tmp_path: Path, setting: s
     assert not isinstance(caught.value, ConfigurationErrors)
 
 
-def test_one_policy_may_serve_every_binding_that_names_none(make_app: MakeApplication) -> None:
-    """And max-attempts=1 turns retrying off whatever the policy says."""
+def test_default_retry_policy_serves_bindings_without_their_own(make_app: MakeApplication) -> None:
+    """max-attempts=1 disables retries whatever the policy says."""
     calls: list[str] = []
 
     async def note(payload: str) -> None:
@@ -136,8 +136,8 @@ def test_one_policy_may_serve_every_binding_that_names_none(make_app: MakeApplic
     assert "".join(calls) == "aaaaa" + "b" + "cc"
 
 
-def test_a_name_is_given_once(app: StreamApplication) -> None:
-    """Registering another object under a name is an error; the same again is not."""
+def test_name_can_be_registered_once(app: StreamApplication) -> None:
+    """Another object under that name is an error; the same object is not."""
     policy = RetryPolicy()
     app.register("slow", policy)
     app.register("slow", policy)

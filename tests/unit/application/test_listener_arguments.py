@@ -1,4 +1,4 @@
-"""What a listener may ask for, and what it is told when it asks for too much."""
+"""Listener parameters, and errors for unsupported ones."""
 
 import dataclasses
 from collections.abc import Callable
@@ -51,7 +51,7 @@ class Model(pydantic.BaseModel):
         (Plain | None, Plain(7)),
     ],
 )
-def test_the_payload_is_read_as_the_annotation_says(
+def test_payload_is_converted_by_annotation(
     app: StreamApplication, test: Start, type_: object, expected: object
 ) -> None:
     """Classes and builtins are read from JSON; text, bytes and anything untyped are not."""
@@ -66,7 +66,7 @@ def test_the_payload_is_read_as_the_annotation_says(
     assert seen == [expected]
 
 
-def test_a_listener_may_take_all_there_is(app: StreamApplication, test: Start) -> None:
+def test_listener_may_take_every_kind_of_argument(app: StreamApplication, test: Start) -> None:
     """Payload, message, headers, single headers, acknowledgment; by position and by name."""
     seen: list[object] = []
 
@@ -91,16 +91,16 @@ def test_a_listener_may_take_all_there_is(app: StreamApplication, test: Start) -
     assert seen == [Plain(1), Plain(1), b'{"number":1}', "red", "red", "red", 42, None]
 
 
-def test_a_listener_needs_no_payload(app: StreamApplication, test: Start) -> None:
-    """One without parameters is called all the same."""
+def test_listener_needs_no_payload(app: StreamApplication, test: Start) -> None:
+    """A listener without parameters is called."""
     calls: list[int] = []
     app.stream_listener("a")(lambda: calls.append(1))
     test().input("a").send("x")
     assert calls == [1]
 
 
-def test_a_missing_header_is_a_conversion_error(app: StreamApplication, test: Start) -> None:
-    """The listener is not called; the message is a dead letter."""
+def test_missing_header_is_a_conversion_error(app: StreamApplication, test: Start) -> None:
+    """The listener is not called; the message becomes a dead letter."""
 
     @app.stream_listener("a")
     async def listener(payload: str, colour: Annotated[str, Header()]) -> None:
@@ -115,31 +115,31 @@ def test_a_missing_header_is_a_conversion_error(app: StreamApplication, test: St
 
 
 def two_payloads(first: str, second: str) -> None:
-    """Two parameters could be the payload."""
+    """Have two parameters that could be the payload."""
 
 
 def variadic(*payloads: str) -> None:
-    """Nobody knows how many."""
+    """Have a variable number of parameters."""
 
 
 def unresolvable(payload: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: F821
-    """An annotation that is no type."""
+    """Have an annotation that is no type."""
 
 
 class NotJson:
-    """A class JSON knows nothing of."""
+    """A class without JSON form."""
 
 
 def unreadable(payload: NotJson) -> None:
-    """A type no converter reads."""
+    """Take a type that no converter reads."""
 
 
 def unreadable_message(message: Message[list[NotJson]]) -> None:
-    """Nor as a part of another, in a message."""
+    """Take a message of such a type."""
 
 
 def odd_header(payload: str, value: Annotated[NotJson, Header()]) -> None:
-    """A header cannot be made such a type."""
+    """Take a header of a type that headers cannot have."""
 
 
 @pytest.mark.parametrize(
@@ -153,18 +153,18 @@ def odd_header(payload: str, value: Annotated[NotJson, Header()]) -> None:
         (odd_header, "takes header 'value' as .*NotJson'>, to which no header can be converted"),
     ],
 )
-def test_a_wrong_annotation_is_an_error_at_start(
+def test_unsupported_annotation_is_an_error_at_startup(
     app: StreamApplication, test: Start, listener: Callable[..., None], text: str
 ) -> None:
-    """It names the function, its file and line, and what is wrong."""
+    """With the function, its file and line, and the reason."""
     app.stream_listener("a")(listener)
     with pytest.raises(ConfigurationError, match=text) as caught:
         test()
     assert f"{__file__}:" in str(caught.value)
 
 
-def test_the_payload_can_be_marked(app: StreamApplication, test: Start) -> None:
-    """Payload() tells which parameter it is."""
+def test_payload_parameter_can_be_marked(app: StreamApplication, test: Start) -> None:
+    """Payload() marks it."""
     seen: list[str] = []
 
     @app.stream_listener("a")
@@ -175,8 +175,8 @@ def test_the_payload_can_be_marked(app: StreamApplication, test: Start) -> None:
     assert seen == ["x"]
 
 
-def test_what_a_partial_gives_by_name_is_asked_of_nobody(app: StreamApplication, test: Start) -> None:
-    """A listener that was given its repository is called with the payload alone."""
+def test_bound_arguments_of_a_partial_are_not_injected(app: StreamApplication, test: Start) -> None:
+    """The listener is called with the payload alone."""
     seen: list[object] = []
 
     async def note(payload: int, repository: list[object], *, factor: int) -> None:

@@ -10,12 +10,12 @@ from streamkit.listeners.listener_threads import ListenerThreads
 
 
 def named(name: str) -> list[str]:
-    """The threads that live, of all whose names begin so."""
+    """Return the living threads with this name prefix."""
     return [thread.name for thread in threading.enumerate() if thread.name.startswith(name)]
 
 
-def test_calls_are_made_on_other_threads_and_told_by_futures() -> None:
-    """What a call returns or raises, in the order of the calls."""
+def test_calls_run_on_other_threads_and_complete_futures() -> None:
+    """With the result or the exception, in the order of the calls."""
     threads = ListenerThreads(1, "orders listener")
     names = [threads.submit(lambda: threading.current_thread().name) for _ in range(3)]
     failed = threads.submit(divmod, 1, 0)
@@ -24,8 +24,8 @@ def test_calls_are_made_on_other_threads_and_told_by_futures() -> None:
     threads.shutdown()
 
 
-def test_there_are_no_more_threads_than_calls_under_way() -> None:
-    """One that has finished takes the next call; at most `width` calls are made at once."""
+def test_threads_are_reused_and_limited() -> None:
+    """A free thread takes the next call; at most `width` calls run at once."""
     threads = ListenerThreads(2, "bills listener")
     assert named("bills") == []
     for _ in range(5):
@@ -38,8 +38,8 @@ def test_there_are_no_more_threads_than_calls_under_way() -> None:
     assert named("bills") == []
 
 
-def test_what_no_thread_has_begun_with_can_be_cancelled() -> None:
-    """A call under way is left to itself; nothing more is taken."""
+def test_waiting_calls_can_be_cancelled() -> None:
+    """A running call is abandoned; no further calls are accepted."""
     threads = ListenerThreads(1, "orders listener")
     begun, go_on = threading.Event(), threading.Event()
 
@@ -57,8 +57,8 @@ def test_what_no_thread_has_begun_with_can_be_cancelled() -> None:
         threads.submit(int)
 
 
-def test_many_calls_from_many_threads_are_all_made() -> None:
-    """None waits for ever, whoever takes it."""
+def test_concurrent_calls_from_many_threads_all_run() -> None:
+    """None is lost, whichever thread takes it."""
     threads = ListenerThreads(4, "orders listener")
     results: list[Future[int]] = []
     callers = [
@@ -73,8 +73,8 @@ def test_many_calls_from_many_threads_are_all_made() -> None:
     threads.shutdown()
 
 
-def test_a_stop_iteration_comes_to_who_waits() -> None:
-    """`next(...)` on what is empty raises it, and asyncio's futures refuse it: who waits would wait for ever."""
+def test_stop_iteration_reaches_the_caller() -> None:
+    """asyncio's futures refuse StopIteration, which would leave the caller waiting for ever."""
 
     async def main() -> None:
         threads = ListenerThreads(1, "orders listener")

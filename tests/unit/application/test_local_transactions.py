@@ -1,4 +1,4 @@
-"""Local transactions as applications write them: blocks in both kinds of code, listeners in every form."""
+"""Local transactions in applications: blocks in blocking and async code, and every form of listener."""
 
 import textwrap
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ def commit() -> TransactionState:
 
 
 def heard(app: StreamApplication) -> list[dict[str, int]]:
-    """What the application's own input hears."""
+    """Return what the application's own input received."""
     payloads: list[dict[str, int]] = []
 
     @app.stream_listener("in")
@@ -53,7 +53,7 @@ def heard(app: StreamApplication) -> list[dict[str, int]]:
 
 @transaction_listener("till")
 class Tills:
-    """As the book's listener is written."""
+    """A listener class as in the documentation."""
 
     checked: ClassVar[list[object]] = []
 
@@ -66,8 +66,8 @@ class Tills:
         return TransactionState.ROLLBACK
 
 
-def test_def_code_uses_a_plain_block() -> None:
-    """In a thread that may block; on the application's loop it says what to write instead."""
+def test_blocking_code_uses_a_plain_with_block() -> None:
+    """In a thread that may block; on the application's loop it is an error that names the alternative."""
     app = application()
     app.transaction_listener("till")(commit)
     payloads = heard(app)
@@ -89,8 +89,8 @@ def test_def_code_uses_a_plain_block() -> None:
 
 
 @pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt])
-def test_a_block_that_ends_with_its_process_is_unknown(end: type[BaseException]) -> None:
-    """It may have come in the middle of the commit: the checker is asked."""
+def test_block_interrupted_by_the_end_of_its_process_is_unknown(end: type[BaseException]) -> None:
+    """It may have been interrupted in the middle of the commit, so the checker is asked."""
     app = application()
     app.transaction_listener("till")(commit)
     payloads = heard(app)
@@ -101,8 +101,8 @@ def test_a_block_that_ends_with_its_process_is_unknown(end: type[BaseException])
         assert payloads == [{"number": 1}]
 
 
-def test_a_class_of_a_module_is_found_and_made() -> None:
-    """With both methods; only what it leaves unknown it is asked about, payload and all."""
+def test_listener_class_of_a_module_is_instantiated() -> None:
+    """With both methods; its checker is asked only about unknown transactions, with the payload."""
     Tills.checked.clear()
     app = application(Tills)
     payloads = heard(app)
@@ -116,8 +116,8 @@ def test_a_class_of_a_module_is_found_and_made() -> None:
         assert Tills.checked == [Order(13)]
 
 
-def test_what_a_listener_raises_is_the_sender_s_and_its_checker_s() -> None:
-    """The transaction stays open, and is asked about."""
+def test_listener_error_reaches_the_sender() -> None:
+    """The transaction stays open and is checked later; a checker's error is logged."""
     app, states = application(), [TransactionState.COMMIT]
 
     class Broken:
@@ -138,7 +138,7 @@ def test_what_a_listener_raises_is_the_sender_s_and_its_checker_s() -> None:
         assert (payloads, states) == ([{"number": 7}], [])
 
 
-def test_a_checker_s_arguments_are_a_listener_s() -> None:
+def test_checker_arguments_are_injected_like_a_listeners() -> None:
     """Payload by annotation, headers; `def` runs on a thread."""
     app, asked = application(), list[object]()
 
@@ -158,7 +158,7 @@ def test_a_checker_s_arguments_are_a_listener_s() -> None:
 
 
 def test_settings_may_name_the_listener() -> None:
-    """The second generation's spelling: `producer-type=Trans` and `transaction-listener`."""
+    """In the second generation: `producer-type=Trans` and `transaction-listener`."""
     app = application(transactional=False, producer_type="Trans", transaction_listener="tills")
     app.register("tills", Tills())
     payloads = heard(app)
@@ -168,8 +168,8 @@ def test_settings_may_name_the_listener() -> None:
         assert payloads == [{"number": 7}]
 
 
-def test_a_missing_listener_is_told_with_the_setting_s_line(tmp_path: Path) -> None:
-    """And the nearest group that has one."""
+def test_missing_transaction_listener_is_reported_with_the_settings_line(tmp_path: Path) -> None:
+    """And with the nearest group that has a listener."""
     file = tmp_path / "application.properties"
     file.write_text(
         textwrap.dedent(f"""\
@@ -189,7 +189,7 @@ def test_a_missing_listener_is_told_with_the_setting_s_line(tmp_path: Path) -> N
     assert "application.properties:4" in str(caught.value)
 
 
-def test_a_group_has_one_listener() -> None:
+def test_group_has_one_transaction_listener() -> None:
     """Two are refused."""
     app = application(Tills)
     app.transaction_listener("till")(commit)
@@ -197,7 +197,7 @@ def test_a_group_has_one_listener() -> None:
         pass
 
 
-def test_what_is_no_listener_is_refused() -> None:
+def test_object_that_is_no_listener_is_refused() -> None:
     """Neither a function nor an object with the method."""
     app = application(transaction_listener="tills")
     app.register("tills", object())
@@ -205,7 +205,7 @@ def test_what_is_no_listener_is_refused() -> None:
         pass
 
 
-def test_a_checker_that_says_nothing_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_checker_without_a_result_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
     """Only a `TransactionState` is an answer."""
     app = application()
     app.transaction_listener("till")(lambda: None)
@@ -216,8 +216,8 @@ def test_a_checker_that_says_nothing_is_asked_again(caplog: pytest.LogCaptureFix
         assert "returned None: expected a TransactionState" in caplog.text
 
 
-def test_nobody_is_asked_about_a_transaction_that_is_under_way_here() -> None:
-    """The listener would not find what is not committed yet, and roll it back."""
+def test_running_transaction_is_not_checked() -> None:
+    """The checker would not see the uncommitted data and roll it back."""
     app, asked = application(), list[object]()
 
     @app.transaction_listener("till")
@@ -233,7 +233,7 @@ def test_nobody_is_asked_about_a_transaction_that_is_under_way_here() -> None:
         assert (asked, payloads) == ([], [{"number": 7}])
 
 
-def test_a_channel_that_is_no_output_begins_nothing() -> None:
+def test_channel_that_is_no_output_starts_no_transaction() -> None:
     """Nor does one whose interceptor stops the message; the block is not entered."""
 
     class Stop(ChannelInterceptor):

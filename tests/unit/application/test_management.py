@@ -1,4 +1,4 @@
-"""The management endpoints of a running application, asked over HTTP."""
+"""The management endpoints of a running application, over HTTP."""
 
 import asyncio
 import socket
@@ -28,7 +28,7 @@ STREAM = "spring.cloud.stream"
 
 
 def application(plugins: Sequence[object] = (), **settings: str) -> StreamApplication:
-    """An application in memory with an input and an output, its endpoints on a free port."""
+    """Return an in-memory application with an input and an output, and its endpoints on a free port."""
     app = StreamApplication(
         config_location="optional:/none",
         properties={
@@ -55,14 +55,14 @@ def application(plugins: Sequence[object] = (), **settings: str) -> StreamApplic
 
 @contextmanager
 def serving(app: StreamApplication) -> Iterator[httpx.Client]:
-    """A client of the endpoints of an application that runs."""
+    """Yield a client of the endpoints of a running application."""
     with app:
         assert app.management_url is not None
         with httpx.Client(base_url=app.management_url) as client:
             yield client
 
 
-def test_health_tells_of_each_binder_and_the_bindings() -> None:
+def test_health_covers_binders_and_bindings() -> None:
     """UP with details, parts by their paths, and probes for Kubernetes."""
     with serving(application()) as client:
         answer = client.get("/health")
@@ -79,8 +79,8 @@ def test_health_tells_of_each_binder_and_the_bindings() -> None:
         assert client.get("/health/readiness").status_code == 200
 
 
-def test_health_is_down_while_a_system_is_away() -> None:
-    """503, with what is not bound; liveness stays up, so that nobody restarts what waits."""
+def test_health_is_down_while_a_system_is_unavailable() -> None:
+    """503 with the unbound bindings; liveness stays up, so that no restart interrupts the retries."""
     settings = {f"{STREAM}.default-binder": "flaky", f"{STREAM}.inmemory.binder.stands-in-for": "inmemory"}
     with serving(application(**settings)) as client:
         answer = client.get("/health")
@@ -99,20 +99,20 @@ def test_health_is_down_while_a_system_is_away() -> None:
         assert "binders" not in client.get("/health").json()["components"]
 
 
-def test_health_may_keep_its_details_to_itself() -> None:
-    """show-details=never: the status alone, and no parts."""
+def test_health_details_can_be_hidden() -> None:
+    """show-details=never: only the status, without parts."""
     with serving(application(**{"management.endpoint.health.show-details": "never"})) as client:
         assert client.get("/health").json() == {"status": "UP"}
         assert client.get("/health/binders").status_code == 404
 
 
-def test_bindings_are_told_and_changed() -> None:
-    """As Spring's endpoint does: all, one, and POST of a state."""
+def test_bindings_are_read_and_changed() -> None:
+    """As by Spring's endpoint: all, one, and POST of a state."""
     with serving(application()) as client:
         found = {each["bindingName"]: each for each in client.get("/bindings").json()}
         assert set(found) == {"in", "out"}
-        told = client.get("/bindings/in").json()
-        assert {key: told[key] for key in ("name", "group", "pausable", "state", "paused", "input")} == {
+        status = client.get("/bindings/in").json()
+        assert {key: status[key] for key in ("name", "group", "pausable", "state", "paused", "input")} == {
             "name": "topic",
             "group": "g",
             "pausable": True,
@@ -120,7 +120,7 @@ def test_bindings_are_told_and_changed() -> None:
             "paused": False,
             "input": True,
         }
-        assert told["extendedInfo"]["properties"]["max-attempts"] == "1"
+        assert status["extendedInfo"]["properties"]["max-attempts"] == "1"
         for state, expected in (
             ("PAUSED", "paused"),
             ("RESUMED", "running"),
@@ -153,16 +153,16 @@ def test_bindings_are_told_and_changed() -> None:
         ("/bindings/in", {"data": {"state": "STOPPED"}}, 415, "expected content type application/json"),
     ],
 )
-def test_what_cannot_be_done_is_told(path: str, request_: dict[str, object], code: int, text: str) -> None:
-    """With a status a program understands and a sentence people do; a page of another site cannot send it."""
+def test_invalid_request_is_reported(path: str, request_: dict[str, object], code: int, text: str) -> None:
+    """With an HTTP status and a sentence; requests from pages of other sites are refused."""
     with serving(application()) as client:
         answer = client.post(path, **request_)
         assert answer.status_code == code
         assert text in answer.json()["error"]
 
 
-def test_messages_are_counted() -> None:
-    """By binding: received, handled, failed, settled, sent; as JSON and for Prometheus."""
+def test_messages_are_counted_per_binding() -> None:
+    """Received, handled, failed, settled, sent; as JSON and for Prometheus."""
     app = application()
     settled: list[object] = []
     all_settled = threading.Event()
@@ -194,16 +194,16 @@ def test_messages_are_counted() -> None:
         assert client.get("/metrics/streamkit.messages.handling").json()["baseUnit"] == "seconds"
         assert "streamkit.messages.rejected" in client.get("/metrics").json()["names"]
         assert client.get("/metrics/nope").status_code == 404
-        told = client.get("/prometheus")
-        assert told.headers["content-type"].startswith("text/plain; version=0.0.4")
-        assert 'streamkit_messages_sent_total{binding="out"} 3' in told.text.splitlines()
-        assert "# TYPE streamkit_messages_handling_seconds_total counter" in told.text.splitlines()
+        status = client.get("/prometheus")
+        assert status.headers["content-type"].startswith("text/plain; version=0.0.4")
+        assert 'streamkit_messages_sent_total{binding="out"} 3' in status.text.splitlines()
+        assert "# TYPE streamkit_messages_handling_seconds_total counter" in status.text.splitlines()
 
 
-def test_metrics_tell_how_far_inputs_are_behind_where_their_binder_knows(
+def test_consumer_lag_is_measured_where_the_binder_supports_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Asked when somebody looks; a binder that does not answer takes no other meter along, and is logged once."""
+    """On request; a binder that does not answer affects no other meter and is logged once."""
     away = BinderError("away")
 
     class Behind(InMemoryBinder):
@@ -225,26 +225,26 @@ def test_metrics_tell_how_far_inputs_are_behind_where_their_binder_knows(
         lag = client.get("/metrics/streamkit.messages.lag").json()
         assert lag["measurements"] == [{"statistic": "VALUE", "value": 7}]
         assert lag["availableTags"] == [{"tag": "binding", "values": ["in"]}]
-        told = client.get("/prometheus").text.splitlines()
-        assert "# TYPE streamkit_messages_lag gauge" in told
-        assert 'streamkit_messages_lag{binding="in"} 5' in told
+        status = client.get("/prometheus").text.splitlines()
+        assert "# TYPE streamkit_messages_lag gauge" in status
+        assert 'streamkit_messages_lag{binding="in"} 5' in status
         assert "lag" not in client.get("/prometheus").text
         app.channel("out").send(Message("good"))
         for _ in range(4):
             assert 'streamkit_messages_sent_total{binding="out"} 1' in client.get("/prometheus").text
-    told = [each.getMessage() for each in caplog.records if each.name == "streamkit.management.lags"]
-    assert told == ["Binder 'flaky' could not read the lag of its inputs: away"] * 2
+    status = [each.getMessage() for each in caplog.records if each.name == "streamkit.management.lags"]
+    assert status == ["Binder 'flaky' could not read the lag of its inputs: away"] * 2
 
 
-def test_large_numbers_are_told_to_the_last_digit() -> None:
-    """Prometheus would see a count that stands still, and then leaps."""
+def test_large_numbers_have_all_digits() -> None:
+    """Rounded, they would stand still and then leap in Prometheus."""
     metrics = BindingMetrics(application())
     metrics.observe({"in": 1234567})
     assert 'streamkit_messages_lag{binding="in"} 1234567' in metrics.prometheus().splitlines()
 
 
-def test_mounted_endpoints_count() -> None:
-    """From when they are made; what was counted is told while the application does not run, too."""
+def test_mounted_endpoints_count_from_their_creation() -> None:
+    """The counts are also served while the application does not run."""
     app = application(**{"management.server.port": "-1", "management.server.allowed-hosts": "web"})
 
     async def main() -> None:
@@ -263,8 +263,8 @@ def test_mounted_endpoints_count() -> None:
     asyncio.run(main())
 
 
-def test_an_application_that_does_not_run_is_down() -> None:
-    """A probe of mounted endpoints hears so, before the start and after the stop; alive is the process all the same."""
+def test_stopped_application_is_down() -> None:
+    """Probes of mounted endpoints get DOWN before the start and after the stop; liveness is UP."""
     app = application(**{"management.server.port": "-1", "management.server.allowed-hosts": "web"})
 
     async def main() -> None:
@@ -272,23 +272,23 @@ def test_an_application_that_does_not_run_is_down() -> None:
         transport = httpx.ASGITransport(endpoints.asgi)
         async with httpx.AsyncClient(transport=transport, base_url="http://web/actuator/health") as client:
 
-            async def told() -> list[tuple[int, str]]:
+            async def status() -> list[tuple[int, str]]:
                 answers = [await client.get(path) for path in ("", "/readiness", "/liveness")]
                 return [(answer.status_code, answer.json()["status"]) for answer in answers]
 
             is_down = [(503, "DOWN"), (503, "DOWN"), (200, "UP")]
-            assert await told() == is_down
+            assert await status() == is_down
             assert "does not run" in (await client.get("")).json()["details"]["reason"]
             async with app:
-                assert await told() == [(200, "UP")] * 3
-            assert await told() == is_down
+                assert await status() == [(200, "UP")] * 3
+            assert await status() == is_down
         endpoints.close()
 
     asyncio.run(main())
 
 
-def test_spark_s_queries_are_counted() -> None:
-    """By the output they feed: batches, what they read and how long that took, and failures."""
+def test_spark_queries_are_counted() -> None:
+    """Per output: batches, rows read, durations and failures."""
     app = application()
     batch = SimpleNamespace(
         sources=[SimpleNamespace(numInputRows=3), SimpleNamespace(numInputRows=4)],
@@ -298,8 +298,8 @@ def test_spark_s_queries_are_counted() -> None:
         for _ in range(2):
             query_progressed.send(app, binding="out", progress=batch)
         query_failed.send(app, binding="out", error="the disk is full")
-        told = client.get("/prometheus").text.splitlines()
-    assert [line for line in told if line.startswith("streamkit_queries")] == [
+        status = client.get("/prometheus").text.splitlines()
+    assert [line for line in status if line.startswith("streamkit_queries")] == [
         'streamkit_queries_batches_total{binding="out"} 2',
         'streamkit_queries_rows_total{binding="out"} 14',
         'streamkit_queries_working_seconds_total{binding="out"} 3',
@@ -307,8 +307,8 @@ def test_spark_s_queries_are_counted() -> None:
     ]
 
 
-def test_only_what_is_exposed_answers_and_nothing_else_is_counted() -> None:
-    """By default health alone; exclude wins over include."""
+def test_only_exposed_endpoints_answer_and_others_are_not_counted() -> None:
+    """By default only health; exclude overrides include."""
     app = application(**{"management.endpoints.web.exposure.include": "health"})
     with serving(app) as client:
         assert [client.get(path).status_code for path in ("/health", "/bindings", "/metrics")] == [
@@ -324,7 +324,7 @@ def test_only_what_is_exposed_answers_and_nothing_else_is_counted() -> None:
         assert set(client.get("").json()["_links"]) == {"self", "health", "metrics"}
 
 
-def test_paths_are_settings() -> None:
+def test_endpoint_paths_are_configurable() -> None:
     """A prefix and a base path; either may be empty."""
     app = application(**{"management.server.base-path": "/ops", "management.endpoints.web.base-path": "/"})
     with serving(app) as client:
@@ -333,7 +333,7 @@ def test_paths_are_settings() -> None:
 
 
 def test_endpoints_listen_on_loopback_and_end_with_the_application() -> None:
-    """Unless another address is set; afterwards nobody listens."""
+    """Unless another address is set."""
     app = application()
     with serving(app) as client:
         host, port = client.base_url.host, client.base_url.port
@@ -344,7 +344,7 @@ def test_endpoints_listen_on_loopback_and_end_with_the_application() -> None:
 
 
 def test_no_port_means_no_endpoints() -> None:
-    """And none of what serves them; health can be asked all the same."""
+    """Nor their modules; health can still be read in the process."""
     app = application(**{"management.server.port": "-1"})
 
     async def main() -> None:
@@ -355,8 +355,8 @@ def test_no_port_means_no_endpoints() -> None:
     asyncio.run(main())
 
 
-def test_a_port_in_use_is_told_with_its_place() -> None:
-    """The setting's place, the address, and what to do."""
+def test_port_in_use_is_reported_with_the_setting() -> None:
+    """Its origin, the address, and what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         app = application(**{"management.server.port": str(port)})

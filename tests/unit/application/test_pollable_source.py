@@ -19,13 +19,13 @@ MakeApplication = Callable[..., StreamApplication]
 
 @dataclass
 class Order:
-    """What is polled for."""
+    """The order of a customer."""
 
     number: int
 
 
 class Taken:
-    """A handler that notes what it is given."""
+    """A handler that records its arguments."""
 
     def __init__(self) -> None:
         self.payloads: list[Any] = []
@@ -34,8 +34,8 @@ class Taken:
         self.payloads.append(message.payload)
 
 
-def test_a_setting_or_the_code_declares_it(make_app: MakeApplication) -> None:
-    """`pollable-source=orders` is binding `orders-in-0`; asked for in code, the binding is called as it is."""
+def test_polled_binding_is_declared_by_a_setting_or_in_code(make_app: MakeApplication) -> None:
+    """`pollable-source=orders` makes binding `orders-in-0`; in code, the given name is the binding's."""
     app = make_app(pollable_source="orders;other", **{"bindings__orders-in-0__destination": "a-topic"})
     by_setting, by_code = app.pollable_source("orders"), app.pollable_source("a")
     taken = Taken()
@@ -52,8 +52,8 @@ def test_a_setting_or_the_code_declares_it(make_app: MakeApplication) -> None:
 
 
 @pytest.mark.parametrize("group", ["g", ""])
-def test_strict_mode_fails_on_what_was_not_polled(make_app: MakeApplication, group: str) -> None:
-    """With and without a group; and on what was polled and not settled."""
+def test_strict_mode_fails_on_unpolled_messages(make_app: MakeApplication, group: str) -> None:
+    """With and without a group; also on polled but unsettled ones."""
     app = make_app(bindings__a__group=group)
     source = app.pollable_source("a")
 
@@ -66,8 +66,8 @@ def test_strict_mode_fails_on_what_was_not_polled(make_app: MakeApplication, gro
         assert test.run(source.poll(keep))
 
 
-def test_without_a_type_it_gives_bytes_and_a_def_runs_on_a_thread(app: StreamApplication) -> None:
-    """The loop turns meanwhile."""
+def test_untyped_poll_gives_bytes_and_runs_def_handlers_on_a_thread(app: StreamApplication) -> None:
+    """The loop runs meanwhile."""
     source = app.pollable_source("a")
     seen: list[tuple[bytes, bool]] = []
 
@@ -80,8 +80,8 @@ def test_without_a_type_it_gives_bytes_and_a_def_runs_on_a_thread(app: StreamApp
     assert seen == [(b"x", False)]
 
 
-def test_destinations_take_turns(make_app: MakeApplication) -> None:
-    """Of a binding with several each is polled; on binders that take them together the binder mixes them."""
+def test_destinations_are_polled_in_turn(make_app: MakeApplication) -> None:
+    """For a binding with several; binders that consume them together mix them."""
     app = make_app(bindings__a__destination="one,two", inmemory__binder__stands_in_for="rocketmq")
     source, taken = app.pollable_source("a"), Taken()
     with app.test() as test:
@@ -92,8 +92,8 @@ def test_destinations_take_turns(make_app: MakeApplication) -> None:
     assert taken.payloads == ["one", "two", "one"]
 
 
-def test_what_cannot_be_read_is_a_dead_letter(app: StreamApplication) -> None:
-    """The poll had a message, and the error channel hears of it; no handler is called."""
+def test_unreadable_message_is_a_dead_letter(app: StreamApplication) -> None:
+    """The poll returns true and the error channel is notified; no handler is called."""
     source, taken = app.pollable_source("a"), Taken()
     with app.test() as test:
         test.input("a").send("no order")
@@ -103,8 +103,8 @@ def test_what_cannot_be_read_is_a_dead_letter(app: StreamApplication) -> None:
     assert not taken.payloads
 
 
-def test_a_type_nobody_reads_is_the_caller_s_error(app: StreamApplication) -> None:
-    """Nothing is taken from the group."""
+def test_unsupported_type_is_the_callers_error(app: StreamApplication) -> None:
+    """No message is taken from the group."""
     source, taken = app.pollable_source("a"), Taken()
     with app.test() as test:
         test.input("a").send(Order(1))
@@ -113,7 +113,7 @@ def test_a_type_nobody_reads_is_the_caller_s_error(app: StreamApplication) -> No
         assert test.run(source.poll(taken, Order))
 
 
-def test_what_a_handler_settled_before_it_failed_stays_settled(app: StreamApplication) -> None:
+def test_settlement_before_a_failure_stands(app: StreamApplication) -> None:
     """There is no second attempt; the failure is logged."""
     source, calls = app.pollable_source("a"), []
 
@@ -129,8 +129,8 @@ def test_what_a_handler_settled_before_it_failed_stays_settled(app: StreamApplic
     assert calls == [b"x"]
 
 
-def test_one_that_is_never_settled_comes_again(make_app: MakeApplication) -> None:
-    """After consume-timeout; the acknowledgment decides nothing any more."""
+def test_unsettled_message_is_redelivered(make_app: MakeApplication) -> None:
+    """After consume-timeout; a later acknowledgment has no effect."""
     app = make_app(rocketmq__bindings__a__consumer__push__consume_timeout="1m")
     source = app.pollable_source("a")
     acknowledgments = []
@@ -149,7 +149,7 @@ def test_one_that_is_never_settled_comes_again(make_app: MakeApplication) -> Non
     assert taken.payloads == [b"x"]
 
 
-def test_an_acknowledgment_may_give_it_back(app: StreamApplication) -> None:
+def test_acknowledgment_may_requeue(app: StreamApplication) -> None:
     """As Spring's REQUEUE, during the call or later."""
     source = app.pollable_source("a")
 
@@ -165,8 +165,8 @@ def test_an_acknowledgment_may_give_it_back(app: StreamApplication) -> None:
     assert taken.payloads == [b"x"]
 
 
-def test_a_poll_that_is_cancelled_gives_its_message_back(app: StreamApplication) -> None:
-    """Nothing is lost with a task, and whoever settles it by hand is told that he decided nothing."""
+def test_cancelled_poll_returns_its_message(app: StreamApplication) -> None:
+    """No message is lost, and a late manual settlement is told that it had no effect."""
     source, taken = app.pollable_source("a"), Taken()
 
     acknowledgments = []
@@ -188,8 +188,8 @@ def test_a_poll_that_is_cancelled_gives_its_message_back(app: StreamApplication)
         assert test.run(source.poll(taken))
 
 
-def test_a_poll_that_is_cancelled_keeps_to_what_was_settled_by_hand(app: StreamApplication) -> None:
-    """Who settled was told that he decided."""
+def test_cancelled_poll_keeps_a_manual_settlement(app: StreamApplication) -> None:
+    """The handler was told that its settlement counted."""
     source, taken, decided = app.pollable_source("a"), Taken(), []
 
     async def accept_and_dawdle(message: Message[bytes]) -> None:
@@ -209,8 +209,8 @@ def test_a_poll_that_is_cancelled_keeps_to_what_was_settled_by_hand(app: StreamA
     assert decided == [True]
 
 
-def test_a_stopped_binding_gives_nothing_and_keeps_its_place(app: StreamApplication) -> None:
-    """Paused, stopped, started again: also what was not settled is there, and can only be settled anew."""
+def test_stopped_binding_returns_nothing_and_keeps_its_position(app: StreamApplication) -> None:
+    """After pause, stop and start, unsettled messages are polled again and must be settled again."""
     source, taken = app.pollable_source("a"), Taken()
 
     acknowledgments = []
@@ -232,8 +232,8 @@ def test_a_stopped_binding_gives_nothing_and_keeps_its_place(app: StreamApplicat
     assert taken.payloads == [b"x"]
 
 
-def test_a_handler_may_stop_its_own_binding(app: StreamApplication) -> None:
-    """It is not waited for; its message is done when it returns."""
+def test_handler_may_stop_its_own_binding(app: StreamApplication) -> None:
+    """The stop does not wait for it; its message is settled when it returns."""
     source, taken = app.pollable_source("a"), Taken()
 
     async def stop_here(message: Message[bytes]) -> None:
@@ -248,8 +248,8 @@ def test_a_handler_may_stop_its_own_binding(app: StreamApplication) -> None:
         assert not test.run(source.poll(taken))
 
 
-def test_it_needs_a_running_application(app: StreamApplication) -> None:
-    """And a name that is declared."""
+def test_poll_needs_a_running_application(app: StreamApplication) -> None:
+    """And a declared name."""
     source = app.pollable_source("a")
     with pytest.raises(ApplicationError, match="does not run"):
         asyncio.run(source.poll(Taken()))
@@ -264,15 +264,17 @@ def test_it_needs_a_running_application(app: StreamApplication) -> None:
         ({"rocketmq__bindings__a__consumer__orderly": "true"}, "remove its ordered mode"),
     ],
 )
-def test_what_a_polled_binding_cannot_be(make_app: MakeApplication, settings: dict[str, str], reason: str) -> None:
-    """Is told at start."""
+def test_unsupported_settings_of_a_polled_binding_are_refused(
+    make_app: MakeApplication, settings: dict[str, str], reason: str
+) -> None:
+    """At startup."""
     app = make_app(**settings)
     app.pollable_source("a")
     with pytest.raises(ConfigurationError, match=f"binding 'a' is polled.*{reason}"), app.test():
         pass
 
 
-def test_a_polled_binding_has_no_listener(app: StreamApplication) -> None:
+def test_polled_binding_cannot_have_a_listener(app: StreamApplication) -> None:
     """Messages go one way or the other."""
 
     @app.stream_listener("a")

@@ -1,4 +1,4 @@
-"""What is sent by listeners, the bridge and channels, and how."""
+"""Sending by listeners, the bridge and channels."""
 
 from collections.abc import Callable
 
@@ -15,8 +15,8 @@ MakeApplication = Callable[..., StreamApplication]
 Start = Callable[[], Harness]
 
 
-def test_a_result_may_be_a_message_or_a_list_of_messages(app: StreamApplication, test: Start) -> None:
-    """A message goes as it is, a list one by one; None goes nowhere."""
+def test_result_may_be_a_message_or_a_list_of_messages(app: StreamApplication, test: Start) -> None:
+    """A message is sent as it is, a list one by one; None is not sent."""
 
     @app.stream_listener("a")
     @send_to("b")
@@ -34,8 +34,8 @@ def test_a_result_may_be_a_message_or_a_list_of_messages(app: StreamApplication,
     assert "colour" not in messages[0].headers
 
 
-def test_no_message_of_a_list_of_messages_sends_nothing(app: StreamApplication, test: Start) -> None:
-    """An empty list is a payload only where the annotation does not say that it holds messages."""
+def test_empty_list_of_messages_sends_nothing(app: StreamApplication, test: Start) -> None:
+    """An empty list is a payload only if the annotation does not declare messages."""
 
     @app.stream_listener("a")
     @send_to("b")
@@ -54,7 +54,7 @@ def test_no_message_of_a_list_of_messages_sends_nothing(app: StreamApplication, 
     assert harness.output("b").receive().payload == b"[]"
 
 
-def test_a_result_goes_to_each_binding_that_is_named(app: StreamApplication, test: Start) -> None:
+def test_result_is_sent_to_each_named_binding(app: StreamApplication, test: Start) -> None:
     """send_to takes several."""
 
     @app.stream_listener("a")
@@ -68,8 +68,8 @@ def test_a_result_goes_to_each_binding_that_is_named(app: StreamApplication, tes
     assert harness.output("c").receive(str).payload == "x"
 
 
-def test_a_header_sends_one_result_elsewhere(app: StreamApplication, test: Start) -> None:
-    """The header is removed on the way."""
+def test_header_redirects_a_single_result(app: StreamApplication, test: Start) -> None:
+    """The header is not sent."""
 
     @app.stream_listener("a")
     @send_to("b")
@@ -82,8 +82,8 @@ def test_a_header_sends_one_result_elsewhere(app: StreamApplication, test: Start
     assert harness.output("b").is_empty
 
 
-def test_what_is_true_of_the_input_only_is_not_copied(make_app: MakeApplication) -> None:
-    """Partition, tags, attempt, and the headers the setting lists; without copy_headers none at all."""
+def test_input_only_headers_are_not_copied(make_app: MakeApplication) -> None:
+    """Partition, tags, attempt and the configured ones; without copy_headers none at all."""
     app = make_app(integration__message_handler_not_propagated_headers="contentType,secret")
     app.stream_listener("a")(send_to("b")(lambda text: {"is": "json"}))
 
@@ -108,8 +108,8 @@ def test_what_is_true_of_the_input_only_is_not_copied(make_app: MakeApplication)
     assert "colour" not in bare.headers
 
 
-def test_the_bridge_converts_by_the_content_type_it_is_told(app: StreamApplication, test: Start) -> None:
-    """The argument wins over the message's header, that over the binding's setting."""
+def test_bridge_converts_by_content_type(app: StreamApplication, test: Start) -> None:
+    """The argument overrides the message's header, which overrides the binding's setting."""
     harness = test()
     assert app.bridge.send("b", {"a": 1})
     assert app.bridge.send("b", Message(12, {"contentType": "application/json"}), "text/plain")
@@ -119,16 +119,16 @@ def test_the_bridge_converts_by_the_content_type_it_is_told(app: StreamApplicati
     ]
 
 
-def test_nothing_can_be_sent_to_an_input(app: StreamApplication, test: Start) -> None:
-    """The bridge says so."""
+def test_bridge_refuses_to_send_to_an_input(app: StreamApplication, test: Start) -> None:
+    """The error says so."""
     app.stream_listener("a")(lambda text: None)
     test()
     with pytest.raises(ConfigurationError, match="binding 'a' is an input"):
         app.bridge.send("a", "x")
 
 
-def test_destinations_may_be_limited(make_app: MakeApplication) -> None:
-    """dynamic-destinations lists what may be bound at run time; configured bindings always may."""
+def test_dynamic_destinations_can_be_limited(make_app: MakeApplication) -> None:
+    """dynamic-destinations lists the allowed ones; configured bindings are always allowed."""
     app = make_app(dynamic_destinations="allowed")
     with app.test():
         assert app.bridge.send("allowed", "x")
@@ -137,8 +137,8 @@ def test_destinations_may_be_limited(make_app: MakeApplication) -> None:
             app.bridge.send("other", "x")
 
 
-def test_destinations_whose_names_are_alike_are_kept_apart(app: StreamApplication, test: Start) -> None:
-    """Names of bindings are relaxed, names of destinations are not."""
+def test_similar_destination_names_are_distinct(app: StreamApplication, test: Start) -> None:
+    """Binding names are relaxed, destination names are not."""
     harness = test()
     for name in ("or-ders", "orders", "Orders", "orders", "or-ders"):
         app.bridge.send(name, name)
@@ -147,8 +147,8 @@ def test_destinations_whose_names_are_alike_are_kept_apart(app: StreamApplicatio
         assert payloads == [name] * count
 
 
-def test_one_destination_at_two_binders_is_two_bindings(make_app: MakeApplication) -> None:
-    """A binding's messages stay at its own binder, whatever else the bridge sends to another one."""
+def test_destination_at_two_binders_is_two_bindings(make_app: MakeApplication) -> None:
+    """Each binding's messages go to its own binder."""
     app = make_app(
         binders__one__type="inmemory",
         binders__two__type="inmemory",
@@ -162,8 +162,8 @@ def test_one_destination_at_two_binders_is_two_bindings(make_app: MakeApplicatio
         assert payloads == ["default", "one", "default"]
 
 
-def test_what_cannot_be_written_is_the_sender_s_error(app: StreamApplication, test: Start) -> None:
-    """Even with an error channel: the message itself is wrong."""
+def test_unwritable_payload_is_the_senders_error(app: StreamApplication, test: Start) -> None:
+    """Also with an error channel, since the message itself is wrong."""
     harness = test()
     with pytest.raises(MessagingError) as caught:
         app.bridge.send("b", object())
@@ -172,8 +172,8 @@ def test_what_cannot_be_written_is_the_sender_s_error(app: StreamApplication, te
     assert harness.output("b").is_empty
 
 
-def test_what_cannot_be_read_is_told_with_its_binding(app: StreamApplication, test: Start) -> None:
-    """The log has one line for it, so that line says where the payload came in."""
+def test_conversion_error_names_its_binding(app: StreamApplication, test: Start) -> None:
+    """The log's one line says where the payload came from."""
 
     @app.stream_listener("a")
     def listen(numbers: list[int]) -> None:
@@ -188,8 +188,8 @@ def test_what_cannot_be_read_is_told_with_its_binding(app: StreamApplication, te
     assert error.path == "$[1]"
 
 
-def test_native_bindings_convert_nothing(make_app: MakeApplication) -> None:
-    """use-native-encoding takes bytes only, use-native-decoding gives bytes only."""
+def test_native_bindings_do_not_convert(make_app: MakeApplication) -> None:
+    """use-native-encoding accepts only bytes, use-native-decoding delivers only bytes."""
     app = make_app(bindings__b__producer__use_native_encoding="true", bindings__a__consumer__use_native_decoding="true")
     seen: list[bytes] = []
 
@@ -206,27 +206,27 @@ def test_native_bindings_convert_nothing(make_app: MakeApplication) -> None:
     assert seen == [b'{"a":1}']
 
 
-def test_a_native_listener_cannot_ask_for_a_type(make_app: MakeApplication) -> None:
-    """Nobody would convert."""
+def test_native_listener_cannot_have_a_typed_payload(make_app: MakeApplication) -> None:
+    """Nothing would convert it."""
     app = make_app(bindings__a__consumer__use_native_decoding="true")
 
     @app.stream_listener("a")
     async def listener(payload: dict[str, int]) -> None:
-        """Never called."""
+        """Do nothing; it is never called."""
 
     with pytest.raises(ConfigurationError, match="with use-native-decoding"), app.test():
         pass
 
 
 class Stamp(ChannelInterceptor):
-    """Marks what passes, and stops what is bad."""
+    """An interceptor that marks messages and stops bad ones."""
 
     def pre_send(self, message: Message[object], channel: MessageChannel) -> Message[object] | None:
         return None if message.headers.get("bad") else message.with_header("stamped", channel.name)
 
 
-def test_interceptors_see_the_bound_channels_they_match(app: StreamApplication, test: Start) -> None:
-    """Inputs and outputs by pattern; what an interceptor stops is done."""
+def test_interceptors_apply_to_matching_bound_channels(app: StreamApplication, test: Start) -> None:
+    """Inputs and outputs by pattern; a stopped message is not processed further."""
     app.add_interceptor(Stamp(), "b", "dyn*")
     app.stream_listener("a")(send_to("b")(lambda text: text))
     harness = test()
@@ -238,8 +238,8 @@ def test_interceptors_see_the_bound_channels_they_match(app: StreamApplication, 
     assert harness.output("b").is_empty
 
 
-def test_a_partition_can_be_selected_by_an_expression(make_app: MakeApplication) -> None:
-    """The expression's root is the key."""
+def test_partition_can_be_selected_by_an_expression(make_app: MakeApplication) -> None:
+    """Its root object is the key."""
     app = make_app(
         bindings__b__producer__partition_key_expression="payload",
         bindings__b__producer__partition_selector_expression="length() * 2",

@@ -1,4 +1,4 @@
-"""What settings of bindings change, where no other test sees it."""
+"""Effects of binding settings that no other test covers."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ from streamkit.plugins import hookimpl
 MakeApplication = Callable[..., StreamApplication]
 
 
-def test_pauses_grow_by_the_multiplier_up_to_the_longest(make_app: MakeApplication) -> None:
+def test_back_off_grows_up_to_its_maximum(make_app: MakeApplication) -> None:
     """back-off-initial-interval, back-off-multiplier, back-off-max-interval."""
     consumer = "bindings.a.consumer"
     app = make_app(
@@ -51,10 +51,10 @@ def test_pauses_grow_by_the_multiplier_up_to_the_longest(make_app: MakeApplicati
 
 @pytest.mark.parametrize(("multiplex", "at_once"), [("false", 4), ("true", 2)])
 @pytest.mark.parametrize("stands_in_for", ["inmemory", "rocketmq"])
-def test_destinations_share_their_calls_when_multiplexed(
+def test_multiplexed_destinations_share_their_concurrency(
     make_app: MakeApplication, multiplex: str, at_once: int, stands_in_for: str
 ) -> None:
-    """Two calls at once for each of two destinations, or for both together."""
+    """Two concurrent calls for each of two destinations, or for both together."""
     app = make_app(
         **{
             "inmemory.binder.stands-in-for": stands_in_for,
@@ -82,8 +82,8 @@ def test_destinations_share_their_calls_when_multiplexed(
     assert (most, running) == (at_once, 0)
 
 
-def test_an_input_binding_needs_no_listener(make_app: MakeApplication) -> None:
-    """input-bindings: who subscribes to the channel gets its messages."""
+def test_input_binding_needs_no_listener(make_app: MakeApplication) -> None:
+    """input-bindings: subscribers of the channel get its messages."""
     app = make_app(**{"input-bindings": "a;b"})
     received: list[object] = []
 
@@ -97,8 +97,8 @@ def test_an_input_binding_needs_no_listener(make_app: MakeApplication) -> None:
     assert received == [b"x"]
 
 
-def test_some_headers_are_not_copied_to_what_a_listener_sends(make_app: MakeApplication) -> None:
-    """integration.message-handler-not-propagated-headers, instead of the content type alone."""
+def test_configured_headers_are_not_copied_to_results(make_app: MakeApplication) -> None:
+    """integration.message-handler-not-propagated-headers replaces the default, the content type."""
     app = make_app(**{"integration.message-handler-not-propagated-headers": "contentType,secret"})
 
     @app.stream_listener("a")
@@ -112,8 +112,8 @@ def test_some_headers_are_not_copied_to_what_a_listener_sends(make_app: MakeAppl
         assert ("secret" in headers, headers["public"]) == (False, "2")
 
 
-def test_binders_are_told_which_instance_this_is(make_app: MakeApplication) -> None:
-    """instance-index and instance-count, the binding's own before the application's."""
+def test_binders_get_the_instance_index(make_app: MakeApplication) -> None:
+    """instance-index and instance-count; the binding's override the application's."""
     app = make_app(
         **{
             "instance-count": "5",
@@ -135,8 +135,8 @@ def test_binders_are_told_which_instance_this_is(make_app: MakeApplication) -> N
     assert told == {"a": (3, 5), "b": (7, 9)}
 
 
-def test_a_named_function_chooses_the_queue_of_each_message(make_app: MakeApplication) -> None:
-    """rocketmq….producer.message-queue-selector: of the whole message, no key needed."""
+def test_named_function_selects_the_queue_of_each_message(make_app: MakeApplication) -> None:
+    """rocketmq….producer.message-queue-selector gets the whole message; no key is needed."""
     settings = {"output-bindings": "out", "rocketmq.bindings.out.producer.messageQueueSelector": "byTag"}
     app = make_app(**settings)
 
@@ -156,29 +156,29 @@ def test_a_named_function_chooses_the_queue_of_each_message(make_app: MakeApplic
         pass
 
 
-def test_secrets_among_a_binding_s_settings_are_shown_to_nobody(make_app: MakeApplication) -> None:
-    """What a setting's name calls a key, a token or a password: neither the controller nor the endpoints tell it."""
+def test_secrets_of_binding_settings_are_masked(make_app: MakeApplication) -> None:
+    """Settings named like keys, tokens or passwords, in the controller and the endpoints."""
 
     class Secretive(ExtendedConsumerProperties):
-        """A binder's settings."""
+        """Settings of a binder."""
 
         access_key: str | None = None
         region: str | None = None
 
     class Plugin(BinderType):
-        """A binder type with secrets, and the plugin that offers it."""
+        """A binder type with secrets, and its plugin."""
 
         @hookimpl
         def streamkit_binder_types(self) -> Mapping[str, BinderType]:
-            """Itself."""
+            """Return itself."""
             return {"vault": self}
 
         def create_binder(self, name: str, context: BinderContext) -> Binder:
-            """One in memory, which stands in for this type."""
+            """Return an in-memory binder in place of this type."""
             return InMemoryBinder(name, context)
 
         def extended_models(self) -> tuple[ConsumerModel, ProducerModel]:
-            """Its models."""
+            """Return the settings models."""
             return Secretive, ExtendedProducerProperties
 
     app = StreamApplication(

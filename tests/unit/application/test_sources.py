@@ -1,4 +1,4 @@
-"""Where listeners and bindings come from: modules, classes, objects, interfaces."""
+"""Sources of listeners and bindings: modules, classes, objects, interfaces."""
 
 import threading
 import types
@@ -31,7 +31,7 @@ MakeApplication = Callable[..., StreamApplication]
 
 @enable_binding(Sink, Source)
 class SpringStyle:
-    """As Spring's users write it."""
+    """A class in Spring's style."""
 
     def __init__(self, source: Source, bridge: StreamBridge, app: StreamApplication) -> None:
         self.source = source
@@ -40,11 +40,11 @@ class SpringStyle:
 
     @stream_listener(Sink.INPUT)
     async def forward(self, text: str) -> None:
-        """Send on by the injected channel."""
+        """Send to the injected channel."""
         await self.source.output.asend(Message(text.upper()))
 
 
-def test_a_class_with_enabled_bindings_is_made_and_wired(make_app: MakeApplication) -> None:
+def test_class_with_enabled_bindings_is_instantiated_and_wired(make_app: MakeApplication) -> None:
     """Its constructor gets channels, bridge and application; its methods are listeners."""
     with make_app(SpringStyle).test() as test:
         test.input("input").send("hello")
@@ -52,14 +52,14 @@ def test_a_class_with_enabled_bindings_is_made_and_wired(make_app: MakeApplicati
 
 
 class Shop:
-    """Own interface."""
+    """A declaring interface."""
 
     orders = input_channel()
     invoices = output_channel("invoices-out")
 
 
-def test_an_interface_names_its_channels(make_app: MakeApplication) -> None:
-    """The attribute's name, or the given one; usable as the binding's name."""
+def test_interface_names_its_channels(make_app: MakeApplication) -> None:
+    """By attribute or by the given name; usable as the binding's name."""
     app = make_app()
     app.enable_binding(Shop)
 
@@ -75,7 +75,7 @@ def test_an_interface_names_its_channels(make_app: MakeApplication) -> None:
         assert test.output("invoices-out").receive(str).payload == "by hand"
 
 
-def test_a_module_gives_its_functions_classes_and_interfaces(make_app: MakeApplication) -> None:
+def test_module_provides_its_functions_classes_and_interfaces(make_app: MakeApplication) -> None:
     """Only its own, and each once."""
     module = types.ModuleType("listeners")
     source = """
@@ -96,14 +96,14 @@ def note(text: str) -> str:
 
 
 class Repository:
-    """Something of the user's."""
+    """A dependency."""
 
     def __init__(self) -> None:
         self.stored: list[str] = []
 
 
 class Container(containers.DeclarativeContainer):
-    """The user's container."""
+    """A dependency container."""
 
     repository = providers.Singleton(Repository)
 
@@ -116,12 +116,12 @@ class Storing:
 
     @stream_listener("a")
     def store(self, text: str) -> None:
-        """Store it."""
+        """Store the payload."""
         self.repository.stored.append(text)
 
 
 def test_containers_provide_constructor_and_listener_arguments(make_app: MakeApplication) -> None:
-    """By annotation, by default value, by name; overridden in a test."""
+    """By annotation, by default value, by name; a test can override them."""
     container = Container()
     app = StreamApplication(
         Storing,
@@ -155,12 +155,12 @@ def test_error_listeners_are_found_in_classes(make_app: MakeApplication) -> None
 
         @stream_listener("a")
         async def fail(self, text: str) -> None:
-            """Fail."""
+            """Raise an error."""
             raise ValueError(text)
 
         @error_listener("a.g.errors")
         async def note(self, error: ErrorMessage) -> None:
-            """Take the error."""
+            """Record the error."""
             self.errors.append(error)
 
     listeners = Listeners()
@@ -170,8 +170,8 @@ def test_error_listeners_are_found_in_classes(make_app: MakeApplication) -> None
     assert len(listeners.errors) == 1
 
 
-def test_def_error_listeners_work_on_threads(make_app: MakeApplication) -> None:
-    """So they may block, and `channel.send` works in them; what they choose by raising counts all the same."""
+def test_def_error_listeners_run_on_threads(make_app: MakeApplication) -> None:
+    """They may block, and `channel.send` works; settlements they raise apply."""
     app = make_app(output_bindings="b")
     app.stream_listener("a")(_fail)
     threads: list[str] = []
@@ -194,7 +194,7 @@ async def _fail(text: str) -> None:
     raise ValueError(text)
 
 
-def test_decorated_functions_stay_what_they_are() -> None:
+def test_decorated_functions_are_unchanged() -> None:
     """They can be called and tested like any other."""
 
     @stream_listener("a")
@@ -206,15 +206,15 @@ def test_decorated_functions_stay_what_they_are() -> None:
     assert double.__name__ == "double"
 
 
-def test_a_processor_is_a_sink_and_a_source() -> None:
-    """Its channels are both's."""
+def test_processor_is_a_sink_and_a_source() -> None:
+    """It has the channels of both."""
     assert Processor.INPUT == "input"
     assert Processor.OUTPUT == "output"
     assert Processor.input is Sink.input
 
 
-def test_a_decorator_without_a_name_says_what_to_write() -> None:
-    """`@stream_listener` alone would take the function for a binding."""
+def test_decorator_without_a_name_is_an_error() -> None:
+    """It says what to write, since `@stream_listener` alone would take the function for a binding."""
     with pytest.raises(TypeError, match=r'is not the name of a binding: write @app\.stream_listener\("orders"\)'):
 
         @stream_listener  # type: ignore[arg-type]

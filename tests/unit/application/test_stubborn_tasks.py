@@ -1,4 +1,4 @@
-"""Listeners that block the loop, and tasks that will not end."""
+"""Listeners that block the loop, and tasks that ignore their cancellation."""
 
 import asyncio
 import gc
@@ -23,7 +23,7 @@ MakeApplication = Callable[..., StreamApplication]
 
 
 async def ignore_cancellation(release: asyncio.Event) -> None:
-    """Wait, whatever anybody says."""
+    """Wait, ignoring cancellation."""
     while not release.is_set():
         try:
             await release.wait()
@@ -31,8 +31,8 @@ async def ignore_cancellation(release: asyncio.Event) -> None:
             continue
 
 
-def test_a_task_that_ignores_its_cancellation_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
-    """The loop is closed all the same, and the line at which the task waits is told."""
+def test_task_that_ignores_its_cancellation_is_abandoned(caplog: pytest.LogCaptureFixture) -> None:
+    """The loop is closed, and the log has the line at which the task waits."""
     left: list[asyncio.Task[None]] = []
 
     async def main() -> None:
@@ -48,8 +48,8 @@ def test_a_task_that_ignores_its_cancellation_is_left_behind(caplog: pytest.LogC
     gc.collect()  # now, that its end is not told in another test
 
 
-def test_what_main_raises_is_raised_and_what_it_left_is_cancelled() -> None:
-    """In this order: the tasks end before the loop does."""
+def test_error_of_main_is_raised_after_its_tasks_ended() -> None:
+    """Remaining tasks are cancelled before the loop closes."""
     ended = []
 
     async def other() -> None:
@@ -70,10 +70,10 @@ def test_what_main_raises_is_raised_and_what_it_left_is_cancelled() -> None:
     assert ended == [True]
 
 
-def test_a_binding_does_not_wait_for_ever_for_a_listener_that_ignores_its_cancellation(
+def test_stop_does_not_wait_for_ever_for_a_stubborn_listener(
     make_app: MakeApplication, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Ten seconds after the time for calls in flight the application is stopped."""
+    """Ten seconds after the shutdown timeout the application is stopped."""
     app = make_app(default_binder="inmemory", bindings__a__destination="topic")
     with VirtualTime() as time, use_clock(time.clock):
 
@@ -98,8 +98,8 @@ def test_a_binding_does_not_wait_for_ever_for_a_listener_that_ignores_its_cancel
     assert "Binding 'a' did not stop within 15 s and is abandoned" in caplog.text
 
 
-def test_who_blocks_the_loop_is_told_while_it_does(caplog: pytest.LogCaptureFixture) -> None:
-    """By a thread that looks for the loop's heartbeat; once for each time it is blocked."""
+def test_blocked_loop_is_logged_while_it_is_blocked(caplog: pytest.LogCaptureFixture) -> None:
+    """By a thread that checks the loop's heartbeat; once per blockage."""
 
     async def work_without_awaiting() -> None:
         until = monotonic() + 30
@@ -116,11 +116,11 @@ def test_who_blocks_the_loop_is_told_while_it_does(caplog: pytest.LogCaptureFixt
         asyncio.run(main())
     (warning,) = [record.getMessage() for record in caplog.records]
     assert "test_stubborn_tasks.py:" in warning
-    assert "in test_who_blocks_the_loop_is_told_while_it_does.<locals>.work_without_awaiting. An `async" in warning
+    assert "in test_blocked_loop_is_logged_while_it_is_blocked.<locals>.work_without_awaiting. An `async" in warning
 
 
-def test_the_line_told_is_the_application_s_own() -> None:
-    """Not one of Python's below it."""
+def test_logged_line_is_in_the_application() -> None:
+    """Not in Python's modules below it."""
 
     async def main() -> None:
         task = asyncio.create_task(ignore_cancellation(release := asyncio.Event()))
@@ -134,11 +134,11 @@ def test_the_line_told_is_the_application_s_own() -> None:
 
 
 @pytest.mark.parametrize("module", [streamkit.messaging.channel, streamkit.application, streamkit.loop.loops])
-def test_a_line_of_streamkit_is_not_the_application_s(module: ModuleType) -> None:
-    """In a checkout, as where streamkit is installed."""
+def test_lines_of_streamkit_do_not_count_as_the_application(module: ModuleType) -> None:
+    """In a checkout as well as installed."""
     code = compile("import sys\nframe = sys._getframe()", str(module.__file__), "exec")
     namespace: dict[str, FrameType] = {}
     exec(code, namespace)
     assert line_of([sys._getframe(), namespace["frame"]]).endswith(
-        " in test_a_line_of_streamkit_is_not_the_application_s"
+        " in test_lines_of_streamkit_do_not_count_as_the_application"
     )

@@ -1,4 +1,4 @@
-"""What is wrong with an application is told at start, all of it, with names."""
+"""Configuration errors are all reported at startup, with names."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ Start = Callable[[], Harness]
 
 
 async def take(payload: str) -> None:
-    """A listener."""
+    """Do nothing."""
 
 
-def test_a_listener_naming_no_binding_is_told_the_known_ones(app: StreamApplication, test: Start) -> None:
-    """With the nearest name, and how to make one."""
+def test_unknown_binding_of_a_listener_is_reported_with_the_known_ones(app: StreamApplication, test: Start) -> None:
+    """With the nearest name, and how to create one."""
     app.stream_listener("aa")(take)
     with pytest.raises(ConfigurationError) as caught:
         test()
@@ -30,13 +30,13 @@ def test_a_listener_naming_no_binding_is_told_the_known_ones(app: StreamApplicat
     assert "spring.cloud.stream.bindings.aa.destination" in str(caught.value)
 
 
-def test_a_listener_that_cannot_be_given_its_payload_is_told_with_its_binding(
+def test_unreadable_payload_type_is_reported_with_its_binding(
     make_app: MakeApplication,
 ) -> None:
-    """Beside the function, its file and line, and the parameter."""
+    """And with the function, its file and line, and the parameter."""
 
     async def parse(payload: dict[str, str]) -> None:
-        """A listener."""
+        """Do nothing."""
 
     app = make_app(bindings__a__content_type="application/xml")
     app.stream_listener("a")(parse)
@@ -50,15 +50,15 @@ def test_a_listener_that_cannot_be_given_its_payload_is_told_with_its_binding(
         pass
 
 
-def test_a_refused_function_s_binding_is_not_said_to_have_no_listener(
+def test_binding_of_a_refused_function_is_not_reported_as_unused(
     make_app: MakeApplication, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It would have one, so that would mislead."""
+    """That second error would mislead."""
     app = make_app(**{"bindings__parse-in-0__content_type": "application/xml"})
 
     @app.function
     async def parse(payload: dict[str, str]) -> None:
-        """A consumer."""
+        """Consume a payload."""
 
     with pytest.raises(ConfigurationError, match="No converter reads application/xml"), app.test():
         pass
@@ -66,23 +66,23 @@ def test_a_refused_function_s_binding_is_not_said_to_have_no_listener(
 
 
 class Plain:
-    """Has no fields that could be written."""
+    """A class without fields that could be written."""
 
 
 class Shape:
-    """Has none itself, but its subclasses have."""
+    """A class without fields whose subclasses have some."""
 
 
 @dataclass
 class Square(Shape):
-    """A shape that can be written."""
+    """A subclass that can be written."""
 
     side: int
 
 
 @pytest.mark.parametrize("returned", [Plain, list[Plain], Plain | None, dict[str, Plain]])
-def test_a_result_that_cannot_be_written_is_told_at_start(make_app: MakeApplication, returned: object) -> None:
-    """Not at the first message: with the function, its file and line, and what to do."""
+def test_unwritable_result_type_is_reported_at_startup(make_app: MakeApplication, returned: object) -> None:
+    """With the function, its file and line, and what to do."""
 
     async def draw(payload: str) -> object:
         raise AssertionError("not to be called")
@@ -98,7 +98,7 @@ def test_a_result_that_cannot_be_written_is_told_at_start(make_app: MakeApplicat
 
 
 @pytest.mark.parametrize("returned", [Shape, Square, list[Square], Message[bytes], Message[Square], object])
-def test_what_may_be_writable_is_no_mistake(make_app: MakeApplication, returned: object) -> None:
+def test_possibly_writable_result_type_is_accepted(make_app: MakeApplication, returned: object) -> None:
     """A base class whose subclasses have fields, and messages."""
 
     async def draw(payload: str) -> object:
@@ -112,8 +112,8 @@ def test_what_may_be_writable_is_no_mistake(make_app: MakeApplication, returned:
         assert harness.output("b").receive(dict).payload == {"side": 2}
 
 
-def test_everything_wrong_is_one_report(make_app: MakeApplication) -> None:
-    """Two unknown bindings, a wrong expression, an exception that does not exist."""
+def test_all_errors_are_in_one_report(make_app: MakeApplication) -> None:
+    """Two unknown bindings, a wrong expression, an unknown exception class."""
     app = make_app(
         bindings__b__producer__partition_key_expression="headers[",
         bindings__c__consumer__retryable_exceptions__NoSuchError="true",
@@ -130,7 +130,7 @@ def test_everything_wrong_is_one_report(make_app: MakeApplication) -> None:
         assert part in text
 
 
-def test_an_exception_that_cannot_be_imported_is_told_with_its_setting(make_app: MakeApplication) -> None:
+def test_unknown_exception_class_is_reported_with_its_setting(make_app: MakeApplication) -> None:
     """The key and what is expected."""
     app = make_app(bindings__a__consumer__retryable_exceptions__NoSuchError="true")
     app.stream_listener("a")(take)
@@ -142,15 +142,15 @@ def test_an_exception_that_cannot_be_imported_is_told_with_its_setting(make_app:
     assert caught.value.origin is not None
 
 
-def test_a_binding_is_an_input_or_an_output(app: StreamApplication, test: Start) -> None:
-    """Not both."""
+def test_binding_cannot_be_both_input_and_output(app: StreamApplication, test: Start) -> None:
+    """The error names it."""
     app.stream_listener("a")(send_to("a")(partial(take)))
     with pytest.raises(ConfigurationError, match="binding 'a' is used as an input and as an output"):
         test()
 
 
-def test_of_several_listeners_none_may_return(app: StreamApplication, test: Start) -> None:
-    """Whose result would it be?"""
+def test_several_listeners_may_not_return_results(app: StreamApplication, test: Start) -> None:
+    """It would be unclear which result to send."""
 
     async def answer(payload: str) -> str:
         return payload
@@ -161,7 +161,7 @@ def test_of_several_listeners_none_may_return(app: StreamApplication, test: Star
         test()
 
 
-def test_a_method_cannot_be_registered_without_its_object() -> None:
+def test_method_cannot_be_registered_without_its_object() -> None:
     """The error says how to do it."""
     app = StreamApplication()
     with pytest.raises(TypeError, match=r"is a method: decorate it with streamkit\.stream_listener"):
@@ -169,11 +169,11 @@ def test_a_method_cannot_be_registered_without_its_object() -> None:
         class Listeners:
             @app.stream_listener("a")
             def take(self, payload: str) -> None:
-                """A method."""
+                """Do nothing."""
 
 
-def test_a_class_that_asks_for_too_much_is_told_what_there_is(make_app: MakeApplication) -> None:
-    """Constructors are given interfaces, the bridge, the application, and what containers provide."""
+def test_unsupported_constructor_parameter_is_reported(make_app: MakeApplication) -> None:
+    """Constructors get interfaces, the bridge, the application, and what containers provide."""
 
     class Listeners:
         def __init__(self, database: dict[str, str]) -> None:
@@ -181,24 +181,24 @@ def test_a_class_that_asks_for_too_much_is_told_what_there_is(make_app: MakeAppl
 
         @stream_listener("a")
         def take(self, payload: str) -> None:
-            """A method."""
+            """Do nothing."""
 
     with pytest.raises(ConfigurationError, match="asks for 'database'"), make_app(Listeners).test():
         pass
 
 
-def test_a_source_with_nothing_in_it_is_a_mistake(make_app: MakeApplication) -> None:
+def test_source_without_listeners_or_channels_is_an_error(make_app: MakeApplication) -> None:
     """Neither listeners nor channels."""
 
     class Nothing:
-        """Nothing."""
+        """An empty class."""
 
     with pytest.raises(ConfigurationError, match=r"Nothing.*neither listeners nor"), make_app(Nothing).test():
         pass
 
 
-def test_an_application_that_does_not_run_says_how_to_start_it() -> None:
-    """The bridge and bindings need it."""
+def test_use_before_the_start_says_how_to_start() -> None:
+    """The bridge and bindings need a running application."""
     app = StreamApplication(config_location="optional:/none")
     with pytest.raises(ApplicationError, match="start it with `async with app`"):
         app.bridge.send("a", "x")
@@ -207,14 +207,14 @@ def test_an_application_that_does_not_run_says_how_to_start_it() -> None:
 
 
 def test_starting_twice_is_an_error(app: StreamApplication, test: Start) -> None:
-    """The application runs already."""
+    """The application is already running."""
     harness = test()
     with pytest.raises(ApplicationError, match="runs already"):
         harness.run(app.start())
 
 
-def test_unknown_bindings_of_a_running_application_are_told(app: StreamApplication, test: Start) -> None:
-    """With those there are."""
+def test_unknown_binding_of_a_running_application_is_reported(app: StreamApplication, test: Start) -> None:
+    """With the known ones."""
     app.stream_listener("a")(take)
     test()
     with pytest.raises(ApplicationError, match="no binding 'x'; there are: a"):
@@ -222,19 +222,19 @@ def test_unknown_bindings_of_a_running_application_are_told(app: StreamApplicati
     assert app.binding("A") is app.binding("a")
 
 
-def test_an_interface_without_channels_is_refused(app: StreamApplication) -> None:
+def test_interface_without_channels_is_refused(app: StreamApplication) -> None:
     """enable_binding expects declarations."""
     with pytest.raises(TypeError, match="declares no channels"):
         app.enable_binding(dict)
 
 
-def test_an_unbound_interface_says_how_to_bind_it() -> None:
-    """An instance made by hand has no channels."""
+def test_unbound_interface_says_how_to_bind_it() -> None:
+    """An instance created by hand has no channels."""
     with pytest.raises(TypeError, match=r"take it from app\.bound\(Source\)"):
         _ = Source().output
 
 
-def test_a_blocking_send_on_the_loop_is_refused(app: StreamApplication, test: Start) -> None:
+def test_blocking_send_on_the_loop_is_refused(app: StreamApplication, test: Start) -> None:
     """On the loop's own thread only `asend` works."""
     app.enable_binding(Processor)
     refused: list[Exception] = []
@@ -251,8 +251,8 @@ def test_a_blocking_send_on_the_loop_is_refused(app: StreamApplication, test: St
     assert len(refused) == 2
 
 
-def test_a_wrong_shutdown_timeout_is_told_at_start() -> None:
-    """Not when it is needed, which is too late."""
+def test_invalid_shutdown_timeout_is_reported_at_startup() -> None:
+    """At the stop it would be too late."""
     properties = {"spring.lifecycle.timeout-per-shutdown-phase": "soon"}
     app = StreamApplication(config_location="optional:/none", properties=properties)
     started = False

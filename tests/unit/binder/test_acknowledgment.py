@@ -7,8 +7,8 @@ from streamkit.binder.acknowledgment import Acknowledgment
 from streamkit.settlement import ACCEPT, Reject
 
 
-def test_of_many_threads_one_decides() -> None:
-    """However many settle at once, one call returns True, and what it said holds."""
+def test_only_one_of_many_threads_settles() -> None:
+    """One call returns True, and its settlement counts."""
 
     async def main() -> None:
         acknowledgment = Acknowledgment()
@@ -33,8 +33,8 @@ def test_of_many_threads_one_decides() -> None:
     asyncio.run(main())
 
 
-def test_what_was_decided_before_anybody_waits_is_there() -> None:
-    """Waiting for a settled acknowledgment does not wait."""
+def test_settlement_before_the_wait_is_returned() -> None:
+    """Waiting for a settled acknowledgment returns at once."""
 
     async def main() -> None:
         acknowledgment = Acknowledgment()

@@ -1,4 +1,4 @@
-"""How often and when a message is tried, as numbers."""
+"""The number and the times of attempts."""
 
 from datetime import timedelta
 
@@ -12,19 +12,19 @@ from streamkit.errors import AllHandlersFailed, MessageConversionError, MessageH
 from streamkit.settlement import Reject, Requeue
 
 
-def test_pauses_double_up_to_the_cap() -> None:
+def test_pauses_double_up_to_the_maximum() -> None:
     """1, 2, 4, 8, then 10 seconds."""
     assert [BackOff().pause(failures) for failures in range(1, 7)] == [1, 2, 4, 8, 10, 10]
 
 
 @given(st.integers(1, 10**6), st.floats(0, 1e6), st.floats(1, 100), st.floats(0, 1e6))
-def test_no_pause_is_longer_than_the_cap(failures: int, initial: float, multiplier: float, cap: float) -> None:
-    """However many failures there were, and without an overflow."""
+def test_pause_never_exceeds_the_maximum(failures: int, initial: float, multiplier: float, cap: float) -> None:
+    """After any number of failures, without an overflow."""
     assert 0 <= BackOff(initial, multiplier, cap).pause(failures) <= cap
 
 
-def test_the_first_delivery_has_all_attempts_and_each_redelivery_one() -> None:
-    """deliveryAttempt counts on over all deliveries."""
+def test_first_delivery_has_all_attempts_and_each_redelivery_one() -> None:
+    """deliveryAttempt counts across deliveries."""
     policy = RetryPolicy(max_attempts=3)
     assert [list(policy.calls(redeliveries)) for redeliveries in range(3)] == [[1, 2, 3], [4], [5]]
 
@@ -42,13 +42,13 @@ def test_the_first_delivery_has_all_attempts_and_each_redelivery_one() -> None:
         (Delivery(broadcast=True), 0),
     ],
 )
-def test_the_limit_of_redeliveries(delivery: Delivery, limit: int | None) -> None:
-    """Unset or negative is 16 when concurrent and no bound when ordered; broadcasting has none."""
+def test_default_redelivery_limit_depends_on_the_mode(delivery: Delivery, limit: int | None) -> None:
+    """Unset or negative: 16 when concurrent, unlimited when ordered; broadcasting has no redelivery."""
     assert delivery.redelivery_limit == limit
 
 
 def test_redelivery_delays_follow_the_table_from_level_three() -> None:
-    """10 s, 30 s, 1 min, ..., 2 h, and 2 h for whatever comes after."""
+    """10 s, 30 s, 1 min, ..., 2 h, and 2 h for all later ones."""
     seconds = [Delivery().redelivery_delay(times).total_seconds() for times in range(18)]
     assert seconds == [
         10,
@@ -70,19 +70,19 @@ def test_redelivery_delays_follow_the_table_from_level_three() -> None:
     ]
 
 
-def test_levels_beyond_the_table_are_its_ends() -> None:
+def test_levels_outside_the_table_are_clamped() -> None:
     """Level 0 is no delay; above the last one it is the last one."""
     assert [Delivery().level_delay(level).total_seconds() for level in (0, 1, 18, 19)] == [0, 1, 7200, 7200]
 
 
-def test_a_fixed_level_and_an_ordered_queue_have_their_own_delay() -> None:
-    """A positive level is taken each time; an ordered queue is suspended."""
+def test_fixed_level_and_ordered_queue_have_their_own_delay() -> None:
+    """A positive level applies each time; an ordered queue is suspended."""
     assert Delivery(redelivery_level=5).redelivery_delay(7) == timedelta(minutes=1)
     assert Delivery(ordered=True, suspend=timedelta(seconds=3)).redelivery_delay(7) == timedelta(seconds=3)
 
 
-def test_a_failure_becomes_a_retry_until_the_limit() -> None:
-    """The last redelivery's failure is the dead letter, with the cause."""
+def test_failure_is_retried_until_the_limit() -> None:
+    """Then it becomes a dead letter with its cause."""
     cause = ValueError("why")
     delivery = Delivery(max_reconsume_times=2)
     assert after_failure(delivery, 1, cause, True) == Requeue("ValueError: why", cause=cause)
@@ -91,36 +91,36 @@ def test_a_failure_becomes_a_retry_until_the_limit() -> None:
     )
 
 
-def test_what_is_not_retryable_is_rejected_at_once() -> None:
+def test_non_retryable_failure_is_rejected_at_once() -> None:
     """Whatever the limit."""
     cause = ValueError("why")
     assert after_failure(Delivery(), 0, cause, False) == Reject("ValueError: why", cause=cause)
 
 
-def test_a_requeue_counts_as_a_redelivery() -> None:
-    """A listener that requeues for ever ends at the limit."""
+def test_requeue_counts_as_a_redelivery() -> None:
+    """A listener that always requeues reaches the limit."""
     wanted = Requeue(after=timedelta(seconds=1))
     assert after_requeue(Delivery(), 15, wanted) is wanted
     assert isinstance(after_requeue(Delivery(), 16, wanted), Reject)
 
 
 @given(st.integers(0, 2**40))
-def test_an_ordered_queue_tries_for_ever(redeliveries: int) -> None:
-    """Unless a limit was set; what turns redelivery off is of the concurrent mode."""
+def test_ordered_queue_retries_for_ever(redeliveries: int) -> None:
+    """Unless a limit was set; the setting that disables redelivery applies only to concurrent mode."""
     failed = after_failure(Delivery(ordered=True, redelivery_level=-1), redeliveries, ValueError("why"), True)
     assert isinstance(failed, Requeue)
 
 
-def test_a_negative_level_turns_redelivery_off() -> None:
-    """A failure in concurrent mode is a dead letter at once; level 0 is the table."""
+def test_negative_level_disables_redelivery() -> None:
+    """In concurrent mode a failure is a dead letter at once; level 0 means the table."""
     (off, table) = (after_failure(Delivery(redelivery_level=level), 0, ValueError(), True) for level in (-1, 0))
     assert isinstance(off, Reject)
     assert off.reason.startswith("redelivery is turned off for this binding")
     assert isinstance(table, Requeue)
 
 
-def test_the_nearest_class_and_then_the_causes_decide() -> None:
-    """Subclasses count; what an exception was raised from counts if itself says nothing."""
+def test_nearest_class_decides_and_then_the_causes() -> None:
+    """Subclasses count; causes are consulted if the exception itself matches nothing."""
     policy = RetryPolicy(retryable={ValueError: False, UnicodeError: True})
     assert not policy.is_retryable(ValueError())
     assert policy.is_retryable(UnicodeError())
@@ -131,22 +131,22 @@ def test_the_nearest_class_and_then_the_causes_decide() -> None:
 
 
 def wrapped(cause: Exception) -> MessageHandlingError:
-    """A listener's exception as its channel raises it."""
+    """Return a listener's exception as its channel raises it."""
     error = MessageHandlingError("channel")
     error.__cause__ = cause
     return error
 
 
-def test_what_is_said_of_every_exception_is_not_said_of_the_channel_s_wrapping() -> None:
-    """All but one kind can be excluded, or included."""
+def test_rule_for_all_exceptions_ignores_the_channels_wrapper() -> None:
+    """All but one kind can be excluded or included."""
     policy = RetryPolicy(retryable={Exception: False, ConnectionError: True})
     assert policy.is_retryable(wrapped(ConnectionError()))
     assert not policy.is_retryable(wrapped(ValueError()))
     assert not policy.is_retryable(ValueError())
 
 
-def test_a_group_is_retried_if_all_in_it_is() -> None:
-    """As a TaskGroup raises; what several handlers raised in turn, if any of it is."""
+def test_exception_group_is_retryable_if_all_its_members_are() -> None:
+    """As from a TaskGroup; of several handlers' errors, one retryable suffices."""
     policy = RetryPolicy(retryable={ValueError: False})
     both = [ValueError(), KeyError()]
     assert not policy.is_retryable(wrapped(ExceptionGroup("", both)))
@@ -157,35 +157,35 @@ def test_a_group_is_retried_if_all_in_it_is() -> None:
     assert not RetryPolicy(retryable={ExceptionGroup: False}).is_retryable(ExceptionGroup("", [KeyError()]))
 
 
-def test_a_ring_of_groups_and_causes_ends() -> None:
-    """As who raises one of a group from the group makes it."""
+def test_cyclic_groups_and_causes_terminate() -> None:
+    """As when a member of a group is raised from the group."""
     member = KeyError()
     member.__cause__ = ExceptionGroup("", [member, OSError()])
     assert RetryPolicy().is_retryable(member)
     assert not RetryPolicy(default_retryable=False).is_retryable(member)
 
 
-def test_a_conversion_error_is_not_retried_unless_listed() -> None:
-    """The same bytes fail in the same way."""
+def test_conversion_error_is_not_retried_unless_listed() -> None:
+    """The same bytes fail the same way."""
     assert not RetryPolicy().is_retryable(MessageConversionError("no"))
     assert RetryPolicy(retryable={MessageConversionError: True}).is_retryable(MessageConversionError("no"))
 
 
-def test_only_the_channel_s_own_wrapping_is_taken_off() -> None:
-    """What the listener raised from something else stays what it raised."""
+def test_only_the_channels_own_wrapper_is_removed() -> None:
+    """An exception that the listener raised from another stays what it is."""
     raised = KeyError("outer")
     raised.__cause__ = ValueError("inner")
     assert unwrapped(wrapped(raised)) is raised
 
 
-def test_a_circle_of_causes_ends() -> None:
-    """Looking for causes terminates whatever user code did to them."""
+def test_cyclic_causes_terminate() -> None:
+    """Whatever user code did to them."""
     error = ValueError()
     error.__cause__ = error
     assert list(causes(error)) == [error]
 
 
-def test_a_wrong_table_of_delays_says_what_is_expected() -> None:
+def test_invalid_delay_table_says_what_is_expected() -> None:
     """Entries are numbers with a unit."""
     with pytest.raises(ValueError, match="expected entries such as 1s 10m 2h"):
         parse_delay_levels("1s soon")

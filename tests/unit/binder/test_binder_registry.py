@@ -1,4 +1,4 @@
-"""Which binder serves a binding."""
+"""The binder that serves a binding."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,31 +16,31 @@ from streamkit.plugins.application_plugins import ApplicationPlugins
 
 
 def registry(**settings: str) -> BinderRegistry:
-    """Binders of an application with these settings below `spring.cloud.stream`."""
+    """Return the binders of an application with these settings below `spring.cloud.stream`."""
     table = {f"spring.cloud.stream.{key.replace('__', '.')}": value for key, value in settings.items()}
     environment = Environment.load(config_location="optional:/none", variables={}, overrides=table)
     types = ApplicationPlugins().binder_types()
     return BinderRegistry(types, environment, StreamSettings.load(environment, types.names), SystemClock(), "test")
 
 
-def test_without_any_setting_the_default_is_rocketmq() -> None:
-    """Memory serves only those who name it."""
+def test_default_binder_is_rocketmq() -> None:
+    """The in-memory binder must be named."""
     assert registry().get(None).type == "rocketmq"
 
 
-def test_the_default_binder_can_be_named() -> None:
-    """By its type, where none is configured."""
+def test_default_binder_can_be_named() -> None:
+    """By its type, if none is configured."""
     assert registry(default_binder="inmemory").get(None).type == "inmemory"
 
 
-def test_one_name_is_one_binder() -> None:
+def test_bindings_share_a_binder_by_name() -> None:
     """Bindings share it."""
     binders = registry(default_binder="inmemory")
     assert binders.get(None) is binders.get("inmemory")
 
 
-def test_several_of_one_kind_each_see_their_own_environment() -> None:
-    """binders.<name>.environment is stronger than the application's settings, for that binder only."""
+def test_binders_of_one_type_have_separate_environments() -> None:
+    """binders.<name>.environment overrides the application's settings for that binder only."""
     own = "binders__east__environment__spring__cloud__stream__inmemory__binder__stands_in_for"
     binders = registry(
         binders__east__type="inmemory",
@@ -66,14 +66,14 @@ def test_several_of_one_kind_each_see_their_own_environment() -> None:
         ),
     ],
 )
-def test_what_cannot_be_found_says_what_there_is(settings: Mapping[str, str], name: str | None, text: str) -> None:
+def test_unknown_binder_error_lists_the_known_ones(settings: Mapping[str, str], name: str | None, text: str) -> None:
     """An ambiguous default, an unknown binder, an unknown type."""
     with pytest.raises(ConfigurationError, match=text):
         registry(**settings).get(name)
 
 
-def test_a_binder_s_wrong_settings_are_told_with_those_of_bindings() -> None:
-    """Everything wrong is one report, each with its key."""
+def test_binder_and_binding_errors_are_in_one_report() -> None:
+    """Each with its key."""
     app = StreamApplication(
         config_location="optional:/none",
         properties={
@@ -86,8 +86,8 @@ def test_a_binder_s_wrong_settings_are_told_with_those_of_bindings() -> None:
         pass
 
 
-def test_a_plugin_that_cannot_be_loaded_is_told_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its type, its module, its package and what went wrong: another one's mistake stops no start unexplained."""
+def test_plugin_that_cannot_be_loaded_is_always_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its type, module, package and error, whatever else fails the start."""
     (tmp_path / "broken_binder.py").write_text("import nonesuch_client")
     metadata = tmp_path / "broken_binder-1.0.dist-info"
     metadata.mkdir()
@@ -105,13 +105,13 @@ def test_a_plugin_that_cannot_be_loaded_is_told_each_time(tmp_path: Path, monkey
         )
 
 
-def test_a_plugin_made_for_another_version_is_told_each_time() -> None:
-    """Its hooks ask for arguments that there are not."""
+def test_plugin_for_another_version_is_always_reported() -> None:
+    """Its hooks have unknown parameters."""
 
     class Older:
         @hookimpl
         def streamkit_binder_types(self, colour: str) -> None:
-            """Asks for what no version gives."""
+            """Have a parameter that no version passes."""
 
     app = StreamApplication(config_location="optional:/none", plugins=[Older()])
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Bindings started, stopped and paused by hand, at the worst moments."""
+"""Starting, stopping and pausing bindings by hand at unfavourable moments."""
 
 import asyncio
 import math
@@ -37,7 +37,7 @@ Trouble = Callable[[float], Exception | None]
 
 
 class Slow(InMemoryBinder):
-    """A binder that takes its time to bind, for ever for `never`; counts what it bound, and has trouble at times."""
+    """A binder that binds slowly, for ever for `never`, and sometimes fails; it counts bindings."""
 
     type = "slow"
     bound = 0
@@ -68,7 +68,7 @@ class Slow(InMemoryBinder):
 
 
 class Stubborn(ConsumerBinding):
-    """One that cannot be stopped."""
+    """A binding that cannot be stopped."""
 
     def __init__(self, consumer: ConsumerBinding) -> None:
         self._consumer = consumer
@@ -89,7 +89,7 @@ class Stubborn(ConsumerBinding):
 
 
 class Lingering(ProducerBinding):
-    """One that takes its time to stop, and must have done so before the next one of its name is bound."""
+    """A binding that stops slowly, and must have stopped before the next one of its name is bound."""
 
     def __init__(self, producer: ProducerBinding, others: "list[Lingering]") -> None:
         assert not others
@@ -107,7 +107,7 @@ class Lingering(ProducerBinding):
 
 
 class SlowPlugin(BinderType):
-    """Its type, and the plugin that offers it."""
+    """The slow binder's type and plugin."""
 
     binder: Slow
 
@@ -116,22 +116,22 @@ class SlowPlugin(BinderType):
 
     @hookimpl
     def streamkit_binder_types(self) -> Mapping[str, BinderType]:
-        """Itself."""
+        """Return itself."""
         return {"slow": self}
 
     def create_binder(self, name: str, context: BinderContext) -> Binder:
-        """One slow binder."""
+        """Return the slow binder."""
         self.binder = Slow(name, context)
         self.binder.trouble = self._trouble
         return self.binder
 
     def extended_models(self) -> tuple[ConsumerModel, ProducerModel]:
-        """Those of the in-memory binder."""
+        """Return those of the in-memory binder."""
         return InMemoryBinderType().extended_models()
 
 
 class Stage:
-    """An application on a slow binder and virtual time: bindings `in` and `out` of one destination."""
+    """An application on a slow binder in virtual time: bindings `in` and `out` of one destination."""
 
     def __init__(self, trouble: Trouble = lambda now: None, **settings: str) -> None:
         self.plugin = SlowPlugin(trouble)
@@ -152,7 +152,7 @@ class Stage:
         )
 
     async def note(self, text: str) -> None:
-        """A listener."""
+        """Do nothing."""
         self.received.append(text)
 
     def run(self, main: Callable[[], Awaitable[None]], listener: Callable[..., object] | None = None) -> None:
@@ -175,7 +175,7 @@ BY_HAND = {
 
 
 @pytest.mark.parametrize("name", ["in", "out"])
-def test_two_starts_at_once_bind_once(name: str) -> None:
+def test_concurrent_starts_bind_once(name: str) -> None:
     """The second one waits for the first."""
     stage = Stage(**BY_HAND)
 
@@ -189,7 +189,7 @@ def test_two_starts_at_once_bind_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["in", "out"])
-def test_a_stop_during_a_start_wins(name: str) -> None:
+def test_stop_during_a_start_wins(name: str) -> None:
     """Nothing is bound when both have returned; the binding can be started again."""
     stage = Stage(**BY_HAND)
 
@@ -206,7 +206,7 @@ def test_a_stop_during_a_start_wins(name: str) -> None:
     stage.run(main)
 
 
-def test_starting_what_is_bound_changes_nothing() -> None:
+def test_starting_a_bound_binding_changes_nothing() -> None:
     """A paused binding stays paused, and no event is sent."""
     stage = Stage()
     created: list[str] = []
@@ -229,7 +229,7 @@ def test_starting_what_is_bound_changes_nothing() -> None:
     stage.run(main)
 
 
-def test_a_binding_paused_while_it_is_bound_starts_paused() -> None:
+def test_binding_paused_during_its_start_starts_paused() -> None:
     """Nothing is received until it is resumed."""
     stage = Stage(bindings__in__consumer__auto_startup="false")
 
@@ -250,8 +250,8 @@ def test_a_binding_paused_while_it_is_bound_starts_paused() -> None:
     stage.run(main)
 
 
-def test_a_listener_may_stop_its_own_binding() -> None:
-    """It is not waited for; its message is settled when it returns, and another start waits for that."""
+def test_listener_may_stop_its_own_binding() -> None:
+    """The stop does not wait for it; its message is settled when it returns, and another start waits for that."""
     stage = Stage()
     calls: list[float] = []
 
@@ -278,8 +278,8 @@ def test_a_listener_may_stop_its_own_binding() -> None:
     assert calls == [0.0]
 
 
-def test_a_start_that_is_given_up_lets_calls_end() -> None:
-    """As a signal does: bindings that came first have begun to work while others are not bound yet."""
+def test_cancelled_start_lets_calls_end() -> None:
+    """Bindings that are bound already work while others are still being bound."""
     stage = Stage(bindings__in2__destination="never")
 
     async def work(text: str) -> None:
@@ -304,8 +304,8 @@ def test_a_start_that_is_given_up_lets_calls_end() -> None:
         time.run(case())
 
 
-def test_calls_have_a_time_limit_again_after_a_restart() -> None:
-    """consume-timeout holds for the calls of each start, also when the binding was stopped in the middle of one."""
+def test_call_timeout_applies_after_a_restart() -> None:
+    """consume-timeout holds for the calls of each start, also when the binding was stopped during a call."""
     stage = Stage(inmemory__bindings__in__consumer__consume_timeout="1m")
     timed_out: list[float] = []
 
@@ -328,8 +328,8 @@ def test_calls_have_a_time_limit_again_after_a_restart() -> None:
     stage.run(main, hang)
 
 
-def test_a_stop_that_nobody_waits_for_any_more_lets_calls_end() -> None:
-    """Who waits may be cancelled; the message is handled, and another start waits for that."""
+def test_cancelled_stop_lets_calls_end() -> None:
+    """The message is handled, and another start waits for that."""
     stage = Stage()
 
     async def work(text: str) -> None:
@@ -348,8 +348,8 @@ def test_a_stop_that_nobody_waits_for_any_more_lets_calls_end() -> None:
     stage.run(main, work)
 
 
-def test_an_output_sends_only_while_it_runs() -> None:
-    """Stopped, it takes nothing; started again, it sends each message once."""
+def test_output_sends_only_while_it_runs() -> None:
+    """Stopped, it refuses messages; restarted, it sends each message once."""
     stage = Stage()
 
     async def main() -> None:
@@ -366,7 +366,7 @@ def test_an_output_sends_only_while_it_runs() -> None:
     stage.run(main)
 
 
-def test_a_binding_that_cannot_be_stopped_keeps_no_other_from_it() -> None:
+def test_binding_that_fails_to_stop_does_not_block_others() -> None:
     """All are stopped, and then its error is raised."""
     stage = Stage(bindings__stubborn__group="g")
     stage.app.stream_listener("stubborn")(stage.note)
@@ -382,8 +382,8 @@ def test_a_binding_that_cannot_be_stopped_keeps_no_other_from_it() -> None:
     stage.run(main)
 
 
-def test_pausing_and_resuming_are_told() -> None:
-    """One event each, with the state it led to."""
+def test_pause_and_resume_send_events() -> None:
+    """One event each, with the new state."""
     stage = Stage()
     states: list[BindingState] = []
 
@@ -400,12 +400,12 @@ def test_pausing_and_resuming_are_told() -> None:
 
 
 def away_until_45(now: float) -> Exception | None:
-    """A system that comes back."""
+    """Fail until the system is back after 45 seconds."""
     return BinderUnavailable("away") if now < 45 else None
 
 
 @pytest.mark.parametrize(("name", "other"), [("in", "out"), ("out", "in")])
-def test_a_binding_that_was_stopped_is_not_tried_again(name: str, other: str) -> None:
+def test_stopped_binding_is_not_retried(name: str, other: str) -> None:
     """Not even when its system comes back."""
     stage = Stage(away_until_45, binding_retry_interval="30")
 
@@ -418,8 +418,8 @@ def test_a_binding_that_was_stopped_is_not_tried_again(name: str, other: str) ->
     stage.run(main)
 
 
-def test_health_tells_what_is_tried_again_what_is_given_up_and_when_it_is_well_again() -> None:
-    """A binding stopped by hand is as it should be; one that cannot be bound is not."""
+def test_health_distinguishes_retried_failed_and_stopped_bindings() -> None:
+    """A binding stopped by hand is healthy; one that cannot be bound is not."""
     stage = Stage(lambda now: away_until_45(now) or BinderError("no such topic"), binding_retry_interval="30")
 
     async def bindings() -> tuple[HealthStatus, str]:
@@ -441,8 +441,8 @@ def test_health_tells_what_is_tried_again_what_is_given_up_and_when_it_is_well_a
 
 
 @pytest.mark.parametrize("name", ["in", "out"])
-def test_a_binding_that_waits_to_be_started_by_hand_is_well(name: str) -> None:
-    """Nobody expects it to be bound."""
+def test_binding_without_auto_startup_is_healthy(name: str) -> None:
+    """It is not expected to be bound."""
     stage = Stage(**BY_HAND)
 
     async def main() -> None:
@@ -452,8 +452,8 @@ def test_a_binding_that_waits_to_be_started_by_hand_is_well(name: str) -> None:
     stage.run(main)
 
 
-def test_an_output_that_is_given_up_says_so() -> None:
-    """Senders are not told to wait for what will never come."""
+def test_failed_output_raises_the_reason() -> None:
+    """Senders are not asked to wait for it."""
     stage = Stage(lambda now: away_until_45(now) or BinderError("no such topic"), binding_retry_interval="30")
 
     async def main() -> None:
@@ -466,8 +466,8 @@ def test_an_output_that_is_given_up_says_so() -> None:
     stage.run(main)
 
 
-def test_whatever_a_feeder_raises_everything_is_stopped() -> None:
-    """The other feeders, and the binding; the error is told."""
+def test_feeder_error_does_not_prevent_the_stop() -> None:
+    """The other feeders and the binding are stopped; the error is raised."""
     app = StreamApplication(
         config_location="optional:/none",
         properties={
@@ -482,7 +482,7 @@ def test_whatever_a_feeder_raises_everything_is_stopped() -> None:
             self.name = name
 
         async def start(self) -> None:
-            """Nothing."""
+            """Do nothing."""
 
         async def stop(self, timeout: float) -> None:
             stopped.append(self.name)
@@ -508,8 +508,8 @@ def test_whatever_a_feeder_raises_everything_is_stopped() -> None:
     assert stopped == ["first", "second"] * 2
 
 
-def test_nothing_is_bound_any_more_while_the_application_stops() -> None:
-    """Nobody would unbind it: neither what is started by hand, nor what is new."""
+def test_nothing_is_bound_while_the_application_stops() -> None:
+    """Neither an existing nor a new binding, since nothing would unbind it."""
     app = StreamApplication(
         config_location="optional:/none",
         properties={
@@ -520,7 +520,7 @@ def test_nothing_is_bound_any_more_while_the_application_stops() -> None:
     told: list[str] = []
 
     async def note(text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     async def main() -> None:
         begun, go_on = asyncio.Event(), asyncio.Event()
@@ -555,8 +555,8 @@ def test_nothing_is_bound_any_more_while_the_application_stops() -> None:
     assert "new" in told
 
 
-def test_a_name_that_takes_long_to_bind_holds_up_no_other() -> None:
-    """Neither one that is bound nor one that is new: each name is bound by itself, and once."""
+def test_slow_binding_blocks_no_other_name() -> None:
+    """Neither bound nor new names; each name is bound separately, and once."""
     stage = Stage(**BY_HAND)
 
     async def main() -> None:
@@ -576,8 +576,8 @@ def test_a_name_that_takes_long_to_bind_holds_up_no_other() -> None:
     stage.run(main)
 
 
-def test_the_name_that_was_used_longest_ago_is_unbound() -> None:
-    """With room for two: what is sent to again stays."""
+def test_least_recently_used_binding_is_unbound() -> None:
+    """With a cache size of two."""
     stage = Stage(**BY_HAND, **{"dynamic-destination-cache-size": "2"})
 
     async def main() -> None:
@@ -590,8 +590,8 @@ def test_the_name_that_was_used_longest_ago_is_unbound() -> None:
     stage.run(main)
 
 
-def test_a_name_is_bound_anew_only_when_it_has_been_unbound() -> None:
-    """A send to a name that is being evicted waits for the end of that."""
+def test_evicted_binding_is_unbound_before_it_is_bound_again() -> None:
+    """A send to it waits."""
     stage = Stage(**BY_HAND, **{"dynamic-destination-cache-size": "1"})
 
     async def main() -> None:
@@ -601,8 +601,8 @@ def test_a_name_is_bound_anew_only_when_it_has_been_unbound() -> None:
     stage.run(main)
 
 
-def test_a_name_is_bound_when_its_former_binding_has_stopped() -> None:
-    """However long that takes: two bindings of one name would send beside each other."""
+def test_name_is_bound_again_after_its_former_binding_stopped() -> None:
+    """However long that takes, since two bindings of one name would send concurrently."""
     stage = Stage(**BY_HAND, **{"dynamic-destination-cache-size": "1"})
 
     async def main() -> None:
@@ -615,8 +615,8 @@ def test_a_name_is_bound_when_its_former_binding_has_stopped() -> None:
     stage.run(main)
 
 
-def test_a_name_that_was_being_bound_when_the_application_stopped_is_unbound() -> None:
-    """Its sender is told; no binding outlives the application."""
+def test_binding_in_progress_at_the_stop_is_unbound() -> None:
+    """Its sender gets an error; no binding outlives the application."""
     stage = Stage(**BY_HAND)
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Customizers: whom they are called for, and what is said of those that cannot be called."""
+"""Customizers: the objects they are called for, and errors of unusable ones."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from streamkit.errors import ConfigurationError
 
 @pytest.fixture
 def app() -> StreamApplication:
-    """Two inputs, of which one is ordered."""
+    """Return an application with two inputs, of which one is ordered."""
     prefix = "spring.cloud.stream"
     app = StreamApplication(
         config_location="optional:/none",
@@ -30,11 +30,11 @@ def app() -> StreamApplication:
 
 
 async def take(payload: str) -> None:
-    """A listener."""
+    """Do nothing."""
 
 
-def test_an_annotation_chooses_the_objects(app: StreamApplication) -> None:
-    """A function annotated with a class is called for objects of that class; one without, for all."""
+def test_annotation_selects_the_customized_objects(app: StreamApplication) -> None:
+    """A function annotated with a class is called for its instances; one without an annotation for all."""
     seen: list[str] = []
 
     @app.customize_consumer
@@ -57,8 +57,8 @@ def test_an_annotation_chooses_the_objects(app: StreamApplication) -> None:
         assert sorted(seen) == ["any a", "any b", "inmemory", "ordered b"]
 
 
-def test_what_a_customizer_raises_ends_the_start(app: StreamApplication) -> None:
-    """And it is told by its name, with the binding."""
+def test_customizer_error_fails_the_start(app: StreamApplication) -> None:
+    """The error has the customizer's name and the binding."""
 
     @app.customize_consumer
     def clumsy(consumer: object, destination: ConsumerDestination) -> None:
@@ -72,14 +72,14 @@ def test_what_a_customizer_raises_ends_the_start(app: StreamApplication) -> None
 
 
 async def too_late(consumer: object, destination: object) -> None:
-    """Nobody awaits it."""
+    """Be async, although nothing awaits it."""
 
 
 @pytest.mark.parametrize(
     ("function", "reason"),
     [(too_late, "too_late is `async def`"), (lambda: None, "cannot be called with the binder's object")],
 )
-def test_what_cannot_be_called_so_is_refused_at_once(
+def test_invalid_customizer_is_refused_at_registration(
     app: StreamApplication, function: Callable[..., object], reason: str
 ) -> None:
     """Where it is registered."""

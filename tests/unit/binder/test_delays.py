@@ -1,4 +1,4 @@
-"""When a message asks to be delivered: by a delay or by a time, in whatever form."""
+"""The delivery time of a message: by delay or by time, in each form."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -11,8 +11,8 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 NOON_MS = int(NOON.timestamp() * 1000)
 
 
-def asked(headers: dict[str, object]) -> timedelta | None:
-    """What a message with these headers asks for, at noon."""
+def requested(headers: dict[str, object]) -> timedelta | None:
+    """Return the delivery delay of a message with these headers, at noon."""
     return requested_delay(MessageHeaders(headers), lambda: NOON_MS)
 
 
@@ -28,14 +28,14 @@ def asked(headers: dict[str, object]) -> timedelta | None:
         ({DELAY: 10, DELIVER_AT: NOON + timedelta(hours=1)}, 10),
     ],
 )
-def test_what_is_asked(headers: dict[str, object], seconds: float) -> None:
-    """Seconds or a timedelta, milliseconds since 1970 or an aware time; a delay wins over a time."""
-    assert asked(headers) == timedelta(seconds=seconds)
+def test_delay_and_time_headers_are_understood(headers: dict[str, object], seconds: float) -> None:
+    """Seconds or a timedelta, milliseconds since 1970 or an aware time; a delay overrides a time."""
+    assert requested(headers) == timedelta(seconds=seconds)
 
 
-def test_nothing_is_asked() -> None:
-    """Without these headers the message is delivered at once."""
-    assert asked({"colour": "red"}) is None
+def test_message_without_these_headers_is_not_delayed() -> None:
+    """It is delivered at once."""
+    assert requested({"colour": "red"}) is None
 
 
 @pytest.mark.parametrize(
@@ -49,16 +49,16 @@ def test_nothing_is_asked() -> None:
         {DELIVER_AT: 10**300},
     ],
 )
-def test_what_nobody_understands_is_an_error(headers: dict[str, object]) -> None:
-    """It must not be no delay; the error names the header and says what is expected."""
+def test_invalid_delay_is_an_error(headers: dict[str, object]) -> None:
+    """Not a missing delay; the error names the header and what is expected."""
     with pytest.raises(ValueError, match=f"header '{next(iter(headers))}' is .* expected"):
-        asked(headers)
+        requested(headers)
 
 
 @pytest.mark.parametrize(
     ("header", "level"),
     [(3, 3), ("3", 3), (" 3 ", 3), (0, 0), ("0", 0), (-1, 0), ("soon", 0), (None, 0), (2.5, 0)],
 )
-def test_a_level_is_a_number_or_its_text(header: object, level: int) -> None:
-    """Anything else asks for none."""
+def test_delay_level_is_a_number_or_its_text(header: object, level: int) -> None:
+    """Anything else means none."""
     assert requested_level(MessageHeaders({DELAY_LEVEL: header})) == level

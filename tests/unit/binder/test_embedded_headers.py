@@ -1,4 +1,4 @@
-"""Headers embedded in payloads, byte for byte as Spring Cloud Stream's."""
+"""Headers embedded in payloads, in Spring Cloud Stream's byte format."""
 
 import asyncio
 
@@ -21,8 +21,8 @@ SPRING = (
 )  # fmt: skip
 
 
-def test_the_bytes_are_spring_s() -> None:
-    """A mark, a count, and for each header lengths, name and JSON."""
+def test_embedded_bytes_equal_springs() -> None:
+    """A marker, a count, and per header lengths, name and JSON."""
     headers = {"contentType": "text/plain", "n": 1}
     assert embed_headers(b"hi", headers) == SPRING
     assert extract_headers(SPRING) == (b"hi", headers)
@@ -32,22 +32,22 @@ values = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text() | 
 
 
 @given(st.binary(), st.dictionaries(st.text(min_size=1, max_size=60), values, min_size=1, max_size=10))
-def test_what_was_embedded_is_extracted(payload: bytes, headers: dict[str, object]) -> None:
-    """Whatever the headers and the payload are."""
+def test_embedded_headers_round_trip(payload: bytes, headers: dict[str, object]) -> None:
+    """Whatever the headers and the payload."""
     assert extract_headers(embed_headers(payload, headers)) == (payload, headers)
 
 
 @given(st.binary(max_size=64))
-def test_bytes_that_only_begin_alike_stay_as_they_are(data: bytes) -> None:
-    """No bytes make the reader fail; those that say there are no headers in front have none, as Spring writes it."""
+def test_payload_that_only_resembles_the_format_is_unchanged(data: bytes) -> None:
+    """Reading never fails; the form of Spring without headers yields none."""
     payload, headers = extract_headers(b"\xff" + data)
     says_none = data.startswith(b"\0") and len(data) >= 8
     assert headers or payload == (data[1:] if says_none else b"\xff" + data)
 
 
 @pytest.mark.parametrize(("mode", "payload"), [(None, SPRING), (HeaderMode.EMBEDDED_HEADERS, b"hi")])
-def test_only_the_mode_takes_headers_out(mode: HeaderMode | None, payload: bytes) -> None:
-    """A payload that looks as if headers were in front stays as it is where nobody asked for that."""
+def test_headers_are_extracted_only_in_embedded_mode(mode: HeaderMode | None, payload: bytes) -> None:
+    """Otherwise such a payload is unchanged."""
     read: list[Message[object]] = []
 
     async def target(message: Message[object]) -> None:
@@ -62,8 +62,8 @@ async def _call(target: Target, message: Message[object]) -> None:
 
 
 @pytest.mark.parametrize("end", range(9, len(SPRING) - 2))
-def test_cut_off_headers_are_no_headers(end: int) -> None:
-    """What ends within its headers is taken for a payload."""
+def test_truncated_headers_are_not_extracted(end: int) -> None:
+    """The bytes are taken as a payload."""
     assert extract_headers(SPRING[:end]) == (SPRING[:end], {})
 
 
@@ -75,14 +75,14 @@ def test_cut_off_headers_are_no_headers(end: int) -> None:
         ({"x": object()}, "header 'x' cannot be embedded"),
     ],
 )
-def test_what_the_form_has_no_room_for_is_refused(headers: dict[str, object], reason: str) -> None:
-    """Counts and lengths of names are one byte; values are JSON."""
+def test_headers_beyond_the_format_are_refused(headers: dict[str, object], reason: str) -> None:
+    """Counts and lengths of names have one byte; values are JSON."""
     with pytest.raises(ValueError, match=reason):
         embed_headers(b"", headers)
 
 
 def embedded(*values: bytes, payload: bytes = b"hi") -> bytes:
-    """Headers in front of a payload, their values as JSON that need not be JSON."""
+    """Return a payload preceded by headers whose values need not be valid JSON."""
     headers = b"".join(b"\x01n" + len(value).to_bytes(4, "big") + value for value in values)
     return b"\xff" + bytes((len(values),)) + headers + payload
 
@@ -100,13 +100,13 @@ def embedded(*values: bytes, payload: bytes = b"hi") -> bytes:
         b"\xff\xff" + b"\x00" * 5000,
     ],
 )
-def test_headers_without_bounds_are_no_headers(data: bytes) -> None:
-    """Nested too deeply, too large, or with lengths that are not there: the payload stays as it came."""
+def test_headers_beyond_the_limits_are_not_extracted(data: bytes) -> None:
+    """Nested too deeply, too large, or with wrong lengths: the payload is unchanged."""
     with memory_below(120 << 20):
         assert extract_headers(data) == (data, {})
 
 
-def test_a_value_that_ends_behind_the_payload_is_none() -> None:
-    """What is there of it may be JSON all the same, and the payload would be lost."""
+def test_header_value_beyond_the_payload_is_not_extracted() -> None:
+    """Its prefix may be valid JSON, but the payload would be lost."""
     data = b"\xff\x01\x01n\x00\x00\x00\x0512"
     assert extract_headers(data) == (data, {})

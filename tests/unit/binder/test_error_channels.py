@@ -1,4 +1,4 @@
-"""Error channels: who hears of a failure, and whether that settles it."""
+"""Error channels: subscribers of a failure, and whether they handle it."""
 
 import asyncio
 import logging
@@ -17,12 +17,12 @@ from streamkit.messaging.portal import LoopPortal
 
 
 def failure(text: str = "broken") -> ErrorMessage:
-    """What error channels carry."""
+    """Return the payload of error channels."""
     return ErrorMessage(MessagingError(text))
 
 
-def test_a_subscriber_of_the_binding_s_channel_handles_the_error() -> None:
-    """And the global channel hears of it all the same."""
+def test_subscriber_of_the_bindings_error_channel_handles_the_error() -> None:
+    """The global channel is notified too."""
     channels = ErrorChannels()
     heard: list[str] = []
     channels.everything.unsubscribe(log_error)
@@ -33,15 +33,15 @@ def test_a_subscriber_of_the_binding_s_channel_handles_the_error() -> None:
     assert heard == ["binding", "everything", "everything"]
 
 
-def test_channels_are_named_by_what_they_are_of() -> None:
-    """As Spring names them; without a group it is an anonymous one's."""
+def test_error_channels_are_named_as_in_spring() -> None:
+    """Without a group it is the anonymous group's."""
     assert consumer_error_channel("orders", "g") == "orders.g.errors"
     assert consumer_error_channel("orders", None) == "orders.anonymous.errors"
     assert producer_error_channel("orders") == "orders.errors"
 
 
-def test_a_failing_subscriber_handles_nothing() -> None:
-    """What it raised is raised, after everybody else was told."""
+def test_failing_subscriber_does_not_handle_the_error() -> None:
+    """Its exception is raised after all others were called."""
     channels = ErrorChannels()
     heard: list[object] = []
     channels.everything.subscribe(heard.append)
@@ -55,8 +55,8 @@ def test_a_failing_subscriber_handles_nothing() -> None:
     assert len(heard) == 1
 
 
-def test_a_failing_observer_hides_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """A subscriber of errorChannel that raises is logged."""
+def test_failing_observer_does_not_affect_the_handling(caplog: pytest.LogCaptureFixture) -> None:
+    """An error of a subscriber of errorChannel is logged."""
     channels = ErrorChannels()
 
     def fail(message: object) -> None:
@@ -67,8 +67,8 @@ def test_a_failing_observer_hides_nothing(caplog: pytest.LogCaptureFixture) -> N
     assert "A subscriber of errorChannel failed" in caplog.text
 
 
-def test_who_reports_an_error_hears_nothing_of_its_handling(caplog: pytest.LogCaptureFixture) -> None:
-    """A sender has the error of its send already; one of the handler is logged."""
+def test_error_of_an_error_handler_does_not_reach_the_reporter(caplog: pytest.LogCaptureFixture) -> None:
+    """A sender has its send's error already; the handler's is logged."""
     channels = ErrorChannels()
 
     async def fail(error: ErrorMessage) -> None:
@@ -78,8 +78,8 @@ def test_who_reports_an_error_hears_nothing_of_its_handling(caplog: pytest.LogCa
     assert "An error handler of a.errors failed" in caplog.text
 
 
-def test_channels_lead_to_the_loop_of_the_application_that_runs() -> None:
-    """Those that were made before it started, and those that are made later."""
+def test_error_channels_use_the_running_applications_loop() -> None:
+    """Whether created before the start or later."""
     channels = ErrorChannels()
     early = channels.channel("early")
     with asyncio.Runner() as runner:
@@ -90,15 +90,15 @@ def test_channels_lead_to_the_loop_of_the_application_that_runs() -> None:
     assert [each.portal for each in (early, channels.everything, channels.channel("later"))] == [None] * 3
 
 
-def test_errors_are_logged_with_their_cause(caplog: pytest.LogCaptureFixture) -> None:
-    """The channel's own subscriber logs what nobody took off it."""
+def test_unhandled_errors_are_logged_with_their_cause(caplog: pytest.LogCaptureFixture) -> None:
+    """By the channel's own subscriber."""
     with caplog.at_level(logging.ERROR):
         asyncio.run(ErrorChannels().publish("a.g.errors", failure("the reason")))
     assert "the reason" in caplog.text
 
 
-def test_a_payload_nobody_can_read_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    """No traceback: the text says all there is to know."""
+def test_unreadable_payload_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """Without a traceback."""
     error = MessageConversionError("Cannot read the payload as Order")
     error.__cause__ = ValueError("at byte 4")
     asyncio.run(ErrorChannels().publish("a.g.errors", ErrorMessage(error)))

@@ -1,4 +1,4 @@
-"""Which headers travel in which mode."""
+"""The headers that are sent in each header mode."""
 
 from typing import cast
 
@@ -21,22 +21,22 @@ def written(mode: HeaderMode | None, headers: dict[str, object]) -> Message[byte
     return write(Message(b"hi", headers))
 
 
-def test_without_headers_only_those_that_steer_the_send_reach_the_system() -> None:
-    """A secret among the others stays at home."""
+def test_header_mode_none_sends_only_control_headers() -> None:
+    """Other headers, such as secrets, are not sent."""
     sent = written(HeaderMode.NONE, {**STEERING, "token": "secret", "contentType": "text/plain"})
     assert sent.payload == b"hi"
     assert sent.headers.user_values() == STEERING
 
 
-def test_embedded_headers_are_those_for_the_receiver() -> None:
-    """Not those that steer the send: they would steer the receiver's own next send."""
+def test_embedded_mode_omits_control_headers() -> None:
+    """They would affect the receiver's own next send."""
     sent = written(HeaderMode.EMBEDDED_HEADERS, {**STEERING, "colour": "red"})
     assert extract_headers(sent.payload) == (b"hi", {"colour": "red"})
     assert sent.headers[KEY] == "k"
 
 
 @pytest.mark.parametrize("headers", [{"x" * 256: 1}, {"value": object()}, {str(n): n for n in range(256)}])
-def test_headers_that_cannot_be_embedded_are_the_senders_mistake(headers: dict[str, object]) -> None:
+def test_unembeddable_header_is_the_senders_error(headers: dict[str, object]) -> None:
     """Nothing is sent."""
     with pytest.raises(MessageConversionError, match="cannot be embedded"):
         written(HeaderMode.EMBEDDED_HEADERS, headers)

@@ -1,4 +1,4 @@
-"""A messaging system that is away when the application starts."""
+"""A messaging system that is unavailable when the application starts."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ from streamkit.testing.virtual_time import VirtualTime
 
 
 class Flaky(InMemoryBinder):
-    """A binder whose system comes up at a given time."""
+    """A binder whose system becomes available at a given time."""
 
     type = "flaky"
     up_at = 0.0
@@ -37,7 +37,7 @@ class Flaky(InMemoryBinder):
 
 
 class FlakyPlugin(BinderType):
-    """Its type, and the plugin that offers it."""
+    """The flaky binder's type and plugin."""
 
     name = "flaky"
 
@@ -46,22 +46,22 @@ class FlakyPlugin(BinderType):
 
     @hookimpl
     def streamkit_binder_types(self) -> Mapping[str, BinderType]:
-        """Itself."""
+        """Return itself."""
         return {self.name: self}
 
     def create_binder(self, name: str, context: BinderContext) -> Binder:
-        """A flaky binder."""
+        """Return the flaky binder."""
         binder = Flaky(name, context)
         binder.up_at = self._up_at
         return binder
 
     def extended_models(self) -> tuple[ConsumerModel, ProducerModel]:
-        """Those of the in-memory binder."""
+        """Return those of the in-memory binder."""
         return InMemoryBinderType().extended_models()
 
 
 def application(up_at: float, interval: str = "30") -> StreamApplication:
-    """An application on a system that is up from then on."""
+    """Return an application on a system that is available from then on."""
     return StreamApplication(
         config_location="optional:/none",
         properties={
@@ -77,7 +77,7 @@ def application(up_at: float, interval: str = "30") -> StreamApplication:
 
 
 def run(app: StreamApplication, main: Callable[[], object]) -> None:
-    """Run `main` while the application runs, on virtual time."""
+    """Run `main` while the application runs, in virtual time."""
 
     async def case() -> None:
         await app.start(watch_loop=False)
@@ -92,8 +92,8 @@ def run(app: StreamApplication, main: Callable[[], object]) -> None:
         time.run(case())
 
 
-def test_the_application_starts_and_binds_later() -> None:
-    """Bindings are tried again every 30 s; senders are told meanwhile."""
+def test_application_starts_and_binds_later() -> None:
+    """Bindings are retried every 30 s; senders get an error meanwhile."""
     app = application(up_at=45)
     received: list[str] = []
 
@@ -114,7 +114,7 @@ def test_the_application_starts_and_binds_later() -> None:
     assert received == ["late"]
 
 
-def test_each_failed_attempt_is_an_event() -> None:
+def test_each_failed_attempt_sends_an_event() -> None:
     """binding_failed names the binding."""
     app = application(up_at=1000)
     failed: list[str] = []
@@ -127,16 +127,16 @@ def test_each_failed_attempt_is_an_event() -> None:
     assert failed == ["output"] * 3
 
 
-def test_with_no_interval_the_start_fails() -> None:
-    """binding-retry-interval=0: the application does not start without its system."""
+def test_start_fails_without_a_retry_interval() -> None:
+    """binding-retry-interval=0."""
     app = application(up_at=45, interval="0")
     with pytest.raises(BinderError, match="nobody there"):
         run(app, lambda: None)
     assert not app.is_running
 
 
-def test_a_stop_ends_a_start_under_way() -> None:
-    """What it had bound is unbound, and who waits for the start hears of it."""
+def test_stop_cancels_a_start_in_progress() -> None:
+    """What was bound is unbound, and the start raises."""
     app = application(up_at=0)
 
     async def main() -> None:
@@ -155,19 +155,22 @@ def test_a_stop_ends_a_start_under_way() -> None:
 
 
 class SlowPlugin(FlakyPlugin):
-    """Its binder's start takes 11 seconds, and ends with an error until it is up; with a negative time for good."""
+    """A plugin whose binder's start takes 11 seconds and fails until the system is available;
+
+    for good with a negative time.
+    """
 
     name = "slow"
 
     def create_binder(self, name: str, context: BinderContext) -> Binder:
-        """A slow binder."""
+        """Return a slow binder."""
         binder = Slow(name, context)
         binder.up_at = self._up_at
         return binder
 
 
 class Slow(Flaky):
-    """One that takes long to answer."""
+    """A binder that answers slowly."""
 
     async def start(self) -> None:
         await asyncio.sleep(10.9)
@@ -177,7 +180,7 @@ class Slow(Flaky):
 
 
 def application_beside(slow: float, **settings: str) -> StreamApplication:
-    """An application on a system that is there, and on a slow one that is up from then on."""
+    """Return an application on an available system and on a slow one that is available from then on."""
     prefix = "spring.cloud.stream"
     return StreamApplication(
         config_location="optional:/none",
@@ -197,8 +200,8 @@ def application_beside(slow: float, **settings: str) -> StreamApplication:
 
 
 @pytest.mark.parametrize("up_at", [0, 45])
-def test_a_binder_that_takes_long_holds_up_no_other(up_at: float) -> None:
-    """The others' bindings are bound three seconds later; whoever sends to its own waits for its answer."""
+def test_slow_binder_does_not_block_others(up_at: float) -> None:
+    """Their bindings are bound three seconds later; senders to its own bindings wait."""
     app = application_beside(up_at)
     received: list[tuple[float, str]] = []
 
@@ -227,8 +230,8 @@ def test_a_binder_that_takes_long_holds_up_no_other(up_at: float) -> None:
     assert [text for _, text in received] == ["near", "far"]
 
 
-def test_what_is_wrong_with_a_late_binder_is_told_when_it_answers(caplog: pytest.LogCaptureFixture) -> None:
-    """The binding is given up, senders and events are told why; the others go on."""
+def test_error_of_a_late_binder_is_reported_when_it_answers(caplog: pytest.LogCaptureFixture) -> None:
+    """Its binding is given up, and senders and events get the reason; the others continue."""
     app = application_beside(-1)
     failed: list[str] = []
 
@@ -246,16 +249,16 @@ def test_what_is_wrong_with_a_late_binder_is_told_when_it_answers(caplog: pytest
     assert "Binder 'slow' has not answered within 3 s" in caplog.text
 
 
-def test_a_start_that_is_to_fail_waits_for_all_binders() -> None:
-    """binding-retry-interval=0: the error of the slow one ends it."""
+def test_start_without_retries_waits_for_all_binders() -> None:
+    """With binding-retry-interval=0 the slow binder's error fails it."""
     app = application_beside(45, **{"binding-retry-interval": "0"})
     with pytest.raises(BinderError, match="nobody there"):
         run(app, lambda: None)
     assert not app.is_running
 
 
-def test_a_stop_ends_the_wait_for_a_binder() -> None:
-    """Whoever waits to send is told, and nothing is left behind."""
+def test_stop_ends_the_wait_for_a_binder() -> None:
+    """Waiting senders get an error, and nothing is left behind."""
     app = application_beside(45)
 
     async def main() -> None:
@@ -269,8 +272,8 @@ def test_a_stop_ends_the_wait_for_a_binder() -> None:
     run(app, main)
 
 
-def test_a_binding_that_was_stopped_by_hand_is_not_bound_by_a_late_answer() -> None:
-    """Whoever stopped it would find it running."""
+def test_manually_stopped_binding_is_not_bound_by_a_late_answer() -> None:
+    """It stays stopped."""
     app = application_beside(0)
 
     async def main() -> None:

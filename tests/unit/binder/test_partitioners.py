@@ -1,4 +1,4 @@
-"""Partition keys and partitions by what settings name."""
+"""Partition keys and partitions by objects named in settings."""
 
 from collections.abc import Callable
 
@@ -12,19 +12,19 @@ from streamkit.messaging.message import Message
 
 
 class Strategy:
-    """Both of Spring's strategies, as an object."""
+    """An object with both of Spring's strategies."""
 
     def extract_key(self, message: Message[object]) -> object:
-        """The customer."""
+        """Return the customer."""
         return message.headers.get("customer")
 
     def select_partition(self, key: object, count: int) -> int:
-        """By the length of the name."""
+        """Select by the length of the name."""
         return len(str(key)) + count
 
 
 async def too_late(message: Message[object]) -> str:
-    """Nobody would await it."""
+    """Be async, although nothing would await it."""
     return ""
 
 
@@ -40,7 +40,7 @@ SELECTOR = "partition_selector_name"
 
 
 def partition(headers: dict[str, object], **settings: str) -> int:
-    """The partition of a message among 5."""
+    """Return the partition of a message among 5."""
     partitioner = partitioner_of(ProducerProperties.model_validate(settings), NAMED)
     assert partitioner is not None
     return partitioner.partition(Message("x", headers), 5)
@@ -56,19 +56,19 @@ def partition(headers: dict[str, object], **settings: str) -> int:
         ({EXTRACTOR: "customer", SELECTOR: "constant", "partition_selector_expression": "4"}, 4),
     ],
 )
-def test_functions_and_objects_choose(settings: dict[str, str], expected: int) -> None:
-    """An expression selects before a function does; a negative choice counts as Java's remainder would."""
+def test_functions_and_objects_select_partitions(settings: dict[str, str], expected: int) -> None:
+    """An expression precedes a function; negative results are mapped as by Java's remainder."""
     assert partition({"customer": "Ann"}, **settings) == expected
 
 
-def test_the_expression_stands_in_where_the_extractor_has_no_key() -> None:
-    """As Spring's handler does it."""
+def test_expression_is_used_if_the_extractor_returns_no_key() -> None:
+    """As in Spring's handler."""
     settings = {EXTRACTOR: "customer", EXPRESSION: "headers['region']", SELECTOR: "strategy"}
     assert partition({"region": "EU"}, **settings) == 2
 
 
-def test_without_a_key_there_is_no_partitioner() -> None:
-    """A selector alone makes no binding partitioned."""
+def test_selector_without_a_key_makes_no_partitioner() -> None:
+    """A binding is partitioned by its key."""
     assert partitioner_of(ProducerProperties(partition_selector_name="strategy"), NAMED) is None
 
 
@@ -81,8 +81,8 @@ def test_without_a_key_there_is_no_partitioner() -> None:
         ({EXPRESSION: "payload +"}, EXPRESSION, "payload"),
     ],
 )
-def test_what_cannot_choose_is_told_with_its_setting(settings: dict[str, str], key: str, reason: str) -> None:
-    """When the binding is made."""
+def test_unusable_strategy_is_reported_with_its_setting(settings: dict[str, str], key: str, reason: str) -> None:
+    """When the binding is created."""
     make: Callable[..., object] = partitioner_of
     with pytest.raises(ConfigurationError, match=reason) as caught:
         make(ProducerProperties.model_validate(settings), NAMED)

@@ -1,4 +1,4 @@
-"""Which partition a key goes to: as Java decides."""
+"""The partition of a key, computed as in Java."""
 
 import pytest
 from hypothesis import given
@@ -31,23 +31,23 @@ from streamkit.messaging.message import Message
         (False, 1237),
     ],
 )
-def test_hashes_are_java_s(key: object, expected: int) -> None:
-    """The values of `hashCode()` in Java."""
+def test_hashes_equal_javas(key: object, expected: int) -> None:
+    """The values of `hashCode()`."""
     assert java_hash(key) == expected
 
 
-def test_the_hash_without_a_positive_counterpart_counts_as_zero() -> None:
+def test_minimum_hash_counts_as_zero() -> None:
     """|Integer.MIN_VALUE| is negative in Java, and 0 for the binder."""
     assert partition_of("polygenelubricants", 7) == 0
 
 
 @given(st.text(), st.integers(1, 1000))
-def test_every_key_has_a_partition(key: str, count: int) -> None:
+def test_every_key_has_a_valid_partition(key: str, count: int) -> None:
     """Between 0 and the number of partitions."""
     assert 0 <= partition_of(key, count) < count
 
 
-def test_the_override_wins_and_a_missing_key_is_an_error() -> None:
+def test_override_header_takes_precedence_and_a_missing_key_is_an_error() -> None:
     """Header scst_partitionOverride is the partition, whatever the key."""
     partitioner = Partitioner(lambda message: message.headers.get("key"))
     assert partitioner.partition(Message("x", {"key": "a"}), 4) == 97 % 4
@@ -56,8 +56,8 @@ def test_the_override_wins_and_a_missing_key_is_an_error() -> None:
         partitioner.partition(Message("x"), 4)
 
 
-def test_a_partition_header_must_be_a_number() -> None:
-    """Anything else is the sender's mistake; the error is short, however long the header."""
+def test_partition_header_must_be_a_number() -> None:
+    """Otherwise the send fails with a short error, however long the header."""
     assert explicit_partition(Message("x")) is None
     assert explicit_partition(Message("x", {"scst_partition": 2})) == 2
     for wrong in ("two", "9" * 5000):
@@ -67,16 +67,16 @@ def test_a_partition_header_must_be_a_number() -> None:
 
 
 @pytest.mark.parametrize("wrong", [-1, "-1", 1.0, "", "٣.٥"])
-def test_a_partition_header_is_no_negative_number(wrong: object) -> None:
-    """Nor a fraction, or nothing: no system has such a partition."""
+def test_partition_header_must_be_a_non_negative_integer(wrong: object) -> None:
+    """No negative number, fraction or empty value."""
     for name in ("scst_partition", "scst_partitionOverride"):
         with pytest.raises(MessageDeliveryError, match=name):
             explicit_partition(Message("x", {name: wrong}))
 
 
 @pytest.mark.parametrize("chosen", [None, "1", 1.5])
-def test_a_selector_gives_a_whole_number(chosen: object) -> None:
-    """The error tells what it gave, for which key."""
+def test_selector_must_return_an_integer(chosen: object) -> None:
+    """The error has the result and the key."""
     partitioner = Partitioner(lambda message: "red", lambda key, count: chosen)  # type: ignore[arg-type,return-value]
     with pytest.raises(MessageDeliveryError) as refused:
         partitioner.partition(Message(b""), 4)

@@ -1,4 +1,4 @@
-"""Permits and deadlines: how many at once, and how long."""
+"""Permits and deadlines: limits on concurrent calls and their duration."""
 
 import asyncio
 
@@ -7,8 +7,8 @@ from streamkit.binder.permits import Permits
 from streamkit.testing.virtual_time import VirtualTime
 
 
-def test_permits_are_handed_out_in_line() -> None:
-    """Who waits longest has the permit that becomes free."""
+def test_permits_are_granted_in_order() -> None:
+    """The longest waiter gets the next free permit."""
 
     async def main() -> list[int]:
         permits = Permits(1)
@@ -27,8 +27,8 @@ def test_permits_are_handed_out_in_line() -> None:
     assert asyncio.run(main()) == [0, 1, 2, 3, 4]
 
 
-def test_a_waiter_that_is_cancelled_loses_no_permit() -> None:
-    """Neither while it waits nor in the moment the permit is handed to it."""
+def test_cancelled_waiter_loses_no_permit() -> None:
+    """Neither while it waits nor at the moment it gets the permit."""
 
     async def main() -> int:
         permits = Permits(1)
@@ -46,8 +46,8 @@ def test_a_waiter_that_is_cancelled_loses_no_permit() -> None:
     assert asyncio.run(main()) == 1
 
 
-def test_who_is_recalled_leaves_the_line_and_keeps_what_it_has() -> None:
-    """Only a task that waits for a permit is cancelled, also one that has waited before."""
+def test_recalled_task_leaves_the_queue_and_keeps_its_permit() -> None:
+    """Only tasks that wait for a permit are cancelled, also if they waited before."""
 
     async def main() -> list[str]:
         permits = Permits(1)
@@ -73,8 +73,8 @@ def test_who_is_recalled_leaves_the_line_and_keeps_what_it_has() -> None:
     assert asyncio.run(main()) == ["a0", "a1"]
 
 
-def test_a_free_permit_is_told_only_when_nobody_waits() -> None:
-    """A binder that watches is not woken for a permit that is taken already."""
+def test_free_permit_is_reported_only_without_waiters() -> None:
+    """Otherwise it is taken already."""
 
     async def main() -> int:
         told = 0
@@ -97,7 +97,7 @@ def test_a_free_permit_is_told_only_when_nobody_waits() -> None:
     assert asyncio.run(main()) == 1
 
 
-def test_closing_ends_every_wait() -> None:
+def test_close_ends_every_wait() -> None:
     """For a permit and for the next attempt; nothing starts until permits are granted again."""
 
     async def main() -> None:
@@ -117,8 +117,8 @@ def test_closing_ends_every_wait() -> None:
     asyncio.run(main())
 
 
-def test_deadlines_cancel_the_calls_that_are_late_and_no_others() -> None:
-    """One timer for all: each call expires at its own time."""
+def test_deadlines_cancel_only_late_calls() -> None:
+    """One timer serves all; each call expires at its own time."""
     ended: list[tuple[str, float]] = []
 
     async def call(deadlines: Deadlines, name: str, begin: float, seconds: float) -> None:
@@ -144,8 +144,8 @@ def test_deadlines_cancel_the_calls_that_are_late_and_no_others() -> None:
     assert ended == [("b", 8), ("a late", 10), ("c late", 14)]
 
 
-def test_a_call_that_swallows_its_cancellation_leaves_none_behind() -> None:
-    """The task is no more cancelled than before."""
+def test_call_that_swallows_its_cancellation_is_not_cancelled_later() -> None:
+    """The task's cancellation count is as before."""
 
     async def main() -> int:
         deadlines = Deadlines(1)

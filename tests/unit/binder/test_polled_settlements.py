@@ -1,4 +1,4 @@
-"""Settlements of polled messages that take longer than whoever waits for them."""
+"""Settlements of polled messages that take longer than their poll."""
 
 import asyncio
 import gc
@@ -26,7 +26,7 @@ from streamkit.testing.virtual_time import VirtualTime
 
 
 class SlowSource(PolledSource):
-    """Has one message after the other; their settlements end an hour after they began, or a second after the stop."""
+    """A source of one message after the other, whose settlement takes an hour or ends a second after the stop."""
 
     def __init__(self, failure: Exception | None = None) -> None:
         self.settled: list[Settlement] = []
@@ -62,7 +62,7 @@ class SlowSource(PolledSource):
 
 
 class OneSource(InMemoryBinder):
-    """Gives this source."""
+    """A binder with this source."""
 
     def __init__(self, source: PolledSource) -> None:
         Binder.__init__(self, "scripted")
@@ -81,7 +81,7 @@ async def unhandled(error: ErrorMessage) -> bool:
 
 
 async def bound(source: PolledSource) -> tuple[PolledReceiver, ConsumerBinding]:
-    """A receiver that polls the source, and what stops it."""
+    """Return a receiver that polls the source, and the function that stops it."""
     receiver = PolledReceiver("app", "in", reject, Delivery(), RetryPolicy(), permits=Permits(1), on_error=unhandled)
     destination = ConsumerDestination(
         "orders", "kitchen", "in", ConsumerProperties(), ExtendedConsumerProperties(), Delivery(), Permits(1)
@@ -89,8 +89,8 @@ async def bound(source: PolledSource) -> tuple[PolledReceiver, ConsumerBinding]:
     return receiver, await receiver.bind(OneSource(source), destination)
 
 
-def test_a_stop_that_waits_no_longer_cancels_nobody_s_poll() -> None:
-    """What is being settled then ends by itself, and the poll with it."""
+def test_stop_after_its_timeout_does_not_cancel_polls() -> None:
+    """A pending settlement ends by itself, and so does its poll."""
 
     async def main() -> None:
         source = SlowSource()
@@ -106,10 +106,10 @@ def test_a_stop_that_waits_no_longer_cancels_nobody_s_poll() -> None:
         time.run(main())
 
 
-def test_a_settlement_that_fails_after_its_poll_was_given_up_is_told(
+def test_settlement_error_after_a_cancelled_poll_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Once, and with the source's name: nobody else hears of it."""
+    """Once, with the source's name."""
 
     async def main() -> None:
         source = SlowSource(BinderError("away"))

@@ -1,4 +1,4 @@
-"""The receiver: what it answers a binder."""
+"""The receiver and its answers to a binder."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def receive(
     handled: bool = False,
     manual: bool = False,
 ) -> tuple[Settlement, list[ErrorMessage], float]:
-    """The settlement of one message, what error handling was told, and the seconds it took."""
+    """Return the settlement of one message, the reported errors, and the duration in seconds."""
     errors: list[ErrorMessage] = []
 
     async def target(message: Message[object]) -> None:
@@ -60,7 +60,7 @@ def receive(
 
 
 def failing(error: Exception) -> Listener:
-    """A listener that always raises."""
+    """Return a listener that always raises."""
 
     def listener(message: Message[object]) -> None:
         raise error
@@ -73,8 +73,8 @@ def test_success_accepts() -> None:
     assert receive(lambda message: None) == (ACCEPT, [], 0)
 
 
-def test_failure_is_told_once_and_retried() -> None:
-    """After three calls in three seconds error handling is asked; nobody handled it, so: Requeue."""
+def test_failure_is_reported_once_and_retried() -> None:
+    """After three calls in three seconds the error handler is called; unhandled, the settlement is Requeue."""
     cause = ValueError("why")
     settlement, (error,), seconds = receive(failing(cause))
     assert settlement == Requeue("ValueError: why", cause=cause)
@@ -83,28 +83,28 @@ def test_failure_is_told_once_and_retried() -> None:
     assert error.headers["colour"] == "red"
 
 
-def test_a_handled_error_accepts() -> None:
-    """Somebody took the error: the message is done."""
+def test_handled_error_accepts() -> None:
+    """The message is done."""
     assert receive(failing(ValueError()), handled=True)[0] is ACCEPT
 
 
-def test_broadcast_failures_are_told_and_accepted() -> None:
-    """There is nowhere to keep a broadcast message."""
+def test_broadcast_failures_are_reported_and_accepted() -> None:
+    """A broadcast message cannot be redelivered."""
     settlement, errors, _ = receive(failing(ValueError()), delivery=Delivery(broadcast=True))
     assert settlement is ACCEPT
     assert len(errors) == 1
 
 
 class WithoutTextError(MessagingError):
-    """Fails when it is asked what happened."""
+    """An error whose `str` raises."""
 
     def __str__(self) -> str:
         raise RuntimeError("broken")
 
 
 @pytest.mark.parametrize("failed_message", [None, Message(b"x")])
-def test_an_exception_without_a_text_counts_like_any_other(failed_message: Message[bytes] | None) -> None:
-    """Error handling is told of it, and the limit of redeliveries holds."""
+def test_exception_without_text_is_handled_like_any_other(failed_message: Message[bytes] | None) -> None:
+    """It is reported, and the redelivery limit applies."""
     cause = WithoutTextError("", failed_message)
     limited = Delivery(max_reconsume_times=2)
     again, (error,), _ = receive(failing(cause), redeliveries=1, delivery=limited)
@@ -117,14 +117,14 @@ def test_an_exception_without_a_text_counts_like_any_other(failed_message: Messa
     )
 
 
-def test_requeue_and_reject_are_the_listener_s_choice_and_no_error() -> None:
+def test_requeue_and_reject_are_no_errors() -> None:
     """Neither attempts nor error handling follow."""
     after = timedelta(seconds=5)
     assert receive(failing(Requeue(after=after))) == (Requeue(after=after), [], 0)
     assert receive(failing(Reject("no"))) == (Reject("no"), [], 0)
 
 
-def test_a_redelivery_makes_one_call_and_numbers_it() -> None:
+def test_redelivery_makes_one_numbered_call() -> None:
     """The second redelivery's call is the fifth."""
     numbers: list[object] = []
 
@@ -136,7 +136,7 @@ def test_a_redelivery_makes_one_call_and_numbers_it() -> None:
     assert numbers == [5]
 
 
-def test_settling_by_hand_wins_over_a_later_failure() -> None:
+def test_manual_settlement_overrides_a_later_failure() -> None:
     """A listener that accepts and then raises has accepted."""
 
     def listener(message: Message[object]) -> None:
@@ -149,8 +149,8 @@ def test_settling_by_hand_wins_over_a_later_failure() -> None:
     assert receive(listener, manual=True)[0] is ACCEPT
 
 
-def test_a_call_over_its_time_is_retried_without_further_attempts() -> None:
-    """The listener is cancelled; error handling has no part in it."""
+def test_call_beyond_its_timeout_is_redelivered() -> None:
+    """The listener is cancelled; error handling is not called."""
 
     async def hang(message: Message[object]) -> None:
         await asyncio.Event().wait()
@@ -161,8 +161,8 @@ def test_a_call_over_its_time_is_retried_without_further_attempts() -> None:
     assert (errors, seconds) == ([], 60)
 
 
-def test_a_broadcast_call_over_its_time_is_accepted() -> None:
-    """There is nowhere to keep a broadcast message."""
+def test_broadcast_call_beyond_its_timeout_is_accepted() -> None:
+    """A broadcast message cannot be redelivered."""
 
     async def hang(message: Message[object]) -> None:
         await asyncio.Event().wait()
@@ -170,8 +170,8 @@ def test_a_broadcast_call_over_its_time_is_accepted() -> None:
     assert receive(hang, delivery=Delivery(broadcast=True))[0] is ACCEPT
 
 
-def test_a_listener_s_own_timeout_is_a_failure_like_any_other() -> None:
-    """`asyncio.timeout` in a listener is not taken for consume-timeout."""
+def test_timeout_in_a_listener_is_an_ordinary_failure() -> None:
+    """`asyncio.timeout` in a listener is distinguished from consume-timeout."""
 
     async def too_slow(message: Message[object]) -> None:
         async with asyncio.timeout(1):
@@ -182,8 +182,8 @@ def test_a_listener_s_own_timeout_is_a_failure_like_any_other() -> None:
     assert len(errors) == 1
 
 
-def test_a_listener_that_awaits_something_cancelled_has_failed() -> None:
-    """Nobody cancelled the call itself, so that is an error like any other."""
+def test_cancelled_error_from_a_listener_is_a_failure() -> None:
+    """The call itself was not cancelled."""
 
     async def wait_for_a_dead_task(message: Message[object]) -> None:
         task = asyncio.create_task(asyncio.sleep(1))
@@ -197,8 +197,8 @@ def test_a_listener_that_awaits_something_cancelled_has_failed() -> None:
     assert seconds == 3
 
 
-def test_what_is_no_exception_is_a_failure_all_the_same() -> None:
-    """`pytest.fail` in a listener raises such a thing; only what ends the process is not the message's."""
+def test_base_exception_from_a_listener_is_a_failure() -> None:
+    """As from `pytest.fail`; only exceptions that end the process are not."""
 
     def fail(message: Message[object]) -> None:
         pytest.fail("not this one")
@@ -211,8 +211,8 @@ def test_what_is_no_exception_is_a_failure_all_the_same() -> None:
     assert seconds == 3
 
 
-def test_error_handling_that_awaits_something_cancelled_has_failed(caplog: pytest.LogCaptureFixture) -> None:
-    """The message goes the way it would have gone without."""
+def test_cancelled_error_from_error_handling_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    """The message is settled as without the handler."""
     cause = ValueError("why")
 
     async def on_error(error: ErrorMessage) -> bool:
@@ -234,8 +234,8 @@ def test_error_handling_that_awaits_something_cancelled_has_failed(caplog: pytes
 
 
 @pytest.mark.parametrize("error", [None, ValueError("why")])
-def test_after_the_receiver_has_answered_nobody_settles_by_hand(error: Exception | None) -> None:
-    """The time is over, or the calls are: an acknowledgment then says that it decided nothing."""
+def test_manual_settlement_after_the_receivers_answer_has_no_effect(error: Exception | None) -> None:
+    """After the timeout or the last call, the acknowledgment returns False."""
     kept: list[Acknowledgment] = []
 
     def listener(message: Message[object]) -> None:
@@ -252,7 +252,7 @@ def test_after_the_receiver_has_answered_nobody_settles_by_hand(error: Exception
 
 
 def test_cancelling_the_receiver_is_no_settlement() -> None:
-    """A binder that stops gets the cancellation back, and the permit is free again."""
+    """The cancellation propagates, and the permit is released."""
 
     async def main() -> int:
         permits = Permits(1)
@@ -281,7 +281,7 @@ async def _settled(receiver: MessageReceiver) -> Settlement:
     return await receiver(Message(b"x"), 0)
 
 
-def test_each_step_is_an_event_for_who_listens() -> None:
+def test_each_step_sends_an_event() -> None:
     """received, failed, handled, settled; each with the binding's name."""
     seen: list[str] = []
     connected = []
@@ -308,8 +308,8 @@ def test_each_step_is_an_event_for_who_listens() -> None:
     assert seen == ["message_received", "message_failed", "message_handled", "message_settled"]
 
 
-def test_a_rejected_message_is_told_with_its_binding(caplog: pytest.LogCaptureFixture) -> None:
-    """So that nobody wonders where it went: its id, and the reason."""
+def test_rejected_message_is_logged_with_its_binding(caplog: pytest.LogCaptureFixture) -> None:
+    """Its id and the reason."""
     message: list[Message[object]] = []
 
     def refuse(received: Message[object]) -> None:

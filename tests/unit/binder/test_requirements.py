@@ -1,4 +1,4 @@
-"""What the settings of a binding ask of its binder."""
+"""The capabilities that a binding's settings require of its binder."""
 
 import pytest
 
@@ -17,15 +17,15 @@ from streamkit.binder.capabilities import Capability
         ({"ordered": True, "broadcast": True}, {Capability.ORDER, Capability.BROADCAST}),
     ],
 )
-def test_a_consumer_asks_for_what_it_sets_and_nothing_else(settings: dict[str, object], asked: set[Capability]) -> None:
-    """All messages are no selection by tags, so a binder that has no tags will do."""
+def test_consumer_requires_only_what_it_sets(settings: dict[str, object], asked: set[Capability]) -> None:
+    """A subscription to all tags needs no tag support."""
     requirements = InMemoryConsumerProperties.model_validate(settings).requirements()
     assert {requirement.capability for requirement in requirements} == asked
 
 
 @pytest.mark.parametrize("transactional", [True, False])
-def test_a_producer_asks_for_transactions_where_it_is_transactional(transactional: bool) -> None:
-    """And names the setting that says so."""
+def test_transactional_producer_requires_transactions(transactional: bool) -> None:
+    """And names the setting."""
     requirements = list(InMemoryProducerProperties(transactional=transactional).requirements())
     asked = [(requirement.capability, requirement.properties) for requirement in requirements]
     assert asked == [(Capability.TRANSACTION, ("transactional",))] * transactional

@@ -1,4 +1,4 @@
-"""What becomes of a message sent to an output binding, whatever its binder."""
+"""Sending to an output binding, independent of the binder."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ from streamkit.messaging.transaction import TransactionRequest, TransactionState
 
 
 class Producer(TransactionalProducerBinding):
-    """Keeps what it is given, unless it is away; does not know its partitions."""
+    """A producer that records messages unless it is unavailable, and does not know its partitions."""
 
     def __init__(self, failure: BinderError | None = None) -> None:
         self.failure = failure
@@ -34,11 +34,11 @@ class Producer(TransactionalProducerBinding):
         return Transaction(self.ends)
 
     async def stop(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 class Transaction(BrokerTransaction):
-    """Notes how it ends."""
+    """A transaction that records its end."""
 
     def __init__(self, ends: list[TransactionState]) -> None:
         self._ends = ends
@@ -68,8 +68,8 @@ def handler(producer: Producer, partition_count: int = 1) -> SendingHandler:
     )
 
 
-def test_the_setting_counts_partitions_a_binder_does_not_know() -> None:
-    """partition-count; the key's hash is divided by it."""
+def test_partition_count_setting_is_used_if_the_binder_knows_none() -> None:
+    """The key's hash is divided by it."""
     producer = Producer()
     for number in (3, 7, 8):
         asyncio.run(handler(producer, partition_count=4).handle_message(Message(b"x", {"n": number})))
@@ -77,8 +77,8 @@ def test_the_setting_counts_partitions_a_binder_does_not_know() -> None:
 
 
 @pytest.mark.parametrize("transactional", [False, True])
-def test_a_failed_send_is_an_event_and_the_sender_s_error(transactional: bool) -> None:
-    """Also when it was to begin a transaction, which is not under way then."""
+def test_failed_send_is_an_event_and_the_senders_error(transactional: bool) -> None:
+    """Also when it was to begin a transaction, which has not begun then."""
     producer, told, open_ = Producer(AWAY), list[object](), set[str]()
     plain = handler(producer)
     message: Message[object] = Message(b"x", {"n": 1})
@@ -94,8 +94,8 @@ def test_a_failed_send_is_an_event_and_the_sender_s_error(transactional: bool) -
     assert (told, open_) == ([("app", "out", AWAY)], set())
 
 
-def test_a_list_is_sent_up_to_the_message_that_fails() -> None:
-    """Messages before it are sent, whether it cannot be sent or cannot be converted; each has its event."""
+def test_list_is_sent_up_to_the_first_failure() -> None:
+    """Earlier messages are sent, whether sending or converting fails; each has its event."""
     told = list[object]()
 
     def note(sender: object, message: Message[bytes], **_: object) -> None:
@@ -119,8 +119,8 @@ def test_a_list_is_sent_up_to_the_message_that_fails() -> None:
     assert [message.payload for message in plain.sent] == [b"a", b"b"]
 
 
-def test_with_an_error_channel_the_messages_behind_a_failed_one_are_sent() -> None:
-    """The sender does not hear of the failure, so it sends none of the list again."""
+def test_with_an_error_channel_later_messages_of_a_list_are_sent() -> None:
+    """The sender gets no error, so it would not repeat them."""
     producer, reported = Producer(AWAY), list[object]()
 
     async def report(message: Message[bytes], error: BinderError) -> None:
@@ -134,8 +134,8 @@ def test_with_an_error_channel_the_messages_behind_a_failed_one_are_sent() -> No
 
 
 @pytest.mark.parametrize("state", TransactionState)
-def test_a_local_transaction_s_state_is_told(state: TransactionState) -> None:
-    """Once; then it is under way no more."""
+def test_local_transaction_can_be_ended_once(state: TransactionState) -> None:
+    """With its state; afterwards it is no longer pending."""
     producer, open_ = Producer(), set[str]()
 
     async def execute(message: Message[object], argument: object) -> TransactionState:
@@ -147,8 +147,8 @@ def test_a_local_transaction_s_state_is_told(state: TransactionState) -> None:
     assert (producer.ends, open_) == ([state], set())
 
 
-def test_a_message_sent_is_an_event() -> None:
-    """With the message as the binder was given it."""
+def test_sent_message_is_an_event() -> None:
+    """With the message as the binder got it."""
     producer, told = Producer(), list[object]()
 
     def note(sender: object, **values: object) -> None:

@@ -1,4 +1,4 @@
-"""Settlements with wrong values: refused where they are made, not by who carries them out."""
+"""Settlements with invalid values are refused when they are created."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -28,8 +28,8 @@ from streamkit.binder.acknowledgment import Acknowledgment
         ),
     ],
 )
-def test_a_wrong_value_is_refused(make: Callable[[], object], text: str) -> None:
-    """The error tells the field, the value, and what was expected."""
+def test_invalid_settlement_value_is_refused(make: Callable[[], object], text: str) -> None:
+    """The error has the field, the value, and what is expected."""
     with pytest.raises(TypeError) as refused:
         make()
     assert str(refused.value) == text
@@ -43,8 +43,10 @@ def test_a_wrong_value_is_refused(make: Callable[[], object], text: str) -> None
         lambda acknowledgment: acknowledgment.reject(None),
     ],
 )
-def test_a_listener_that_settles_wrongly_has_failed(ordered: str, settle: Callable[[Acknowledgment], object]) -> None:
-    """Its message is tried again, and so are those behind it: nothing is lost, nothing stands still."""
+def test_listener_with_an_invalid_settlement_has_failed(
+    ordered: str, settle: Callable[[Acknowledgment], object]
+) -> None:
+    """Its message and the later ones are retried, and the binding continues."""
     prefix = "spring.cloud.stream"
     app = StreamApplication(
         config_location="optional:/none",
@@ -69,8 +71,8 @@ def test_a_listener_that_settles_wrongly_has_failed(ordered: str, settle: Callab
         assert sorted(seen) == ["first", "first", "second"]
 
 
-def test_what_is_right_is_taken() -> None:
-    """Also what is derived from it."""
+def test_valid_settlement_is_accepted() -> None:
+    """And derived classes."""
 
     class Later(timedelta):
         pass

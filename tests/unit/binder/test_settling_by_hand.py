@@ -1,4 +1,4 @@
-"""What a listener that settles its message by hand may do, and what binds the framework all the same."""
+"""Manual settlement: what a listener may do, and which limits apply."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ Target = Callable[[Message[object]], Awaitable[object]]
 
 
 def receiver(target: Target, delivery: Delivery, permits: Permits) -> MessageReceiver:
-    """Return a receiver whose listeners settle by hand."""
+    """Return a receiver whose listeners settle manually."""
 
     async def on_error(error: ErrorMessage) -> bool:
         return False
@@ -40,14 +40,14 @@ def receive(target: Target, delivery: Delivery) -> Settlement:
 
 
 def acknowledgment_of(message: Message[object]) -> Acknowledgment:
-    """Return what settles a message."""
+    """Return the acknowledgment of a message."""
     found = message.headers[ACKNOWLEDGMENT]
     assert isinstance(found, Acknowledgment)
     return found
 
 
-def test_a_message_that_waits_for_its_settlement_holds_no_permit() -> None:
-    """Others may be handled meanwhile: their number is not what permits limit."""
+def test_message_that_waits_for_its_settlement_holds_no_permit() -> None:
+    """Permits limit calls, not unsettled messages."""
 
     async def engage(message: Message[object]) -> None:
         acknowledgment_of(message).engage()
@@ -72,8 +72,8 @@ async def _settled(receiver: MessageReceiver) -> Settlement:
     return await receiver(Message(b"x"), 0)
 
 
-def test_settling_by_hand_wins_over_a_call_that_takes_too_long() -> None:
-    """A listener that has rejected its message, and then hangs, has rejected it."""
+def test_manual_settlement_overrides_a_call_timeout() -> None:
+    """A listener that rejects its message and then hangs has rejected it."""
 
     async def reject_and_hang(message: Message[object]) -> None:
         acknowledgment = acknowledgment_of(message)
@@ -104,6 +104,6 @@ async def raise_requeue(message: Message[object]) -> None:
 
 
 @pytest.mark.parametrize("target", [reject_by_hand, requeue_by_hand, raise_reject, raise_requeue])
-def test_a_broadcast_message_is_accepted_whatever_its_listener_wants(target: Target) -> None:
-    """There is nowhere to keep it, and no dead letter: each member has one of its own."""
+def test_broadcast_message_is_always_accepted(target: Target) -> None:
+    """It can neither be redelivered nor become a dead letter."""
     assert receive(target, Delivery(broadcast=True)) is ACCEPT

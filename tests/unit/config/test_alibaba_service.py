@@ -1,4 +1,4 @@
-"""The settings files of a Spring Cloud Alibaba service, as such services have them, read as they are."""
+"""The settings files of a Spring Cloud Alibaba service are read without changes."""
 
 import json
 from pathlib import Path
@@ -14,8 +14,8 @@ SERVICE = Path(__file__).parent / "alibaba_service"
 RESOURCES = SERVICE / "src" / "main" / "resources"
 
 
-def test_the_application_starts_with_them_and_receives() -> None:
-    """Nacos, Sentinel, data sources and what else such a service has are no errors; its bindings work."""
+def test_application_starts_with_the_services_files_and_receives() -> None:
+    """Settings of Nacos, Sentinel, data sources and others are no errors; its bindings work."""
     app = StreamApplication(config_location=RESOURCES)
     received: list[str] = []
 
@@ -39,8 +39,8 @@ def test_the_application_starts_with_them_and_receives() -> None:
     assert prod.environment.text(f"{PREFIX}.rocketmq.binder.name-server") == "mq1:9876;mq2:9876"
 
 
-def test_the_report_tells_what_becomes_of_each() -> None:
-    """Nothing is wrong; what has no effect says why; what is somebody else's is left to them."""
+def test_report_explains_each_setting() -> None:
+    """No errors; settings without effect have a reason; settings of other frameworks are left to them."""
     result = CliRunner().invoke(config, ["report", "--json", str(SERVICE)])
     assert result.exit_code == 0, result.output
     report = {verdict: {row["setting"]: row for row in rows} for verdict, rows in json.loads(result.output).items()}
@@ -67,7 +67,7 @@ def test_the_report_tells_what_becomes_of_each() -> None:
 
 
 @pytest.mark.parametrize("generation", ["rocketmq.name-server", f"{PREFIX}.rocketmq.binder.name-server"])
-def test_the_name_server_of_spring_s_starter_counts(generation: str) -> None:
+def test_name_server_of_springs_starter_is_used(generation: str) -> None:
     """A service of the first generation may set only `rocketmq.name-server`."""
     app = StreamApplication(
         config_location="optional:/none",

@@ -12,7 +12,10 @@ from streamkit.plugins.application_plugins import ApplicationPlugins
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Runs a command in a directory with these application.properties; its output and exit code."""
+    """Return a function that runs a command in a directory with these application.properties;
+
+    it returns output and exit code.
+    """
     monkeypatch.chdir(tmp_path)
     plugins = ApplicationPlugins([inmemory])
 
@@ -27,8 +30,8 @@ def run(tmp_path, monkeypatch):
 INPUT = "spring.cloud.stream.bindings.input"
 
 
-def test_explaining_as_json(run):
-    """Each setting comes with its value and the place it was set, defaults and the binder's own included."""
+def test_explain_as_json(run):
+    """Each setting has its value and its origin, including defaults and the binder's own."""
     output, code = run(
         f"{INPUT}.group=g\nspring.cloud.stream.default.consumer.concurrency=3\n"
         "spring.cloud.stream.default-binder=inmemory\n"
@@ -46,8 +49,8 @@ def test_explaining_as_json(run):
     assert "consumer.instance-index-list" not in rows
 
 
-def test_explaining_as_a_table(run):
-    """Without --json it is a table; a binding nothing mentions is said to be one, with the nearest name."""
+def test_explain_as_a_table(run):
+    """Without --json; a binding without any setting is reported with the nearest name."""
     output, code = run(f"{INPUT}.group=g", "explain", "inputs")
     assert code == 0
     assert "binding inputs" in output
@@ -75,37 +78,37 @@ def test_explaining_as_a_table(run):
         ("report here --config-location=there", "expected one PATH, not here, there"),
     ],
 )
-def test_arguments_that_mean_nothing_are_told(run, arguments, told):
-    """A misspelt option is no setting that nobody reads."""
+def test_unknown_arguments_are_reported(run, arguments, told):
+    """A misspelt option is not taken for a setting."""
     output, code = run(f"{INPUT}.group=g", *arguments.split())
     assert code == 2
     assert f"Error: {told}" in output
 
 
-def test_explaining_wrong_settings(run):
-    """Settings that are wrong are told instead."""
+def test_explain_reports_wrong_settings(run):
+    """Instead of explaining them."""
     output, code = run(f"{INPUT}.grup=g", "explain", "input")
     assert code == 1
     assert f"application.properties:1: unknown setting {INPUT}.grup; did you mean {INPUT}.group?" in output
 
 
-def test_nothing_is_folded_where_nobody_looks(run):
-    """Into a file or a pipe, each setting is one line however long it is."""
+def test_lines_are_not_folded_in_files_and_pipes(run):
+    """Each setting is one line of any length."""
     origin = f"argument --{INPUT}.group"
     output, _ = run("", "explain", "input", f"--{INPUT}.group={'g' * 200}")
     assert any("g" * 200 in line and origin in line for line in output.splitlines())
 
 
-def test_a_clean_report(run):
-    """Where all is well the report lists what is honoured, and succeeds."""
+def test_report_without_problems_succeeds(run):
+    """It lists the settings in effect."""
     output, code = run(f"{INPUT}.group=g\nspring.datasource.url=jdbc", "report")
     assert code == 0
     assert output.splitlines()[-1] == "0 wrong, 0 no effect, 0 overridden, 1 honoured, 1 not ours"
     assert f"{INPUT}.group" in output
 
 
-def test_a_report(run):
-    """The report lists what is wrong and what has no effect, each with its place and why, and fails."""
+def test_report_with_problems_fails(run):
+    """It lists errors and settings without effect, each with origin and reason."""
     properties = (
         f"{INPUT}.consumer.partitioned=true\n{INPUT}.grup=g\n"
         "spring.cloud.stream.inmemory.bindings.other.consumer.suspnd=1\n"
@@ -120,8 +123,8 @@ def test_a_report(run):
     assert output.splitlines()[-1].startswith("3 wrong, 1 no effect")
 
 
-def test_a_report_as_json(run):
-    """With --json the report can be read by programs; secrets are hidden in both."""
+def test_report_as_json(run):
+    """Secrets are masked in both forms."""
     output, code = run(f"{INPUT}.consumer.partitioned=true\n{INPUT}.grup=g\nmy.password=x\n", "report", "--json")
     report = json.loads(output)
     assert code == 1
@@ -138,8 +141,8 @@ def test_a_report_as_json(run):
     assert report["not ours"][0]["value"] == "******"
 
 
-def test_a_report_on_another_place(run, tmp_path):
-    """A file or a directory can be reported on; origins are told from there, overridden values by what."""
+def test_report_on_another_place(run, tmp_path):
+    """A file or a directory; origins are relative to it, and overridden values name what overrides them."""
     (tmp_path / "service").mkdir()
     (tmp_path / "service" / "application.yml").write_text(f"{INPUT}.group: g")
     (tmp_path / "service" / "application.properties").write_text(f"{INPUT}.group=h")
@@ -154,8 +157,8 @@ def test_a_report_on_another_place(run, tmp_path):
     assert (code, "there is no file or directory 'nowhere'" in output) == (2, True)
 
 
-def test_what_only_one_binder_sees_is_reported_too(run):
-    """The environment of a binder is read as the binder would."""
+def test_report_covers_the_environment_of_a_binder(run):
+    """It is read as the binder reads it."""
     own = "spring.cloud.stream.binders.one.environment.spring.cloud.stream.inmemory.binder"
     properties = f"spring.cloud.stream.binders.one.type=inmemory\n{own}.partitions=2\n{own}.partitoins=2\n"
     output, code = run(properties, "report", "--json")
@@ -163,7 +166,7 @@ def test_what_only_one_binder_sees_is_reported_too(run):
     assert [row["origin"] for row in json.loads(output)["wrong"]] == ["application.properties:3"]
 
 
-def test_a_malformed_file(run):
+def test_malformed_file_is_an_error_with_its_line(run):
     """A file that cannot be read is an error with its line."""
     for command in (("report",), ("explain", "input")):
         output, code = run("a=\\u00", *command)
@@ -171,8 +174,8 @@ def test_a_malformed_file(run):
         assert "Error: application.properties:1: " in output
 
 
-def test_explaining_how_a_supplier_is_polled(run):
-    """What the binding leaves open comes from the settings of all suppliers; a cron of its own excludes their delay."""
+def test_explain_shows_a_suppliers_polling(run):
+    """Values that the binding leaves open come from the global ones; its own cron replaces their delay."""
     output, code = run(
         "spring.integration.poller.fixed-delay=5s\nspring.cloud.stream.poller.max-messages-per-poll=2\n"
         "spring.cloud.stream.default-binder=inmemory\n"
@@ -198,15 +201,15 @@ def test_explaining_how_a_supplier_is_polled(run):
         "MY_SECRET_KEY",
     ],
 )
-def test_a_secret_is_hidden_however_its_key_is_spelt(run, key):
-    """With dots, in brackets as keys with dots are to be written, as an environment variable; with an index."""
+def test_secret_is_masked_in_every_spelling_of_its_key(run, key):
+    """Dotted, in brackets, with an index, and as an environment variable."""
     output, _ = run(f"{key}=hunter2", "report", "--json")
     assert "hunter2" not in output
     assert "******" in output
 
 
-def test_a_secret_with_a_wrong_placeholder_is_hidden(run):
-    """The complaint shows what stands for nothing, and not what stands beside it."""
+def test_secret_with_an_invalid_placeholder_is_masked(run):
+    """The error shows the placeholder but not the text around it."""
     output, code = run(
         "spring.cloud.stream.inmemory.binder.password=hunter2${nothing}\n"
         "spring.cloud.stream.bindings.a.group=g-${nothing}",
@@ -217,8 +220,8 @@ def test_a_secret_with_a_wrong_placeholder_is_hidden(run):
     assert "nothing sets 'nothing'" in output
 
 
-def test_what_an_environment_variable_overrides_is_told_so(run, monkeypatch):
-    """It is a setting of ours all the same, and the report says what won."""
+def test_setting_overridden_by_an_environment_variable_is_reported(run, monkeypatch):
+    """It is known, and the report names the variable."""
     monkeypatch.setenv("SPRING_CLOUD_STREAM_BINDINGS_INPUT_GROUP", "mine")
     monkeypatch.setenv("SPRING_CLOUD_STREAM_BINDINGS_MY_IN_DESTINATION", "there")
     monkeypatch.setenv("SPRING_APPLICATION_NAME", "shop")

@@ -23,7 +23,7 @@ START = datetime(2026, 11, 21, 11, 30, 5, tzinfo=UTC)  # a Saturday
         ("0 0 0 ? * 7", "2026-11-22 00:00:00", "2026-11-29 00:00:00"),
     ],
 )
-def test_the_next_times(text: str, first: str, second: str) -> None:
+def test_next_times(text: str, first: str, second: str) -> None:
     """The first match after a moment, and the one after that."""
     cron = CronExpression(text)
     one = cron.next(START)
@@ -31,12 +31,12 @@ def test_the_next_times(text: str, first: str, second: str) -> None:
 
 
 def test_day_of_month_and_day_of_week_must_both_match() -> None:
-    """Spring's rule; Unix would take every 13th and every Friday."""
+    """As in Spring; Unix would match every 13th and every Friday."""
     assert CronExpression("0 0 0 13 * FRI").next(START) == datetime(2027, 8, 13, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("text", ["", "* * * * *", "0 0 0 30 2 *", "60 * * * * *", "a b c d e f", "@never"])
-def test_what_is_none(text: str) -> None:
-    """Is refused, with what is expected or what is wrong."""
+def test_invalid_cron_expression_is_refused(text: str) -> None:
+    """With what is expected or what is wrong."""
     with pytest.raises(ValueError, match=r"expected six|is no cron expression"):
         CronExpression(text)

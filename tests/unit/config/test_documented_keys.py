@@ -1,4 +1,4 @@
-"""Every key that Spring Cloud Stream 2.0 to 5.0 and both generations of the RocketMQ binder document is known here."""
+"""Every key documented by Spring Cloud Stream 2.0 to 5.0 and both generations of the RocketMQ binder is known."""
 
 import pytest
 
@@ -88,7 +88,7 @@ _PLACES = {
 
 @pytest.mark.parametrize("prefix", _PLACES)
 def test_every_documented_key_is_known(prefix: str) -> None:
-    """Honoured, without effect, or rejected with a reason; never unknown, and never passed over in silence."""
+    """In effect, without effect, or refused with a reason; never unknown or silently ignored."""
     types = ApplicationPlugins().binder_types()
     silent = []
     for line in _PLACES[prefix].split():

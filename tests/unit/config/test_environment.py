@@ -1,4 +1,4 @@
-"""Where settings come from, and which of them win."""
+"""The sources of settings and their precedence."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from streamkit.errors import ConfigurationError
 
 @pytest.fixture
 def files(tmp_path):
-    """Writes files below a directory, and loads an environment from there."""
+    """Return a function that writes files below a directory and loads an environment from there."""
 
     class Files:
         directory = tmp_path
@@ -25,8 +25,8 @@ def files(tmp_path):
     return Files()
 
 
-def test_precedence(files):
-    """Each source wins over the next weaker one, and says so with its origin."""
+def test_precedence_of_sources(files):
+    """Each source overrides the next weaker one, and the value has its origin."""
     expected = []
     files.write("application.yml", "k: yml\nprofile: 1")
     expected.append(("yml", "application.yml:1"))
@@ -60,13 +60,13 @@ def test_precedence(files):
     assert found("--k=arg", K="v", SPRING_APPLICATION_JSON='{"k": "j"}') == ("arg", "argument --k")
 
 
-def test_overrides_win(files):
+def test_overrides_in_code_take_precedence(files):
     """What code overrides wins over everything."""
     environment = files.load("--k=a", overrides={"k": 5})
     assert (environment.get("k").value, str(environment.get("k").origin)) == (5, "given in code")
 
 
-def test_nothing_is_none(files):
+def test_missing_key_is_none_or_the_default(files):
     """A key nobody sets is None, or the default asked for."""
     environment = files.load()
     assert environment.get("missing") is None
@@ -79,14 +79,14 @@ def test_nothing_is_none(files):
 )
 @pytest.mark.parametrize("source", ["file", "MY_NAMESERVER", "MY_NAME_SERVER", "my.nameServer"])
 def test_relaxed_lookup(files, key, source):
-    """A setting is found by every spelling, from files and from environment variables."""
+    """A setting is found in every spelling, in files and environment variables."""
     files.write("application.properties", "my.nameServer=x" if source == "file" else "")
     variables = {} if source == "file" else {source: "x"}
     assert files.load(variables=variables).text(key) == "x"
 
 
-def test_a_variable_with_dots(files):
-    """A container may be given one: it is a key as files have them, brackets included, as in Spring Boot."""
+def test_environment_variable_with_dots_is_a_key(files):
+    """As in files, brackets included, and as in Spring Boot."""
     prefix = "spring.cloud.stream"
     files.write("application.properties", f"{prefix}.bindings.orders.group=file")
     variables = {f"{prefix}.bindings.Orders.group": "g", f"{prefix}.bindings[my.own].destination": "there"}
@@ -101,14 +101,14 @@ def test_a_variable_with_dots(files):
         StreamSettings.load(files.load(variables={f"{prefix}.bindings.a.grup": "g"}))
 
 
-def test_arguments(files):
-    """`--key=value` and `--key` are settings; other arguments are not ours."""
+def test_arguments_are_settings(files):
+    """`--key=value` and `--key`; other arguments are ignored."""
     environment = files.load("run", "--a.b=c=d", "--flag", "-x", "--")
     assert (environment.text("a.b"), environment.text("flag")) == ("c=d", "true")
 
 
 def test_conditional_documents(files):
-    """A document counts where its profile expression holds, and then wins over earlier ones."""
+    """A document applies if its profile expression is true, and then overrides earlier ones."""
     files.write(
         "application.properties",
         "k=base\n#---\nspring.config.activate.on-profile=prod & !eu\nk=prod\n"
@@ -125,7 +125,7 @@ def test_conditional_documents(files):
 
 
 def test_profiles_listed_in_a_file(files):
-    """Files may list the active profiles and include more; a stronger list replaces the first."""
+    """Files may list the active profiles and include more; a stronger source's list replaces it."""
     files.write("application.yml", "spring.profiles: {active: a, include: b}")
     assert files.load().active_profiles == ("a", "b")
     files.write("application.yml", "spring.profiles:\n  active: [a, x]\n  include:\n  - b")
@@ -133,22 +133,22 @@ def test_profiles_listed_in_a_file(files):
     assert files.load("--spring.profiles.active=c").active_profiles == ("c", "b")
 
 
-def test_the_default_profile(files):
-    """Where no profile is active, `default` is."""
+def test_default_profile(files):
+    """Without an active profile, `default` is active."""
     files.write("application-default.yml", "k: x")
     assert files.load().text("k") == "x"
     assert files.load("--spring.profiles.active=y").text("k") is None
 
 
-def test_a_malformed_condition(files):
+def test_malformed_condition_names_its_line(files):
     """A profile expression that is none names its line."""
     files.write("application.properties", "a=1\nspring.config.activate.on-profile=(x")
     with pytest.raises(ConfigurationError, match=r"application.properties:2: '\(x' is not a profile expression"):
         files.load()
 
 
-def test_other_places(files):
-    """Files can be read from elsewhere, in code, by argument, and in addition."""
+def test_config_locations(files):
+    """Files can be read from other places, given in code or by argument, or in addition."""
     files.write("application.properties", "k=here\nonly=here")
     files.write("other/application.properties", "k=other")
     files.write("other/special.yml", "k: special")
@@ -162,15 +162,15 @@ def test_other_places(files):
     assert files.load("--spring.config.name=special", config_location=other).text("k") == "special"
 
 
-def test_a_missing_place(files):
-    """A place that is missing is an error unless it is optional."""
+def test_missing_location_is_an_error(files):
+    """Unless it is optional."""
     with pytest.raises(ConfigurationError, match=r"no settings file or directory .*nowhere.*optional:"):
         files.load(config_location="nowhere")
     assert files.load(config_location="optional:nowhere").get("k") is None
 
 
 def test_placeholders(files):
-    """Placeholders are replaced, nested and with defaults, wherever the other setting comes from."""
+    """Nested and with defaults, wherever the other setting comes from."""
     files.write("application.properties", "a=${b:${c:x}}-${d}\nd=${E}${f:}\n")
     environment = files.load(variables={"E": "e"})
     assert environment.text("a") == "x-e"
@@ -186,8 +186,8 @@ def test_placeholders(files):
         ("${z}", "application.yml:1: k=${z}: nothing sets 'z'"),
     ],
 )
-def test_placeholders_that_lead_nowhere(files, text, expected):
-    """A cycle, and a key nobody sets, are errors that name the place."""
+def test_unresolvable_placeholders_are_errors(files, text, expected):
+    """A cycle or an unknown key; the error has the origin."""
     files.write("application.yml", f"k: {text}\na: ${{b}}\nb: ${{a}}")
     with pytest.raises(ConfigurationError) as caught:
         files.load().get("k")
@@ -195,22 +195,22 @@ def test_placeholders_that_lead_nowhere(files, text, expected):
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '"x"'])
-def test_json_that_is_no_object(files, text):
+def test_application_json_must_be_an_object(files, text):
     """SPRING_APPLICATION_JSON has to be a JSON object."""
     with pytest.raises(ConfigurationError, match="environment variable SPRING_APPLICATION_JSON: "):
         files.load(variables={"SPRING_APPLICATION_JSON": text})
 
 
-def test_json_flattens(files):
-    """Nested JSON reads like nested YAML, whatever its scalars."""
+def test_json_is_flattened(files):
+    """Like nested YAML, with any scalars."""
     environment = files.load('--spring.application.json={"a": {"b": [1, {"c": true}], "d.e": null}}')
     assert environment.get("a.b[0]").value == 1
     assert environment.get("a.b[1].c").value is True
     assert environment.text("a.d.e") == ""
 
 
-def test_below(files):
-    """A binder's private environment wins inside, and can do without the application's."""
+def test_binder_environment_overrides_and_may_be_isolated(files):
+    """It takes precedence inside, and may exclude the application's."""
     files.write(
         "application.properties",
         "name=app\nspring.cloud.stream.binders.one.environment.name=one\n"
@@ -230,7 +230,7 @@ def test_below(files):
 
 
 def test_profile_groups(files):
-    """A profile may stand for others, which stand for others; a cycle ends."""
+    """A profile may stand for others, recursively; a cycle ends."""
     files.write(
         "application.yml",
         "spring.profiles.active: ${MODE:live}\n"
@@ -240,21 +240,21 @@ def test_profile_groups(files):
     assert files.load(variables={"MODE": "dev"}).active_profiles == ("dev",)
 
 
-def test_the_default_profile_may_be_another(files):
-    """Where no profile is active, `spring.profiles.default` is."""
+def test_default_profile_can_be_changed(files):
+    """`spring.profiles.default`, without an active profile."""
     files.write("application.yml", "spring.profiles.default: local")
     assert files.load().active_profiles == ("local",)
 
 
-def test_conditions_of_older_services(files):
-    """Before Spring Boot 2.4 a document's condition was called `spring.profiles`."""
+def test_conditions_before_spring_boot_2_4(files):
+    """A document's condition was called `spring.profiles`."""
     files.write("application.yml", "k: base\n---\nspring.profiles: prod,test\nk: prod")
     assert files.load("--spring.profiles.active=test").text("k") == "prod"
     assert files.load().text("k") == "base"
 
 
 def test_documents_for_a_cloud_platform(files):
-    """A document that is meant for Kubernetes counts there, or where a setting says that this is such a place."""
+    """A document for Kubernetes applies there, or where a setting names the platform."""
     files.write("application.yml", "k: base\n---\nspring.config.activate.on-cloud-platform: kubernetes\nk: cluster")
     assert files.load().text("k") == "base"
     there = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
@@ -263,8 +263,8 @@ def test_documents_for_a_cloud_platform(files):
     assert files.load("--spring.main.cloud-platform=none", variables=there).text("k") == "base"
 
 
-def test_bootstrap_files(files):
-    """What Spring Cloud reads first is the weakest: the name and the profiles of a service often stand there."""
+def test_bootstrap_files_are_the_weakest_source(files):
+    """Spring Cloud reads them first; they often have the service's name and profiles."""
     files.write("bootstrap.yml", "spring: {application.name: shop, profiles.active: dev}\nk: bootstrap\nj: bootstrap")
     files.write("bootstrap-dev.yml", "j: dev")
     files.write("application.yml", "k: application")
@@ -278,7 +278,7 @@ def test_bootstrap_files(files):
 
 
 def test_imported_files(files):
-    """They win over the document that imports them, and have variants for profiles; each counts once."""
+    """They override the importing document and have profile variants; each is read once."""
     files.write("application.yml", "spring.config.import: more/shop.yml, optional:file:nowhere.yml\nk: here\nj: here")
     files.write("more/shop.yml", "spring.config.import: [shop.yml, './plain[.properties]']\nk: shop\ni: shop")
     files.write("more/shop-dev.yml", "i: dev")
@@ -290,8 +290,8 @@ def test_imported_files(files):
     assert files.load("--spring.profiles.active=dev").text("k") == "profile"
 
 
-def test_imports_may_be_named_by_settings(files):
-    """Placeholders in them are replaced by what is stronger, or stands in the same document."""
+def test_imports_with_placeholders(files):
+    """Resolved from stronger sources and the same document."""
     files.write("application.yml", "spring.config.import: ${place}/x.yml\nplace: a")
     files.write("a/x.yml", "k: a")
     files.write("b/x.yml", "k: b")
@@ -310,16 +310,16 @@ def test_imports_may_be_named_by_settings(files):
         ("${no}.yml", "application.yml:1: spring.config.import=.*: nothing sets 'no'"),
     ],
 )
-def test_imports_that_cannot_be(files, text, expected):
-    """A missing file, one of an unknown kind and an unknown placeholder name the line that imports it."""
+def test_invalid_imports_are_errors(files, text, expected):
+    """A missing file, an unknown kind and an unknown placeholder, with the importing line."""
     files.write("application.yml", f"spring.config.import: {text}")
     files.write("more", "")
     with pytest.raises(ConfigurationError, match=expected):
         files.load()
 
 
-def test_imports_from_elsewhere_are_warned_about(files, caplog):
-    """What stands in Nacos or a config server is not read, and no error: a service's files can stay as they are."""
+def test_remote_imports_are_warned_about(files, caplog):
+    """Nacos and config servers are not read, so that a service's files can stay unchanged."""
     files.write("application.yml", "spring.config.import: 'nacos:${x}.yml, optional:configserver:http://c'\nk: 1")
     environment = files.load()
     assert environment.text("k") == "1"
@@ -330,8 +330,8 @@ def test_imports_from_elsewhere_are_warned_about(files, caplog):
     assert "spring.config.import has no effect: nacos: is not read here" in caplog.text
 
 
-def test_a_tree_of_files(files):
-    """Each file of a mounted volume is a setting, its path the key; a whole directory of settings files works too."""
+def test_config_tree(files):
+    """Each file of a mounted volume is a setting whose key is its path; a directory of settings files works too."""
     files.write("application.yml", "spring.config.import: 'configtree:secrets/, file:more/'")
     files.write("secrets/shop.token", "abc\n")
     files.write("more/application.yml", "k: more")
@@ -359,13 +359,13 @@ def test_a_tree_of_files(files):
     ],
 )
 def test_random_numbers(files, key, low, high):
-    """`${random.int}` and its relatives are numbers of their range."""
+    """`${random.int}` and its relatives are within their range."""
     environment = files.load(f"--k=${{{key}}}")
     assert all(low <= int(environment.text("k")) < high for _ in range(5))
 
 
 def test_other_random_values(files):
-    """`random.uuid` and `random.value` are another text each time; what is no range sets nothing."""
+    """`random.uuid` and `random.value` differ each time; an invalid range sets nothing."""
     environment = files.load("--k=${random.uuid}")
     assert len({environment.text("k") for _ in range(3)}) == 3
     assert len(environment.text("random.value")) == 32

@@ -1,4 +1,4 @@
-"""Profile expressions: which are true of the active profiles, and which are none."""
+"""Profile expressions: evaluation and syntax errors."""
 
 import pytest
 
@@ -19,19 +19,19 @@ from streamkit.config.profiles import expanded, matches
         ("b | !(b | !a)", True),
     ],
 )
-def test_an_expression_is_true_of_active_profiles(expression: str, expected: bool) -> None:
-    """Here of `a` alone."""
+def test_profile_expressions_are_evaluated(expression: str, expected: bool) -> None:
+    """With only `a` active."""
     assert matches(expression, {"a"}) is expected
 
 
 @pytest.mark.parametrize("expression", ["", "a b", "a)", "(a", "(a b)", "!", "a &", "& a", "()", "a,(", "a,"])
-def test_what_is_no_expression_is_refused(expression: str) -> None:
-    """It would else be true, or false, of what nobody meant."""
+def test_invalid_profile_expression_is_refused(expression: str) -> None:
+    """Instead of being silently true or false."""
     with pytest.raises(ValueError, match="not a profile expression"):
         matches(expression, {"a"})
 
 
-def test_a_group_that_names_itself_is_expanded_once() -> None:
-    """Directly, or by way of another."""
+def test_recursive_profile_group_is_expanded_once() -> None:
+    """Directly or through another group."""
     groups = {"a": ["b", "c"], "b": ["a"], "c": ["c"]}
     assert expanded(["a"], lambda profile: groups.get(profile, [])) == ["a", "b", "c"]

@@ -7,15 +7,15 @@ from streamkit.errors import ConfigurationError
 
 
 def lines(text):
-    """[{key: (value, line)}, …], one for each document."""
+    """Return [{key: (value, line)}, …], one per document."""
     return [
         {value.key: (value.value, value.origin.line) for value in document.entries.values()}
         for document in parse_properties(text, "f")
     ]
 
 
-def test_the_syntax():
-    """Separators, comments, escapes and continuation lines are Java's; each key knows its line."""
+def test_syntax_is_javas():
+    """Separators, comments, escapes and continuation lines; each key has its line."""
     text = "# comment\n\na=1\nb : two words \n  c d\n! other\ne=x\\\n    y\nf=\\u4e2d\ng\n"
     assert lines(text) == [
         {"a": ("1", 3), "b": ("two words ", 4), "c": ("d", 5), "e": ("xy", 7), "f": ("中", 9), "g": ("", 10)}
@@ -23,21 +23,21 @@ def test_the_syntax():
 
 
 @pytest.mark.parametrize("separator", ["#---", "!---"])
-def test_documents(separator):
-    """A line of `#---` or `!---` starts another document; anything more is a comment."""
+def test_documents_are_separated(separator):
+    """A line of exactly `#---` or `!---` starts a document; with more text it is a comment."""
     assert lines(f"a=1\n{separator}\nb=2\n{separator} no\nc=3") == [
         {"a": ("1", 1)},
         {"b": ("2", 3), "c": ("3", 5)},
     ]
 
 
-def test_a_repeated_key():
+def test_last_of_repeated_keys_wins():
     """The last of two equal keys wins."""
     assert lines("a=1\na=2") == [{"a": ("2", 2)}]
 
 
-def test_a_malformed_escape():
-    """A wrong \\u escape names file and line."""
+def test_malformed_escape_names_file_and_line():
+    r"""A wrong \\u escape."""
     with pytest.raises(ConfigurationError, match=r"f:2: \\u needs four hexadecimal digits") as caught:
         parse_properties("a=1\nb=\\u00", "f")
     assert caught.value.origin == "f:2"
@@ -45,7 +45,7 @@ def test_a_malformed_escape():
 
 @pytest.mark.parametrize(("encoding", "text"), [("utf-8", "中"), ("utf-8-sig", "中"), ("latin-1", "é")])
 def test_encodings(tmp_path, encoding, text):
-    """UTF-8 is read as such, what is none as Latin-1."""
+    """UTF-8, with Latin-1 as the fallback."""
     path = tmp_path / "x.properties"
     path.write_bytes(f"a={text}".encode(encoding))
     (document,) = read_properties(path, "x")

@@ -15,18 +15,18 @@ from streamkit.config.relaxed import format_key, kebab, parse_key, uniform_key
         ("NAME_SERVER", ("NAME_SERVER",)),
     ],
 )
-def test_segments(text, segments):
-    """Dots separate; what stands in brackets is one segment."""
+def test_names_are_split_at_dots(text, segments):
+    """Text in brackets is one segment."""
     assert parse_key(text) == segments
     assert parse_key(format_key(segments)) == segments
 
 
 def test_equal_names():
-    """Camel case, kebab case, snake case and upper case are one."""
+    """Camel case, kebab case, snake case and upper case are equal."""
     spellings = ["a.nameServer", "a.name-server", "a.name_server", "A.NAME_SERVER", "a.NameServer"]
     assert len({uniform_key(spelling) for spelling in spellings}) == 1
 
 
-def test_documented_spelling():
-    """Errors and tables show kebab case."""
+def test_documented_spelling_is_kebab_case():
+    """In errors and tables."""
     assert kebab("maxAttempts") == kebab("max_attempts") == "max-attempts"

@@ -1,4 +1,4 @@
-"""Secrets among the settings: no place that shows settings shows a secret, and what is no secret stays readable."""
+"""Secrets among the settings are masked everywhere; other values stay readable."""
 
 import traceback
 from collections.abc import Callable
@@ -61,7 +61,7 @@ READABLE: Final = (
 
 
 def spellings(words: str) -> list[str]:
-    """The relaxed spellings of a name."""
+    """Return the relaxed spellings of a name."""
     parts = words.split()
     camel = parts[0] + "".join(map(str.title, parts[1:]))
     return [
@@ -77,7 +77,7 @@ punctuation: Final = st.text(ascii_letters + digits + "!$&'()*+,;=-._~%:@", min_
 
 @st.composite
 def keyed(draw: st.DrawFn) -> tuple[str, str, str]:
-    """A key that names a secret, its value, and what must not be shown of it."""
+    """Return a key that names a secret, its value, and the part that must not be shown."""
     mark = draw(marks)
     prefix = draw(st.sampled_from(["", "my.", "my[0].", "configuration.", "a-b.c_d."]))
     suffix = draw(st.sampled_from(["", "", "[0]", "2", ".value"]))
@@ -86,7 +86,7 @@ def keyed(draw: st.DrawFn) -> tuple[str, str, str]:
 
 @st.composite
 def in_value(draw: st.DrawFn) -> tuple[str, str, str]:
-    """A key that names no secret, and a value that has one in it."""
+    """Return a key that names no secret, and a value that contains one."""
     mark = draw(marks)
     around = st.text(ascii_letters + digits + "!$&*+-._~%", max_size=5)
     odd = f"{draw(around)}{mark}{draw(around)}"
@@ -120,19 +120,19 @@ def in_value(draw: st.DrawFn) -> tuple[str, str, str]:
 # Places that show settings: each takes a key and its value, and returns all that is shown of them.
 
 
-def told(error: BaseException) -> str:
-    """All that a log, a traceback or a program shows of an error."""
+def shown(error: BaseException) -> str:
+    """Return everything that a log, a traceback or a program shows of an error."""
     values = [each.value for each in getattr(error, "errors", [error]) if isinstance(each, ConfigurationError)]
     return "".join([str(error), repr(error), *traceback.format_exception(error), *map(str, values)])
 
 
 def attempted(read: Callable[[], object]) -> str:
-    """What is shown of the error that reading raises."""
+    """Return what is shown of the error that reading raises."""
     with pytest.raises((StreamkitError, click.ClickException)) as caught:
         read()
     assert isinstance(caught.value, BaseException)
     shown = getattr(caught.value, "format_message", str)
-    return told(caught.value) + (shown() if callable(shown) and shown is not str else "")
+    return shown(caught.value) + (shown() if callable(shown) and shown is not str else "")
 
 
 def environment(key: str, value: str, prefix: str = "") -> Environment:
@@ -189,7 +189,7 @@ def refuse(text: str) -> str:
 
 
 def a_refused_value(key: str, value: str) -> str:
-    """A validator repeats the value; pydantic's own error shows it too."""
+    """Return the text of a validation error that repeats the value; pydantic's own error shows it too."""
 
     class Refusing(BaseModel):
         values: dict[str, Annotated[str, AfterValidator(refuse)]] = Field(default_factory=dict)
@@ -206,7 +206,7 @@ def an_unsupported_setting(key: str, value: str) -> str:
 
 
 def a_located_error(key: str, value: str) -> str:
-    return told(located(Value(value, Origin("x.yml", 1), key), LookupError(f"there is no {value!r}")))
+    return shown(located(Value(value, Origin("x.yml", 1), key), LookupError(f"there is no {value!r}")))
 
 
 def an_argument_without_dashes(key: str, value: str) -> str:
@@ -222,7 +222,7 @@ def a_spark_option(key: str, value: str) -> str:
 
 
 def settings_in_json(key: str, value: str) -> str:
-    """Of JSON that cannot be read, and of the JSON that is a setting itself."""
+    """Return errors about malformed JSON and about JSON as a setting."""
     text = f'{{"{key}": {value!r}'
     shown = attempted(lambda: Environment.load(variables={"SPRING_APPLICATION_JSON": text}))
     rows = report_settings(environment("spring.application.json", text), TYPES)
@@ -237,8 +237,8 @@ PLACES: Final = [
 
 @pytest.mark.parametrize("place", PLACES)
 @given(secret=st.one_of(keyed(), in_value()))
-def test_no_place_shows_a_secret(place: Callable[[str, str], str], secret: tuple[str, str, str]) -> None:
-    """By whatever spelling of a secret's name, or within a value: URLs, host lists, logins, keys."""
+def test_secrets_are_masked_everywhere(place: Callable[[str, str], str], secret: tuple[str, str, str]) -> None:
+    """In any spelling of a secret's name, and within values: URLs, host lists, logins, keys."""
     key, value, mark = secret
     shown = place(key, value)
     assert mark not in shown
@@ -246,15 +246,15 @@ def test_no_place_shows_a_secret(place: Callable[[str, str], str], secret: tuple
 
 
 @given(secret=keyed())
-def test_settings_in_json_are_not_repeated(secret: tuple[str, str, str]) -> None:
-    """Neither when the JSON is malformed nor where the whole of it is a setting."""
+def test_settings_in_json_are_not_repeated_in_errors(secret: tuple[str, str, str]) -> None:
+    """Neither malformed JSON nor JSON as a setting."""
     key, value, mark = secret
     assert mark not in settings_in_json(key, value)
 
 
 @pytest.mark.parametrize("key", READABLE)
 @pytest.mark.parametrize("place", PLACES)
-def test_what_is_no_secret_stays_readable(place: Callable[[str, str], str], key: str) -> None:
+def test_names_similar_to_those_of_secrets_stay_readable(place: Callable[[str, str], str], key: str) -> None:
     """Names that only look like those of secrets."""
     if place is a_spark_option or place is an_unknown_setting or place is a_value:
         return
@@ -276,14 +276,14 @@ def test_what_is_no_secret_stays_readable(place: Callable[[str, str], str], key:
         "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
     ],
 )
-def test_values_without_secrets_are_shown_whole(value: str) -> None:
+def test_values_without_secrets_are_shown_in_full(value: str) -> None:
     """Addresses, expressions, certificates."""
     assert [row.value for row in report_settings(environment("my.value", value), TYPES)] == [value]
     assert setting_text(value) == value
 
 
-def test_every_settings_object_hides_its_secrets() -> None:
-    """Those of the application and of all installed binders: an object in a log or an error is shown by its `repr`."""
+def test_every_settings_object_masks_its_secrets() -> None:
+    """In its `repr`, of the application's and all installed binders' settings."""
     types = ApplicationPlugins().binder_types()
     models: list[type[BaseModel]] = [StreamSettings, *(group.model for group in GROUPS)]
     for name in types.names:
@@ -295,19 +295,19 @@ def test_every_settings_object_hides_its_secrets() -> None:
     assert [model.__name__ for model in models if not issubclass(model, ShownWithoutSecrets)] == []
 
 
-def test_a_url_keeps_all_but_its_password() -> None:
-    """Who connects where is what people look for."""
+def test_url_is_shown_without_its_password() -> None:
+    """User and host stay readable."""
     rows = report_settings(environment("my.url", "amqp://me:hush@host:5672/vhost?a=b"), TYPES)
     assert rows[0].value == "amqp://me:******@host:5672/vhost?a=b"
 
 
 @pytest.mark.parametrize(("key", "value"), [("mail.smtp.auth", "true"), ("server.ssl.client-auth", "need")])
-def test_a_switch_is_no_secret(key: str, value: str) -> None:
-    """It says whether somebody has to log in, not by what."""
+def test_switch_is_no_secret(key: str, value: str) -> None:
+    """It says whether a login is needed, not with what."""
     assert report_settings(environment(key, value), TYPES)[0].value == value
 
 
-def test_the_commands_print_no_secret(tmp_path: Path) -> None:
+def test_commands_print_no_secret(tmp_path: Path) -> None:
     """Passwords of Kafka's clients, private keys, passwords in addresses; as tables and as JSON."""
     kafka_binder = "spring.cloud.stream.kafka.binder"
     (tmp_path / "application.properties").write_text(
@@ -326,21 +326,21 @@ def test_the_commands_print_no_secret(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["*hunter2", "!hunter2 x", '"\\xhunter2"', "{hunter2", "@hunter2", "[hunter2: 'x"])
-def test_a_value_that_is_no_yaml_is_not_shown(value: str) -> None:
-    """A password that begins like an alias or a tag, unquoted: the error has its line, and says to quote it."""
+def test_invalid_yaml_value_is_not_shown(value: str) -> None:
+    """An unquoted password may begin like an alias or a tag: the error has its line and says to quote it."""
     with pytest.raises(ConfigurationError) as caught:
         parse_yaml(f"a: b\nmy.password: {value}\n", "application.yml")
-    assert "hunter2" not in told(caught.value)
+    assert "hunter2" not in shown(caught.value)
     assert "application.yml:" in str(caught.value)
 
 
-def test_a_properties_file_s_wrong_escape_is_not_shown() -> None:
-    """Four letters of a password are four too many."""
+def test_invalid_escape_in_properties_is_not_shown() -> None:
+    """Even four letters of a password are too many."""
     with TemporaryDirectory() as directory:
         (Path(directory) / "application.properties").write_text("a=b\nmy.password=\\uQ9Z7\n")
         with pytest.raises(ConfigurationError) as caught:
             Environment.load(directory=Path(directory), variables={})
-    assert "Q9Z7" not in told(caught.value)
+    assert "Q9Z7" not in shown(caught.value)
     assert "application.properties:2" in str(caught.value)
 
 
@@ -361,6 +361,6 @@ def test_a_properties_file_s_wrong_escape_is_not_shown() -> None:
         "@",
     ],
 )
-def test_hiding_takes_steps_in_proportion_to_the_text(piece: str) -> None:
-    """A text of 256 KiB is done; with the square of its length in steps it would not be."""
+def test_masking_takes_linear_time(piece: str) -> None:
+    """A text of 256 KiB is masked; quadratic time would exceed the test's timeout."""
     assert len(without_secrets(piece * (256 * 1024 // len(piece)))) > 0

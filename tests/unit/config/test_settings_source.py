@@ -1,4 +1,4 @@
-"""A user's own `BaseSettings` read what applications read."""
+"""Users' own `BaseSettings` read the same sources as applications."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -18,7 +18,7 @@ from streamkit.errors import ConfigurationError, ConfigurationErrors
 
 
 class Speed(Enum):
-    """A choice, by a relaxed name."""
+    """An enum."""
 
     NEXT_DAY = "next-day"
     SLOW = "slow"
@@ -58,13 +58,13 @@ class ShopSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then streamkit's places."""
+        """Return arguments, then streamkit's sources."""
         return init_settings, StreamSettingsSource(settings_cls, "shop", init_settings)
 
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Writes settings files into the current directory."""
+    """Return a function that writes settings files into the current directory."""
     monkeypatch.chdir(tmp_path)
     return lambda text, name="application.properties": (tmp_path / name).write_text(text)
 
@@ -78,15 +78,15 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     ],
 )
 def test_names_are_relaxed_and_placeholders_replaced(write: Callable[..., None], text: str) -> None:
-    """As in settings of streamkit."""
+    """As in streamkit's settings."""
     write(text)
     settings = ShopSettings()
     assert settings.tax_rate == Decimal("0.2")
     assert settings.delivery == Delivery(speed=Speed.NEXT_DAY, countries=["at", "de"])
 
 
-def test_profiles_and_environment_variables_count(write: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A profile's file is stronger than the other one, a variable stronger than both."""
+def test_profiles_and_environment_variables_apply(write: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile's file overrides the plain one, a variable both."""
     write("spring.profiles.active=test\nshop.tax-rate=0.1\nshop.delivery.speed=slow\nshop.password=a")
     write("shop:\n  tax-rate: 0.2\n  prices: {pen: 1.5}\n  password: b", "application-test.yml")
     monkeypatch.setenv("SHOP_DELIVERY_SPEED", "next-day")
@@ -99,8 +99,8 @@ def test_profiles_and_environment_variables_count(write: Callable[..., None], mo
     assert settings.prices == {"pen": Decimal("1.5")}
 
 
-def test_everything_wrong_is_told_with_file_and_line(write: Callable[..., None]) -> None:
-    """A misspelt key, a wrong value, and what the class's own validator refuses."""
+def test_all_errors_have_file_and_line(write: Callable[..., None]) -> None:
+    """A misspelt key, a wrong value, and a refusal by the class's own validator."""
     write("shop.tax-rat=0.1\nshop.delivery.speed=warp\nshop.tax-rate=2\nshop.time-to-pay=soon")
     with pytest.raises(ConfigurationErrors) as told:
         ShopSettings()
@@ -114,13 +114,13 @@ def test_everything_wrong_is_told_with_file_and_line(write: Callable[..., None])
     assert "a tax takes less than everything" in str(told.value)
 
 
-def test_a_wrong_value_that_something_stronger_replaces_is_no_error(write: Callable[..., None]) -> None:
-    """What an argument of the constructor sets is not read from the file."""
+def test_overridden_wrong_value_is_no_error(write: Callable[..., None]) -> None:
+    """A constructor argument replaces the file's value."""
     write("shop.tax-rate=2")
     assert ShopSettings(tax_rate=Decimal("0.3")).tax_rate == Decimal("0.3")
 
 
-def test_secrets_are_hidden_in_errors(write: Callable[..., None]) -> None:
+def test_secrets_are_masked_in_errors(write: Callable[..., None]) -> None:
     """As in errors of streamkit's own settings."""
     write("shop.password.of=hunter2")
     with pytest.raises(ConfigurationError) as told:
@@ -128,8 +128,8 @@ def test_secrets_are_hidden_in_errors(write: Callable[..., None]) -> None:
     assert "hunter2" not in str(told.value)
 
 
-def test_an_application_s_environment_can_be_read() -> None:
-    """By `bind`, or by the argument `_environment`; nothing else is read then."""
+def test_applications_environment_can_be_read() -> None:
+    """By `bind` or by the argument `_environment`; no other source is read then."""
     app = StreamApplication(config_location="optional:/none", properties={"shop.tax-rate": "0.25"})
     assert app.environment.bind("shop", ShopSettings).tax_rate == Decimal("0.25")
     given: dict[str, object] = {"_environment": app.environment}
@@ -139,7 +139,7 @@ def test_an_application_s_environment_can_be_read() -> None:
 
 
 def test_errors_of_bind_have_their_origin() -> None:
-    """The same errors, told once."""
+    """The same errors, each once."""
     environment = Environment.load(
         config_location="optional:/none", variables={"SHOP_TAXRATE": "2"}, overrides={"shop.colour": "red"}
     )
@@ -151,8 +151,8 @@ def test_errors_of_bind_have_their_origin() -> None:
     ]
 
 
-def test_a_class_without_the_source_cannot_be_bound() -> None:
-    """It would read other places than asked for."""
+def test_class_without_the_source_cannot_be_bound() -> None:
+    """It would read other sources than requested."""
 
     class Plain(BaseSettings):
         """A class with pydantic's own sources."""
@@ -160,7 +160,7 @@ def test_a_class_without_the_source_cannot_be_bound() -> None:
         tax_rate: Decimal = Decimal(0)
 
     class Lenient(Plain):
-        """One that minds nothing."""
+        """A class that ignores unknown keys."""
 
         model_config = SettingsConfigDict(extra="ignore")
 
@@ -169,8 +169,8 @@ def test_a_class_without_the_source_cannot_be_bound() -> None:
             Environment().bind("shop", kind)
 
 
-def test_streamkit_s_own_settings_are_made_by_the_same_source(write: Callable[..., None]) -> None:
-    """The class reads the current directory; arguments win."""
+def test_streamkits_own_settings_use_the_same_source(write: Callable[..., None]) -> None:
+    """The class reads the current directory; arguments override."""
     write(
         "spring.cloud.stream.instance-count=3\nspring.cloud.stream.default.group=g\n"
         "spring.cloud.stream.bindings.a.destination=d"

@@ -1,4 +1,4 @@
-"""What `spring.cloud.stream.*` means."""
+"""The meaning of `spring.cloud.stream.*`."""
 
 import logging
 from datetime import timedelta
@@ -23,7 +23,7 @@ AT_LEAST_1 = "greater than or equal to 1"
 
 
 def environment(text="", **variables):
-    """An environment of one .properties file and environment variables."""
+    """Return an environment of one .properties file and environment variables."""
     documents = parse_properties(text, "application.properties")
     files = [KeyedSource("application.properties", document.entries) for document in documents]
     return Environment([EnvironmentVariables(variables), *reversed(files)])
@@ -33,14 +33,14 @@ def load(text="", types=("rocketmq",), **variables):
     return StreamSettings.load(environment(text, **variables), types)
 
 
-def wrong(text, **variables):
-    """The texts of all errors that loading gives."""
+def errors_of(text, **variables):
+    """Return the texts of all errors of loading."""
     with pytest.raises(ConfigurationErrors) as caught:
         load(text, **variables)
     return [str(error) for error in caught.value.errors]
 
 
-def test_defaults():
+def test_defaults_equal_springs():
     """Without any setting everything is as Spring has it."""
     settings = load()
     binding = settings.binding("input")
@@ -51,8 +51,8 @@ def test_defaults():
     assert settings.binding_retry_interval == timedelta(seconds=30)
 
 
-def test_inheritance():
-    """A binding has what it sets, else `default.*`, else the built-in default; never the default's destination."""
+def test_binding_inherits_from_the_defaults():
+    """Its own settings, then `default.*`, then the built-in default; never the default's destination."""
     settings = load(
         "spring.cloud.stream.default.group=g\n"
         "spring.cloud.stream.default.destination=nonsense\n"
@@ -68,14 +68,14 @@ def test_inheritance():
 
 @pytest.mark.parametrize("name", ["processIn", "PROCESSIN", "process-in"])
 def test_binding_names_are_relaxed(name):
-    """A binding is found by its name in any case."""
+    """In any case."""
     settings = load("spring.cloud.stream.bindings.processIn.group=g")
     assert settings.binding(name).group == "g"
     assert settings.configured_name(name) == "processIn"
 
 
 def test_environment_variables_reach_into_bindings():
-    """Words of a variable's name find the binding and the setting, whatever stands between them."""
+    """The words of a variable's name find binding and setting, whatever separates them."""
     settings = load(
         "spring.cloud.stream.bindings.process-in-0.group=g\nspring.cloud.stream.bindings[my.orders].group=g",
         SPRING_CLOUD_STREAM_BINDINGS_PROCESS_IN_0_CONSUMER_MAXATTEMPTS="9",
@@ -92,7 +92,7 @@ def test_environment_variables_reach_into_bindings():
 
 
 def test_lists():
-    """Lists come as one text or by index, and from the strongest source that has any of them."""
+    """As one text or by index, from the strongest source that has any element."""
     settings = load(
         "spring.cloud.stream.output-bindings=a; b\n"
         "spring.cloud.stream.dynamic-destinations[0]=x\nspring.cloud.stream.dynamic-destinations[1]=y",
@@ -103,13 +103,13 @@ def test_lists():
     assert load("spring.cloud.stream.dynamic-destinations=a, b,").dynamic_destinations == ["a", "b"]
 
 
-def test_an_absurd_index():
-    """An index no list has is an unknown key, not a list of that length."""
-    assert "unknown setting" in wrong("spring.cloud.stream.dynamic-destinations[999999999]=x")[0]
+def test_absurd_index_is_an_unknown_key():
+    """Not a list of that length."""
+    assert "unknown setting" in errors_of("spring.cloud.stream.dynamic-destinations[999999999]=x")[0]
 
 
-def test_maps_with_dots():
-    """The keys of a map of plain values may have dots."""
+def test_keys_of_maps_may_have_dots():
+    """In maps of plain values."""
     settings = load(
         "spring.cloud.stream.bindings.input.consumer.retryable-exceptions.java.lang.X=false\n"
         "spring.cloud.stream.bindings.input.consumer.retryable-exceptions[builtins.ValueError]=true"
@@ -122,12 +122,12 @@ def test_maps_with_dots():
 
 @pytest.mark.parametrize("spelling", ["headers", "HEADERS"])
 def test_enums_are_relaxed(spelling):
-    """An enum's member is found by any spelling."""
+    """A member is found in any spelling."""
     settings = load(f"spring.cloud.stream.bindings.output.producer.header-mode={spelling}")
     assert settings.binding("output").producer.header_mode is HeaderMode.HEADERS
 
 
-def test_empty_text_is_nothing():
+def test_empty_text_unsets_an_optional_setting():
     """An optional setting that is empty is not set."""
     assert load("spring.cloud.stream.bindings.input.group=").binding("input").group is None
 
@@ -137,7 +137,7 @@ def test_empty_text_is_nothing():
     [("200", 0.2), ("1.5s", 1.5), ("10s", 10), ("2m", 120), ("PT0.5S", 0.5), (" 1h ", 3600)],
 )
 def test_durations(text, expected):
-    """A duration is a number of its own unit, or says its unit."""
+    """A number in the setting's unit, or with its own unit."""
     settings = load(f"spring.cloud.stream.default.consumer.back-off-max-interval={text}")
     assert settings.default.consumer.back_off_max_interval == timedelta(seconds=expected)
 
@@ -149,7 +149,7 @@ class Units(SettingsModel):
     level_table: Annotated[tuple[Seconds, ...], Separator(" ")] = ()
 
 
-def test_units():
+def test_plain_numbers_have_the_settings_unit():
     """Plain numbers count what their setting counts."""
     units = environment("x.milliseconds=5\nx.seconds=5\nx.minutes=5\nx.level-table=1s 5s 1m 7").bind("x", Units)
     assert (units.milliseconds, units.seconds, units.minutes) == (
@@ -161,7 +161,7 @@ def test_units():
 
 
 def test_instance_index_from_the_platform():
-    """The index comes from INSTANCE_INDEX, else CF_INSTANCE_INDEX, unless it is set."""
+    """From INSTANCE_INDEX, else CF_INSTANCE_INDEX, unless it is set."""
     assert load(CF_INSTANCE_INDEX="2").instance_index == 2
     assert load(CF_INSTANCE_INDEX="2", INSTANCE_INDEX="3").instance_index == 3
     assert load("spring.cloud.stream.instance-index=4", INSTANCE_INDEX="3").instance_index == 4
@@ -181,7 +181,7 @@ def test_instance_index_from_the_platform():
     ],
 )
 def test_unknown_key_is_refused_with_a_suggestion(key, suggestion):
-    """A typo is told with file, line and the right key."""
+    """With file, line and the right key."""
     with pytest.raises(ConfigurationErrors) as caught:
         load(f"\nspring.cloud.stream.{key}=1")
     (error,) = caught.value.errors
@@ -194,25 +194,25 @@ def test_unknown_key_is_refused_with_a_suggestion(key, suggestion):
     )
 
 
-def test_an_unknown_environment_variable():
-    """A variable under our prefix that means nothing is an error too."""
-    assert wrong("", SPRING_CLOUD_STREAM_NONSENSE="1") == [
+def test_unknown_environment_variable_is_an_error():
+    """If it has our prefix."""
+    assert errors_of("", SPRING_CLOUD_STREAM_NONSENSE="1") == [
         "environment variable SPRING_CLOUD_STREAM_NONSENSE: unknown setting SPRING_CLOUD_STREAM_NONSENSE"
     ]
 
 
-def test_a_group_is_no_value():
-    """A value where settings are grouped is an error, an empty one is nothing."""
+def test_group_of_settings_is_no_value():
+    """A value there is an error; an empty one is ignored."""
     assert (
         "unknown setting spring.cloud.stream.bindings.input.consumer"
-        in wrong("spring.cloud.stream.bindings.input.consumer=x")[0]
+        in errors_of("spring.cloud.stream.bindings.input.consumer=x")[0]
     )
     assert load("spring.cloud.stream.bindings.input.consumer=").bindings["input"].consumer.max_attempts == 3
 
 
-def test_a_wrong_value_says_what_is_expected():
-    """A wrong value is told with file, line, key, value and expectation, a wrong default once."""
-    assert wrong(
+def test_invalid_value_is_refused_with_the_expected_form():
+    """With file, line, key, value and expectation; a wrong default is reported once."""
+    assert errors_of(
         "spring.cloud.stream.default.consumer.concurrency=zero\n"
         "spring.cloud.stream.bindings.a.consumer.max-attempts=0\n"
         "spring.cloud.stream.bindings.b.group=g\n"
@@ -220,19 +220,19 @@ def test_a_wrong_value_says_what_is_expected():
         f"application.properties:1: {PREFIX}.default.consumer.concurrency=zero: {NO_INTEGER}",
         f"application.properties:2: {PREFIX}.bindings.a.consumer.max-attempts=0: expected {AT_LEAST_1}",
     ]
-    assert wrong("spring.cloud.stream.binding-retry-interval=soon")[0].endswith("or a number of s")
+    assert errors_of("spring.cloud.stream.binding-retry-interval=soon")[0].endswith("or a number of s")
 
 
-def test_a_content_type_that_is_none_is_told():
-    """With its place, and what one looks like."""
+def test_invalid_content_type_is_reported():
+    """With its origin and an example."""
     key = "spring.cloud.stream.bindings.input.content-type"
-    (error,) = wrong(f"{key}=nonsense")
+    (error,) = errors_of(f"{key}=nonsense")
     assert error.startswith(f"application.properties:1: {key}=nonsense: 'nonsense' is not a content type: expected")
 
 
-def test_all_errors_come_together():
-    """Unknown keys, wrong values, broken placeholders and rejected settings are one report."""
-    errors = wrong(
+def test_all_errors_are_in_one_report():
+    """Unknown keys, wrong values, broken placeholders and refused settings."""
+    errors = errors_of(
         "spring.cloud.stream.x=1\nspring.cloud.stream.instance-count=a\n"
         "spring.cloud.stream.default.group=${nobody}\nspring.cloud.stream.default.consumer.instance-index-list=1"
     )
@@ -241,17 +241,17 @@ def test_all_errors_come_together():
         load("spring.cloud.stream.x=1")
 
 
-def test_a_rejected_setting_says_what_to_do():
-    """What is not done stops the start, unless it says the default anyway."""
+def test_refused_setting_says_what_to_do():
+    """An unsupported setting fails the start unless it has the default value."""
     key = "spring.cloud.stream.bindings.input.consumer.instance-index-list"
-    (error,) = wrong(f"{key}=0,1")
+    (error,) = errors_of(f"{key}=0,1")
     assert error.startswith(f"application.properties:1: {key}=0,1: not supported: a process has one index here;")
     assert load("spring.cloud.stream.default.consumer.batch-mode=false").default.consumer.batch_mode is False
-    assert wrong("spring.cloud.stream.default.producer.partition-selector-class=x")
+    assert errors_of("spring.cloud.stream.default.producer.partition-selector-class=x")
 
 
-def test_a_setting_without_effect_warns_once(caplog):
-    """What has no meaning here is warned about, once for an environment."""
+def test_setting_without_effect_warns_once(caplog):
+    """Once per environment."""
     loaded = environment("spring.cloud.stream.override-cloud-connectors=true")
     with caplog.at_level(logging.WARNING):
         StreamSettings.load(loaded)
@@ -282,7 +282,7 @@ class Producer(SettingsModel):
 
 
 def test_extended_settings():
-    """A binder's own settings of a binding come from its defaults and, stronger, the binding."""
+    """A binder's settings of a binding come from its defaults and, stronger, from the binding."""
     loaded = environment(
         "spring.cloud.stream.rocketmq.default.consumer.push.orderly=true\n"
         "spring.cloud.stream.rocketmq.default.consumer.tags=a\n"
@@ -296,8 +296,8 @@ def test_extended_settings():
     assert str(bound.origins["push", "orderly"].origin) == "application.properties:1"
 
 
-def test_problems_of_bindings_that_are_not_made():
-    """A typo is wrong wherever it stands, also in the settings of a binding nobody makes."""
+def test_settings_of_unused_bindings_are_validated():
+    """A typo is an error wherever it is."""
     loaded = environment(
         "spring.cloud.stream.rocketmq.bindings.other.consumer.push.ordely=true\n"
         "spring.cloud.stream.rocketmq.bindings.other.producer.size=big\n"
@@ -316,8 +316,8 @@ def test_problems_of_bindings_that_are_not_made():
     assert [str(error) for error in caught.value.errors] == [str(problem) for problem in problems]
 
 
-def test_models_are_asked_for_when_needed():
-    """The models of a binder nothing is set for are never loaded."""
+def test_models_are_loaded_when_needed():
+    """Not those of a binder without settings."""
 
     def unwanted(type_):
         raise AssertionError(type_)
@@ -325,7 +325,7 @@ def test_models_are_asked_for_when_needed():
     StreamSettings.load(environment("spring.cloud.stream.default.group=g"), ["rocketmq"], unwanted)
 
 
-def test_secrets_are_not_told():
+def test_secrets_are_not_shown_in_errors():
     """Errors never print a secret."""
 
     class Strict(SettingsModel):
@@ -339,7 +339,7 @@ def test_secrets_are_not_told():
 
 
 def test_binders():
-    """Messaging systems by name, with settings of their own."""
+    """Messaging systems by name, with their own environments."""
     settings = load(
         "spring.cloud.stream.binders.one.type=rocketmq\n"
         "spring.cloud.stream.binders.one.environment.spring.cloud.stream.rocketmq.binder.name-server=a:1\n"
@@ -352,12 +352,12 @@ def test_binders():
 
 
 def test_settings_in_code():
-    """The model can be made in code, without any environment."""
+    """The model can be created without an environment."""
     assert StreamSettings(instance_count=3).instance_count == 3
 
 
-def test_required_settings_are_named():
-    """A setting that has to be there is named with its whole key."""
+def test_missing_required_setting_is_named():
+    """With its full key."""
 
     class Strict(SettingsModel):
         topic_name: str

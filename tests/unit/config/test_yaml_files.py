@@ -10,7 +10,7 @@ from streamkit.errors import ConfigurationError
 
 
 def flat(text):
-    """[{key: (value, line)}, …], one for each document."""
+    """Return [{key: (value, line)}, …], one per document."""
     return [
         {value.key: (value.value, value.origin.line) for value in document.entries.values()}
         for document in parse_yaml(text, "f")
@@ -18,7 +18,7 @@ def flat(text):
 
 
 def test_nesting():
-    """Nested keys, dotted keys, lists and brackets flatten to the same keys as in .properties."""
+    """Nested keys, dotted keys, lists and brackets give the same keys as in .properties."""
     text = """
 a:
   b.c: text
@@ -40,13 +40,13 @@ a:
     ]
 
 
-def test_documents():
-    """`---` starts another document; an empty one says nothing."""
+def test_documents_are_separated():
+    """`---` starts a document; an empty one has no settings."""
     assert flat("a: 1\n---\n---\nb: 2\n") == [{"a": (1, 1)}, {}, {"b": (2, 4)}]
 
 
 def test_merging():
-    """Anchors and merge keys work; what is written out wins over what is merged."""
+    """Anchors and merge keys work; explicit values override merged ones."""
     assert flat("base: &b {x: 1, y: 2}\nz:\n  <<: *b\n  y: 3") == [
         {"base.x": (1, 1), "base.y": (2, 1), "z.x": (1, 1), "z.y": (3, 4)}
     ]
@@ -61,7 +61,7 @@ def test_merging():
         ("just text", "f:1: expected `key: value`, not a str"),
     ],
 )
-def test_what_is_wrong(text, expected):
+def test_malformed_file_names_itself_and_the_line(text, expected):
     """A malformed file names itself and the line."""
     with pytest.raises(ConfigurationError) as caught:
         parse_yaml(text, "f")
@@ -75,7 +75,7 @@ def test_what_is_wrong(text, expected):
         (b"a: b\nc: \x00", "application.yml:2: the character U+0000 is not allowed in YAML"),
     ],
 )
-def test_a_file_that_is_no_text_is_told(tmp_path: Path, content: bytes, told: str) -> None:
+def test_binary_file_is_reported(tmp_path: Path, content: bytes, told: str) -> None:
     """With its name, in one line."""
     (tmp_path / "application.yml").write_bytes(content)
     with pytest.raises(ConfigurationError) as caught:
@@ -83,8 +83,8 @@ def test_a_file_that_is_no_text_is_told(tmp_path: Path, content: bytes, told: st
     assert str(caught.value).startswith(told)
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    """With its name, and why."""
+def test_unreadable_file_is_reported(tmp_path: Path) -> None:
+    """With its name and the reason."""
     (tmp_path / "application.yml").symlink_to("/proc/self/mem")
     with pytest.raises(ConfigurationError, match=r"application\.yml: it cannot be read: Input/output error"):
         Environment.load(directory=tmp_path, variables={})

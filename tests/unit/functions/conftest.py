@@ -1,4 +1,4 @@
-"""Applications of functions, on memory and virtual time."""
+"""Applications of functions, on the in-memory binder in virtual time."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ MakeApplication = Callable[..., StreamApplication]
 
 @pytest.fixture
 def make_app() -> MakeApplication:
-    """An application with settings below `spring.cloud`: `function__definition="a|b"`."""
+    """Return a factory of applications with settings below `spring.cloud`: `function__definition="a|b"`."""
 
     def make(*sources: object, **settings: str) -> StreamApplication:
         table = {f"spring.cloud.{key.replace('__', '.')}": value for key, value in settings.items()}

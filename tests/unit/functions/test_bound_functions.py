@@ -1,4 +1,4 @@
-"""Functions that settings bind by their names."""
+"""Functions that settings bind by name."""
 
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,24 +18,24 @@ MakeApplication = Callable[..., StreamApplication]
 
 @dataclass
 class Order:
-    """What is ordered."""
+    """The order of a customer."""
 
     number: int
 
 
 @dataclass
 class Receipt:
-    """What is given for it."""
+    """The receipt for an order."""
 
     number: int
 
 
 def upper(text: str) -> str:
-    """A function."""
+    """Return the text in upper case."""
     return text.upper()
 
 
-def test_the_only_function_is_bound_without_a_definition(make_app: MakeApplication) -> None:
+def test_only_function_is_bound_without_a_definition(make_app: MakeApplication) -> None:
     """From `<name>-in-0` to `<name>-out-0`, converted by its annotations."""
     app = make_app()
 
@@ -48,14 +48,14 @@ def test_the_only_function_is_bound_without_a_definition(make_app: MakeApplicati
         assert test.output("charge-out-0").receive(Receipt).payload == Receipt(7)
 
 
-def test_a_decorated_function_stays_what_it_is() -> None:
-    """It can be called and tested as ever."""
+def test_decorated_function_is_unchanged() -> None:
+    """It can be called and tested as before."""
     assert function(upper) is upper
     assert function("loud", polled=False)(upper)("a") == "A"
 
 
-def test_functions_of_a_module_and_of_an_object(make_app: MakeApplication) -> None:
-    """Both are found; a method is bound to its object."""
+def test_functions_of_a_module_and_of_an_object_are_found(make_app: MakeApplication) -> None:
+    """A method is bound to its object."""
     module = ModuleType("shop")
 
     def shout(text: str) -> str:
@@ -81,8 +81,8 @@ def test_functions_of_a_module_and_of_an_object(make_app: MakeApplication) -> No
         assert [each.payload for each in test.output("count-out-0").receive_all(int)] == [3, 4]
 
 
-def test_bindings_may_have_other_names_and_settings(make_app: MakeApplication) -> None:
-    """`function.bindings` renames; a binding's own settings count under the new name."""
+def test_bindings_can_be_renamed(make_app: MakeApplication) -> None:
+    """`function.bindings` renames; settings apply under the new name."""
     app = make_app(
         **{
             "stream__function__bindings__upper-in-0": "orders",
@@ -98,8 +98,8 @@ def test_bindings_may_have_other_names_and_settings(make_app: MakeApplication) -
         assert test.output("receipts").receive(str).payload == "A"
 
 
-def test_the_older_name_of_the_definition_counts(make_app: MakeApplication) -> None:
-    """`spring.cloud.stream.function.definition`, where the newer one is not set."""
+def test_older_name_of_the_definition_is_read(make_app: MakeApplication) -> None:
+    """`spring.cloud.stream.function.definition`, if the newer one is not set."""
     app = make_app(stream__function__definition="upper")
     app.function(upper)
     app.function("other")(upper)
@@ -107,8 +107,8 @@ def test_the_older_name_of_the_definition_counts(make_app: MakeApplication) -> N
         assert sorted(test.app.bindings) == ["upper-in-0", "upper-out-0"]
 
 
-def test_a_consumer_has_no_output(make_app: MakeApplication) -> None:
-    """`-> None` says that it is one; a `def` runs on a thread."""
+def test_consumer_has_no_output(make_app: MakeApplication) -> None:
+    """`-> None` declares it; a `def` runs on a thread."""
     app = make_app()
     seen: list[tuple[int, bool]] = []
 
@@ -136,8 +136,8 @@ def test_arguments_and_headers_are_those_of_a_listener(make_app: MakeApplication
     assert (greeting.payload, greeting.headers["greeted"]) == ("Countess Ada", "yes")
 
 
-def test_each_message_of_a_list_is_sent_on_its_own(make_app: MakeApplication) -> None:
-    """And each item of an iterator; a list of anything else is one payload."""
+def test_each_message_of_a_list_is_sent_separately(make_app: MakeApplication) -> None:
+    """And each item of an iterator; any other list is one payload."""
     app = make_app(function__definition="messages;items;stream;numbers")
 
     @app.function
@@ -165,8 +165,8 @@ def test_each_message_of_a_list_is_sent_on_its_own(make_app: MakeApplication) ->
         assert test.output("numbers-out-0").receive(list[int]).payload == [0, 1]
 
 
-def test_a_header_sends_a_result_elsewhere(make_app: MakeApplication) -> None:
-    """`spring.cloud.stream.sendto.destination`; the header itself does not travel."""
+def test_header_redirects_a_result(make_app: MakeApplication) -> None:
+    """`spring.cloud.stream.sendto.destination`; the header itself is not sent."""
     app = make_app()
 
     @app.function
@@ -181,8 +181,8 @@ def test_a_header_sends_a_result_elsewhere(make_app: MakeApplication) -> None:
         assert test.output("route-out-0").is_empty
 
 
-def test_composed_functions_are_one(make_app: MakeApplication) -> None:
-    """Named after all of them; what one gives is converted to what the next takes, None ends the way."""
+def test_composed_functions_are_one_function(make_app: MakeApplication) -> None:
+    """Named after all of them; results are converted to the next parameter, and None ends the chain."""
     app = make_app(function__definition="parse|charge,show")
 
     @app.function
@@ -205,8 +205,8 @@ def test_composed_functions_are_one(make_app: MakeApplication) -> None:
     assert (shown.payload, shown.headers["customer"]) == ("#42", "c-1")
 
 
-def test_what_fails_in_a_composition_fails_its_message(make_app: MakeApplication) -> None:
-    """Attempts, error channel and dead letter are those of a listener."""
+def test_failure_in_a_composition_fails_its_message(make_app: MakeApplication) -> None:
+    """With attempts, error channel and dead letter as for a listener."""
     app = make_app(
         function__definition="upper|check",
         **{"stream__bindings__uppercheck-in-0__group": "g"},
@@ -227,8 +227,8 @@ def test_what_fails_in_a_composition_fails_its_message(make_app: MakeApplication
     assert (letter.payload, letter.headers["FAILURE_TYPE"]) == ("a", "builtins.ValueError")
 
 
-def test_a_payload_that_cannot_be_converted_is_no_call(make_app: MakeApplication) -> None:
-    """As for a listener: the error channel hears of it at once."""
+def test_unconvertible_payload_makes_no_call(make_app: MakeApplication) -> None:
+    """As for a listener: the error channel is notified at once."""
     app = make_app()
     app.function("charge")(_fail)
     with app.test() as test:
@@ -241,7 +241,7 @@ async def _fail(order: Order) -> None:
     raise AssertionError("called")
 
 
-def test_the_first_function_may_settle_by_hand(make_app: MakeApplication) -> None:
+def test_first_function_may_settle_manually(make_app: MakeApplication) -> None:
     """With an Acknowledgment, as a listener."""
     app = make_app(**{"stream__bindings__hold-in-0__group": "g"})
     calls: list[str] = []
@@ -258,7 +258,7 @@ def test_the_first_function_may_settle_by_hand(make_app: MakeApplication) -> Non
 
 
 @pytest.mark.parametrize("name", ["a|b", "a b", "", "a;b"])
-def test_a_name_that_no_definition_could_say_is_refused(name: str) -> None:
-    """When it is decorated."""
+def test_name_that_no_definition_can_contain_is_refused(name: str) -> None:
+    """By the decorator."""
     with pytest.raises(TypeError, match=r'write @function\("name"\)'):
         function(name)(lambda text: text) if name else function(type("F", (), {"__call__": None})())

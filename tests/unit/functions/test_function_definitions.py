@@ -1,4 +1,4 @@
-"""What is wrong with functions and their settings is told at start, with its place and what to write."""
+"""Errors of functions and their settings are reported at startup, with their place and a remedy."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -15,29 +15,29 @@ MakeApplication = Callable[..., StreamApplication]
 
 
 def refusal(app: StreamApplication) -> str:
-    """Why it does not start."""
+    """Return the error of the start."""
     with pytest.raises(ConfigurationError) as caught, app.test():
         pass
     return str(caught.value)
 
 
 def upper(text: str) -> str:
-    """A function."""
+    """Return the text in upper case."""
     return text.upper()
 
 
 def unannotated(text):
-    """Says nothing about itself."""
+    """Have no annotations."""
 
 
 async def total(numbers: AsyncIterator[int]) -> AsyncIterator[int]:
-    """Over a stream."""
+    """Sum a stream."""
     async for number in numbers:
         yield number
 
 
-def test_definitions() -> None:
-    """`;` parts them, `|` and `,` compose, spaces do not count."""
+def test_definition_syntax() -> None:
+    """`;` separates, `|` and `,` compose, spaces are ignored."""
     assert parse_definitions(" a ; b|c ;; d , e;") == [
         Definition(("a",)),
         Definition(("b", "c")),
@@ -48,8 +48,8 @@ def test_definitions() -> None:
         parse_definitions("|a")
 
 
-def test_an_unknown_name_is_told_with_file_line_and_the_nearest(tmp_path: Path) -> None:
-    """And all unknown ones at once."""
+def test_unknown_names_are_reported_with_file_line_and_the_nearest(tmp_path: Path) -> None:
+    """All of them at once."""
     settings = tmp_path / "application.properties"
     settings.write_text("# shop\nspring.cloud.function.definition=uper;count|upper\n")
     app = StreamApplication(config_location=str(settings))
@@ -61,7 +61,7 @@ def test_an_unknown_name_is_told_with_file_line_and_the_nearest(tmp_path: Path) 
 
 
 def test_several_functions_need_a_definition(make_app: MakeApplication) -> None:
-    """The error proposes one; with autodetect=false, or the only one ineligible, none is bound."""
+    """The error proposes one; with autodetect=false, or if the only function is ineligible, none is bound."""
     app = make_app()
     app.function(upper)
     app.function(total)
@@ -75,8 +75,8 @@ def test_several_functions_need_a_definition(make_app: MakeApplication) -> None:
     assert "no definition says which are bound" in refusal(manual)
 
 
-def test_two_functions_of_one_name(make_app: MakeApplication) -> None:
-    """Both are named with file and line."""
+def test_duplicate_function_name_is_reported(make_app: MakeApplication) -> None:
+    """Both functions with file and line."""
     app = make_app()
     app.function(upper)
     app.function("upper")(total)
@@ -93,10 +93,10 @@ def test_two_functions_of_one_name(make_app: MakeApplication) -> None:
         (lambda: None, "has no return annotation"),
     ],
 )
-def test_a_function_says_what_it_returns(
+def test_function_needs_a_return_annotation(
     make_app: MakeApplication, function: Callable[..., object], reason: str
 ) -> None:
-    """Else nobody could tell a consumer from a function."""
+    """It distinguishes consumers from functions."""
     app = make_app()
     app.function("it")(function)
     text = refusal(app)
@@ -104,8 +104,8 @@ def test_a_function_says_what_it_returns(
     assert f"({__file__}:" in text
 
 
-def test_annotations_that_mean_nothing(make_app: MakeApplication) -> None:
-    """Each is told, with the function's place."""
+def test_unsupported_annotations_are_reported(make_app: MakeApplication) -> None:
+    """Each with the function's place."""
 
     def nothing() -> None: ...
 
@@ -144,8 +144,8 @@ def test_annotations_that_mean_nothing(make_app: MakeApplication) -> None:
         assert any(part in text and f"{each.__name__} ({__file__}:" in text for text in told), told
 
 
-def test_functions_that_cannot_be_joined(make_app: MakeApplication) -> None:
-    """One output on one input."""
+def test_functions_that_cannot_be_composed_are_reported(make_app: MakeApplication) -> None:
+    """One output is composed with one input."""
 
     async def note(text: str) -> None: ...
 
@@ -168,7 +168,7 @@ def test_functions_that_cannot_be_joined(make_app: MakeApplication) -> None:
     assert "only the first function can take it" in text
 
 
-def test_a_binding_serves_a_function_or_a_listener(make_app: MakeApplication) -> None:
+def test_binding_serves_a_function_or_a_listener(make_app: MakeApplication) -> None:
     """Not both."""
 
     @stream_listener("upper-in-0")
@@ -190,7 +190,7 @@ def test_a_binding_serves_a_function_or_a_listener(make_app: MakeApplication) ->
         ({"stream__poller__fixed_delay": "0"}, "longer than 0"),
     ],
 )
-def test_wrong_settings(make_app: MakeApplication, settings: dict[str, str], reason: str) -> None:
+def test_wrong_settings_are_reported(make_app: MakeApplication, settings: dict[str, str], reason: str) -> None:
     """Are told as any others."""
     app = make_app(**settings)
     app.function(upper)

@@ -1,4 +1,4 @@
-"""Functions that are called once, with the streams of what arrives."""
+"""Functions of streams are called once, with the streams of incoming messages."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -15,8 +15,8 @@ MakeApplication = Callable[..., StreamApplication]
 Numbers = AsyncIterator[int]
 
 
-def test_it_keeps_its_state(make_app: MakeApplication) -> None:
-    """It is called once, however many messages come."""
+def test_stream_function_keeps_its_state(make_app: MakeApplication) -> None:
+    """One call processes all messages."""
     app = make_app()
     calls = 0
 
@@ -36,8 +36,8 @@ def test_it_keeps_its_state(make_app: MakeApplication) -> None:
     assert calls == 1
 
 
-def test_a_message_is_settled_when_the_next_is_asked_for(make_app: MakeApplication) -> None:
-    """So what was made of it is sent before; a function that fails has failed with that message."""
+def test_message_is_settled_when_the_next_is_requested(make_app: MakeApplication) -> None:
+    """Its results are sent before; a function that fails has failed with that message."""
     app = make_app(**{"stream__bindings__check-in-0__group": "g"})
     seen: list[str] = []
 
@@ -58,8 +58,8 @@ def test_a_message_is_settled_when_the_next_is_asked_for(make_app: MakeApplicati
     assert seen.count("bad") == 3 + 16
 
 
-def test_it_may_settle_by_raising(make_app: MakeApplication) -> None:
-    """Requeue is for the message it was at work with."""
+def test_stream_function_may_settle_by_raising(make_app: MakeApplication) -> None:
+    """Requeue applies to the current message."""
     app = make_app(**{"stream__bindings__once-in-0__group": "g"})
     seen: list[str] = []
 
@@ -79,7 +79,7 @@ def test_it_may_settle_by_raising(make_app: MakeApplication) -> None:
 
 
 def test_items_may_be_messages(make_app: MakeApplication) -> None:
-    """With their headers; messages it yields go as they are, elsewhere if they say so."""
+    """With their headers; yielded messages are sent as they are, or redirected by a header."""
     app = make_app()
 
     @app.function
@@ -95,7 +95,7 @@ def test_items_may_be_messages(make_app: MakeApplication) -> None:
 
 
 def test_several_inputs_and_outputs(make_app: MakeApplication) -> None:
-    """Two parameters, or a tuple of streams; a tuple of streams is two outputs."""
+    """Two parameters or a tuple of streams; a returned tuple of streams is two outputs."""
     app = make_app(function__definition="pair;split")
 
     @app.function
@@ -126,7 +126,7 @@ def test_several_inputs_and_outputs(make_app: MakeApplication) -> None:
         assert test.output("split-out-1").receive(str).payload == "#4"
 
 
-def test_one_that_has_ended_is_called_anew(make_app: MakeApplication) -> None:
+def test_stream_function_that_ended_is_called_again(make_app: MakeApplication) -> None:
     """For the next message, with a new state."""
     app = make_app()
 
@@ -143,8 +143,8 @@ def test_one_that_has_ended_is_called_anew(make_app: MakeApplication) -> None:
         ]
 
 
-def test_an_item_that_cannot_be_read_never_reaches_it(make_app: MakeApplication) -> None:
-    """It fails alone; the function goes on with the next."""
+def test_unreadable_item_never_reaches_the_stream_function(make_app: MakeApplication) -> None:
+    """It fails alone; the function continues with the next."""
     app = make_app(**{"stream__bindings__note-in-0__group": "g"})
     seen: list[int] = []
 
@@ -160,8 +160,8 @@ def test_an_item_that_cannot_be_read_never_reaches_it(make_app: MakeApplication)
     assert seen == [1, 2]
 
 
-def test_it_is_composed_with_functions_of_messages(make_app: MakeApplication) -> None:
-    """On either side, and with a supplier before."""
+def test_stream_function_is_composed_with_message_functions(make_app: MakeApplication) -> None:
+    """On either side, and after a supplier."""
     app = make_app(function__definition="tick|running|text")
     ticks = iter(range(1, 100))
 
@@ -186,8 +186,8 @@ def test_it_is_composed_with_functions_of_messages(make_app: MakeApplication) ->
         assert [each.payload for each in output.receive_all(str)] == ["<1>", "<3>", "<6>"]
 
 
-def test_a_failure_without_a_message_is_told(make_app: MakeApplication) -> None:
-    """On errorChannel; the next message is a new chance."""
+def test_failure_without_a_message_is_reported(make_app: MakeApplication) -> None:
+    """On errorChannel; the next message is processed."""
     app = make_app()
     calls = 0
 
@@ -207,8 +207,8 @@ def test_a_failure_without_a_message_is_told(make_app: MakeApplication) -> None:
         assert test.output("late-out-0").receive(int).payload == 1
 
 
-def test_the_application_stops_while_it_waits_for_another_input(make_app: MakeApplication) -> None:
-    """What it holds is given back, and the stop does not wait for what will not come."""
+def test_application_stops_while_a_stream_function_waits_for_input(make_app: MakeApplication) -> None:
+    """Its unsettled messages are returned, and the stop does not wait for input."""
     app = make_app(**{"stream__bindings__pair-in-0__group": "g"})
 
     @app.function
@@ -223,8 +223,8 @@ def test_the_application_stops_while_it_waits_for_another_input(make_app: MakeAp
         assert test.time.loop.time() - before < 1
 
 
-def test_it_may_send_without_being_asked(make_app: MakeApplication) -> None:
-    """It runs from the start of the application, with a loop of its own if it likes."""
+def test_stream_function_may_send_without_input(make_app: MakeApplication) -> None:
+    """It runs from the start of the application."""
     app = make_app()
 
     @app.function
@@ -239,8 +239,8 @@ def test_it_may_send_without_being_asked(make_app: MakeApplication) -> None:
         assert len(output.receive_all()) == 3
 
 
-def test_one_that_awaits_something_cancelled_has_failed(make_app: MakeApplication) -> None:
-    """Nobody cancelled the function itself: it is called anew, and the messages behind go on."""
+def test_cancelled_error_from_a_stream_function_is_a_failure(make_app: MakeApplication) -> None:
+    """The function itself was not cancelled: it is called again, and later messages are processed."""
     app = make_app(**{"stream__bindings__note-in-0__group": "g"})
     seen: list[str] = []
 
@@ -260,7 +260,7 @@ def test_one_that_awaits_something_cancelled_has_failed(make_app: MakeApplicatio
     assert sorted(seen) == ["a", "a", "b"]
 
 
-def test_one_that_ignores_its_cancellation_is_left_behind(
+def test_stream_function_that_ignores_its_cancellation_is_abandoned(
     make_app: MakeApplication, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After ten seconds, so that the application can end."""

@@ -1,4 +1,4 @@
-"""The routing function: each message goes to the function it is meant for."""
+"""The routing function calls the function that a message selects."""
 
 import gc
 import logging
@@ -23,13 +23,13 @@ EXPRESSIONS_OF_MESSAGES = {"stream__function__routing__expression-header-enabled
 
 @pytest.fixture
 def seen() -> list[str]:
-    """What functions were called with."""
+    """Return what functions were called with."""
     return []
 
 
 @pytest.fixture
 def with_functions(seen: list[str]) -> Callable[[StreamApplication], StreamApplication]:
-    """Registers `note`, `upper`, `twice` and the stream `stream`."""
+    """Register `note`, `upper`, `twice` and the stream `stream`."""
 
     def register(app: StreamApplication) -> StreamApplication:
         @app.function
@@ -55,8 +55,8 @@ def with_functions(seen: list[str]) -> Callable[[StreamApplication], StreamAppli
 Register = Callable[[StreamApplication], StreamApplication]
 
 
-def test_a_header_names_the_function(make_app: MakeApplication, with_functions: Register, seen: list[str]) -> None:
-    """One, or several composed; the output is bound when there is something to send."""
+def test_header_names_the_function(make_app: MakeApplication, with_functions: Register, seen: list[str]) -> None:
+    """One, or several composed; the output is bound at the first result."""
     app = with_functions(make_app(**ROUTED))
     with app.test() as test:
         assert list(test.app.bindings) == ["functionRouter-in-0"]
@@ -70,8 +70,8 @@ def test_a_header_names_the_function(make_app: MakeApplication, with_functions: 
     assert seen == ["a"]
 
 
-def test_an_expression_finds_it(make_app: MakeApplication, with_functions: Register, seen: list[str]) -> None:
-    """Of the message's header if such expressions are enabled, else of the setting."""
+def test_expression_selects_the_function(make_app: MakeApplication, with_functions: Register, seen: list[str]) -> None:
+    """Of the message's header if enabled, else of the setting."""
     app = with_functions(make_app(**ROUTED, **EXPRESSIONS_OF_MESSAGES, function__routing_expression="headers['kind']"))
     with app.test() as test:
         test.input("functionRouter-in-0").send("a", {"kind": "note"})
@@ -79,7 +79,7 @@ def test_an_expression_finds_it(make_app: MakeApplication, with_functions: Regis
     assert seen == ["a", "b"]
 
 
-def test_the_definition_is_where_the_others_go(
+def test_definition_is_the_fallback_function(
     make_app: MakeApplication, with_functions: Register, seen: list[str]
 ) -> None:
     """When it names one function; that one has its own bindings too."""
@@ -90,8 +90,8 @@ def test_the_definition_is_where_the_others_go(
     assert seen == ["a"]
 
 
-def test_it_may_be_a_definition_itself(make_app: MakeApplication, with_functions: Register, seen: list[str]) -> None:
-    """`functionRouter`, with another name for its binding."""
+def test_routing_function_may_be_defined(make_app: MakeApplication, with_functions: Register, seen: list[str]) -> None:
+    """As `functionRouter`, whose binding has another name."""
     settings = {"stream__function__bindings__functionRouter-in-0": "inbox"}
     app = with_functions(make_app(function__definition="functionRouter", **settings))
     with app.test() as test:
@@ -99,8 +99,8 @@ def test_it_may_be_a_definition_itself(make_app: MakeApplication, with_functions
     assert seen == ["a"]
 
 
-def test_a_callback_is_asked_first(make_app: MakeApplication, with_functions: Register, seen: list[str]) -> None:
-    """A function or a coroutine function; None leaves it to the headers."""
+def test_callback_is_asked_first(make_app: MakeApplication, with_functions: Register, seen: list[str]) -> None:
+    """A function or a coroutine function; None leaves the choice to the headers."""
     app = with_functions(make_app(**ROUTED))
 
     @app.message_routing_callback
@@ -128,14 +128,14 @@ def test_a_callback_is_asked_first(make_app: MakeApplication, with_functions: Re
         ({EXPRESSION: "headers['no']"}, "there is no routing callback, no header"),
     ],
 )
-def test_what_nothing_routes_is_dropped(
+def test_unrouted_message_is_dropped(
     make_app: MakeApplication,
     with_functions: Register,
     caplog: pytest.LogCaptureFixture,
     headers: dict[str, str],
     reason: str,
 ) -> None:
-    """With a warning that says why; it is neither retried nor an error."""
+    """With a warning that has the reason; it is neither retried nor an error."""
     app = with_functions(make_app(**ROUTED, **GROUP, **EXPRESSIONS_OF_MESSAGES))
     with app.test() as test, caplog.at_level(logging.WARNING):
         test.input("functionRouter-in-0").send("a", headers)
@@ -146,10 +146,10 @@ def test_what_nothing_routes_is_dropped(
     assert reason in warnings[0]
 
 
-def test_an_expression_of_a_message_is_ignored_unless_it_is_enabled(
+def test_routing_expression_of_a_message_is_ignored_by_default(
     make_app: MakeApplication, with_functions: Register, seen: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As if the header were absent, with one warning that names setting, function and header."""
+    """With one warning that names setting, function and header."""
     app = with_functions(make_app(**ROUTED, function__routing_expression="headers['kind']"))
     with app.test() as test, caplog.at_level(logging.WARNING):
         for text in ("a", "b"):
@@ -175,14 +175,14 @@ def test_an_expression_of_a_message_is_ignored_unless_it_is_enabled(
         ("payload.matches('(a+)\\1')", ExpressionError),
     ],
 )
-def test_a_message_whose_expression_fails_is_a_dead_letter(
+def test_message_with_a_failing_expression_is_a_dead_letter(
     make_app: MakeApplication,
     with_functions: Register,
     seen: list[str],
     expression: str,
     error: type[ExpressionError],
 ) -> None:
-    """After its attempts; the messages behind it are handled."""
+    """After its attempts; later messages are handled."""
     app = with_functions(make_app(**ROUTED, **GROUP, **EXPRESSIONS_OF_MESSAGES))
     with app.test() as test:
         test.input("functionRouter-in-0").send("a" * 100_000, {EXPRESSION: expression})
@@ -193,10 +193,10 @@ def test_a_message_whose_expression_fails_is_a_dead_letter(
         assert {type(each.payload.__cause__) for each in test.errors} == {error}
 
 
-def test_a_pattern_of_a_message_matches_in_linear_time(
+def test_pattern_of_a_message_matches_in_linear_time(
     make_app: MakeApplication, with_functions: Register, seen: list[str]
 ) -> None:
-    """This one took a backtracking engine 2^40 steps for 60 characters."""
+    """A backtracking engine took 2^40 steps for 60 characters."""
     app = with_functions(make_app(**ROUTED, **EXPRESSIONS_OF_MESSAGES))
     with app.test() as test:
         headers = {EXPRESSION: "payload.matches('(a|aa)+$') ? 'upper' : 'note'"}
@@ -205,10 +205,10 @@ def test_a_pattern_of_a_message_matches_in_linear_time(
     assert seen == ["a" * 60 + "b", "later"]
 
 
-def test_expressions_of_messages_are_kept_up_to_a_bound(
+def test_cache_of_message_expressions_is_bounded(
     make_app: MakeApplication, with_functions: Register, seen: list[str]
 ) -> None:
-    """Messages may bring a new one each; the one used least recently goes."""
+    """Each message may bring a new one; the least recently used is removed."""
     sent = ["'note'", *(f"{number} > -1 ? 'note' : ''" for number in range(2 * EXPRESSIONS_KEPT))]
     app = with_functions(make_app(**ROUTED, **EXPRESSIONS_OF_MESSAGES))
     with app.test() as test:
@@ -223,8 +223,8 @@ def test_expressions_of_messages_are_kept_up_to_a_bound(
     assert kept.count("'note'") == 1
 
 
-def test_what_a_routed_function_raises_counts(make_app: MakeApplication) -> None:
-    """As for a function that is bound."""
+def test_error_of_a_routed_function_fails_the_message(make_app: MakeApplication) -> None:
+    """As for a bound function."""
     app = make_app(**ROUTED, **GROUP)
     calls: list[str] = []
 
@@ -240,8 +240,8 @@ def test_what_a_routed_function_raises_counts(make_app: MakeApplication) -> None
     assert calls == ["a", "a"]
 
 
-def test_wrong_functions_are_told_at_start(make_app: MakeApplication) -> None:
-    """Although no definition mentions them; so is a wrong expression, with its place."""
+def test_wrong_functions_are_reported_at_startup(make_app: MakeApplication) -> None:
+    """Although no definition mentions them; so is a wrong expression, with its origin."""
 
     async def wrong(number: complex) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Functions that take no message: polled, or called once."""
+"""Suppliers: functions without input that are polled, or called once."""
 
 import asyncio
 import itertools
@@ -19,7 +19,7 @@ MakeApplication = Callable[..., StreamApplication]
 
 
 def times_of(test: Harness, name: str, seconds: float) -> list[float]:
-    """When, in virtual seconds since the start, messages were sent in so many seconds."""
+    """Return the virtual times of the messages sent within so many seconds."""
     started = test.time.clock.now_ms() / 1000 - test.time.loop.time()
     output = test.output(name)
     test.advance(seconds=seconds)
@@ -27,7 +27,7 @@ def times_of(test: Harness, name: str, seconds: float) -> list[float]:
 
 
 def clocked(app: StreamApplication) -> StreamApplication:
-    """The application with a supplier `tick` of the time."""
+    """Return the application with a supplier `tick` of the time."""
 
     @app.function
     async def tick() -> float:
@@ -63,8 +63,8 @@ def clocked(app: StreamApplication) -> StreamApplication:
         ),
     ],
 )
-def test_when_it_is_polled(settings: dict[str, str], expected: list[float] | None) -> None:
-    """By both spellings of the global settings, and by those of the binding, which win."""
+def test_polling_times_follow_the_settings(settings: dict[str, str], expected: list[float] | None) -> None:
+    """Global ones in both spellings, overridden by the binding's."""
     properties = {f"spring.{key}": value for key, value in settings.items()}
     app = clocked(StreamApplication(config_location="optional:/none", properties=properties))
     with app.test() as test:
@@ -77,7 +77,7 @@ def test_when_it_is_polled(settings: dict[str, str], expected: list[float] | Non
 
 
 def test_cron_is_local_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Virtual time begins at 22:13:20 UTC: nine in the evening, two hours to the west, is 46 minutes away."""
+    """Virtual time starts at 22:13:20 UTC: nine in the evening, two hours to the west, is 46 minutes away."""
     monkeypatch.setenv("TZ", "Etc/GMT+2")
     time.tzset()
     try:
@@ -90,8 +90,8 @@ def test_cron_is_local_time(monkeypatch: pytest.MonkeyPatch) -> None:
         time.tzset()
 
 
-def test_several_messages_a_poll(make_app: MakeApplication) -> None:
-    """Up to max-messages-per-poll, fewer when it has none left."""
+def test_several_messages_per_poll(make_app: MakeApplication) -> None:
+    """Up to max-messages-per-poll, fewer if the supplier returns None."""
     app = make_app(stream__poller__max_messages_per_poll="3")
     left = list(range(5))
 
@@ -107,8 +107,8 @@ def test_several_messages_a_poll(make_app: MakeApplication) -> None:
         assert len(output.receive_all()) == 2
 
 
-def test_as_many_as_there_are(make_app: MakeApplication) -> None:
-    """-1 calls it until it gives None."""
+def test_unlimited_messages_per_poll(make_app: MakeApplication) -> None:
+    """-1 calls it until it returns None."""
     app = make_app(stream__poller__max_messages_per_poll="-1")
     left = list(range(20))
 
@@ -120,8 +120,8 @@ def test_as_many_as_there_are(make_app: MakeApplication) -> None:
         assert len(test.output("take-out-0").receive_all()) == 20
 
 
-def test_a_batch_and_a_finite_stream_are_sent_one_by_one(make_app: MakeApplication) -> None:
-    """A list of messages, an iterator, and, where it is polled, an async iterator."""
+def test_batch_and_finite_stream_are_sent_one_by_one(make_app: MakeApplication) -> None:
+    """A list of messages, an iterator, and, if polled, an async iterator."""
     app = make_app(function__definition="batch;numbers;stream")
 
     @app.function
@@ -143,8 +143,8 @@ def test_a_batch_and_a_finite_stream_are_sent_one_by_one(make_app: MakeApplicati
         assert [[each.payload for each in output.receive_all(int)] for output in outputs] == [[1, 2, 1, 2]] * 3
 
 
-def test_a_stream_is_called_once(make_app: MakeApplication) -> None:
-    """It gives what it likes when it likes; when it ends, that is all."""
+def test_stream_supplier_is_called_once(make_app: MakeApplication) -> None:
+    """It yields at any time; when it ends, it is not called again."""
     app = make_app()
     calls = 0
 
@@ -163,8 +163,8 @@ def test_a_stream_is_called_once(make_app: MakeApplication) -> None:
     assert calls == 1
 
 
-def test_a_failure_is_told_and_it_is_polled_again(make_app: MakeApplication) -> None:
-    """On errorChannel; a stream that fails is called anew."""
+def test_failed_supplier_is_reported_and_polled_again(make_app: MakeApplication) -> None:
+    """On errorChannel; a failed stream is called again."""
     app = make_app(function__definition="value;stream")
     numbers = itertools.count()
 
@@ -193,8 +193,8 @@ def test_a_failure_is_told_and_it_is_polled_again(make_app: MakeApplication) -> 
         ]
 
 
-def test_nothing_is_asked_while_its_output_is_not_bound(make_app: MakeApplication) -> None:
-    """So nothing it gives is lost; the binding's start and stop are its own."""
+def test_supplier_is_not_polled_while_its_output_is_unbound(make_app: MakeApplication) -> None:
+    """So no result is lost; it follows the binding's start and stop."""
     app = make_app(**{"stream__bindings__take-out-0__producer__auto-startup": "false"})
     left = list(range(10))
 
@@ -214,8 +214,8 @@ def test_nothing_is_asked_while_its_output_is_not_bound(make_app: MakeApplicatio
         assert len(left) == 8
 
 
-def test_a_poll_under_way_is_finished_when_the_application_stops(make_app: MakeApplication) -> None:
-    """And what it gave is sent."""
+def test_poll_in_progress_completes_when_the_application_stops(make_app: MakeApplication) -> None:
+    """Its result is sent."""
     app = make_app()
     sent: list[tuple[str, bytes]] = []
 
@@ -235,8 +235,8 @@ def test_a_poll_under_way_is_finished_when_the_application_stops(make_app: MakeA
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-def test_one_that_awaits_something_cancelled_is_called_again(make_app: MakeApplication, is_stream: bool) -> None:
-    """Nobody cancelled the supplier itself: its failure is told like any other."""
+def test_cancelled_error_from_a_supplier_is_a_failure(make_app: MakeApplication, is_stream: bool) -> None:
+    """The supplier itself was not cancelled."""
     app = make_app()
     calls = 0
 
@@ -265,10 +265,10 @@ def test_one_that_awaits_something_cancelled_is_called_again(make_app: MakeAppli
         assert "awaited something that was cancelled" in str(test.errors[0].payload)
 
 
-def test_one_that_ignores_its_cancellation_is_left_behind(
+def test_supplier_that_ignores_its_cancellation_is_abandoned(
     make_app: MakeApplication, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After its time and ten seconds, so that the application can end."""
+    """After its timeout and ten seconds, so that the application can end."""
     app = make_app(stream__default_binder="inmemory")
 
     async def main() -> None:

@@ -24,7 +24,7 @@ from streamkit.testing.virtual_time import VirtualTime
 
 
 class Kept(DirectChannel):
-    """A channel that keeps what is sent."""
+    """A channel that records messages."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -33,25 +33,25 @@ class Kept(DirectChannel):
 
     @property
     def payloads(self) -> list[object]:
-        """What was sent."""
+        """Return the sent payloads."""
         return [message.payload for message in self.messages]
 
 
 @pytest.fixture
 def out() -> Kept:
-    """Where results go."""
+    """The channel of results."""
     return Kept("out")
 
 
 @pytest.fixture
 def other() -> Kept:
-    """Where other things go."""
+    """The channel of other messages."""
     return Kept("other")
 
 
 @pytest.fixture
 def time() -> Iterator[VirtualTime]:
-    """A loop whose time passes when it is told."""
+    """A loop in virtual time."""
     with VirtualTime() as made:
         yield made
 
@@ -68,8 +68,8 @@ def send(handler: object, *messages: Message[object]) -> None:
     asyncio.run(main())
 
 
-def test_a_bridge_passes_messages_on(out: Kept) -> None:
-    """As they are, identity included."""
+def test_bridge_forwards_messages(out: Kept) -> None:
+    """Unchanged, with the same id."""
     message = Message("x", {"a": 1})
     send(Bridge(out), message)
     assert out.messages == [message]
@@ -77,48 +77,48 @@ def test_a_bridge_passes_messages_on(out: Kept) -> None:
 
 
 async def is_large(message: Message[object]) -> bool:
-    """A decision that could wait for something."""
+    """Decide asynchronously."""
     return isinstance(message.payload, int) and message.payload > 10
 
 
 @pytest.mark.parametrize("accepts", [is_large, lambda m: m.payload > 10, "payload > 10"])
-def test_a_filter_sends_on_what_fits(out: Kept, other: Kept, accepts: Callable[..., bool] | str) -> None:
-    """By a function, also `async def`, or an expression; the rest is discarded."""
+def test_filter_forwards_matching_messages(out: Kept, other: Kept, accepts: Callable[..., bool] | str) -> None:
+    """By a function, also `async def`, or an expression; the others are discarded."""
     send(MessageFilter(accepts, out, discards=other), Message(5), Message(50))
     assert (out.payloads, other.payloads) == ([50], [5])
     send(MessageFilter(accepts, out), Message(5))
     assert out.payloads == [50]
 
 
-def test_a_filter_s_expression_is_checked_when_it_is_made(out: Kept) -> None:
+def test_filter_expression_is_checked_at_creation(out: Kept) -> None:
     """Not at the first message."""
     with pytest.raises(ExpressionError):
         MessageFilter("payload >", out)
 
 
 @pytest.mark.parametrize("route", [lambda m: m.headers.get("to"), "headers['to']"])
-def test_a_router_sends_each_its_way(out: Kept, other: Kept, route: Callable[..., str | None] | str) -> None:
-    """What has no way goes to the default channel."""
+def test_router_sends_to_the_selected_channel(out: Kept, other: Kept, route: Callable[..., str | None] | str) -> None:
+    """Or to the default channel."""
     router = Router(route, {"shop": out}, default=other)
     send(router, Message(1, {"to": "shop"}), Message(2, {"to": "moon"}), Message(3))
     assert (out.payloads, other.payloads) == ([1], [2, 3])
 
 
-def test_without_a_default_a_message_without_a_way_cannot_be_delivered(out: Kept) -> None:
-    """The error names the ways there are."""
+def test_unroutable_message_without_a_default_channel_is_an_error(out: Kept) -> None:
+    """It names the known channels."""
     with pytest.raises(MessageDeliveryError, match="no channel for 'moon', and no default; known: shop"):
         send(Router("headers['to']", {"shop": out}), Message(2, {"to": "moon"}))
 
 
-def test_a_transformer_sends_something_else(out: Kept) -> None:
-    """With the same headers, unless it makes a message; None sends nothing."""
+def test_transformer_sends_its_result(out: Kept) -> None:
+    """With the same headers, unless it returns a message; None is not sent."""
     made: dict[object, object] = {1: "one", 2: Message("two", {"own": True}), 3: None}
     send(Transformer(lambda m: made[m.payload], out), *(Message(n, {"a": n}) for n in (1, 2, 3)))
     assert out.messages == [Message("one", {"a": 1}), Message("two", {"own": True})]
 
 
-def test_what_was_split_is_put_together_again(out: Kept) -> None:
-    """In the order of the parts, however they come, with the headers of the whole."""
+def test_split_message_is_aggregated(out: Kept) -> None:
+    """In the order of the parts, however they arrive, with the headers of the whole."""
     parts = Kept("parts")
     send(Splitter(lambda m: str(m.payload).split(), parts), Message("a b c", {"from": "me"}), Message("x"))
     numbers = [(m.headers["sequenceNumber"], m.headers["sequenceSize"]) for m in parts.messages]
@@ -129,8 +129,8 @@ def test_what_was_split_is_put_together_again(out: Kept) -> None:
     assert len(aggregator) == 0
 
 
-def test_an_aggregator_may_decide_otherwise(out: Kept) -> None:
-    """Which belong together, when they are enough, and what becomes of them."""
+def test_aggregator_strategies_can_be_replaced(out: Kept) -> None:
+    """Correlation, release and result."""
     aggregator = Aggregator(
         out,
         correlate=lambda m: m.headers["customer"],
@@ -141,8 +141,8 @@ def test_an_aggregator_may_decide_otherwise(out: Kept) -> None:
     assert out.payloads == [0 + 2, 1 + 3]
 
 
-def test_a_group_that_waits_too_long_is_given_up(time: VirtualTime, out: Kept, other: Kept) -> None:
-    """A new message gives it more time; then its messages expire."""
+def test_incomplete_group_expires(time: VirtualTime, out: Kept, other: Kept) -> None:
+    """Each new message extends its time."""
     aggregator = Aggregator(out, timeout=timedelta(hours=1), expired=other)
     part = {"correlationId": 1, "sequenceSize": 3}
     time.run(aggregator.handle_message(Message("a", part)))
@@ -154,8 +154,8 @@ def test_a_group_that_waits_too_long_is_given_up(time: VirtualTime, out: Kept, o
     assert (len(aggregator), other.payloads, out.payloads) == (0, ["a", "b"], [])
 
 
-def test_a_group_whose_result_cannot_be_sent_is_kept(out: Kept) -> None:
-    """All but the message that failed, which comes again and completes it."""
+def test_group_whose_result_cannot_be_sent_is_kept(out: Kept) -> None:
+    """Except the failed message, which is redelivered and completes it."""
     failures = iter([ConnectionError("away"), None])
 
     def fail_once(message: Message[object]) -> None:
@@ -180,8 +180,8 @@ def test_a_group_whose_result_cannot_be_sent_is_kept(out: Kept) -> None:
     assert (len(aggregator), out.payloads) == (0, [["a", "b"]])
 
 
-def test_a_message_that_cannot_be_collected_is_not_in_its_group(out: Kept) -> None:
-    """Tried again, it counts once."""
+def test_message_that_failed_to_be_added_is_not_in_its_group(out: Kept) -> None:
+    """Retried, it counts once."""
     moods = iter([False, ValueError("bad mood"), True])
 
     def release(group: Sequence[Message[object]]) -> bool:
@@ -202,8 +202,8 @@ def test_a_message_that_cannot_be_collected_is_not_in_its_group(out: Kept) -> No
     assert out.payloads == [["a", "b"]]
 
 
-def test_a_gateway_gives_the_answer(time: VirtualTime) -> None:
-    """Which comes over the channel that the request's header holds; without one it fails in time."""
+def test_gateway_returns_the_reply(time: VirtualTime) -> None:
+    """It arrives on the channel in the request's header; without a reply the call times out."""
     requests = DirectChannel("requests")
 
     async def answer(message: Message[object]) -> None:
@@ -218,8 +218,8 @@ def test_a_gateway_gives_the_answer(time: VirtualTime) -> None:
         time.run(gateway.ask("silence"))
 
 
-def test_a_poller_asks_again_and_again(time: VirtualTime, out: Kept, caplog: pytest.LogCaptureFixture) -> None:
-    """Up to so many a poll, until there is none; a failure is logged, and it is asked again."""
+def test_poller_polls_repeatedly(time: VirtualTime, out: Kept, caplog: pytest.LogCaptureFixture) -> None:
+    """Up to so many messages per poll; after a failure, which is logged, it continues."""
     given = iter([1, 2, 3, None, ValueError("away"), 4])
 
     def source() -> object:
@@ -241,8 +241,8 @@ def test_a_poller_asks_again_and_again(time: VirtualTime, out: Kept, caplog: pyt
     assert "away" in caplog.text
 
 
-def test_a_source_that_awaits_something_cancelled_is_asked_again(time: VirtualTime, out: Kept) -> None:
-    """Nobody cancelled the poller itself."""
+def test_cancelled_error_from_a_source_is_a_failure(time: VirtualTime, out: Kept) -> None:
+    """The poller itself was not cancelled."""
     calls = 0
 
     async def source() -> int:
@@ -262,8 +262,8 @@ def test_a_source_that_awaits_something_cancelled_is_asked_again(time: VirtualTi
     assert out.payloads == [2]
 
 
-def test_endpoints_stand_between_an_application_s_channels() -> None:
-    """An input's messages go through a splitter to an output."""
+def test_endpoints_connect_an_applications_channels() -> None:
+    """An input's messages pass a splitter to an output."""
     app = StreamApplication(
         config_location="optional:/none",
         properties={

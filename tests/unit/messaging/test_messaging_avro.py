@@ -1,4 +1,4 @@
-"""Avro payloads, by the schemas of their types or by those given for a content type."""
+"""Avro payloads, by the schemas of their types or given schemas of a content type."""
 
 import dataclasses
 import datetime as dt
@@ -66,7 +66,7 @@ class Tuple(NamedTuple):
 
 
 class Given:
-    """A class that says what it is."""
+    """A class with its own schema."""
 
     __avro_schema__: ClassVar = {"type": "record", "name": "Given", "fields": [{"name": "n", "type": "int"}]}
 
@@ -83,7 +83,7 @@ ORDER = Order(
 
 
 def both_ways(type_: object, payload: object, content_type: str = AVRO) -> object:
-    """What a reader makes of what a writer wrote."""
+    """Return what a reader makes of a writer's output."""
     converter = CompositeMessageConverter()
     wire = converter.payload_writer(content_type)(Message(payload))
     assert wire.headers.content_type == content_type
@@ -91,7 +91,7 @@ def both_ways(type_: object, payload: object, content_type: str = AVRO) -> objec
 
 
 @pytest.mark.parametrize("content_type", ["application/avro", AVRO, "avro/binary"])
-def test_a_dataclass_goes_both_ways(content_type: str) -> None:
+def test_dataclass_round_trip(content_type: str) -> None:
     """Enums, dates, UUIDs, lists, maps, unions and nested records keep their types."""
     assert both_ways(Order, ORDER, content_type) == ORDER
 
@@ -100,12 +100,12 @@ def test_a_dataclass_goes_both_ways(content_type: str) -> None:
     ("type_", "payload"),
     [(Struct, Struct(1, "x")), (Model, Model(n=1, s="x")), (Struct | None, Struct(1, "x"))],
 )
-def test_structs_and_models_go_both_ways(type_: object, payload: object) -> None:
-    """As dataclasses do."""
+def test_struct_and_model_round_trip(type_: object, payload: object) -> None:
+    """As dataclasses."""
     assert both_ways(type_, payload) == payload
 
 
-def test_what_is_written_is_what_any_avro_library_reads() -> None:
+def test_output_is_standard_avro() -> None:
     """One record in binary form, by the derived schema."""
     wire = CompositeMessageConverter().payload_writer(AVRO)(Message(Struct(-3, "x")))
     assert wire.payload == b"\x05\x02x"
@@ -119,8 +119,8 @@ def test_what_is_written_is_what_any_avro_library_reads() -> None:
     assert fastavro.schemaless_reader(io.BytesIO(wire.payload), schema, None) == {"n": -3, "s": "x"}
 
 
-def test_a_given_schema_is_the_writer_s_and_fields_are_matched_by_name() -> None:
-    """What was written by an older schema is read as the type of today, which has another field."""
+def test_given_schema_is_the_writers_and_fields_match_by_name() -> None:
+    """Data of an older schema is read as the present type with another field."""
     old: dict[str, Any] = {
         "type": "record",
         "name": "Struct",
@@ -137,7 +137,7 @@ def test_a_given_schema_is_the_writer_s_and_fields_are_matched_by_name() -> None
 
 
 def test_schemas_of_types() -> None:
-    """A class is written out once and then called by its name; classes may give their own."""
+    """A class is defined once and then referred to by name; classes may provide their own schema."""
     assert schema_of(Typed) == {
         "type": "record",
         "name": "Typed",
@@ -149,7 +149,7 @@ def test_schemas_of_types() -> None:
 
 
 @pytest.mark.parametrize("type_", [int | complex, dict[int, str], tuple[int, str], enum.Enum("E", {"A": 1}), object])
-def test_what_avro_has_not_is_refused_when_the_reader_is_made(type_: object) -> None:
+def test_unsupported_type_is_refused_when_the_reader_is_created(type_: object) -> None:
     """With what to do instead."""
     with pytest.raises(TypeError):
         schema_of(type_)
@@ -158,8 +158,8 @@ def test_what_avro_has_not_is_refused_when_the_reader_is_made(type_: object) -> 
             AvroConverter().reader(type_, MimeType("application", "avro"))
 
 
-def test_a_wrong_payload_names_the_field() -> None:
-    """Of a record that cannot be written; of bytes that are none, what the decoder met."""
+def test_conversion_error_names_the_field() -> None:
+    """For unwritable records; for invalid bytes it has the decoder's error."""
     converter = CompositeMessageConverter()
     with pytest.raises(MessageConversionError, match=r"Cannot write Struct as .*Struct\.n is <x>"):
         converter.payload_writer(AVRO)(Message(Struct("x", "y")))  # type: ignore[arg-type]
@@ -171,8 +171,8 @@ def test_a_wrong_payload_names_the_field() -> None:
             converter.payload_reader(Struct, AVRO)(Message(data))
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the reader is made: that is at the application's start."""
+def test_missing_avro_extra_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the reader is created, at the application's start."""
     monkeypatch.setitem(sys.modules, "fastavro", None)  # what the import system takes for a missing module
     with pytest.raises(MessageConversionError, match=r"pip install 'streamkit\[avro\]'"):
         CompositeMessageConverter().payload_reader(Struct, AVRO)

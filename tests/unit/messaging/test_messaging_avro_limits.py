@@ -1,4 +1,4 @@
-"""Avro data that says it holds more than it does: it fails as a conversion before anything is built of it."""
+"""Avro data that claims excessive sizes fails as a conversion before it is built."""
 
 import io
 from contextlib import suppress
@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 
 def number(value: int) -> bytes:
-    """Avro's form of a long."""
+    """Return Avro's form of a long."""
     raw, found = (value << 1) ^ (value >> 63), b""
     while raw > 0x7F:
         found += bytes([raw & 0x7F | 0x80])
@@ -32,14 +32,14 @@ def number(value: int) -> bytes:
 
 @dataclass
 class Empty:
-    """What takes no bytes in Avro."""
+    """A type without bytes in Avro."""
 
     nothing: None = None
 
 
 @dataclass
 class Lists:
-    """Lists of what takes bytes, and of what takes none."""
+    """Lists of items with and without bytes."""
 
     nothings: list[None] = field(default_factory=list)
     empties: list[Empty] = field(default_factory=list)
@@ -49,14 +49,14 @@ class Lists:
 
 @dataclass
 class Node:
-    """What holds itself."""
+    """A type that contains itself."""
 
     child: "Node | None" = None
 
 
 @dataclass
 class Tree:
-    """What holds many of itself."""
+    """A type that contains many of itself."""
 
     children: "list[Tree]" = field(default_factory=list)
     named: "dict[str, Tree]" = field(default_factory=dict)
@@ -71,12 +71,12 @@ class Text:
 
 
 def read(type_: object, data: bytes, *converters: AvroConverter) -> object:
-    """The payload as Avro."""
+    """Read the payload as Avro."""
     return CompositeMessageConverter(converters).payload_reader(type_, AVRO)(Message(data))
 
 
 def refused(type_: object, data: bytes, *converters: AvroConverter) -> str:
-    """Why the payload is refused, in bounded memory."""
+    """Return why the payload is refused, within bounded memory."""
     with memory_below(MIB), pytest.raises(MessageConversionError) as caught:
         read(type_, data, *converters)
     return str(caught.value)
@@ -106,13 +106,13 @@ def test_more_items_than_bytes_are_refused(data: bytes) -> None:
         (Tree, b"\0\2\0" * 100_000),
     ],
 )
-def test_data_without_a_bottom_does_not_end_the_process(type_: object, data: bytes) -> None:
-    """Each level would take a piece of the C stack."""
+def test_endless_nesting_does_not_end_the_process(type_: object, data: bytes) -> None:
+    """Each level would use the C stack."""
     assert f"nested in more than {MAX_DEPTH} levels" in refused(type_, data)
 
 
-def test_data_of_a_recursive_schema_is_read() -> None:
-    """As far as its nesting is bounded."""
+def test_recursive_data_is_read() -> None:
+    """Up to a nesting limit."""
     converter = CompositeMessageConverter()
     tree = Tree([Tree([], {"a": Tree()}), Tree()])
     node = None
@@ -127,13 +127,13 @@ def test_data_of_a_recursive_schema_is_read() -> None:
     "data",
     [number(1 << 40) + b"a", number(-5) + b"a", b"\0" + number(1 << 62), b"\xff" * 30, b"\x80" * 100_000],
 )
-def test_a_length_that_is_not_there_is_refused(data: bytes) -> None:
-    """No buffer of that length is made."""
+def test_length_beyond_the_data_is_refused(data: bytes) -> None:
+    """No buffer of that length is allocated."""
     refused(Text, data)
 
 
 def test_skipped_fields_are_bounded_too() -> None:
-    """What the writer's schema has and the reader's has not."""
+    """Fields of the writer's schema that the reader's lacks."""
     schema = {
         "type": "record",
         "name": "Wide",
@@ -145,7 +145,7 @@ def test_skipped_fields_are_bounded_too() -> None:
     assert "items follow in" in refused(Text, number(1 << 60), AvroConverter({AVRO: schema}))
 
 
-def test_a_decimal_of_a_million_digits_is_refused() -> None:
+def test_decimal_of_a_million_digits_is_refused() -> None:
     """Python takes quadratic time for it."""
     schema = {
         "type": "record",
@@ -158,7 +158,7 @@ def test_a_decimal_of_a_million_digits_is_refused() -> None:
 
 
 def test_millions_of_records_are_refused() -> None:
-    """A record of a byte becomes a dictionary and an object."""
+    """A record of one byte becomes a dictionary and an object."""
     schema: dict[str, Any] = {"type": "record", "name": "One", "fields": [{"name": "n", "type": "int"}]}
     wide = {
         "type": "record",
@@ -170,8 +170,8 @@ def test_millions_of_records_are_refused() -> None:
     assert "values" in refused(dict, data, AvroConverter({AVRO: wide}))
 
 
-def test_a_large_payload_is_refused_beyond_the_limit_only() -> None:
-    """The limit is an argument of the converter."""
+def test_payload_is_refused_only_beyond_the_limit() -> None:
+    """The limit is a converter argument."""
     data = number(MAX_DOCUMENT_SIZE) + b"x" * MAX_DOCUMENT_SIZE + b"\0"
     assert f"more than the limit of {MAX_DOCUMENT_SIZE}" in refused(Text, data)
     found = read(Text, data, AvroConverter(max_size=2 * MAX_DOCUMENT_SIZE))
@@ -198,7 +198,7 @@ NAMED = {
 
 
 def values() -> st.SearchStrategy[dict[str, Any]]:
-    """Values of that schema."""
+    """Return a strategy for values of that schema."""
     plain = {
         "kind": st.sampled_from("AB"),
         "again": st.sampled_from("AB"),
@@ -221,8 +221,8 @@ def values() -> st.SearchStrategy[dict[str, Any]]:
 
 
 @given(values())
-def test_whatever_is_written_is_within_the_limits(value: dict[str, Any]) -> None:
-    """The walk takes the same way through the data as fastavro."""
+def test_written_data_is_within_the_limits(value: dict[str, Any]) -> None:
+    """The check follows the data as fastavro does."""
     schema = fastavro.parse_schema(NAMED)
     buffer = io.BytesIO()
     fastavro.schemaless_writer(buffer, schema, value)
@@ -230,8 +230,8 @@ def test_whatever_is_written_is_within_the_limits(value: dict[str, Any]) -> None
 
 
 @given(st.binary(max_size=200))
-def test_any_data_is_read_or_refused(data: bytes) -> None:
-    """Nothing but a conversion's error comes of it."""
+def test_arbitrary_data_is_read_or_refused(data: bytes) -> None:
+    """The only error is a conversion error."""
     converter = CompositeMessageConverter([AvroConverter({AVRO: NAMED})])
     with suppress(MessageConversionError):
         converter.payload_reader(dict, AVRO)(Message(data))

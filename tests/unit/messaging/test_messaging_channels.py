@@ -15,7 +15,7 @@ MESSAGE = Message("a")
 
 @pytest.fixture
 def portal() -> Iterator[LoopPortal]:
-    """The way onto a loop that runs in another thread."""
+    """Return a portal to a loop in another thread."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -25,8 +25,8 @@ def portal() -> Iterator[LoopPortal]:
     loop.close()
 
 
-def test_send_runs_plain_functions_here():
-    """Plain subscribers run in the sender's thread, with or without a loop."""
+def test_send_runs_plain_functions_in_the_callers_thread():
+    """With or without a loop."""
     threads = []
     channel = DirectChannel("c")
     channel.subscribe(lambda message: threads.append(threading.current_thread()))
@@ -42,7 +42,7 @@ def test_send_runs_plain_functions_here():
 
 
 def test_send_through_the_portal(portal):
-    """An `async def` subscriber runs on the application's loop, and the sender waits for it."""
+    """An `async def` subscriber runs on the application's loop, and the sender waits."""
     loops = []
 
     async def handle(message):
@@ -56,8 +56,8 @@ def test_send_through_the_portal(portal):
     assert loops == [portal.loop]
 
 
-def test_errors_come_back_through_the_portal(portal):
-    """What the subscriber raises on the loop reaches the sender in its thread."""
+def test_errors_return_through_the_portal(portal):
+    """They reach the sender in its thread."""
 
     async def handle(message):
         raise ValueError("no")
@@ -69,7 +69,7 @@ def test_errors_come_back_through_the_portal(portal):
 
 
 def test_send_on_the_loops_own_thread_is_refused():
-    """Where waiting would block the loop waited for, the error says to use `asend`."""
+    """It would block the loop; the error says to use `asend`."""
 
     async def handle(message):
         pass
@@ -85,7 +85,7 @@ def test_send_on_the_loops_own_thread_is_refused():
 
 
 def test_send_without_an_application_is_refused():
-    """An `async def` subscriber needs a loop; without one the error says what to do."""
+    """An `async def` subscriber needs a loop; the error says what to do."""
 
     async def handle(message):
         pass
@@ -96,8 +96,8 @@ def test_send_without_an_application_is_refused():
         channel.send(MESSAGE)
 
 
-def test_timeout_is_false(portal):
-    """A message not accepted in time is False, by `send` and by `asend`, and the subscriber is cancelled."""
+def test_timeout_returns_false(portal):
+    """From `send` and `asend`; the subscriber is cancelled."""
     cancelled = []
 
     async def handle(message):
@@ -115,8 +115,8 @@ def test_timeout_is_false(portal):
     assert cancelled == [MESSAGE, MESSAGE]
 
 
-def test_a_timeout_of_the_subscribers_own_is_its_failure():
-    """A TimeoutError the subscriber raises is not taken for the sender's limit."""
+def test_subscribers_own_timeout_is_a_failure():
+    """It is distinguished from the sender's timeout."""
 
     async def handle(message):
         raise TimeoutError("mine")
@@ -128,8 +128,8 @@ def test_a_timeout_of_the_subscribers_own_is_its_failure():
 
 
 @pytest.mark.parametrize("timeout", [None, -1, 10])
-def test_a_negative_timeout_is_none_at_all(timeout):
-    """-1 waits as long as it takes, as Spring's INDEFINITE_TIMEOUT does."""
+def test_negative_timeout_means_no_timeout(timeout):
+    """As Spring's INDEFINITE_TIMEOUT."""
     calls = []
 
     async def handle(message):
@@ -142,8 +142,8 @@ def test_a_negative_timeout_is_none_at_all(timeout):
     assert calls == [MESSAGE]
 
 
-def test_direct_channel_takes_turns():
-    """A direct channel's subscribers take turns unless load balancing is off."""
+def test_direct_channel_uses_subscribers_in_turn():
+    """Unless load balancing is off."""
     calls = []
     balanced, fixed = DirectChannel("b"), DirectChannel("f", load_balancing=None)
     for channel in (balanced, fixed):
@@ -154,8 +154,8 @@ def test_direct_channel_takes_turns():
     assert calls == [1, 2, 1, 1]
 
 
-def test_subscribing_and_unsubscribing():
-    """Both say whether they did something; a channel without subscribers refuses messages."""
+def test_subscribe_and_unsubscribe_report_changes():
+    """A channel without subscribers refuses messages."""
     calls = []
     channel = DirectChannel("c")
     assert channel.subscribe(calls.append) is True
@@ -166,8 +166,8 @@ def test_subscribing_and_unsubscribing():
         channel.send(MESSAGE)
 
 
-def test_publish_subscribe_channel():
-    """Every subscriber gets each message; one without subscribers takes it anyway."""
+def test_publish_subscribe_channel_sends_to_every_subscriber():
+    """Without subscribers it accepts messages too."""
     calls = []
     channel = PublishSubscribeChannel("c")
     assert channel.send(MESSAGE)
@@ -177,8 +177,8 @@ def test_publish_subscribe_channel():
     assert calls == [1, 2]
 
 
-def test_an_executor_answers_at_once(portal):
-    """With an executor `send` only queues, even on the loop's thread; `async def` subscribers run on the loop."""
+def test_executor_returns_at_once(portal):
+    """`send` only queues, even on the loop's thread; `async def` subscribers run on the loop."""
     handled = threading.Event()
     loops = []
 
@@ -195,8 +195,8 @@ def test_an_executor_answers_at_once(portal):
     assert loops == [portal.loop]
 
 
-def test_an_executor_without_a_portal_brings_its_own_loop():
-    """Without an application, a thread of the executor runs `async def` subscribers on a loop of its own."""
+def test_executor_without_a_portal_uses_its_own_loop():
+    """A thread of the executor runs `async def` subscribers."""
     calls = []
 
     async def handle(message):
@@ -210,8 +210,8 @@ def test_an_executor_without_a_portal_brings_its_own_loop():
     assert calls == [MESSAGE]
 
 
-def test_a_plain_function_that_returns_a_coroutine():
-    """What a `def` subscriber returns is awaited by `asend`; `send` says that it should be `async def`."""
+def test_plain_function_may_return_a_coroutine():
+    """`asend` awaits it; `send` says that the subscriber should be `async def`."""
     calls = []
 
     async def handle(message, log):
@@ -226,7 +226,7 @@ def test_a_plain_function_that_returns_a_coroutine():
         channel.send(MESSAGE)
 
 
-def test_portal_repr(portal):
+def test_repr_of_portal_and_channel(portal):
     """Portal and channel tell what they are."""
     assert repr(portal).startswith("LoopPortal(<")
     assert repr(DirectChannel("c")) == "DirectChannel('c')"
@@ -246,8 +246,8 @@ class TakesLists:
         return next(((message, ValueError("no")) for message in messages if message.payload == "bad"), None)
 
 
-def test_a_list_goes_to_a_handler_of_lists_at_once():
-    """Unless an interceptor has to see each message."""
+def test_list_is_passed_to_a_handler_of_lists():
+    """Unless an interceptor must see each message."""
     channel, handler = DirectChannel("c"), TakesLists()
     channel.subscribe(handler)
     asyncio.run(channel.asend_all([Message("a"), Message("b")]))
@@ -256,7 +256,7 @@ def test_a_list_goes_to_a_handler_of_lists_at_once():
     assert handler.calls == [["a", "b"], "A", "B"]
 
 
-def test_a_failed_message_of_a_list_is_named():
+def test_failed_message_of_a_list_is_named():
     """As if it had been sent alone."""
     channel, bad = DirectChannel("c"), Message("bad")
     channel.subscribe(TakesLists())
@@ -266,8 +266,8 @@ def test_a_failed_message_of_a_list_is_named():
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-def test_a_list_is_sent_up_to_the_first_message_that_fails():
-    """A handler of single messages gets one after the other."""
+def test_list_is_sent_up_to_the_first_failure():
+    """A handler of single messages gets them one by one."""
     handled = []
 
     async def handle(message):
@@ -283,7 +283,7 @@ def test_a_list_is_sent_up_to_the_first_message_that_fails():
 
 
 class Renaming(ChannelInterceptor):
-    """Puts payloads into upper case."""
+    """Converts payloads to upper case."""
 
     def pre_send(self, message, channel):
         return message.with_payload(message.payload.upper())

@@ -1,4 +1,4 @@
-"""The charsets of text: encodings of text only, whatever a message names."""
+"""Charsets of text: only text encodings, whatever a message names."""
 
 import bz2
 import zlib
@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 def read(data: bytes, charset: str) -> object:
-    """The text that a `str` listener gets."""
+    """Return the text that a `str` listener gets."""
     headers = {"contentType": f"text/plain;charset={charset}"}
     return CONVERTER.payload_reader(str)(Message(data, headers))
 
@@ -24,8 +24,8 @@ def read(data: bytes, charset: str) -> object:
     ("charset", "bomb"),
     [("bz2", bz2.compress(bytes(32 * MIB))), ("zlib", zlib.compress(bytes(32 * MIB))), ("zip", b"")],
 )
-def test_a_compression_is_no_charset(charset: str, bomb: bytes) -> None:
-    """A small message stays small: nothing is decompressed."""
+def test_compression_codec_is_no_charset(charset: str, bomb: bytes) -> None:
+    """Nothing is decompressed."""
     with memory_below(MIB), pytest.raises(MessageConversionError, match=f"unknown charset '{charset}'"):
         read(bomb, charset)
 
@@ -49,8 +49,8 @@ def test_a_compression_is_no_charset(charset: str, bomb: bytes) -> None:
         "charmap",
     ],
 )
-def test_a_codec_that_is_no_encoding_of_text_is_no_charset(charset: str) -> None:
-    """Codecs of Python's registry that map something else, or take quadratic time."""
+def test_other_python_codecs_are_no_charsets(charset: str) -> None:
+    """Codecs that map something else or take quadratic time."""
     with pytest.raises(MessageConversionError, match="unknown charset"):
         read(b"a" * 10, charset)
     with pytest.raises(MessageConversionError, match="unknown charset"):
@@ -76,13 +76,13 @@ def test_a_codec_that_is_no_encoding_of_text_is_no_charset(charset: str) -> None
         ("KOI8-R", "koi8-r"),
     ],
 )
-def test_java_s_names_of_charsets_are_known(charset: str, codec: str) -> None:
+def test_javas_charset_names_are_known(charset: str, codec: str) -> None:
     """A Java application may name any of them."""
     assert text_codec(charset).decode("aé".encode(codec, "replace"))[0] == "aé".encode(codec, "replace").decode(codec)
 
 
-def test_each_charset_gives_text() -> None:
-    """What is in the table decodes bytes to text and encodes text to bytes."""
+def test_each_charset_decodes_and_encodes_text() -> None:
+    """Every entry of the table."""
     for charset in CHARSETS:
         codec = text_codec(charset)
         data = codec.encode("abc")[0]
@@ -90,7 +90,7 @@ def test_each_charset_gives_text() -> None:
         assert codec.decode(data)[0] == "abc"
 
 
-def test_a_name_without_end_is_told_in_short() -> None:
+def test_long_charset_name_is_truncated_in_errors() -> None:
     """The error quotes the beginning of the name."""
     with pytest.raises(LookupError) as caught:
         text_codec("x" * 30_000)

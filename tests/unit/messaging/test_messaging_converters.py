@@ -126,42 +126,42 @@ def write(payload, content_type=None, default=None):
         (Name, Name("Ann"), b"Ann"),
     ],
 )
-def test_json_both_ways(type_, payload, data):
-    """What is written as JSON is read back as the same type, dataclass or struct or model or builtin."""
+def test_json_round_trip(type_, payload, data):
+    """Dataclasses, structs, models and builtins keep their types."""
     assert write(payload).payload == data
     assert read(type_, data) == payload
 
 
 def test_nested_dataclasses():
-    """Fields of every kind find their types."""
+    """Fields of every kind have their types."""
     order = Order([Item(1.5)], dt.datetime(2024, 1, 2, tzinfo=dt.UTC), extra={"x": [1]}, parent=Order([]))
     assert read(Order, write(order).payload) == order
 
 
 @pytest.mark.parametrize("type_", [str, str | None])
 def test_text_under_json_has_no_quotes(type_):
-    """A str goes out as it is under JSON, and comes in as the text it is."""
+    """A str is written as it is, and read as text."""
     assert write("plain words").payload == b"plain words"
     assert read(type_, b'"quoted"') == '"quoted"'
 
 
 @pytest.mark.parametrize("type_", [bytes, object, Any])
 @pytest.mark.parametrize("content_type", ["application/json", "text/plain", "application/octet-stream", "a/b"])
-def test_bytes_stay_bytes(type_, content_type):
-    """Bytes go through untouched under every content type."""
+def test_bytes_are_unchanged(type_, content_type):
+    """Under every content type."""
     assert read(type_, b"\xff{", content_type) == b"\xff{"
     assert write(b"\xff{", content_type).payload == b"\xff{"
 
 
 def test_kinds_of_bytes():
-    """bytearray and memoryview are written as bytes and read when asked for."""
+    """bytearray and memoryview are written as bytes and can be read."""
     assert write(bytearray(b"x")).payload == write(memoryview(b"x")).payload == b"x"
     assert read(bytearray, b"x") == bytearray(b"x")
     assert read(memoryview, b"x") == memoryview(b"x")
 
 
 def test_charset():
-    """Text is written and read in the charset the content type names."""
+    """Text is written and read in the content type's charset."""
     sent = write("中文", "text/plain;charset=GBK")
     assert sent.payload == "中文".encode("gbk")
     assert read(str, sent.payload, "text/plain;charset=GBK") == "中文"
@@ -185,17 +185,17 @@ def test_charset():
     ],
 )
 def test_values_in_plain_text(type_, text, value):
-    """Under text/plain a single value is read from its spelling."""
+    """Under text/plain a single value is parsed."""
     assert read(type_, text, "text/plain") == value
 
 
-def test_anything_is_written_as_text():
-    """Under text/plain what is sent becomes text."""
+def test_any_payload_can_be_written_as_text():
+    """Under text/plain."""
     assert write(5, "text/plain").payload == b"5"
 
 
 def test_precedence_of_content_types():
-    """The message's header wins over the binding's content type, which wins over JSON."""
+    """The message's header overrides the binding's content type, which overrides JSON."""
     assert write({"a": 1}).headers.content_type == "application/json"
     assert write(5, default="text/plain").headers.content_type == "text/plain"
     assert write([1], "application/json", default="text/plain").payload == b"[1]"
@@ -222,8 +222,8 @@ def test_precedence_of_content_types():
         (Model, b'{"n":', None, "Invalid JSON"),
     ],
 )
-def test_what_is_wrong_with_a_payload(type_, data, path, reason):
-    """A wrong payload names the field's path, the content type and the type asked for, and keeps the message."""
+def test_conversion_error_details(type_, data, path, reason):
+    """The field's path, the content type, the requested type and the message."""
     with pytest.raises(MessageConversionError, match=reason) as caught:
         read(type_, data)
     error = caught.value
@@ -242,8 +242,8 @@ def test_what_is_wrong_with_a_payload(type_, data, path, reason):
         (list[Currency], " - at `" * 200_000, "$[0]"),
     ],
 )
-def test_a_payload_that_is_quoted_is_not_taken_for_a_path(type_, quoted, path):
-    """The path is what msgspec adds at the end; looking for it takes one step, whatever the payload is."""
+def test_quoted_payload_is_not_taken_for_a_path(type_, quoted, path):
+    """The path is msgspec's suffix, which is found in constant time."""
     data = msgspec.json.encode(quoted if type_ is Currency else [quoted])
     with pytest.raises(MessageConversionError, match="Invalid enum value") as caught:
         read(type_, data)
@@ -252,34 +252,34 @@ def test_a_payload_that_is_quoted_is_not_taken_for_a_path(type_, quoted, path):
 
 @pytest.mark.parametrize("charset", ["iso-8859-1", "utf-16", "GBK"])
 def test_json_is_utf_8_whatever_charset_is_named(charset):
-    """Text that is JSON can be read as an object, and an object as text."""
+    """JSON text can be read as an object, and an object as text."""
     json = f"application/json;charset={charset}"
     assert read(dict, write('{"name":"中é"}', json).payload, json) == {"name": "中é"}
     assert read(str, write({"name": "中é"}, json).payload, json) == '{"name":"中é"}'
 
 
-def test_text_in_the_wrong_charset():
-    """Bytes that are no text of the charset are an error that says where."""
+def test_text_in_the_wrong_charset_is_an_error():
+    """With the position."""
     with pytest.raises(MessageConversionError, match="not utf-8 text: byte 1 is wrong"):
         read(str, b"a\xff")
 
 
 @pytest.mark.parametrize("type_", [Plain, list[Plain], dict[str, Plain | None], Callable[[], int]])
-def test_an_impossible_annotation_fails_at_once(type_):
-    """An annotation JSON cannot be read as is refused when the reader is made."""
+def test_unsupported_annotation_fails_at_once(type_):
+    """When the reader is created."""
     with pytest.raises(MessageConversionError, match="neither a dataclass"):
         CONVERTER.payload_reader(type_)
 
 
 @pytest.mark.parametrize("type_", [Struct | Item, Placed | Struct])
-def test_a_union_nobody_tells_apart_is_refused(type_):
-    """A struct without a tag beside another class: neither msgspec nor pydantic can say which it is."""
+def test_ambiguous_union_is_refused(type_):
+    """Of an untagged struct and another class, which neither msgspec nor pydantic can distinguish."""
     with pytest.raises(MessageConversionError, match="cannot be read as"):
         CONVERTER.payload_reader(type_)
 
 
 def test_mixing_models_and_structs_is_refused():
-    """pydantic cannot build a msgspec struct; the reader says so when it is made."""
+    """pydantic cannot build a msgspec struct; reported when the reader is created."""
 
     @dataclasses.dataclass
     class Mixed:
@@ -301,8 +301,8 @@ def test_mixing_models_and_structs_is_refused():
         ("x", "nonsense", "is not a content type"),
     ],
 )
-def test_what_cannot_be_written(payload, content_type, reason):
-    """A payload that cannot be written so is an error that keeps the message."""
+def test_unwritable_payload_is_an_error(payload, content_type, reason):
+    """It has the message."""
     with pytest.raises(MessageConversionError, match=reason) as caught:
         write(payload, content_type)
     assert caught.value.failed_message.payload is payload
@@ -312,15 +312,15 @@ def test_what_cannot_be_written(payload, content_type, reason):
     ("type_", "content_type", "named"),
     [(Item, "application/xml", "Item"), (list[int], "text/plain", r"list\[int\]")],
 )
-def test_nobody_reads_it(type_, content_type, named):
-    """A content type that nobody reads so is only an error for types that need a converter."""
+def test_unsupported_content_type_is_an_error(type_, content_type, named):
+    """Only for types that need a converter."""
     with pytest.raises(MessageConversionError, match=f"No converter reads {content_type} as {named}"):
         read(type_, b"<x/>", content_type)
     assert read(str, b"<x/>", "application/xml") == "<x/>"
 
 
 def test_payloads_that_never_were_bytes():
-    """What already is of the type asked for passes; text is read as its bytes would be; else it is an error."""
+    """Objects of the requested type pass, text is read like its bytes, and anything else is an error."""
     assert read(Item, Item(1)) == Item(1)
     assert read(Item, '{"price":2}') == Item(2)
     assert read(list[int], bytearray(b"[1]")) == [1]
@@ -329,7 +329,7 @@ def test_payloads_that_never_were_bytes():
 
 
 class Reversing:
-    """A converter of a user's own, for one content type and one class."""
+    """A custom converter for one content type and one class."""
 
     def reader(self, type_, mime):
         return (lambda data: data[::-1]) if mime.essence == "x/reversed" else None
@@ -346,8 +346,8 @@ class Broken:
         return lambda payload: 1 / 0
 
 
-def test_a_users_converter_comes_first():
-    """One's own converter is asked before the provided ones, and left alone for what it does not know."""
+def test_custom_converter_takes_precedence():
+    """It is not used for types that it does not support."""
     converter = CompositeMessageConverter([Reversing()])
     message = Message(b"abc", {"contentType": "x/reversed"})
     assert converter.payload_reader(bytes)(message) == b"cba"
@@ -355,8 +355,8 @@ def test_a_users_converter_comes_first():
     assert converter.payload_reader(int)(Message(b"5")) == 5
 
 
-def test_a_users_converter_may_fail():
-    """Whatever a converter raises is the cause of a conversion error that keeps the message."""
+def test_custom_converters_error_is_a_conversion_error():
+    """With the message and the cause."""
     converter = CompositeMessageConverter([Broken()])
     for convert in (converter.payload_reader(int), converter.payload_writer()):
         with pytest.raises(MessageConversionError, match="division by zero") as caught:
@@ -365,8 +365,8 @@ def test_a_users_converter_may_fail():
         assert caught.value.failed_message == Message(b"5")
 
 
-def test_senders_cannot_fill_the_memory_with_content_types() -> None:
-    """Of the functions that convert, only so many are kept."""
+def test_converter_cache_is_bounded() -> None:
+    """Senders may use any number of content types."""
     reader = CompositeMessageConverter().payload_reader(int)
     for number in range(1000):
         assert reader(Message(b"1", {"contentType": f"application/json;n={number}"})) == 1

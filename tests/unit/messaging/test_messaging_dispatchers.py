@@ -1,4 +1,4 @@
-"""Who gets a message: the rules of Spring's dispatchers."""
+"""The dispatchers: who gets a message, by the rules of Spring's."""
 
 import asyncio
 import threading
@@ -22,7 +22,7 @@ MESSAGE = Message("a")
 
 
 class Recorder:
-    """Handlers that note who was called; those in `failing` raise."""
+    """Creates handlers that record their calls; those in `failing` raise."""
 
     def __init__(self, *failing: str) -> None:
         self.calls: list[str] = []
@@ -43,8 +43,8 @@ def dispatch(dispatcher, message=MESSAGE):
     return drive(dispatcher.dispatch(message))
 
 
-def test_registration_order_without_load_balancing():
-    """Without load balancing the first handler gets every message."""
+def test_first_handler_gets_all_without_load_balancing():
+    """In registration order."""
     recorder = Recorder()
     dispatcher = UnicastingDispatcher("c")
     dispatcher.add_handler(recorder.handler("one"))
@@ -55,7 +55,7 @@ def test_registration_order_without_load_balancing():
 
 
 def test_ordered_handlers_come_first():
-    """Handlers with an order come before those without, the smallest first."""
+    """Handlers with an order precede those without, the smallest first."""
     recorder = Recorder("one", "two", "three")
     dispatcher = UnicastingDispatcher("c")
     dispatcher.add_handler(recorder.handler("three"))
@@ -67,7 +67,7 @@ def test_ordered_handlers_come_first():
 
 
 def test_round_robin():
-    """With round robin the handlers take turns."""
+    """Handlers are called in turn."""
     recorder = Recorder()
     dispatcher = UnicastingDispatcher("c", load_balancing=RoundRobin())
     for name in ("one", "two", "three"):
@@ -77,8 +77,8 @@ def test_round_robin():
     assert recorder.calls == ["one", "two", "three", "one"]
 
 
-def test_failover_stops_at_the_winner():
-    """A handler that raises hands over to the next; the first that does not raise is the last one called."""
+def test_failover_stops_at_the_first_success():
+    """A handler that raises is followed by the next one."""
     recorder = Recorder("one")
     dispatcher = UnicastingDispatcher("c")
     for name in ("one", "two", "three"):
@@ -87,8 +87,8 @@ def test_failover_stops_at_the_winner():
     assert recorder.calls == ["one", "two"]
 
 
-def test_failover_starts_where_round_robin_points():
-    """After the handler whose turn it is come the others, in a circle."""
+def test_failover_starts_at_the_round_robin_position():
+    """Then the others follow, in a circle."""
     recorder = Recorder("two", "three")
     dispatcher = UnicastingDispatcher("c", load_balancing=RoundRobin())
     for name in ("one", "two", "three"):
@@ -98,8 +98,8 @@ def test_failover_starts_where_round_robin_points():
     assert recorder.calls == ["one", "two", "three", "one"]
 
 
-def test_without_failover_the_first_failure_counts():
-    """Without fail-over nobody else is tried."""
+def test_first_failure_ends_the_dispatch_without_failover():
+    """No other handler is tried."""
     recorder = Recorder("one")
     dispatcher = UnicastingDispatcher("c", failover=False)
     dispatcher.add_handler(recorder.handler("one"))
@@ -110,7 +110,7 @@ def test_without_failover_the_first_failure_counts():
 
 
 def test_every_cause_is_kept():
-    """When all handlers fail, the error has the message and each handler's exception, in order."""
+    """When all handlers fail, the error has the message and each exception in order."""
     recorder = Recorder("one", "two")
     dispatcher = UnicastingDispatcher("c")
     dispatcher.add_handler(recorder.handler("one"))
@@ -123,8 +123,8 @@ def test_every_cause_is_kept():
     assert caught.value.failed_message is MESSAGE
 
 
-def test_a_single_failure_is_the_cause():
-    """One handler's exception is the cause of the error the sender gets."""
+def test_single_failure_is_the_cause():
+    """Of the error that the sender gets."""
     recorder = Recorder("one")
     dispatcher = UnicastingDispatcher("c")
     dispatcher.add_handler(recorder.handler("one"))
@@ -134,8 +134,8 @@ def test_a_single_failure_is_the_cause():
     assert caught.value.failed_message is MESSAGE
 
 
-def test_a_failure_whose_text_cannot_be_made_is_told_by_its_class():
-    """The sender sees the handler's exception as the cause, not what became of asking for its text."""
+def test_exception_without_text_is_reported_by_its_class():
+    """The sender gets the handler's exception as the cause, not the error of its `str`."""
 
     class WithoutTextError(Exception):
         def __str__(self):
@@ -151,8 +151,8 @@ def test_a_failure_whose_text_cannot_be_made_is_told_by_its_class():
     assert isinstance(caught.value.__cause__, WithoutTextError)
 
 
-def test_our_own_errors_pass_as_they_are():
-    """An error that already tells its message is not wrapped again; one that does not is given it."""
+def test_messaging_errors_are_not_wrapped():
+    """One without a message gets the message."""
 
     def complete(message):
         raise MessageConversionError("bad", message)
@@ -168,8 +168,8 @@ def test_our_own_errors_pass_as_they_are():
         assert caught.value.failed_message is MESSAGE
 
 
-def test_a_decision_is_no_failure():
-    """A handler that rejects its message has handled it: nobody else is asked."""
+def test_settlement_is_no_failure():
+    """A handler that rejects its message ends the dispatch."""
     calls = []
 
     def rejecting(message):
@@ -183,8 +183,8 @@ def test_a_decision_is_no_failure():
     assert calls == []
 
 
-def test_a_decision_is_not_ignored_with_failures():
-    """A handler that rejects its message rejects it for all, also where the failures of one keep it from nobody."""
+def test_settlement_is_not_ignored_with_failures():
+    """A rejection applies to all handlers, although failures are ignored."""
     dispatcher = BroadcastingDispatcher("c", ignore_failures=True)
     calls = []
 
@@ -201,16 +201,16 @@ def test_a_decision_is_not_ignored_with_failures():
 @pytest.mark.parametrize(
     "dispatcher", [UnicastingDispatcher("orders"), BroadcastingDispatcher("orders", require_subscribers=True)]
 )
-def test_no_subscriber(dispatcher):
-    """A message nobody takes is an error that names the channel and says what to do."""
+def test_no_subscriber_is_an_error(dispatcher):
+    """It names the channel and says what to do."""
     with pytest.raises(NoSubscriberError, match="has no subscribers for channel 'orders'") as caught:
         dispatch(dispatcher)
     assert "Subscribe a handler to it" in str(caught.value)
     assert caught.value.failed_message is MESSAGE
 
 
-def test_adding_twice_adds_once():
-    """A handler is added once and removed once; both say whether they did something."""
+def test_handler_is_added_and_removed_once():
+    """Both calls report whether they changed something."""
     dispatcher = UnicastingDispatcher("c")
     handler = Recorder().handler("one")
     assert dispatcher.add_handler(handler) is True
@@ -221,8 +221,8 @@ def test_adding_twice_adds_once():
     assert dispatcher.handlers == ()
 
 
-def test_removing_while_dispatching_is_safe():
-    """A dispatch under way goes on with the handlers it started with."""
+def test_removal_during_a_dispatch_is_safe():
+    """The dispatch continues with the handlers it started with."""
     dispatcher = BroadcastingDispatcher("c")
     calls = []
 
@@ -248,8 +248,8 @@ class HandlerObject:
         self.messages.append(message)
 
 
-def test_objects_with_handle_message():
-    """An object with `handle_message`, a partial and a callable object are handlers, `async def` or not."""
+def test_objects_with_handle_message_are_handlers():
+    """So are partials and callable objects, `async def` or not."""
     handler = HandlerObject()
     seen = []
 
@@ -272,14 +272,14 @@ def test_objects_with_handle_message():
     assert seen == ["p", "called"]
 
 
-def test_what_is_no_handler():
-    """Adding something that handles no messages is an error at once."""
+def test_object_that_is_no_handler_is_refused():
+    """When it is added."""
     with pytest.raises(TypeError, match="'x' cannot handle messages"):
         UnicastingDispatcher("c").add_handler("x")
 
 
 def test_failover_over_async_handlers():
-    """An `async def` handler that raises hands over too."""
+    """A failing `async def` handler is followed by the next one."""
     calls = []
 
     async def failing(message):
@@ -299,8 +299,8 @@ def test_failover_over_async_handlers():
     assert calls == [MESSAGE]
 
 
-def test_cancelling_is_no_failure():
-    """A cancelled handler does not hand over to the next."""
+def test_cancellation_is_no_failure():
+    """A cancelled handler is not followed by the next one."""
     calls = []
 
     async def main():
@@ -323,8 +323,8 @@ def test_cancelling_is_no_failure():
     assert calls == []
 
 
-def test_broadcasting_reaches_everybody():
-    """Every handler gets the message, in order; nobody listening is fine."""
+def test_broadcast_reaches_every_handler():
+    """In order; without handlers it succeeds."""
     recorder = Recorder()
     dispatcher = BroadcastingDispatcher("c")
     assert dispatch(dispatcher)
@@ -334,8 +334,8 @@ def test_broadcasting_reaches_everybody():
     assert recorder.calls == ["one", "two"]
 
 
-def test_broadcasting_stops_at_a_failure():
-    """A failing handler ends the broadcast with its error."""
+def test_broadcast_stops_at_a_failure():
+    """With the handler's error."""
     recorder = Recorder("one")
     dispatcher = BroadcastingDispatcher("c")
     dispatcher.add_handler(recorder.handler("one"))
@@ -345,8 +345,8 @@ def test_broadcasting_stops_at_a_failure():
     assert recorder.calls == ["one"]
 
 
-def test_broadcasting_can_ignore_failures(caplog):
-    """With `ignore_failures` the others still get the message, and the failure is logged."""
+def test_broadcast_can_ignore_failures(caplog):
+    """With `ignore_failures` the others get the message, and the failure is logged."""
     recorder = Recorder("one")
     dispatcher = BroadcastingDispatcher("c", ignore_failures=True)
     dispatcher.add_handler(recorder.handler("one"))
@@ -357,8 +357,8 @@ def test_broadcasting_can_ignore_failures(caplog):
 
 
 @pytest.mark.parametrize("kind", [UnicastingDispatcher, BroadcastingDispatcher])
-def test_an_executor_runs_the_handlers(kind):
-    """With an executor the message is queued, True comes at once, and another thread handles it."""
+def test_executor_runs_the_handlers(kind):
+    """The message is queued, True is returned at once, and another thread handles it."""
     release = threading.Event()
     threads = []
 
@@ -377,8 +377,8 @@ def test_an_executor_runs_the_handlers(kind):
 
 
 @pytest.mark.parametrize("kind", [UnicastingDispatcher, BroadcastingDispatcher])
-def test_a_queued_failure_is_logged(kind, caplog):
-    """Nobody waits for a queued message, so its failure is in the log."""
+def test_queued_failure_is_logged(kind, caplog):
+    """No caller waits for it."""
     with ThreadPoolExecutor(1) as executor:
         dispatcher = kind("c", executor=executor)
         dispatcher.add_handler(Recorder("one").handler("one"))
@@ -386,7 +386,7 @@ def test_a_queued_failure_is_logged(kind, caplog):
     assert "could not deliver the queued message Message('a'" in caplog.text
 
 
-def test_repr_names_the_handlers():
+def test_repr_shows_channel_and_handlers():
     """The repr shows channel and handlers."""
     dispatcher = UnicastingDispatcher("c")
     dispatcher.add_handler(HandlerObject())

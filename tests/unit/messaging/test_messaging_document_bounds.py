@@ -1,4 +1,4 @@
-"""Documents that are made to become large, deep or slow: each fails as a conversion, in bounded memory."""
+"""Documents that would become large, deep or slow fail as conversions in bounded memory."""
 
 import decimal
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 @dataclass
 class Order:
-    """An order with the one before it."""
+    """An order that contains the previous one."""
 
     number: int = 0
     before: "Order | None" = None
@@ -28,7 +28,7 @@ class Order:
 
 
 class Model(pydantic.BaseModel):
-    """The same, by pydantic."""
+    """The same, as a pydantic model."""
 
     number: int = 0
     before: "Model | None" = None
@@ -45,7 +45,7 @@ class Anything:
 
 
 def read(type_: object, data: bytes, converter: CompositeMessageConverter = CONVERTER) -> object:
-    """The payload as JSON."""
+    """Read the payload as JSON."""
     return converter.payload_reader(type_)(Message(data))
 
 
@@ -64,14 +64,14 @@ DEEP = 200_000
         b'{"value":' + b"[" * DEEP + b"]" * DEEP + b"}",
     ],
 )
-def test_deeply_nested_json_fails_as_a_conversion(type_: object, data: bytes) -> None:
-    """Neither the stack nor memory grows with the depth."""
+def test_deeply_nested_json_is_a_conversion_error(type_: object, data: bytes) -> None:
+    """Neither stack nor memory grows with the depth."""
     with memory_below(4 * MIB), pytest.raises(MessageConversionError):
         read(type_, data)
 
 
 @pytest.mark.parametrize("type_", [list, Model])
-def test_a_document_that_is_nested_too_deeply_is_told_as_that(type_: object) -> None:
+def test_nesting_error_names_the_nesting(type_: object) -> None:
     """The reason names the nesting."""
     data = {list: b"[" * DEEP, Model: b'{"anything":' + b"[" * DEEP}[type_]  # type: ignore[index]
     with pytest.raises(MessageConversionError, match=r"nested too deeply|recursion"):
@@ -93,15 +93,15 @@ def test_a_document_that_is_nested_too_deeply_is_told_as_that(type_: object) -> 
         (dict, b'{"number":1e999999999}'),
     ],
 )
-def test_a_number_without_end_fails_as_a_conversion(type_: object, data: bytes) -> None:
-    """No number of thousands of digits is built."""
+def test_number_with_thousands_of_digits_is_a_conversion_error(type_: object, data: bytes) -> None:
+    """It is not built."""
     with memory_below(2 * MIB), pytest.raises(MessageConversionError) as caught:
         read(type_, data)
     assert len(str(caught.value)) < 1000
 
 
-def test_the_exponent_of_a_decimal_costs_nothing() -> None:
-    """It is kept as it is, and no digits are written out."""
+def test_exponent_of_a_decimal_is_not_expanded() -> None:
+    """No digits are written out."""
     with memory_below(MIB):
         order = read(Order, b'{"price":"1e999999999"}')
     assert order == Order(price=decimal.Decimal("1e999999999"))
@@ -110,28 +110,28 @@ def test_the_exponent_of_a_decimal_costs_nothing() -> None:
 @pytest.mark.parametrize("item", [b"[],", b"{},", b"1,", b'"",'])
 @pytest.mark.parametrize("type_", [list, list[object], list[Order], list[Model], dict])
 def test_millions_of_tiny_values_are_refused_before_they_are_built(type_: object, item: bytes) -> None:
-    """In a document larger than any that is read whatever it holds."""
+    """In documents above the size that is always read."""
     count = 3 * UNCOUNTED_SIZE // len(item)
     data = b"[" + item * count + b"1]"
     with memory_below(MIB), pytest.raises(MessageConversionError, match="values"):
         read(type_, data)
 
 
-def test_a_document_of_4_mib_is_read_whatever_it_holds() -> None:
-    """It may be the largest that RocketMQ takes by default."""
+def test_document_of_4_mib_is_always_read() -> None:
+    """It may be the largest that RocketMQ accepts by default."""
     data = b"[" + b"1," * (UNCOUNTED_SIZE // 2 - 1) + b"1]"
     assert len(data) >= UNCOUNTED_SIZE
     assert len(read(list[int], data[:1] + data[3:])) == UNCOUNTED_SIZE // 2 - 1  # type: ignore[arg-type]
 
 
-def test_a_large_document_of_few_values_is_read() -> None:
-    """What counts are its values; its texts may be long."""
+def test_large_document_of_few_values_is_read() -> None:
+    """Values are counted; texts may be long."""
     data = b'{"text":"' + b"x" * (UNCOUNTED_SIZE * 2) + b'"}'
     assert len(read(dict, data)["text"]) == UNCOUNTED_SIZE * 2  # type: ignore[index]
 
 
-def test_a_document_beyond_the_limit_is_refused() -> None:
-    """The limit is an argument of the converter."""
+def test_document_beyond_the_limit_is_refused() -> None:
+    """The limit is a converter argument."""
     data = b'"' + b"x" * MAX_DOCUMENT_SIZE + b'"'
     with pytest.raises(MessageConversionError, match=f"more than the limit of {MAX_DOCUMENT_SIZE}"):
         read(Literal["a"] | int, data)
@@ -145,8 +145,8 @@ def test_a_document_beyond_the_limit_is_refused() -> None:
         read(dict, b'{"a":1}', smaller)
 
 
-def test_keys_given_again_and_again_take_no_memory() -> None:
-    """The last one counts."""
+def test_repeated_keys_take_no_memory() -> None:
+    """The last one wins."""
     data = b'{"a":0' + b',"a":1' * 500_000 + b"}"
     with memory_below(MIB):
         assert read(dict, data) == {"a": 1}
@@ -154,7 +154,7 @@ def test_keys_given_again_and_again_take_no_memory() -> None:
 
 @pytest.mark.parametrize("type_", [Model, list[Model], Model | list[Model]])
 def test_thousands_of_wrong_fields_are_one_error(type_: object) -> None:
-    """pydantic finds each of them; they are counted, and not listed."""
+    """pydantic finds each; they are counted, not listed."""
     wrong = b"[" + b"1," * 100_000 + b"1]"
     with memory_below(4 * MIB), pytest.raises(MessageConversionError) as caught:
         read(type_, b'{"items":' + wrong + b"}" if type_ is Model else wrong)
@@ -170,15 +170,15 @@ def test_thousands_of_wrong_fields_are_one_error(type_: object) -> None:
         (pydantic.RootModel[Literal["a"]], b'"' + b"x" * MIB + b'"'),
     ],
 )
-def test_an_error_quotes_little_of_the_payload(type_: object, data: bytes) -> None:
-    """Errors are logged, and travel in headers of dead letters."""
+def test_error_quotes_little_of_the_payload(type_: object, data: bytes) -> None:
+    """Errors are logged and sent in headers of dead letters."""
     with pytest.raises(MessageConversionError) as caught:
         read(type_, data)
     assert len(str(caught.value)) < 1000
 
 
-def test_a_header_as_json_is_bounded_as_a_payload_is() -> None:
-    """What cannot be read as its class says stays as it came."""
+def test_json_header_is_bounded_like_a_payload() -> None:
+    """An unreadable one stays as it was."""
     wide = b"[" + b"[]," * UNCOUNTED_SIZE + b"1]"
     types = b'{"":"",' * UNCOUNTED_SIZE
     with memory_below(MIB):

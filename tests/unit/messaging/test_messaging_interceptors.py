@@ -1,4 +1,4 @@
-"""Interceptors: what they see, change and stop."""
+"""Interceptors: the calls of their hooks, changed and stopped messages."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ MESSAGE = Message("a")
 
 
 class Noting(ChannelInterceptor):
-    """Notes every hook called on it."""
+    """Records every call of its hooks."""
 
     def __init__(self, name: str, log: list[str]) -> None:
         self.name = name
@@ -47,8 +47,8 @@ def channel_with(*interceptors, handler=lambda message: None):
     return channel
 
 
-def test_the_order_of_hooks():
-    """`pre_send` and `post_send` go in order, the completion in reverse."""
+def test_order_of_hooks():
+    """`pre_send` and `post_send` in order, the completion in reverse."""
     log = []
     assert channel_with(Noting("1", log), Noting("2", log)).send(MESSAGE)
     assert log == [
@@ -61,8 +61,8 @@ def test_the_order_of_hooks():
     ]
 
 
-def test_stopping_a_message():
-    """A None from `pre_send` stops the message; only those that passed it on are told the end."""
+def test_interceptor_can_stop_a_message():
+    """None from `pre_send` stops it; only interceptors that passed it on get the completion."""
     log, calls = [], []
     channel = channel_with(Noting("1", log), Stopping("2", log), Noting("3", log), handler=calls.append)
     assert channel.send(MESSAGE) is False
@@ -70,8 +70,8 @@ def test_stopping_a_message():
     assert calls == []
 
 
-def test_replacing_a_message():
-    """What `pre_send` returns is what is sent, and what later hooks see."""
+def test_interceptor_can_replace_a_message():
+    """The result of `pre_send` is sent and passed to later hooks."""
     calls, seen = [], []
 
     class Replacing(ChannelInterceptor):
@@ -85,8 +85,8 @@ def test_replacing_a_message():
     assert calls == seen == [Message("b")]
 
 
-def test_a_failure_is_told_at_the_end():
-    """When sending raises there is no `post_send`; every completion gets the error, and the sender too."""
+def test_completion_gets_the_error_of_a_failed_send():
+    """There is no `post_send`; the sender gets the error too."""
     log = []
 
     def failing(message):
@@ -102,8 +102,8 @@ def test_a_failure_is_told_at_the_end():
     ]
 
 
-def test_a_failing_pre_send():
-    """When `pre_send` raises, those before it are told, and nothing is sent."""
+def test_error_in_pre_send_ends_the_send():
+    """Earlier interceptors get the completion."""
     log, calls = [], []
 
     class Failing(ChannelInterceptor):
@@ -116,8 +116,8 @@ def test_a_failing_pre_send():
     assert calls == []
 
 
-def test_a_failing_completion_is_only_logged(caplog):
-    """An error at the end neither reaches the sender nor keeps others from their end."""
+def test_error_in_a_completion_is_only_logged(caplog):
+    """The sender and other completions are not affected."""
     log = []
 
     class Failing(ChannelInterceptor):
@@ -152,8 +152,8 @@ def test_async_hooks():
     assert log == [True, None]
 
 
-def test_adding_and_removing():
-    """Interceptors are added last or at an index, and removed by identity."""
+def test_interceptors_are_added_and_removed():
+    """Last or at an index; removed by identity."""
     first, second = ChannelInterceptor(), ChannelInterceptor()
     channel = channel_with(second)
     channel.add_interceptor(first, index=0)
@@ -164,8 +164,8 @@ def test_adding_and_removing():
     assert channel.send(MESSAGE)
 
 
-def test_intercepting_what_is_received():
-    """Receiving can be stopped before, and a message changed or kept afterwards."""
+def test_intercepting_receive():
+    """A receive can be stopped before, and its message changed or dropped afterwards."""
 
     class Receiving(ChannelInterceptor):
         open = False
@@ -188,7 +188,7 @@ def test_intercepting_what_is_received():
 
 
 def test_global_interceptors():
-    """Each channel gets the interceptors whose first matching pattern does not exclude it, by their order."""
+    """Each channel gets those whose first matching pattern does not exclude it, in their order."""
     everywhere, orders, not_internal = ChannelInterceptor(), ChannelInterceptor(), ChannelInterceptor()
     registry = GlobalChannelInterceptors()
     registry.add(everywhere, order=10)

@@ -17,8 +17,8 @@ class StoppedClock:
         return 1_700_000_000_000
 
 
-def test_id_and_timestamp_are_made_once():
-    """A message's id is a version 4 UUID's text and, like its timestamp, the same at every look."""
+def test_id_and_timestamp_are_created_once():
+    """The id is a version 4 UUID; like the timestamp it never changes."""
     with use_clock(StoppedClock()):
         headers = Message("a").headers
         assert headers.timestamp == headers["timestamp"] == 1_700_000_000_000
@@ -47,8 +47,8 @@ os.write(1, Message("a").headers.id.encode() + b" ")
     assert len(set(printed.stdout.split())) == 2
 
 
-def test_equality_disregards_identity():
-    """Messages that say the same are equal, whatever their ids."""
+def test_equality_ignores_id_and_timestamp():
+    """Messages with equal payloads and headers are equal."""
     assert Message("a", {"k": 1}) == Message("a", {"k": 1})
     assert Message("a", {"k": 1}) != Message("a", {"k": 2})
     assert Message("a") != Message("b")
@@ -56,7 +56,7 @@ def test_equality_disregards_identity():
     assert len({Message("a"), Message("a")}) == 1
 
 
-def test_a_message_never_changes():
+def test_message_is_immutable():
     """Neither its parts nor its headers can be replaced."""
     message = Message("a", {"k": 1})
     with pytest.raises(AttributeError):
@@ -65,16 +65,16 @@ def test_a_message_never_changes():
         message.headers["k"] = 2
 
 
-def test_the_given_mapping_is_copied():
-    """Changing the dictionary afterwards does not change the message."""
+def test_given_mapping_is_copied():
+    """Later changes of the dictionary have no effect."""
     given = {"k": 1}
     message = Message("a", given)
     given["k"] = 2
     assert message.headers["k"] == 1
 
 
-def test_deriving_makes_a_new_message():
-    """A derived message keeps the other headers and has its own id."""
+def test_derived_message_has_a_new_id():
+    """It keeps the other headers."""
     message = Message.create("a", {"k": 1}, n=2)
     derived = message.with_header("k", 3).with_payload("b")
     assert derived == Message("b", {"k": 3, "n": 2})
@@ -83,20 +83,20 @@ def test_deriving_makes_a_new_message():
 
 
 def test_none_removes_a_header():
-    """Setting a header to None and `without_header` both take it away."""
+    """Like `without_header`."""
     message = Message("a", {"k": 1})
     assert message.with_header("k", None) == message.without_header("k") == Message("a")
 
 
 @pytest.mark.parametrize("name", ["id", "timestamp"])
-def test_identity_is_read_only(name):
+def test_id_and_timestamp_are_read_only(name):
     """Nobody sets a message's id or timestamp."""
     with pytest.raises(ValueError, match=f"header {name} is read-only"):
         Message("a").with_header(name, "x")
 
 
 def test_headers_are_a_complete_mapping():
-    """Iteration, length and membership include the two headers that are made on demand."""
+    """Iteration, length and membership include id and timestamp."""
     headers = Message("a", {"k": 1}).headers
     assert "id" in headers
     assert set(headers) == {"k", "id", "timestamp"}
@@ -108,7 +108,7 @@ def test_headers_are_a_complete_mapping():
 
 
 def test_typed_header():
-    """A header of the wrong type is named with what it is."""
+    """A header of the wrong type is an error with its actual type."""
     headers = MessageHeaders({"n": "3"})
     assert headers.typed("n", str) == "3"
     assert headers.typed("missing", int) is None
@@ -116,23 +116,23 @@ def test_typed_header():
         headers.typed("n", int)
 
 
-def test_content_type_keeps_identity():
-    """Setting the content type on the way out does not make another message."""
+def test_setting_the_content_type_keeps_the_id():
+    """On the way out it is the same message."""
     headers = Message("a").headers
     sent = headers.with_content_type("text/plain")
     assert (sent.id, sent.timestamp, sent.content_type) == (headers.id, headers.timestamp, "text/plain")
     assert sent.with_content_type("text/plain") is sent
 
 
-def test_annotating_keeps_identity():
+def test_annotating_keeps_the_id():
     """A header added by the framework does not make another message."""
     headers = Message("a").headers
     identity = headers.id
     assert headers.annotated("deliveryAttempt", 2).id == identity
 
 
-def test_error_message_finds_the_original():
-    """An error message knows the message it is about, through its exception if need be."""
+def test_error_message_has_the_original_message():
+    """From its exception if necessary."""
     failed = Message("a")
     error = MessageHandlingError("no", failed)
     assert ErrorMessage(error).original_message is failed
@@ -141,17 +141,17 @@ def test_error_message_finds_the_original():
 
 
 def test_repr_shows_payload_and_headers():
-    """The repr is what one would write to make the message."""
+    """As an expression that creates the message."""
     assert repr(Message("a", {"k": 1})) == "Message('a', {'k': 1})"
 
 
-def test_the_machines_clock_is_the_default():
-    """Outside `use_clock` messages are stamped by the machine's clock."""
+def test_system_clock_is_the_default():
+    """Outside `use_clock`."""
     assert isinstance(current_clock(), SystemClock)
 
 
-def test_annotated_headers_are_those_of_the_same_message() -> None:
-    """Id and timestamp too, also when nobody had asked for them before."""
+def test_annotated_message_has_the_same_id_and_timestamp() -> None:
+    """Also if neither was read before."""
     headers = Message("x").headers
     annotated = headers.annotated("colour", "red")
     assert (annotated.id, annotated.timestamp) == (headers.id, headers.timestamp)

@@ -14,16 +14,16 @@ from streamkit.messaging.mime import MimeType
         ("*/*", "*/*", {}),
     ],
 )
-def test_parsing(text, essence, parameters):
-    """Type, subtype and parameters are found, quoted or not, and survive being written again."""
+def test_content_type_round_trip(text, essence, parameters):
+    """Type, subtype and parameters, quoted or not."""
     mime = MimeType.parse(text)
     assert (mime.essence, mime.parameters) == (essence, parameters)
     assert MimeType.parse(str(mime)) == mime
 
 
 @pytest.mark.parametrize("text", ["", "json", "a/b;c", "a/b/c", "a/b; =x"])
-def test_what_is_no_content_type(text):
-    """A text that is none is an error that shows one that is."""
+def test_invalid_content_type_is_an_error(text):
+    """With an example of a valid one."""
     with pytest.raises(ValueError, match="is not a content type"):
         MimeType.parse(text)
 
@@ -40,19 +40,19 @@ def test_what_is_no_content_type(text):
     ],
 )
 def test_wildcards(wide, narrow, expected):
-    """A wildcard includes what falls under it."""
+    """A wildcard includes its subtypes."""
     assert MimeType.parse(wide).includes(MimeType.parse(narrow)) is expected
 
 
 def test_json_and_text_are_recognised():
-    """`+json` is JSON, `text/…` is text, and UTF-8 is what nobody says."""
+    """`+json` is JSON, `text/…` is text, and UTF-8 is the default."""
     assert MimeType.parse("application/vnd.order+json").is_json
     assert MimeType.parse("text/csv").is_text
     assert MimeType.parse("text/csv").charset == "utf-8"
 
 
-def test_a_content_type_has_a_bounded_length():
-    """A message must not have a megabyte of parameters kept."""
+def test_content_type_has_a_bounded_length():
+    """A message cannot fill the cache with parameters."""
     assert MimeType.parse("a/b;c=" + "d" * 994).parameters == {"c": "d" * 994}
     with pytest.raises(ValueError, match="a content type of 1,001 characters is longer than 1,000"):
         MimeType.parse("a/b;c=" + "d" * 995)

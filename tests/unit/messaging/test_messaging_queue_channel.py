@@ -1,4 +1,4 @@
-"""The channel that keeps messages: threads and loops on both ends."""
+"""The queue channel, with threads and loops on both ends."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ MESSAGES = [Message(n) for n in range(100)]
 
 
 def test_first_in_first_out():
-    """Messages come out in the order they went in; an empty channel gives None."""
+    """An empty channel returns None."""
     channel = QueueChannel("c")
     for message in MESSAGES:
         assert channel.send(message)
@@ -23,8 +23,8 @@ def test_first_in_first_out():
     assert channel.receive(0.001) is None
 
 
-def test_receiving_waits_for_a_message():
-    """A thread that receives waits until another sends."""
+def test_receive_waits_for_a_message():
+    """Until another thread sends one."""
     channel = QueueChannel("c")
     with ThreadPoolExecutor(1) as executor:
         received = executor.submit(channel.receive)
@@ -32,8 +32,8 @@ def test_receiving_waits_for_a_message():
         assert received.result(10) == MESSAGES[0]
 
 
-def test_sending_to_a_full_channel_waits():
-    """A sender waits for room, and its message comes after those that were there."""
+def test_send_to_a_full_channel_waits():
+    """Its message comes after those already there."""
     channel = QueueChannel("c", capacity=1)
     channel.send(MESSAGES[0])
     with ThreadPoolExecutor(1) as executor:
@@ -43,8 +43,8 @@ def test_sending_to_a_full_channel_waits():
     assert channel.receive(0) == MESSAGES[1]
 
 
-def test_a_full_channel_refuses_in_time():
-    """A message for which there is no room in time is not queued later either."""
+def test_send_to_a_full_channel_times_out():
+    """The message is not queued later."""
     channel = QueueChannel("c", capacity=1)
     channel.send(MESSAGES[0])
     assert channel.send(MESSAGES[1], 0.001) is False
@@ -54,8 +54,8 @@ def test_a_full_channel_refuses_in_time():
     assert channel.receive(0) is None
 
 
-def test_awaiting_both_ends():
-    """On a loop both ends wait without blocking it."""
+def test_both_ends_can_be_awaited():
+    """Without blocking the loop."""
 
     async def main():
         channel = QueueChannel("c", capacity=3)
@@ -71,8 +71,8 @@ def test_awaiting_both_ends():
     assert asyncio.run(main()) == MESSAGES
 
 
-def test_areceive_in_time():
-    """Nothing within the limit is None; what comes later goes to who asks then."""
+def test_areceive_times_out():
+    """It returns None, and a later message goes to the next receiver."""
 
     async def main():
         channel = QueueChannel("c")
@@ -83,8 +83,8 @@ def test_areceive_in_time():
     asyncio.run(main())
 
 
-def test_polling_an_empty_channel_leaves_nothing():
-    """Receivers that gave up are forgotten: polling for ever costs no memory."""
+def test_timed_out_receivers_are_removed():
+    """Endless polling uses no memory."""
     channel = QueueChannel("c", capacity=1)
     for _ in range(3):
         assert channel.receive(0) is None
@@ -97,8 +97,8 @@ def test_polling_an_empty_channel_leaves_nothing():
     assert (len(channel._receivers), len(channel._senders)) == (0, 0)
 
 
-def test_a_cancelled_receiver_loses_nothing():
-    """A receiver cancelled in the very moment a message arrived for it puts it back in front."""
+def test_cancelled_receiver_loses_no_message():
+    """A message that arrives at that moment returns to the front."""
 
     async def main():
         channel = QueueChannel("c")
@@ -114,8 +114,8 @@ def test_a_cancelled_receiver_loses_nothing():
     asyncio.run(main())
 
 
-def test_a_cancelled_sender_leaves_nothing():
-    """A sender cancelled while it waits for room has not sent."""
+def test_cancelled_sender_has_not_sent():
+    """While it waited for space."""
 
     async def main():
         channel = QueueChannel("c", capacity=1)
@@ -130,7 +130,7 @@ def test_a_cancelled_sender_leaves_nothing():
     asyncio.run(main())
 
 
-def test_many_threads():
+def test_many_threads_receive_each_message_once():
     """Every message that is sent is received once, whatever the threads do."""
     channel = QueueChannel("c", capacity=2)
     received = []
@@ -152,7 +152,7 @@ def test_many_threads():
 
 
 def test_blocking_a_loop_is_refused():
-    """Where waiting would block this thread's loop, the errors name the other method."""
+    """The errors name the async method."""
 
     async def main():
         channel = QueueChannel("c", capacity=1)
@@ -166,7 +166,7 @@ def test_blocking_a_loop_is_refused():
     asyncio.run(main())
 
 
-def test_clearing():
+def test_clear_returns_queued_and_waiting_messages():
     """Clearing gives what was queued and what was waiting for room."""
     channel = QueueChannel("c", capacity=1)
     channel.send(MESSAGES[0])
@@ -179,7 +179,7 @@ def test_clearing():
     assert cleared == MESSAGES[:2]
 
 
-def test_a_useless_capacity():
-    """A channel that could keep nothing is an error."""
+def test_invalid_capacity_is_an_error():
+    """A channel must hold at least one message."""
     with pytest.raises(ValueError, match="capacity 0 of channel 'c'"):
         QueueChannel("c", capacity=0)

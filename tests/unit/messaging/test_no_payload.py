@@ -1,4 +1,4 @@
-"""Messages without a payload: what listeners are given, and what is sent."""
+"""Messages without a payload: listener arguments and sending."""
 
 import pytest
 
@@ -10,26 +10,26 @@ CONVERTER = CompositeMessageConverter()
 
 
 @pytest.mark.parametrize("type_", [str | None, dict[str, int] | None, bytes | None, None])
-def test_whoever_allows_none_is_given_none(type_: object) -> None:
-    """Whatever else the annotation names."""
+def test_annotation_that_allows_none_gets_none(type_: object) -> None:
+    """Whatever else it names."""
     assert CONVERTER.payload_reader(type_)(Message(NO_PAYLOAD)) is None
 
 
 @pytest.mark.parametrize("type_", [bytes, object])
-def test_whoever_wants_bytes_is_given_empty_ones(type_: object) -> None:
-    """They can be told from an empty payload by their identity."""
+def test_bytes_annotation_gets_empty_bytes(type_: object) -> None:
+    """A special object distinguishes them from an empty payload."""
     given = CONVERTER.payload_reader(type_)(Message(NO_PAYLOAD))
     assert given == b""
     assert given is NO_PAYLOAD
 
 
 @pytest.mark.parametrize("type_", [str, int, dict[str, int]])
-def test_others_are_told_how_to_ask_for_it(type_: object) -> None:
-    """The annotation has to allow None."""
+def test_other_annotations_are_an_error(type_: object) -> None:
+    """The annotation has to allow None, says the error."""
     with pytest.raises(MessageConversionError, match=r"no payload: annotate it as .* \| None"):
         CONVERTER.payload_reader(type_)(Message(NO_PAYLOAD))
 
 
-def test_it_is_sent_as_it_is() -> None:
-    """Under any content type, so that a binder sees that there is none."""
+def test_missing_payload_is_sent_as_missing() -> None:
+    """Under any content type."""
     assert CONVERTER.payload_writer("application/json")(Message(NO_PAYLOAD)).payload is NO_PAYLOAD

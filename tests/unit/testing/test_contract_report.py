@@ -1,4 +1,4 @@
-"""The page of capabilities: written from a run, read again, compared."""
+"""The capabilities page: written from a run, read, and compared."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ def pytest_configure(config):
 
 
 def run(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run some of the cases in a process of their own."""
+    """Run some of the cases in a separate process."""
     root = Path(__file__).parents[3]
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={home}", *arguments],
@@ -57,8 +57,8 @@ def run(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.slow
-def test_a_run_writes_the_page_and_a_later_one_finds_it_stale(tmp_path: Path) -> None:
-    """Cases that held, and a run that fails when the page says something else."""
+def test_run_writes_the_page_and_detects_a_stale_one(tmp_path: Path) -> None:
+    """A run fails when the page differs from its results."""
     (tmp_path / "conftest.py").write_text(REPORTING)
     file = tmp_path / "test_it.py"
     file.write_text(CASES)
@@ -77,8 +77,8 @@ def test_a_run_writes_the_page_and_a_later_one_finds_it_stale(tmp_path: Path) ->
     assert "'refused: dead-letter', the page says 'yes'" in stale.stdout
 
 
-def test_a_page_is_read_as_it_was_written() -> None:
-    """Rows of cases that are gone are left out."""
+def test_page_round_trip() -> None:
+    """Rows of removed cases are dropped."""
     rows = [sentence for _, sentences in sections() for sentence in sentences]
     cells = {row: {"one": "yes", "two": "refused: tag"} for row in rows}
     read = read_page(write_page(cells))
@@ -86,8 +86,8 @@ def test_a_page_is_read_as_it_was_written() -> None:
     assert "no such case" not in write_page({**cells, "no such case": {"one": "yes"}})
 
 
-def test_every_case_has_a_sentence_of_its_own() -> None:
-    """The rows of the page are told apart by their names in words."""
+def test_every_case_has_a_unique_sentence() -> None:
+    """Rows are distinguished by their cases' names in words."""
     rows = [sentence for _, sentences in sections() for sentence in sentences]
     assert "The members of a group share its messages" in rows
     assert len(set(rows)) == len(rows)

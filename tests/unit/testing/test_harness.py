@@ -1,4 +1,4 @@
-"""The harness: one line makes an application testable."""
+"""The test harness."""
 
 import time as real_time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ StartTest = Callable[..., Harness]
 
 
 def application(**settings: str) -> StreamApplication:
-    """A processor from `orders` to `receipts`, configured for RocketMQ."""
+    """Return a processor from `orders` to `receipts`, configured for RocketMQ."""
     bindings = "spring.cloud.stream.bindings"
     app = StreamApplication(
         config_location="optional:/none",
@@ -41,8 +41,8 @@ def application(**settings: str) -> StreamApplication:
     return app
 
 
-def test_everything_that_needs_no_time_has_happened_after_send() -> None:
-    """Listeners on threads included; inputs and outputs are found by binding or by destination."""
+def test_send_processes_everything_that_needs_no_time() -> None:
+    """Listeners on threads included; inputs and outputs are found by binding or destination."""
     with application().test() as test:
         test.input("orders").send("5")
         test.input("topic-of-orders").send("6")
@@ -51,8 +51,8 @@ def test_everything_that_needs_no_time_has_happened_after_send() -> None:
         assert test.time.loop.time() < 0.001
 
 
-def test_messages_come_in_the_order_they_were_sent() -> None:
-    """Whatever partition they went through."""
+def test_messages_are_received_in_the_order_they_were_sent() -> None:
+    """Whatever their partition."""
     with application().test() as test:
         for number in range(20):
             test.input("orders").send(str(number))
@@ -60,8 +60,8 @@ def test_messages_come_in_the_order_they_were_sent() -> None:
         assert payloads == [f"paid {number}" for number in range(20)]
 
 
-def test_hours_of_retries_end_in_the_dead_letters() -> None:
-    """Settings of the type that is stood in for are honoured; time passes only when told."""
+def test_retries_take_no_real_time() -> None:
+    """Settings of the replaced binder type apply; virtual time passes only on request."""
     app = application(rocketmq__bindings__orders__consumer__push__max_reconsume_times="2")
     with app.test() as test:
         test.input("orders").send("-1")
@@ -72,8 +72,8 @@ def test_hours_of_retries_end_in_the_dead_letters() -> None:
         assert len(test.errors) == 3
 
 
-def test_a_missing_message_is_explained_by_the_errors() -> None:
-    """What was told on errorChannel stands in the failure."""
+def test_missing_message_failure_shows_reported_errors() -> None:
+    """Those on errorChannel."""
     with application().test() as test:
         test.input("orders").send("-1")
         with pytest.raises(AssertionError, match="nothing was sent to 'topic-of-receipts' within 60 s") as caught:
@@ -82,7 +82,7 @@ def test_a_missing_message_is_explained_by_the_errors() -> None:
 
 
 def test_waiting_ends_with_the_message() -> None:
-    """`within` lets only as much time pass as needed."""
+    """`within` advances the time only as far as necessary."""
     app = application()
     with app.test() as test:
         test.run(_send_delayed(app, 3600))
@@ -94,7 +94,7 @@ async def _send_delayed(app: StreamApplication, seconds: float) -> None:
     await app.bridge.asend("receipts", Message("late", {"streamkit_delay": seconds}))
 
 
-def test_messages_are_stamped_by_the_virtual_clock() -> None:
+def test_messages_have_virtual_timestamps() -> None:
     """app.clock follows virtual time."""
     app = application()
     with app.test() as test:
@@ -104,8 +104,8 @@ def test_messages_are_stamped_by_the_virtual_clock() -> None:
         assert test.output("receipts").receive().headers.timestamp == DEFAULT_EPOCH_MS + 3_600_000
 
 
-def test_strict_mode_fails_on_what_nobody_looked_at(stream_test: StartTest) -> None:
-    """A sent message must be read by somebody, or by the test."""
+def test_strict_mode_fails_on_unread_messages(stream_test: StartTest) -> None:
+    """A sent message must be received by a listener or the test."""
     with (
         pytest.raises(BinderError, match="1 sent to 'topic-of-receipts', which has no consumer"),
         application().test(strict=True) as test,
@@ -116,8 +116,8 @@ def test_strict_mode_fails_on_what_nobody_looked_at(stream_test: StartTest) -> N
     harness.output("receipts").receive()
 
 
-def test_strict_mode_fails_on_what_the_test_did_not_receive() -> None:
-    """A message that an output holds when the test ends is shown."""
+def test_strict_mode_fails_on_unreceived_output() -> None:
+    """The failure shows the message."""
     test = application().test(strict=True).__enter__()
     receipts = test.output("receipts")
     test.input("orders").send("5")
@@ -127,8 +127,8 @@ def test_strict_mode_fails_on_what_the_test_did_not_receive() -> None:
         test.__exit__(None, None, None)
 
 
-def test_a_missing_message_is_explained_by_what_was_sent_instead() -> None:
-    """With the binding, the payload and the headers, so that a wrong name or topic is seen at once."""
+def test_missing_message_failure_shows_other_sent_messages() -> None:
+    """With binding, payload and headers, so that a wrong name is obvious."""
     with application().test() as test:
         test.input("orders").send("5")
         with pytest.raises(AssertionError, match="nothing was sent to 'elsewhere'") as caught:
@@ -136,8 +136,8 @@ def test_a_missing_message_is_explained_by_what_was_sent_instead() -> None:
     assert "the application sent:\n  to binding 'receipts': b'paid 5' {" in str(caught.value)
 
 
-def test_a_message_of_another_type_is_shown() -> None:
-    """The error has a note with the payload that is not what the test expects."""
+def test_message_of_another_type_is_shown() -> None:
+    """The error has a note with the payload."""
     with application().test() as test:
         test.input("orders").send("5")
         with pytest.raises(MessageConversionError) as caught:
@@ -147,7 +147,7 @@ def test_a_message_of_another_type_is_shown() -> None:
 
 
 def test_declared_channels_name_inputs_and_outputs() -> None:
-    """As they do in decorators."""
+    """As in decorators."""
     app = StreamApplication(config_location="optional:/none")
     app.enable_binding(Processor)
     app.stream_listener(Processor.input)(send_to(Processor.output)(echo))
@@ -157,23 +157,23 @@ def test_declared_channels_name_inputs_and_outputs() -> None:
 
 
 async def echo(text: str) -> str:
-    """A listener."""
+    """Return the payload."""
     return text
 
 
 class Prices:
-    """Something a listener needs."""
+    """A dependency of a listener."""
 
     def of(self, name: str) -> str:
-        """A price that a test cannot have."""
+        """Fail: tests have no prices."""
         raise ConnectionError(name)
 
 
 class Fake(Prices):
-    """The same in a test."""
+    """A replacement in tests."""
 
     def of(self, name: str) -> str:
-        """Always the same."""
+        """Return a fixed price."""
         return f"{name}: 7"
 
 
@@ -184,12 +184,12 @@ class Parts(containers.DeclarativeContainer):
 
 
 async def quote(name: str, prices: Annotated[Prices, Provide[Parts.prices]]) -> str:
-    """A listener that is given something."""
+    """Have an injected argument."""
     return prices.of(name)
 
 
-def test_providers_and_settings_are_replaced_while_the_test_runs() -> None:
-    """`provide` overrides a provider by name, `properties` win over the settings; both are gone afterwards."""
+def test_providers_and_settings_are_replaced_during_the_test() -> None:
+    """`provide` overrides a provider by name, `properties` override settings; both end with the test."""
     parts = Parts()
     app = StreamApplication(
         config_location="optional:/none",
@@ -210,15 +210,15 @@ def test_providers_and_settings_are_replaced_while_the_test_runs() -> None:
         app.test(provide={"price": Fake()}).__enter__()
 
 
-def test_a_failing_test_is_not_hidden_by_strictness() -> None:
+def test_strict_mode_does_not_hide_a_tests_failure() -> None:
     """Its own failure is the one to see."""
     with pytest.raises(KeyError), application().test(strict=True) as test:  # noqa: PT012
         test.input("orders").send("5")
         raise KeyError
 
 
-def test_the_application_is_as_it_was_afterwards() -> None:
-    """It can be tested again, and its container's parts are its own again."""
+def test_application_is_restored_after_the_test() -> None:
+    """It can be tested again, with its container's own parts."""
     app = application()
     for _ in range(2):
         with app.test() as test:

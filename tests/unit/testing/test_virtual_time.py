@@ -1,4 +1,4 @@
-"""Virtual time passes only while the loop would wait, and in the same order as real time."""
+"""Virtual time advances only while the loop would wait, in the order of real time."""
 
 import asyncio
 import sys
@@ -17,16 +17,16 @@ def time() -> Iterator[VirtualTime]:
         yield virtual
 
 
-def test_two_hours_pass_at_once(time: VirtualTime) -> None:
-    """Sleeping for hours takes no real time, and the clock shows them."""
+def test_sleeping_for_hours_takes_no_real_time(time: VirtualTime) -> None:
+    """The clock shows the hours."""
     began = real_time.monotonic()
     time.run(asyncio.sleep(7200))
     assert time.clock.now_ms() == DEFAULT_EPOCH_MS + 7_200_000
     assert real_time.monotonic() - began < 60
 
 
-def test_timers_fire_in_the_order_of_their_time(time: VirtualTime) -> None:
-    """Timers run by their due time, whatever order they were set in."""
+def test_timers_run_by_their_due_time(time: VirtualTime) -> None:
+    """In whatever order they were set."""
     seen: list[tuple[str, float]] = []
 
     async def main() -> None:
@@ -40,8 +40,8 @@ def test_timers_fire_in_the_order_of_their_time(time: VirtualTime) -> None:
     assert seen == [("a", 1), ("b", 2), ("c", 3)]
 
 
-def test_a_timeout_fires_at_its_virtual_time(time: VirtualTime) -> None:
-    """``asyncio.timeout`` follows the virtual clock."""
+def test_timeout_follows_virtual_time(time: VirtualTime) -> None:
+    """``asyncio.timeout`` uses the virtual clock."""
 
     async def main() -> float:
         with pytest.raises(TimeoutError):
@@ -52,8 +52,8 @@ def test_a_timeout_fires_at_its_virtual_time(time: VirtualTime) -> None:
     assert time.run(main()) == 30
 
 
-def test_a_job_in_a_thread_holds_the_clock(time: VirtualTime) -> None:
-    """While a thread works, no timer fires, however near it is."""
+def test_thread_job_stops_the_clock(time: VirtualTime) -> None:
+    """No timer runs while a thread works, however near it is."""
 
     async def main() -> float:
         timer = asyncio.create_task(asyncio.sleep(0.001))
@@ -65,8 +65,8 @@ def test_a_job_in_a_thread_holds_the_clock(time: VirtualTime) -> None:
     assert time.run(main()) == 0
 
 
-def test_a_job_that_waits_for_the_loop_does_not_stall_it(time: VirtualTime) -> None:
-    """A thread may wait for a coroutine that needs virtual time to pass."""
+def test_thread_job_may_wait_for_the_loop(time: VirtualTime) -> None:
+    """For a coroutine that needs virtual time to pass."""
 
     async def main() -> float:
         def job() -> None:
@@ -79,8 +79,8 @@ def test_a_job_that_waits_for_the_loop_does_not_stall_it(time: VirtualTime) -> N
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whether a thread computes")
-def test_a_job_that_computes_after_it_called_the_loop_holds_the_clock(time: VirtualTime) -> None:
-    """A thread that has called into the loop and goes on to compute is not mistaken for one that waits."""
+def test_thread_job_that_computes_after_calling_the_loop_stops_the_clock(time: VirtualTime) -> None:
+    """It is distinguished from one that waits."""
 
     async def main() -> float:
         def job() -> float:
@@ -101,8 +101,8 @@ def test_a_job_that_computes_after_it_called_the_loop_holds_the_clock(time: Virt
     assert time.run(main()) == 0
 
 
-def test_a_foreign_thread_is_waited_for_under_hold(time: VirtualTime) -> None:
-    """``hold`` keeps the clock still for threads the loop did not start."""
+def test_hold_stops_the_clock_for_foreign_threads(time: VirtualTime) -> None:
+    """Threads that the loop did not start."""
 
     async def main() -> float:
         done = asyncio.Event()
@@ -122,8 +122,8 @@ def test_a_foreign_thread_is_waited_for_under_hold(time: VirtualTime) -> None:
     assert time.run(main()) == 0
 
 
-def test_waiting_for_what_can_never_come_is_an_error(time: VirtualTime) -> None:
-    """A loop with nothing scheduled says which tasks wait, instead of hanging."""
+def test_waiting_without_timers_is_an_error(time: VirtualTime) -> None:
+    """It names the waiting tasks instead of hanging."""
 
     async def main() -> None:
         await asyncio.Event().wait()
@@ -133,7 +133,7 @@ def test_waiting_for_what_can_never_come_is_an_error(time: VirtualTime) -> None:
 
 
 def test_time_stands_still_between_runs(time: VirtualTime) -> None:
-    """What is scheduled fires only while somebody runs the loop."""
+    """Timers run only while the loop runs."""
     fired: list[float] = []
 
     async def schedule() -> None:
