@@ -1,7 +1,4 @@
-"""How parallel workers share the tests: each alone, but those of one Apache version together.
-
-An Apache broker and Java client take seconds to start; a worker that has them keeps all tests that use them.
-"""
+"""Distributes tests among parallel workers: each alone, but those of one Apache version together."""
 
 import logging
 import re
@@ -33,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What CI may try again when it was late, a promise may not: one message that never comes is one too many."""
+    """Exempt tests marked `promise` from CI's retry after a timeout: one lost message is a failure."""
     for item in items:
         if item.get_closest_marker("promise"):
             item.add_marker(pytest.mark.flaky(reruns=0))
@@ -41,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def logging_and_path() -> Iterator[None]:
-    """Commands that run in the test's process set them for good, and tests after it would miss what is told."""
+    """Restore logging and the path, which commands in the test's process change."""
     before, handlers, path = _levels(), list(logging.root.handlers), list(sys.path)
     yield
     sys.path[:] = path
@@ -53,7 +50,7 @@ def logging_and_path() -> Iterator[None]:
 
 
 class _SlowSteps(logging.Handler):
-    """What the watchdog logged."""
+    """The records of the watchdog."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ from streamkit.events import message_sent, notify
 
 @pytest.fixture
 def heard():
-    """What a receiver of `message_sent` heard."""
+    """Return what a receiver of `message_sent` got."""
     calls = []
 
     def receiver(sender, **values):
@@ -18,14 +18,14 @@ def heard():
         yield calls
 
 
-def test_receivers_hear(heard):
+def test_receiver_gets_sender_and_arguments(heard):
     """A receiver gets the sender and what there is to tell."""
     assert message_sent.receivers
     notify(message_sent, "app", binding="orders")
     assert heard == [("app", {"binding": "orders"})]
 
 
-def test_one_application_only():
+def test_receiver_may_listen_to_one_application():
     """A receiver may listen to one application."""
     calls = []
 
@@ -39,15 +39,15 @@ def test_one_application_only():
     assert calls == [app]
 
 
-def test_nobody_listens():
-    """A signal without receivers has nothing in `receivers`, and telling it does nothing."""
+def test_signal_without_receivers_does_nothing():
+    """Its `receivers` are empty."""
     silent = NamedSignal("silent")
     assert not silent.receivers
     notify(silent, "app")
 
 
-def test_a_failing_receiver_disturbs_nobody(heard, caplog):
-    """An observer that raises is logged; the sender and the others go on."""
+def test_failing_receiver_is_logged(heard, caplog):
+    """The sender and other receivers are not affected."""
 
     def failing(sender, **values):
         raise ValueError("observer")
@@ -58,8 +58,8 @@ def test_a_failing_receiver_disturbs_nobody(heard, caplog):
     assert "of signal message_sent failed" in caplog.text
 
 
-def test_a_receiver_that_would_have_to_be_awaited_is_told(heard, caplog):
-    """It would never run, and nobody would know."""
+def test_async_receiver_is_refused(heard, caplog):
+    """It would never run."""
 
     async def waiting(sender, **values):
         raise AssertionError("never")

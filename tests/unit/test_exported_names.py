@@ -1,4 +1,4 @@
-"""What `import streamkit` and `import streamkit.messaging` offer."""
+"""The exported names of `streamkit` and `streamkit.messaging`."""
 
 import ast
 import inspect
@@ -10,8 +10,8 @@ import streamkit
 from streamkit import errors, messaging
 
 
-def test_the_list_of_names():
-    """These are the names the package exports; to change them is to change the public API."""
+def test_list_of_exported_names():
+    """To change it is to change the public API."""
     assert streamkit.__all__ == [
         "Accept",
         "Acknowledgment",
@@ -46,16 +46,16 @@ def test_the_list_of_names():
 
 
 @pytest.mark.parametrize("package", [streamkit, messaging])
-def test_every_name_is_there(package):
-    """Each name is found, at first and again, and is listed by `dir`."""
+def test_exported_names_exist(package):
+    """At the first and later accesses, and in `dir`."""
     for name in package.__all__:
         assert getattr(package, name) is getattr(package, name)
         assert name in dir(package)
 
 
 @pytest.mark.parametrize("package", [streamkit, messaging])
-def test_type_checkers_see_the_same(package):
-    """What is imported for type checkers is what the interpreter finds, from the same modules."""
+def test_type_checkers_see_the_same_names(package):
+    """From the same modules as the interpreter."""
     imports = ast.walk(ast.parse(inspect.getsource(package)))
     seen = {
         alias.name: node.module
@@ -70,14 +70,14 @@ def test_type_checkers_see_the_same(package):
 
 
 @pytest.mark.parametrize("package", [streamkit, messaging])
-def test_an_unknown_name(package):
+def test_unknown_name_is_an_attribute_error(package):
     """A name that is not exported is an ordinary AttributeError."""
     with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'nonsense'"):
         _ = package.nonsense
 
 
-def test_the_error_tree_is_drawn_as_it_is():
-    """The tree at the top of errors.py names every class, below its parent."""
+def test_error_tree_matches_its_drawing():
+    """The tree at the top of errors.py has every class below its parent."""
     drawn = errors.__doc__
     for name, class_ in vars(errors).items():
         if inspect.isclass(class_) and issubclass(class_, errors.StreamkitError):

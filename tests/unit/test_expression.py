@@ -1,4 +1,4 @@
-"""Expressions over messages: what they say, and what they cannot reach."""
+"""Expressions over messages: their values, and what they cannot access."""
 
 import dataclasses
 import enum
@@ -110,14 +110,14 @@ def value_of(source, root=MESSAGE):
     ],
 )
 def test_values(source, expected):
-    """An expression has the value Spring's language gives it."""
+    """As in Spring's expression language."""
     found = value_of(source)
     assert found == expected
     assert type(found) is type(expected)
 
 
-def test_a_payload_of_bytes_is_read_as_json():
-    """Asking for a part of a payload that is still bytes reads it as JSON."""
+def test_payload_of_bytes_is_read_as_json():
+    """When a part of it is accessed."""
     message = Message(b'{"items": [{"price": 1.5}]}')
     assert value_of("payload.items[0].price * 2", message) == 3.0
     assert value_of("payload['items'].size()", message) == 1
@@ -125,15 +125,15 @@ def test_a_payload_of_bytes_is_read_as_json():
         value_of("payload.items", Message(b"x"))
 
 
-def test_other_roots():
-    """A selector is asked about the key itself."""
+def test_other_root_objects():
+    """A selector's root is the key."""
     assert value_of("#this % 4", 7) == 3
     assert value_of("toUpperCase()", "key") == "KEY"
     assert value_of("city", {"city": "Rome"}) == "Rome"
 
 
 def test_conditions():
-    """A condition holds or not; anything but true and false is an error."""
+    """Any value other than true and false is an error."""
     assert compile_expression("headers.n > 2").test(MESSAGE) is True
     assert compile_expression("headers.flag").test(MESSAGE) is True
     with pytest.raises(ExpressionError, match="expected true or false, found 3"):
@@ -166,7 +166,7 @@ def test_conditions():
         ("1" + "+1" * 300, 500, "too long"),
     ],
 )
-def test_what_does_not_compile(source, position, reason):
+def test_malformed_expression_has_reason_and_position(source, position, reason):
     """A malformed expression says why and points at the place."""
     with pytest.raises(ExpressionError) as caught:
         compile_expression(source)
@@ -201,13 +201,13 @@ def test_what_does_not_compile(source, position, reason):
         ("1 between 2", "between takes two bounds"),
     ],
 )
-def test_what_fails_on_a_message(source, reason):
-    """What a message does not have is an error that says so; payloads are never printed."""
+def test_missing_value_is_an_error(source, reason):
+    """It says what is missing; payloads are never shown."""
     expression = compile_expression(source)
     with pytest.raises(ExpressionError, match=reason):
         expression(MESSAGE)
 
 
-def test_repr():
+def test_repr_shows_the_source():
     """An expression shows its source."""
     assert repr(compile_expression("1")) == "Expression('1')"

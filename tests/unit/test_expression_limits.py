@@ -1,4 +1,4 @@
-"""Bounds of expressions: whatever an expression and its data are, an evaluation does a bounded amount of work."""
+"""Limits of expressions: an evaluation does a bounded amount of work, whatever expression and data."""
 
 import sys
 import tracemalloc
@@ -31,7 +31,7 @@ def value_of(source: str, payload: object = None, **headers: object) -> object:
 
 
 def work_of(source: str, payload: object = None, **headers: object) -> int:
-    """Return the units of work that an evaluation takes."""
+    """Return the units of work of an evaluation."""
     evaluation = Evaluation(Message(payload, headers), source)
     compile_expression(source).evaluate(evaluation)
     return MAX_WORK - evaluation.work_left
@@ -49,15 +49,15 @@ def peak_of(source: str, payload: object) -> int:
         tracemalloc.stop()
 
 
-def test_a_pattern_that_makes_a_backtracking_engine_hang_takes_work_in_proportion_to_the_text() -> None:
-    """Twice the text is twice the work, not 2^30 times."""
+def test_pattern_matching_is_linear() -> None:
+    """Twice the text is twice the work, not 2^30 times, for a pattern that makes backtracking engines hang."""
     assert value_of(BACKTRACKING, TEXT) == "b"
     once, twice, thrice = (work_of(BACKTRACKING, "a" * (1000 * times) + "b") for times in (1, 2, 3))
     assert thrice - twice == twice - once < 10_000
 
 
-def test_a_chain_of_replacements_is_refused_before_its_text_is_made() -> None:
-    """16^6 characters would be made; none of the texts that are made is larger than the bound."""
+def test_chain_of_replacements_is_refused_before_its_text_is_built() -> None:
+    """It would have 16^6 characters; no intermediate text exceeds the limit."""
     assert peak_of(REPLACING, "a") < 2 * MAX_WORK
     assert peak_of("payload.replace('', payload)", "a" * 100_000) < MAX_WORK
 
@@ -73,13 +73,13 @@ def test_a_chain_of_replacements_is_refused_before_its_text_is_made() -> None:
         " || ".join(["payload.contains('y')"] * 20),
     ],
 )
-def test_an_evaluation_that_reads_and_makes_too_much_text_is_refused(source: str) -> None:
+def test_evaluation_with_too_much_text_is_refused(source: str) -> None:
     """The memory is bounded by the work."""
     assert peak_of(source, BIG) < 3 * MAX_WORK
 
 
-def test_lists_are_compared_within_the_bound() -> None:
-    """Comparing two lists counts all that they contain; comparing a list with a number counts nothing."""
+def test_comparison_of_lists_is_bounded() -> None:
+    """Comparing two lists counts all their elements; comparing a list with a number counts nothing."""
     items = [["x"] * 1000] * 1000
     assert work_of("payload == payload", items) > 1_000_000
     assert work_of("payload == 1", items) == 0
@@ -91,8 +91,8 @@ def test_lists_are_compared_within_the_bound() -> None:
         value_of(" && ".join(["payload <= payload"] * 20), items)
 
 
-def test_comparing_a_list_that_contains_itself_is_refused() -> None:
-    """Counting stops beyond the bound."""
+def test_comparison_of_a_recursive_list_is_refused() -> None:
+    """Counting stops at the limit."""
     items: list[object] = []
     items.append(items)
     assert MAX_WORK < comparison_work(items, items) < 2 * MAX_WORK
@@ -103,14 +103,14 @@ def test_comparing_a_list_that_contains_itself_is_refused() -> None:
 
 
 @pytest.mark.parametrize("source", ["payload.a", "payload['a']"])
-def test_a_payload_that_is_nested_too_deeply_is_an_error_of_the_expression(source: str) -> None:
-    """msgspec refuses 100,000 brackets by a RecursionError."""
+def test_deeply_nested_payload_is_an_expression_error(source: str) -> None:
+    """msgspec raises RecursionError for 100,000 brackets."""
     with pytest.raises(ExpressionError, match="the payload is not JSON"):
         value_of(source, b"[" * 100_000)
 
 
-def test_a_payload_is_parsed_once() -> None:
-    """However often the expression asks for its parts; other documents are charged."""
+def test_payload_is_parsed_once() -> None:
+    """Per evaluation, for any number of accesses; other documents are charged."""
     data = b'{"a": 1, "b": "' + b"x" * 1000 + b'"}'
     assert work_of(" + ".join(["payload.a"] * 100), data) == 0
     assert 1000 < work_of("payload.a + headers.h.a", data, h=b'{"a":' + b" " * 1000 + b"1}") < 1100
@@ -128,13 +128,13 @@ def test_a_payload_is_parsed_once() -> None:
         "-payload",
     ],
 )
-def test_a_whole_number_has_a_bounded_size(source: str) -> None:
-    """A greater one is refused, whether it is multiplied, raised or merely added to."""
+def test_integers_have_a_maximum_size(source: str) -> None:
+    """In multiplication, power and addition."""
     with pytest.raises(ExpressionLimitExceeded, match=f"more than {MAX_NUMBER_BITS:,} bits"):
         value_of(source, 2**5000, fraction=Fraction(3, 2))
 
 
-def test_numbers_up_to_the_bound_are_calculated() -> None:
+def test_integers_up_to_the_limit_are_calculated() -> None:
     """As they were."""
     assert value_of("2 ^ 1000 + 1") == 2**1000 + 1
     assert value_of("payload * 2", 2**64) == 2**65
@@ -145,15 +145,15 @@ def test_numbers_up_to_the_bound_are_calculated() -> None:
 @pytest.mark.parametrize(
     "source", ["payload.intValue()", "payload % 7", "(1e999).intValue()", "headers.n.doubleValue()"]
 )
-def test_a_number_too_large_to_be_written_out_is_an_error_of_the_expression(source: str) -> None:
+def test_number_too_large_to_be_printed_is_an_expression_error(source: str) -> None:
     """A decimal of eight characters may have a million digits."""
     with pytest.raises(ExpressionError, match=r"too large|infinity"):
         value_of(source, Decimal("1E+999999"), n=2**5000)
 
 
 @pytest.mark.parametrize("number", ["NaN", "sNaN"])
-def test_a_decimal_that_is_not_a_number_has_no_order_and_equals_nothing(number: str) -> None:
-    """Python raises `InvalidOperation`, which is no answer."""
+def test_nan_decimal_has_no_order_and_equals_nothing(number: str) -> None:
+    """Python raises `InvalidOperation`."""
     assert value_of("payload == 1", Decimal(number)) is False
     assert value_of("{payload}.contains(1)", Decimal(number)) is False
     for source in ("payload < 1", "1 <= payload", "payload between {1, 2}"):
@@ -161,8 +161,8 @@ def test_a_decimal_that_is_not_a_number_has_no_order_and_equals_nothing(number: 
             value_of(source, Decimal(number))
 
 
-def test_the_text_of_a_number_that_python_does_not_write_is_refused() -> None:
-    """Python writes whole numbers of 4,300 digits; `ValueError` is not an answer."""
+def test_text_of_a_huge_integer_is_refused() -> None:
+    """Python converts at most 4,300 digits and raises `ValueError`."""
     with pytest.raises(ExpressionLimitExceeded, match="limit"):
         value_of("'' + payload", 10**5000)
 
@@ -178,8 +178,8 @@ def test_the_text_of_a_number_that_python_does_not_write_is_refused() -> None:
         (str(2**MAX_NUMBER_BITS), 0, "the number has more than 1,024 bits"),
     ],
 )
-def test_an_expression_that_is_too_large_does_not_compile(source: str, position: int, reason: str) -> None:
-    """The error says which bound, and points at the place without repeating all of the text."""
+def test_too_large_expression_does_not_compile(source: str, position: int, reason: str) -> None:
+    """The error names the limit and the position without repeating all of the text."""
     with pytest.raises(ExpressionLimitExceeded) as caught:
         compile_expression(source)
     assert caught.value.reason == reason
@@ -187,14 +187,14 @@ def test_an_expression_that_is_too_large_does_not_compile(source: str, position:
     assert len(str(caught.value)) < 3200
 
 
-def test_the_longest_chain_leaves_the_caller_most_of_the_stack() -> None:
-    """Of 1,000 frames: it needs fewer than 300, and is refused where they are not left."""
+def test_longest_chain_uses_a_bounded_part_of_the_stack() -> None:
+    """Fewer than 300 of 1,000 frames; it is refused if they are not available."""
     frame, used = sys._getframe(), 0
     while frame is not None:
         frame, used = frame.f_back, used + 1
 
     def deep(left: int) -> object:
-        """Evaluate the chain where so many frames are left."""
+        """Evaluate the chain with so many frames left."""
         calls = sys.getrecursionlimit() - used - left
 
         def call(frames: int) -> object:
@@ -207,21 +207,21 @@ def test_the_longest_chain_leaves_the_caller_most_of_the_stack() -> None:
         deep(200)
 
 
-def test_an_error_shows_an_expression_on_one_line() -> None:
-    """A message's expression cannot write a line of its own into the log."""
+def test_error_shows_an_expression_on_one_line() -> None:
+    """A message's expression cannot inject a log line."""
     with pytest.raises(ExpressionError) as caught:
         compile_expression("1 +\nWARNING: something else ~")
     assert len(str(caught.value).splitlines()) == 3
 
 
-def test_a_key_that_cannot_be_one_is_an_error_of_the_expression() -> None:
-    """A list is no key of a map."""
+def test_unhashable_key_is_an_expression_error() -> None:
+    """A list cannot be a map's key."""
     with pytest.raises(ExpressionError, match="has no item a list"):
         value_of("headers[{1}]")
 
 
 def test_ordinary_expressions_take_little_work() -> None:
-    """Reading headers and comparing numbers and texts is not charged; what is charged is in proportion to the texts."""
+    """Header access and comparisons are free; text operations are charged by length."""
     assert work_of("headers['type'] == 'refund' && payload.amount > 100", {"amount": 150}, type="refund") == 0
     assert work_of("headers.type + '-' + headers.n", type="refund", n=1) == 15
     assert work_of("headers.type matches '[a-z]+'", type="refund") < 1000
@@ -245,8 +245,8 @@ def test_ordinary_expressions_take_little_work() -> None:
         ("a?", "\ud800", False),
     ],
 )
-def test_a_pattern_matches_the_whole_text(pattern: str, text: str, expected: bool) -> None:
-    """As Java's `String.matches` does."""
+def test_pattern_matches_the_whole_text(pattern: str, text: str, expected: bool) -> None:
+    """As Java's `String.matches`."""
     assert value_of("payload.matches(headers.p)", text, p=pattern) is expected
     assert value_of(f"payload matches '{pattern}'", text) is expected
 
@@ -272,8 +272,11 @@ def test_a_pattern_matches_the_whole_text(pattern: str, text: str, expected: boo
         ("a" * (MAX_PATTERN_LENGTH + 1), "1,001 characters, more than 1,000"),
     ],
 )
-def test_a_pattern_that_is_not_matched_in_linear_time_is_refused(pattern: str, reason: str) -> None:
-    """A constant when the expression is compiled, another when it is evaluated; so is what Java reads otherwise."""
+def test_pattern_without_linear_matching_is_refused(pattern: str, reason: str) -> None:
+    """A constant one when the expression is compiled, another when it is evaluated;
+
+    also where Java's meaning differs.
+    """
     for source in (f"payload matches '{pattern}'", f"payload.matches('{pattern}')"):
         with pytest.raises(ExpressionError, match=reason) as caught:
             compile_expression(source)
@@ -282,16 +285,16 @@ def test_a_pattern_that_is_not_matched_in_linear_time_is_refused(pattern: str, r
         value_of("payload matches headers.p", "a", p=pattern)
 
 
-def test_patterns_of_one_expression_are_compiled_within_the_bound() -> None:
-    """A hundred great ones are refused, although each alone is not."""
+def test_patterns_of_one_expression_share_a_limit() -> None:
+    """A hundred large ones are refused, although one is accepted."""
     great = [f"payload matches '{number}\\p{{L}}{{1,40}}'" for number in range(60)]
     compile_expression(great[0])
     with pytest.raises(ExpressionLimitExceeded):
         compile_expression(" || ".join(great))
 
 
-def test_patterns_match_within_the_bound() -> None:
-    """A pattern that has RE2's automaton run all instructions beside each other costs more than a plain one."""
+def test_pattern_matching_cost_depends_on_the_pattern() -> None:
+    """RE2's automaton may run all instructions in parallel."""
     plain = work_of("payload matches '[ab]+'", "ab" * 1000)
     slow = work_of("payload matches '(a|b)*a(a|b){60}'", "ab" * 1000)
     assert plain < slow

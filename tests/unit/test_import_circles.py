@@ -1,4 +1,4 @@
-"""No module imports one that imports it, on whatever way round; imports for annotations alone count."""
+"""No module imports one that imports it, directly or indirectly; imports for annotations count."""
 
 from graphlib import CycleError, TopologicalSorter
 
@@ -18,8 +18,8 @@ PACKAGES = (
 )
 
 
-def test_no_import_goes_round_in_a_circle() -> None:
-    """The error names the circle."""
+def test_imports_have_no_cycle() -> None:
+    """The error names the cycle."""
     graph = grimp.build_graph(*PACKAGES, cache_dir=None)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     assert len(imports) > 500

@@ -1,4 +1,4 @@
-"""What is loaded by an import or a command in a fresh interpreter: only what it needs."""
+"""The modules loaded by an import or a command in a fresh interpreter."""
 
 import subprocess
 import sys
@@ -23,8 +23,8 @@ def packages_of_others(modules: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("package", ["streamkit", "streamkit.messaging", "rocket_client", "rocket_remoting"])
-def test_a_package_loads_nothing_before_a_name_is_used(package: str) -> None:
-    """No module of its own, nothing of others, and no loop."""
+def test_package_imports_lazily(package: str) -> None:
+    """Neither its own modules, nor third-party packages, nor asyncio."""
     loaded = loaded_by(f"import {package}")
     parents = {"streamkit"} if package == "streamkit.messaging" else set()
     assert {name for name in loaded if name.partition(".")[0] in OURS} == {package, *parents}
@@ -32,8 +32,8 @@ def test_a_package_loads_nothing_before_a_name_is_used(package: str) -> None:
     assert loaded.isdisjoint({*HEAVY_OF_PYTHON, "logging"})
 
 
-def test_a_message_loads_no_channel() -> None:
-    """A message is a payload and headers; errors and settlements need no more either."""
+def test_message_loads_no_channel() -> None:
+    """Only payload and headers; errors and settlements need no more either."""
     loaded = loaded_by("from streamkit import ErrorMessage, Message, Reject, Requeue, StreamkitError")
     assert {name for name in loaded if name.startswith("streamkit.messaging.")} == {
         "streamkit.messaging.headers",
@@ -44,7 +44,7 @@ def test_a_message_loads_no_channel() -> None:
 
 
 def test_channels_of_plain_functions_load_no_loop() -> None:
-    """They work without one: handlers, interceptors and a queue, for senders and receivers that may block."""
+    """Handlers, interceptors and queue channels work without asyncio."""
     loaded = loaded_by("""
 from streamkit.messaging import DirectChannel, LoopPortal, Message, PublishSubscribeChannel, QueueChannel
 queue = QueueChannel("queue")
@@ -58,7 +58,7 @@ assert queue.receive(timeout=0.001) is None
     assert loaded.isdisjoint(HEAVY_OF_PYTHON)
 
 
-def test_converters_load_pydantic_and_avro_for_their_payloads_only() -> None:
+def test_converters_load_pydantic_and_avro_on_demand() -> None:
     """All other payloads are converted by msgspec."""
     loaded = loaded_by("""
 from streamkit.messaging import CompositeMessageConverter
@@ -70,12 +70,12 @@ assert CompositeMessageConverter().reader(list[int], "application/json")(b"[1]")
 
 
 def help_of(*arguments: str) -> set[str]:
-    """Return the modules that the help of a command loads."""
+    """Return the modules that a command's help loads."""
     return loaded_by(f"from streamkit.cli import main\nmain([*{arguments!r}, '--help'], standalone_mode=False)")
 
 
-def test_the_list_of_commands_loads_no_command() -> None:
-    """The list is read from the entry points and the source of the commands."""
+def test_list_of_commands_loads_no_command() -> None:
+    """It is read from entry points and source code."""
     loaded = help_of()
     assert packages_of_others(loaded) == {"click"}
     assert loaded.isdisjoint({"asyncio", "ssl", "subprocess", "multiprocessing", "xml"})
@@ -83,7 +83,7 @@ def test_the_list_of_commands_loads_no_command() -> None:
 
 
 @pytest.mark.parametrize("command", ["broker", "namesrv"])
-def test_the_help_of_a_server_loads_no_server(command: str) -> None:
+def test_help_of_a_server_loads_no_server(command: str) -> None:
     """Neither its settings nor its store."""
     loaded = help_of(command)
     assert packages_of_others(loaded) == {"click"}
@@ -96,8 +96,8 @@ def test_the_help_of_a_server_loads_no_server(command: str) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("config",), ("config", "explain"), ("config", "report"), ("run",), ("new",)])
-def test_the_help_of_a_command_loads_no_application(arguments: tuple[str, ...]) -> None:
-    """Nor what reads settings, prints tables or sends messages."""
+def test_help_of_a_command_loads_no_application(arguments: tuple[str, ...]) -> None:
+    """Nor modules for settings, tables or messages."""
     loaded = help_of(*arguments)
     assert packages_of_others(loaded) == {"click"}
     assert loaded.isdisjoint(HEAVY_OF_PYTHON - {"socket", "subprocess"})

@@ -1,4 +1,4 @@
-"""What binders say of their systems is told without the passwords in it."""
+"""Binders' reports about their systems are shown without passwords."""
 
 from binders.inmemory.binder import InMemoryBinder
 from streamkit.binder.binder import Binder, BinderContext, Health
@@ -22,8 +22,8 @@ class TalkativePlugin(FlakyPlugin):
         return Talkative(name, context)
 
 
-def test_answers_about_a_system_that_is_away_show_no_password() -> None:
-    """Its health, and the refusal to start a binding; the system's address stays readable."""
+def test_health_and_errors_show_no_password() -> None:
+    """Of a system that is unavailable; its address stays readable."""
     settings = {f"{STREAM}.default-binder": "flaky", f"{STREAM}.inmemory.binder.stands-in-for": "inmemory"}
     app = application(plugins=[TalkativePlugin(up_at=0)], **settings)
     with serving(app) as client:

@@ -1,4 +1,4 @@
-"""Which endpoints there are, and what may be done by them: `enabled` and `access`, as in Spring Boot 3."""
+"""Which endpoints exist and which operations they allow: `enabled` and `access`, as in Spring Boot 3."""
 
 import pytest
 
@@ -33,10 +33,8 @@ ENDPOINTS = "management.endpoints"
         ({f"{ENDPOINTS}.access.max-permitted": "none"}, (404, 404)),
     ],
 )
-def test_bindings_can_be_looked_at_and_changed_where_settings_say_so(
-    settings: dict[str, str], states: tuple[int, int]
-) -> None:
-    """The endpoint's own setting wins over that of all, and the most that is permitted over both."""
+def test_access_settings_restrict_operations(settings: dict[str, str], states: tuple[int, int]) -> None:
+    """The endpoint's own overrides the default, and max-permitted limits both."""
     with serving(application(None, **settings)) as client:
         told = client.get("/bindings/in").status_code
         changed = client.post("/bindings/in", json={"state": "STOPPED"}).status_code
@@ -45,8 +43,8 @@ def test_bindings_can_be_looked_at_and_changed_where_settings_say_so(
 
 
 @pytest.mark.parametrize("name", ["health", "metrics", "prometheus"])
-def test_each_endpoint_can_be_turned_off(name: str) -> None:
-    """Though the exposure says `*`."""
+def test_each_endpoint_can_be_disabled(name: str) -> None:
+    """Although the exposure is `*`."""
     with serving(application(None, **{f"{ENDPOINT}.{name}.enabled": "false"})) as client:
         assert client.get(f"/{name}").status_code == 404
 
@@ -58,7 +56,7 @@ def test_each_endpoint_can_be_turned_off(name: str) -> None:
         {f"{ENDPOINTS}.enabled-by-default": "true", f"{ENDPOINTS}.access.default": "none"},
     ],
 )
-def test_the_old_and_the_new_setting_exclude_each_other(settings: dict[str, str]) -> None:
-    """As in Spring Boot: nobody knows which of them is meant."""
+def test_old_and_new_access_setting_exclude_each_other(settings: dict[str, str]) -> None:
+    """As in Spring Boot."""
     with pytest.raises(ConfigurationErrors, match="not both"), application(None, **settings):
         pass

@@ -1,4 +1,4 @@
-"""What strangers send to the management endpoints, over real sockets: other sites' pages, floods, slow clients."""
+"""Hostile requests to the management endpoints over real sockets: cross-site pages, floods, slow clients."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def state(client: httpx.Client) -> str:
 
 @contextmanager
 def connected(client: httpx.Client, request: bytes = b"") -> Iterator[socket.socket]:
-    """A connection to the endpoints, on which something was sent."""
+    """Return a connection to the endpoints on which something was sent."""
     address = (client.base_url.host, client.base_url.port or 0)
     with socket.create_connection(address, timeout=PATIENCE) as connection:
         connection.sendall(request)
@@ -42,7 +42,7 @@ def connected(client: httpx.Client, request: bytes = b"") -> Iterator[socket.soc
 
 
 def answer(connection: socket.socket) -> tuple[int, bytes]:
-    """The status and the rest of all that comes until the server closes."""
+    """Return the status, and all that follows until the server closes."""
     received = b""
     try:
         while data := connection.recv(65536):
@@ -53,7 +53,7 @@ def answer(connection: socket.socket) -> tuple[int, bytes]:
 
 
 def post(headers: str, body: bytes = b"") -> bytes:
-    """A POST that stops the binding, with further headers."""
+    """Return a POST that stops the binding, with further headers."""
     return f"POST /actuator/bindings/in HTTP/1.1\r\n{headers}\r\n".encode() + body
 
 
@@ -66,8 +66,8 @@ def post(headers: str, body: bytes = b"") -> bytes:
      "[2001:db8::1]", "a b", "localhost:8081@evil.example", "", "[::1", "localhost:port"],
 )  # fmt: skip
 @pytest.mark.parametrize("path", ["/health", "/bindings", ""])
-def test_a_request_by_a_foreign_name_is_refused(host: str, path: str) -> None:
-    """A page whose name was made to lead here (DNS rebinding) is told nothing, and changes nothing."""
+def test_request_with_a_foreign_host_is_refused(host: str, path: str) -> None:
+    """Against DNS rebinding: it reads and changes nothing."""
     with serving(application()) as client:
         refused = client.get(path, headers={"host": host})
         assert refused.status_code == 400
@@ -80,14 +80,14 @@ def test_a_request_by_a_foreign_name_is_refused(host: str, path: str) -> None:
     "host",
     ["localhost", "LOCALHOST:1", "shop.localhost", "127.0.0.1", "127.8.9.1:80", "[::1]:8081", "localhost."],
 )
-def test_this_machine_s_own_names_are_served(host: str) -> None:
+def test_loopback_names_are_served(host: str) -> None:
     """Whatever name of loopback a client used."""
     with serving(application()) as client:
         assert client.get("/health", headers={"host": host}).status_code == 200
 
 
-def test_a_request_needs_exactly_one_host() -> None:
-    """HTTP/1.0 knows no such header; two of them are two stories."""
+def test_request_needs_exactly_one_host() -> None:
+    """HTTP/1.0 has none; two are ambiguous."""
     with serving(application()) as client:
         for request in (
             b"GET /actuator/health HTTP/1.0\r\n\r\n",
@@ -99,8 +99,8 @@ def test_a_request_needs_exactly_one_host() -> None:
                 assert answer(connection)[0] == 400
 
 
-def test_the_address_a_connection_came_in_at_is_served() -> None:
-    """A probe of Kubernetes names the pod's own address. A name that a server tells may be the client's, and is not."""
+def test_local_address_of_the_connection_is_served() -> None:
+    """Kubernetes' probes use the pod's address. A name given by the server may be the client's and is refused."""
 
     async def main() -> None:
         endpoints = Endpoints(application(None, **{"management.server.port": "-1"}))
@@ -115,8 +115,8 @@ def test_the_address_a_connection_came_in_at_is_served() -> None:
     asyncio.run(main())
 
 
-def test_further_hosts_are_a_setting() -> None:
-    """Names, names below a name, or any; in any case, with or without a port."""
+def test_allowed_hosts_are_a_setting() -> None:
+    """Names, subdomains, or any; in any case, with or without a port."""
     names = {"management.server.allowed-hosts": "ops.example.com, *.shop.example,::2"}
     with serving(application(None, **names)) as client:
         for host in ("OPS.example.com:80", "a.shop.example", "a.b.shop.example", "[::2]"):
@@ -128,8 +128,8 @@ def test_further_hosts_are_a_setting() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["http://ops.example", "ops.example:80", "ops.*", "a b", "**"])
-def test_a_host_that_is_no_name_is_told_with_its_place(wrong: str) -> None:
-    """At the start, and what to write instead."""
+def test_invalid_allowed_host_is_reported(wrong: str) -> None:
+    """At the start, with the setting's origin and what to write instead."""
     with (
         pytest.raises(ConfigurationErrors, match=r"allowed-hosts=.*: .*without scheme and port"),
         application(None, **{"management.server.allowed-hosts": wrong}),
@@ -151,8 +151,8 @@ def test_a_host_that_is_no_name_is_told_with_its_place(wrong: str) -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-def test_a_page_of_another_site_changes_nothing(method: str, headers: dict[str, str]) -> None:
-    """Its browser says where a request comes from; the answer is 403 and says so."""
+def test_cross_site_request_changes_nothing(method: str, headers: dict[str, str]) -> None:
+    """By its Origin header; the answer is 403 with the reason."""
     with serving(application()) as client:
         own = f"http://{client.base_url.netloc.decode()}"
         sent = {name: value.format(own=own) for name, value in headers.items()}
@@ -167,8 +167,8 @@ def test_a_page_of_another_site_changes_nothing(method: str, headers: dict[str, 
     [{}, {"origin": "{own}"}, {"sec-fetch-site": "same-origin", "origin": "https://proxy.example"},
      {"sec-fetch-site": "none"}],
 )  # fmt: skip
-def test_programs_and_pages_of_the_same_origin_change_states(headers: dict[str, str]) -> None:
-    """curl says nothing of an origin; a browser says that the page's is that of the endpoints."""
+def test_programs_and_same_origin_pages_may_change_states(headers: dict[str, str]) -> None:
+    """curl sends no Origin; a browser sends the endpoints' own."""
     with serving(application()) as client:
         own = f"http://{client.base_url.netloc.decode()}"
         sent = {name: value.format(own=own) for name, value in headers.items()}
@@ -181,8 +181,8 @@ def test_programs_and_pages_of_the_same_origin_change_states(headers: dict[str, 
     ["application/x-www-form-urlencoded", "text/plain", "text/plain;application/json", "multipart/form-data", "",
      "application/json, text/plain", "application/jsonp"],
 )  # fmt: skip
-def test_what_a_form_can_send_is_refused(content_type: str) -> None:
-    """Browsers ask before they send JSON to another site, and nobody answers them."""
+def test_form_content_types_are_refused(content_type: str) -> None:
+    """Browsers send a preflight request for JSON, which is never allowed."""
     with serving(application()) as client:
         refused = client.post("/bindings/in", content=json.dumps(STOP), headers={"content-type": content_type})
         assert refused.status_code == 415
@@ -195,8 +195,8 @@ def test_what_a_form_can_send_is_refused(content_type: str) -> None:
     ["application/json", "Application/JSON; charset=utf-8", "application/vnd.spring-boot.actuator.v3+json",
      "application/vnd.spring-boot.actuator.v2+json"],
 )  # fmt: skip
-def test_json_is_taken_by_each_of_its_names(content_type: str) -> None:
-    """Spring's endpoints take the same."""
+def test_json_content_types_are_accepted(content_type: str) -> None:
+    """The same as Spring's endpoints accept."""
     with serving(application()) as client:
         sent = client.post("/bindings/in", content=json.dumps(STOP), headers={"content-type": content_type})
         assert sent.status_code == 204
@@ -232,8 +232,8 @@ bodies = st.one_of(
 
 
 @pytest.mark.slow
-def test_a_body_that_says_nothing_is_refused() -> None:
-    """Bytes, values of other types, states nobody knows, depths that would end an interpreter's stack: 400 each."""
+def test_invalid_body_is_refused() -> None:
+    """Bytes, other types, unknown states and deep nesting: 400 each."""
     with serving(application()) as client:
 
         @given(bodies)
@@ -247,8 +247,8 @@ def test_a_body_that_says_nothing_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_a_name_of_no_binding_is_not_found() -> None:
-    """Whatever bytes it has: slashes, zeros, what is no UTF-8."""
+def test_unknown_binding_name_is_not_found() -> None:
+    """With any bytes: slashes, zeros, invalid UTF-8."""
     with serving(application()) as client:
 
         @given(st.binary(min_size=1, max_size=60))
@@ -266,8 +266,8 @@ def test_a_name_of_no_binding_is_not_found() -> None:
         is_not_found()
 
 
-def test_errors_tell_nothing_of_the_code(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """An error nobody expected is 500 for the client; where it came from is in the log."""
+def test_server_error_shows_no_code(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The client gets 500; the log has the traceback."""
 
     class Broken(StreamApplication):
         async def lags(self) -> dict[str, int]:
@@ -292,8 +292,8 @@ BOUND = 2 * 1024 * 1024
 """Bytes that a connection's request may take: documented in docs/operations.md."""
 
 
-def test_a_body_announced_too_large_is_refused_at_once() -> None:
-    """Before a byte of it has come."""
+def test_announced_large_body_is_refused_at_once() -> None:
+    """Before it is sent."""
     head = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {LARGE}\r\n"
     with serving(application()) as client, connected(client, post(head)) as connection:
         assert connection.recv(12) == b"HTTP/1.1 413"
@@ -307,8 +307,8 @@ def test_a_body_announced_too_large_is_refused_at_once() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["POST /actuator/bindings/in", "GET /actuator/health", "POST /nothing"])
 @pytest.mark.parametrize("chunked", [True, False])
-def test_a_large_body_takes_no_memory(method: str, chunked: bool) -> None:
-    """400 MB, announced or in chunks, whether the client stops at the answer 413 or goes on."""
+def test_large_body_takes_no_memory(method: str, chunked: bool) -> None:
+    """400 MB, announced or in chunks, whether or not the client stops at the answer 413."""
     piece = b"x" * 65536
     framed = b"10000\r\n" + piece + b"\r\n" if chunked else piece
     length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {LARGE}"
@@ -326,8 +326,8 @@ def test_a_large_body_takes_no_memory(method: str, chunked: bool) -> None:
         assert state(client) == "running"
 
 
-def test_a_client_whose_request_was_refused_early_goes_on() -> None:
-    """The rest of a small request is read, so that the connection serves the next one."""
+def test_connection_continues_after_an_early_refusal() -> None:
+    """The rest of a small request is read."""
     head = "Host: localhost\r\nOrigin: null\r\nContent-Length: 20000\r\n"
     with serving(application()) as client, connected(client, post(head)) as connection:
         for _ in range(3):
@@ -337,8 +337,8 @@ def test_a_client_whose_request_was_refused_early_goes_on() -> None:
             connection.sendall(b"x" * 20000 + post(head))
 
 
-def test_a_chunked_body_is_cut_off_where_it_is_too_large() -> None:
-    """Whoever streams on does so to nobody: the answer is there, and the connection ends."""
+def test_chunked_body_beyond_the_limit_is_refused() -> None:
+    """The answer is sent, and the connection ends."""
     chunk = b"1000\r\n" + b" " * 4096 + b"\r\n"
     head = "Host: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
     with serving(application()) as client:
@@ -358,7 +358,7 @@ def test_a_chunked_body_is_cut_off_where_it_is_too_large() -> None:
     ],
 )
 def test_large_heads_are_refused(head: bytes) -> None:
-    """Many headers, long ones, a long path: refused by their size before they are understood."""
+    """Many or long headers, or a long path: by size, before parsing."""
     with serving(application()) as client, connected(client) as connection:
         with memory_below(BOUND):
             try:
@@ -370,8 +370,8 @@ def test_large_heads_are_refused(head: bytes) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_no_http_ends_its_connection_only() -> None:
-    """TLS, other protocols, noise."""
+def test_other_protocols_end_only_their_connection() -> None:
+    """TLS and noise."""
     with serving(application()) as client:
 
         @given(st.binary(min_size=1, max_size=2000))
@@ -396,8 +396,8 @@ HALVES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("half", HALVES)
-def test_many_half_open_connections_leave_room_for_others(half: bytes) -> None:
-    """More than are kept: those that have waited longest for their request to be complete are closed."""
+def test_many_half_open_connections_do_not_block_others(half: bytes) -> None:
+    """Beyond the limit, the ones with the oldest incomplete request are closed."""
     kept = ConnectionLimits().connections
     with serving(application()) as client, ExitStack() as slow:
         client.timeout = httpx.Timeout(PATIENCE)
@@ -413,7 +413,7 @@ def test_many_half_open_connections_leave_room_for_others(half: bytes) -> None:
 
 
 async def impatient(app: StreamApplication) -> ManagementServer:
-    """A server of the application's endpoints with little patience, started."""
+    """Return a started server of the application's endpoints with short timeouts."""
     limits = ConnectionLimits(request_timeout=0.05, write_timeout=0.05)
     server = ManagementServer(app, ManagementServerProperties(port=0), limits)
     await server.start()
@@ -421,7 +421,7 @@ async def impatient(app: StreamApplication) -> ManagementServer:
 
 
 async def until_closed(reader: asyncio.StreamReader) -> bytes:
-    """All that comes."""
+    """Return all that is received."""
     async with asyncio.timeout(PATIENCE):
         try:
             return await reader.read()
@@ -437,8 +437,8 @@ async def until_closed(reader: asyncio.StreamReader) -> bytes:
         b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n",
     ],
 )
-def test_a_connection_whose_request_does_not_come_is_closed(request_: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    """Its first one, its next one, or the rest of one that is answered already; nothing is logged as an error."""
+def test_connection_without_a_complete_request_is_closed(request_: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """The first, the next, or the rest of an answered one; nothing is logged as an error."""
 
     async def main() -> None:
         app = application(None, **{"management.server.port": "-1"})
@@ -463,8 +463,8 @@ async def send_for_ever(client: socket.socket, request: bytes) -> None:
 
 
 @pytest.mark.slow
-def test_a_client_that_does_not_read_is_closed() -> None:
-    """Answers that nobody takes are not kept: the connection ends, and with it what waits to be sent."""
+def test_client_that_does_not_read_is_closed() -> None:
+    """Its unsent answers are dropped."""
 
     async def main() -> None:
         app = application(None, **{"management.server.port": "-1"})
@@ -484,8 +484,8 @@ def test_a_client_that_does_not_read_is_closed() -> None:
     asyncio.run(main())
 
 
-def test_stopping_waits_for_no_slow_client(caplog: pytest.LogCaptureFixture) -> None:
-    """Idle, half sent, half read: all of them are closed, and nothing is logged as an error."""
+def test_stop_does_not_wait_for_slow_clients(caplog: pytest.LogCaptureFixture) -> None:
+    """Idle, half sent, half read: all are closed without an error in the log."""
     with ExitStack() as slow, serving(application()) as client:
         for half in HALVES * 5:
             slow.enter_context(connected(client, half))
@@ -496,8 +496,8 @@ def test_stopping_waits_for_no_slow_client(caplog: pytest.LogCaptureFixture) -> 
 # Where it listens
 
 
-def test_listening_beyond_this_machine_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
-    """Since there is no login; on loopback, which is the default, nothing is said."""
+def test_listening_beyond_loopback_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Since there is no login."""
     with serving(application()):
         pass
     assert not [each for each in caplog.messages if "other machines" in each]

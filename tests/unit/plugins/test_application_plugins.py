@@ -1,4 +1,4 @@
-"""Plugins: found, ordered, asked, and named where they are wrong."""
+"""Plugins: discovery, order, hooks, and errors that name them."""
 
 import os
 import sys
@@ -51,7 +51,7 @@ def streamkit_binder_types():
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Installs a package of one module with entry points by their groups."""
+    """Return a function that installs a package of one module with entry points by group."""
     monkeypatch.syspath_prepend(tmp_path)
     modules: list[str] = []
 
@@ -70,8 +70,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         sys.modules.pop(module, None)
 
 
-def test_a_package_that_is_installed_later_is_found(install: Install, tmp_path: Path) -> None:
-    """What was read of installed packages is kept until a directory of the path changes."""
+def test_package_installed_later_is_found(install: Install, tmp_path: Path) -> None:
+    """The cache is dropped when a directory of the path changes."""
     install("early", "", plugins="early")
     assert {"early"} <= offers_of(PLUGINS).keys()
     before = tmp_path.stat()
@@ -81,14 +81,14 @@ def test_a_package_that_is_installed_later_is_found(install: Install, tmp_path: 
 
 
 class Colour:
-    """A type that only its plugin's converter knows."""
+    """A type that only its plugin's converter supports."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 class ColourPlugin:
-    """A plugin in code: one hook of each kind."""
+    """A plugin in code with one hook of each kind."""
 
     name = "colours"
 
@@ -97,26 +97,26 @@ class ColourPlugin:
 
     @hookimpl
     def streamkit_message_converters(self) -> list[MessageConverter]:
-        """Itself."""
+        """Return itself."""
         return [self]
 
     def reader(self, type_: object, mime: MimeType) -> Reader | None:
-        """For its own type only."""
+        """Return the reader of its own type only."""
         return (lambda data: Colour(data.decode())) if type_ is Colour else None
 
     def writer(self, type_: type, mime: MimeType) -> Writer | None:
-        """For its own type only."""
+        """Return the writer of its own type only."""
         return (lambda colour: colour.name.encode()) if type_ is Colour else None
 
     @hookimpl
     def streamkit_settings_sources(self, environment: Environment) -> list[PropertySource]:
-        """Its table; a value may refer to what other places set."""
+        """Return its table; a value may refer to settings of other sources."""
         table = {key.replace("__", "."): value for key, value in self._settings.items()}
         return [table_source("colours", table, f"colour server of {environment.text('colours.region')}")]
 
     @hookimpl
     def streamkit_management_endpoints(self, application: ManagedApplication) -> list[ManagementEndpoint]:
-        """An endpoint to look at, and to change."""
+        """Return an endpoint with a read and a write operation."""
 
         async def look(request: Request) -> JSONResponse:
             return JSONResponse({"running": application.is_running})
@@ -126,19 +126,19 @@ class ColourPlugin:
 
 
 class TypesPlugin:
-    """Offers the in-memory binder under names of its own."""
+    """A plugin that offers the in-memory binder under its own names."""
 
     def __init__(self, *names: str) -> None:
         self._names = names
 
     @hookimpl
     def streamkit_binder_types(self) -> Mapping[str, BinderType]:
-        """One type for all names."""
+        """Return one type for all names."""
         return dict.fromkeys(self._names, InMemoryBinderType())
 
 
 def application(*plugins: object, **settings: str) -> StreamApplication:
-    """An application in memory with these plugins."""
+    """Return an in-memory application with these plugins."""
     table = {
         "spring.cloud.stream.default-binder": "inmemory",
         "spring.cloud.stream.bindings.in.destination": "t",
@@ -154,7 +154,7 @@ def converter_names(plugins: ApplicationPlugins) -> list[str]:
     return [getattr(converter, "name", "") for converter in plugins.message_converters()]
 
 
-def test_a_converter_of_a_plugin_is_tried_before_those_of_streamkit() -> None:
+def test_plugins_converter_precedes_streamkits() -> None:
     """A listener takes a type that only the plugin reads."""
     app = application(ColourPlugin())
     seen: list[str] = []
@@ -168,7 +168,7 @@ def test_a_converter_of_a_plugin_is_tried_before_those_of_streamkit() -> None:
     assert seen == ["green"]
 
 
-def test_a_settings_source_of_a_plugin_is_stronger_than_files_and_weaker_than_variables(
+def test_plugins_settings_source_overrides_files_but_not_variables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It sees the other settings, and its values keep their origin."""
@@ -182,8 +182,8 @@ def test_a_settings_source_of_a_plugin_is_stronger_than_files_and_weaker_than_va
     assert (str(found), str(found.origin)) == ("plugin", "colour server of eu")
 
 
-def test_an_endpoint_of_a_plugin_is_exposed_and_restricted_as_others_are() -> None:
-    """By its name; what may change something is not served where its access is read-only."""
+def test_plugins_endpoint_is_exposed_and_restricted_like_others() -> None:
+    """By its name; write operations are not served with read-only access."""
     settings = {
         "management__server__port": "0",
         "management__endpoints__web__exposure__include": "health,colours",
@@ -196,8 +196,8 @@ def test_an_endpoint_of_a_plugin_is_exposed_and_restricted_as_others_are() -> No
         assert client.post("/colours/red").status_code == 404
 
 
-def test_plugins_answer_in_their_order(install: Install) -> None:
-    """Those in code as given, then installed ones by the names of their entry points; marks go before both."""
+def test_plugins_are_called_in_order(install: Install) -> None:
+    """Those in code as given, then installed ones by entry point name; marks override both."""
     install("zoo-b", CONVERTERS.format(name="b", mark=""), plugins="beta")
     install("zoo-a", CONVERTERS.format(name="a", mark=""), plugins="alpha")
     install("zoo-c", CONVERTERS.format(name="c", mark="(tryfirst=True)"), plugins="gamma")
@@ -206,15 +206,15 @@ def test_plugins_answer_in_their_order(install: Install) -> None:
     assert converter_names(ApplicationPlugins([first, second])) == ["c", "first", "second", "a", "b"]
 
 
-def test_an_installed_plugin_that_is_handed_over_too_answers_once(install: Install) -> None:
-    """At the place where it was given."""
+def test_installed_plugin_that_is_also_given_is_called_once(install: Install) -> None:
+    """At its position in code."""
     install("zoo-a", CONVERTERS.format(name="a", mark=""), plugins="alpha")
     install("zoo-b", CONVERTERS.format(name="b", mark=""), plugins="beta")
     beta = __import__("zoo_b")
     assert converter_names(ApplicationPlugins([beta])) == ["b", "a"]
 
 
-def test_a_binder_type_is_loaded_when_it_is_used(install: Install) -> None:
+def test_binder_type_is_loaded_on_first_use(install: Install) -> None:
     """Its name is known before."""
     install("zoo", TYPES.format(names=["cage"]), binders="cage")
     types = ApplicationPlugins().binder_types()
@@ -224,14 +224,14 @@ def test_a_binder_type_is_loaded_when_it_is_used(install: Install) -> None:
     assert types.get("cage") is types.get("cage")
 
 
-def test_a_plugin_of_both_groups_claims_its_type_once(install: Install) -> None:
-    """Such a plugin answers other hooks as well."""
+def test_plugin_of_both_groups_claims_its_type_once(install: Install) -> None:
+    """Its other hooks are called too."""
     install("zoo", TYPES.format(names=["cage"]), binders="cage", plugins="zoo")
     assert isinstance(ApplicationPlugins().binder_types().get("cage"), InMemoryBinderType)
 
 
-def test_two_packages_that_claim_a_binder_type_are_both_named(install: Install) -> None:
-    """When the type is used: other types work all the same."""
+def test_two_packages_with_one_binder_type_are_both_named(install: Install) -> None:
+    """When the type is used; other types work."""
     install("zoo", TYPES.format(names=["cage"]), binders="cage")
     install("park", TYPES.format(names=["cage"]), plugins="park")
     types = ApplicationPlugins().binder_types()
@@ -243,19 +243,19 @@ def test_two_packages_that_claim_a_binder_type_are_both_named(install: Install) 
     assert isinstance(types.get("inmemory"), InMemoryBinderType)
 
 
-def test_two_plugins_in_code_that_claim_a_binder_type_are_both_named() -> None:
-    """Two objects of one class have numbers."""
+def test_two_plugins_in_code_with_one_binder_type_are_both_named() -> None:
+    """Objects of one class are numbered."""
     types = ApplicationPlugins([TypesPlugin("cage"), TypesPlugin("cage", "den")]).binder_types()
     with pytest.raises(ConfigurationError, match=r"TypesPlugin, given.* and by .*TypesPlugin, given .*\(2\)"):
         types.get("cage")
     assert isinstance(types.get("den"), InMemoryBinderType)
 
 
-def test_a_type_given_in_code_replaces_the_installed_one() -> None:
-    """So that a test or an application can put its own in the place."""
+def test_type_given_in_code_replaces_the_installed_one() -> None:
+    """For tests and applications."""
 
     class Mine(InMemoryBinder):
-        """A binder of its own."""
+        """A custom binder."""
 
     class MyType(InMemoryBinderType):
         def create_binder(self, name: str, context: BinderContext) -> Binder:
@@ -287,8 +287,8 @@ def test_a_type_given_in_code_replaces_the_installed_one() -> None:
         ),
     ],
 )
-def test_a_plugin_that_is_wrong_is_named_with_its_package(install: Install, text: str, message: str) -> None:
-    """It cannot be loaded, or does not have hooks as they are."""
+def test_wrong_plugin_is_named_with_its_package(install: Install, text: str, message: str) -> None:
+    """It cannot be loaded, or its hooks have a wrong signature."""
     install("zoo", text, plugins="cage")
     for _ in range(2):
         with pytest.raises(ConfigurationError) as told:
@@ -296,7 +296,7 @@ def test_a_plugin_that_is_wrong_is_named_with_its_package(install: Install, text
         assert message in str(told.value)
 
 
-def test_a_hook_that_fails_is_named_with_its_plugin(install: Install) -> None:
+def test_failing_hook_is_named_with_its_plugin(install: Install) -> None:
     """Whatever it raises, as the error of the start."""
     failing = "from streamkit.plugins import hookimpl\n@hookimpl\ndef streamkit_settings_sources(): raise OSError('x')"
     install("zoo", failing, plugins="zoo")
@@ -316,10 +316,10 @@ def test_a_hook_that_fails_is_named_with_its_plugin(install: Install) -> None:
         ("binder_types", "['cage']", "returned None for 'cage', which is not a BinderType"),
     ],
 )
-def test_an_answer_of_another_kind_is_named_with_its_plugin(
+def test_hook_result_of_a_wrong_type_is_named_with_its_plugin(
     install: Install, hook: str, answer: str, message: str
 ) -> None:
-    """Not when it is used, which may be much later."""
+    """At the start, not at its first use."""
     text = f"from streamkit.plugins import hookimpl\n@hookimpl\ndef streamkit_{hook}(): return {answer}"
     install("zoo", text, plugins="zoo")
     plugins = ApplicationPlugins()
@@ -329,7 +329,7 @@ def test_an_answer_of_another_kind_is_named_with_its_plugin(
 
 
 @pytest.mark.parametrize("answer", ["None", "[]"])
-def test_no_answer_is_no_error(install: Install, answer: str) -> None:
+def test_hook_may_return_nothing(install: Install, answer: str) -> None:
     """A plugin may have nothing to add."""
     install(
         "zoo",
@@ -339,14 +339,14 @@ def test_no_answer_is_no_error(install: Install, answer: str) -> None:
     assert ApplicationPlugins().message_converters() == ()
 
 
-def test_a_wrapper_of_one_plugin_wraps_the_answers_of_all(install: Install) -> None:
-    """As pluggy has it."""
+def test_wrapper_hook_wraps_the_results_of_all_plugins(install: Install) -> None:
+    """As in pluggy."""
     install("zoo-a", CONVERTERS.format(name="a", mark=""), plugins="alpha")
 
     class Doubling:
         @hookimpl(wrapper=True)
         def streamkit_message_converters(self) -> Generator[None, list[list[object]], list[list[object]]]:
-            """Each converter twice."""
+            """Return each converter twice."""
             answers = yield
             return [[*answer, *answer] for answer in answers]
 
@@ -366,10 +366,8 @@ def test_a_wrapper_of_one_plugin_wraps_the_answers_of_all(install: Install) -> N
         ),
     ],
 )
-def test_an_entry_point_that_does_not_offer_its_binder_type_is_an_error(
-    install: Install, text: str, message: str
-) -> None:
-    """It offers another one; or it has hooks that would not be asked."""
+def test_entry_point_without_its_binder_type_is_an_error(install: Install, text: str, message: str) -> None:
+    """It offers another type, or has hooks that would not be called."""
     install("zoo", text, binders="cage")
     types = ApplicationPlugins().binder_types()
     for _ in range(2):
@@ -377,7 +375,7 @@ def test_an_entry_point_that_does_not_offer_its_binder_type_is_an_error(
             types.get("cage")
 
 
-def test_a_class_is_no_plugin() -> None:
+def test_class_is_no_plugin() -> None:
     """Its hooks would be called without an object."""
     with pytest.raises(ConfigurationError, match="TypesPlugin, given to the application is a class: an instance"):
         ApplicationPlugins([TypesPlugin])
@@ -393,7 +391,7 @@ def test_two_endpoints_of_one_name_are_an_error() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "-a", "a b", "a.b"])
-def test_the_name_of_an_endpoint_is_part_of_a_path_and_of_settings(name: str) -> None:
-    """So it has neither dots nor slashes."""
+def test_endpoint_name_has_no_dots_or_slashes(name: str) -> None:
+    """It is part of a path and of settings."""
     with pytest.raises(ValueError, match="is not a valid name for an endpoint"):
         ManagementEndpoint(name, [])

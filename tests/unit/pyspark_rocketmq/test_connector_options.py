@@ -1,4 +1,4 @@
-"""Options are read once, at the start, and what is wrong with them is told."""
+"""Options are validated once, at the start."""
 
 import re
 
@@ -21,8 +21,8 @@ from pyspark_rocketmq.starting import Position, Strategy
 READ = {"nameServer": "a:1;b:2", "topic": "t"}
 
 
-def test_defaults() -> None:
-    """Those of Spark's Kafka source where it has the option."""
+def test_defaults_equal_those_of_sparks_kafka_source() -> None:
+    """Where it has the option."""
     options = source_options(READ)
     assert (options.topics, options.starting, options.ending) == (("t",), None, Position("latest"))
     assert (options.fail_on_data_loss, options.max_offsets, options.max_delay) == (True, None, 900.0)
@@ -33,7 +33,7 @@ def test_defaults() -> None:
 
 
 def test_names_have_aliases() -> None:
-    """Those of Apache's old connector, any case, and the prefix that others may have set them with."""
+    """Apache's old connector's, in any case, and with its prefix."""
     options = source_options(
         {"rocketmq.NAMESERVER": "a:1", "subscribe": "t2, t1", "group": "g", "subExpression": "x || y"}
     )
@@ -41,8 +41,8 @@ def test_names_have_aliases() -> None:
     assert (options.expression, options.expression_type) == ("x || y", "TAG")
 
 
-def test_what_spark_adds_is_passed_over() -> None:
-    """The writer's options hold the checkpoint's place as well."""
+def test_options_that_spark_adds_are_ignored() -> None:
+    """Such as the checkpoint's path."""
     assert sink_options(READ | {"checkpointLocation": "/tmp/x", "queryName": "q"}).topic == "t"
 
 
@@ -64,8 +64,8 @@ def test_what_spark_adds_is_passed_over() -> None:
         ),
     ],
 )
-def test_where_to_begin(more: dict[str, str], position: Position) -> None:
-    """Words, offsets, one moment or many."""
+def test_starting_offsets(more: dict[str, str], position: Position) -> None:
+    """Words, offsets, one time or several."""
     assert source_options(READ | more).starting == position
 
 
@@ -98,8 +98,8 @@ def test_where_to_begin(more: dict[str, str], position: Position) -> None:
         (READ | {"kafka.group.id": "g"}, "it is 'consumerGroup' here"),
     ],
 )
-def test_wrong_options(given: dict[str, str], told: str) -> None:
-    """Each is named, with what to write instead."""
+def test_wrong_options_are_named(given: dict[str, str], told: str) -> None:
+    """With what to write instead."""
     with pytest.raises(OptionError, match=re.escape(told)):
         source_options(given)
 
@@ -108,14 +108,14 @@ def test_wrong_options(given: dict[str, str], told: str) -> None:
     "value",
     ["{", "{}", "5", "[1]", '{"t":1}', '{"t":{"a":[0]}}', '{"t":{"a":{"x":1}}}', '{"t":{"a":{"0":-3}}}'],
 )
-def test_offsets_that_are_none(value: str) -> None:
-    """The error shows what they look like."""
+def test_malformed_offsets_are_refused(value: str) -> None:
+    """The error shows an example."""
     with pytest.raises(RocketMQError, match="option 'startingOffsets'"):
         source_options(READ | {"startingOffsets": value})
 
 
 def test_assigned_queues() -> None:
-    """Queue numbers by topic and broker, nothing else."""
+    """Queue numbers by topic and broker."""
     assigned = source_options({"nameServer": "a:1", "assign": '{"t":{"a":[1,0]}}'}).assigned
     assert assigned == {"t": {"a": (0, 1)}}
     with pytest.raises(OffsetError, match="write JSON as"):
@@ -123,16 +123,16 @@ def test_assigned_queues() -> None:
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
-def test_a_stream_has_no_end(name: str) -> None:
-    """As with Kafka's source: the option would be passed over, and the stream go on."""
+def test_stream_refuses_ending_options(name: str) -> None:
+    """As Kafka's source; otherwise the option would be silently ignored."""
     value = {"endingOffsets": "latest", "endingTimestamp": "5"}.get(name, '{"t":{"a":{"0":3}}}')
     assert source_options(READ | {name: value}).ending.option == name
     with pytest.raises(OptionError, match=f"'{name}' is for batches"):
         stream_options(READ | {name: value})
 
 
-def test_a_stream_is_known_by_its_checkpoint() -> None:
-    """By an id of its own, one that begins anew would have its first batches taken for those stored before."""
+def test_stream_is_identified_by_its_checkpoint() -> None:
+    """With an id of its own, a restarted stream's first batches would be taken for duplicates."""
     assert sink_options(READ | {"writeId": "w"}).write_id == "w"
     with pytest.raises(OptionError, match="'writeId' is for batch writes"):
         stream_sink_options(READ | {"writeId": "w", "delivery": "deduplicated"})

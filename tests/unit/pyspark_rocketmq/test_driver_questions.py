@@ -1,4 +1,4 @@
-"""What the driver asks of a cluster before anything is read or written."""
+"""The driver's requests to a cluster before a batch is read or written."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -41,7 +41,7 @@ A, B = MessageQueue("t", "a", 0), MessageQueue("t", "b", 0)
 
 
 class ScriptedCluster(ServerThread):
-    """A name server, and brokers `a` and `b` with a queue each of any topic, of which ten messages were stored.
+    """A name server, and brokers `a` and `b` with one queue per topic and ten messages each.
 
     Attributes:
         busy: How many times it still answers that it is busy, to what brokers are asked.
@@ -93,19 +93,19 @@ class ScriptedCluster(ServerThread):
 
 @pytest.fixture
 def scripted() -> Iterator[ScriptedCluster]:
-    """A cluster for one test."""
+    """Return a cluster for one test."""
     cluster = ScriptedCluster()
     yield cluster
     cluster.close()
 
 
 def cluster_of(name_server: str, **options: str) -> Cluster:
-    """The driver's view of a cluster."""
+    """Return the driver's view of a cluster."""
     return Cluster(source_options({"nameServer": name_server, **AT_ONCE, **options}))
 
 
-def test_a_busy_broker_is_asked_again(scripted: ScriptedCluster) -> None:
-    """So often as one that is away; then it is told that it is busy."""
+def test_busy_broker_is_asked_again(scripted: ScriptedCluster) -> None:
+    """As often as an unavailable one; then the error says that it is busy."""
     cluster = cluster_of(scripted.server.address, topic="t")
     try:
         scripted.busy = 1
@@ -118,8 +118,8 @@ def test_a_busy_broker_is_asked_again(scripted: ScriptedCluster) -> None:
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "deduplicated"])
-def test_a_sink_asks_again(scripted: ScriptedCluster, delivery: str) -> None:
-    """A batch that begins while a broker is busy, or just being started, does not end the query."""
+def test_sink_retries(scripted: ScriptedCluster, delivery: str) -> None:
+    """A busy or starting broker does not end the query."""
     given = {"nameServer": scripted.server.address, "topic": "t", "delivery": delivery}
     options = sink_options(given)
     cluster = replace(options.cluster, retry_interval=0.0)
@@ -130,10 +130,8 @@ def test_a_sink_asks_again(scripted: ScriptedCluster, delivery: str) -> None:
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "deduplicated"])
 @pytest.mark.parametrize("is_waited_for", [True, False])
-def test_a_sink_waits_for_brokers_that_are_drained(
-    scripted: ScriptedCluster, delivery: str, is_waited_for: bool
-) -> None:
-    """A batch that begins while nothing may be written waits as long as rows do; then it is told."""
+def test_sink_waits_for_read_only_brokers(scripted: ScriptedCluster, delivery: str, is_waited_for: bool) -> None:
+    """As long as rows wait; then it is an error."""
     given = {"nameServer": scripted.server.address, "topic": "t", "delivery": delivery}
     options = sink_options(given | {"sendTimeoutMs": "60000" if is_waited_for else "1"})
     cluster = replace(options.cluster, retry_interval=0.0)
@@ -148,8 +146,8 @@ def test_a_sink_waits_for_brokers_that_are_drained(
                 check(replace(options, cluster=cluster), ROWS, overwrite=False)
 
 
-def test_assigned_queues_of_a_broker_that_is_away(scripted: ScriptedCluster) -> None:
-    """They are read on when it is back, as all others are; only what was never there is an error."""
+def test_assigned_queues_of_an_unavailable_broker_wait(scripted: ScriptedCluster) -> None:
+    """Reading continues when it is back; a queue that never existed is an error."""
     assign = '{"t":{"a":[0],"b":[0]}}'
     given = {"nameServer": scripted.server.address, "assign": assign, **AT_ONCE}
     reader = RocketMQStreamReader(source_options(given), source_schema(False))
@@ -166,8 +164,8 @@ def test_assigned_queues_of_a_broker_that_is_away(scripted: ScriptedCluster) -> 
         reader.stop()
 
 
-def test_progress_is_published_where_brokers_are(scripted: ScriptedCluster) -> None:
-    """One that is away does not keep the others from being told."""
+def test_progress_is_committed_at_available_brokers(scripted: ScriptedCluster) -> None:
+    """An unavailable one does not affect the others."""
     del scripted.brokers["a"]
     cluster = cluster_of(scripted.server.address, topic="t", consumerGroup="g")
     try:
@@ -177,8 +175,8 @@ def test_progress_is_published_where_brokers_are(scripted: ScriptedCluster) -> N
     assert scripted.committed == [4]
 
 
-def test_a_moment_is_the_first_message_of_it() -> None:
-    """Those of one batch are stored at one moment, of which brokers find any."""
+def test_time_means_its_first_message() -> None:
+    """Messages of one batch have the same time, and brokers may find any of them."""
     with ThreadedBroker() as broker:
         stand = Stand(BUNDLED, broker.name_server)
         with stand.client:

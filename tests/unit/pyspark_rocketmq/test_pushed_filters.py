@@ -1,4 +1,4 @@
-"""Filters of a query that a batch takes to the broker, so that it leaves out what the query leaves out anyway."""
+"""Query filters that are pushed down to the broker."""
 
 import pytest
 
@@ -25,8 +25,8 @@ TAGS = ("tags",)
     ],
     ids=str,
 )
-def test_tags(asked: Filter, expression: str) -> None:
-    """Those that an expression can say; with others all messages are read, and Spark looks at them."""
+def test_tag_filters_are_pushed_down_if_expressible(asked: Filter, expression: str) -> None:
+    """Otherwise all messages are read, and Spark filters."""
     options = {"nameServer": "a:1", "topic": "t", "filterPushdown": "true"}
     reader = FilteringBatchReader(source_options(options), source_schema(False))
     assert list(reader.pushFilters([asked])) == [asked]

@@ -1,4 +1,4 @@
-"""The vectorised decoder gives what the decoder of `rocket_remoting.wire.record` gives."""
+"""The vectorised decoder equals the decoder of `rocket_remoting.wire.record`."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -37,7 +37,7 @@ _longs = st.integers(0, 2**40)
 
 @st.composite
 def properties(draw: st.DrawFn) -> bytes:
-    """Properties as they may stand in a record: well-formed mostly, with and without the last separator."""
+    """Generate properties, mostly well-formed, with and without the last separator."""
     if draw(st.integers(0, 30)) == 0:
         return draw(st.binary(max_size=40).filter(is_utf8))
     data = "".join(f"{name}\x01{value}\x02" for name, value in draw(_pairs)).encode()
@@ -45,7 +45,7 @@ def properties(draw: st.DrawFn) -> bytes:
 
 
 def is_utf8(data: bytes) -> bool:
-    """Whether the bytes are text."""
+    """Return whether the bytes are UTF-8."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -55,7 +55,7 @@ def is_utf8(data: bytes) -> bool:
 
 @st.composite
 def record(draw: st.DrawFn) -> bytes:
-    """Any record that a broker may store."""
+    """Generate a record as a broker may store it."""
     body, sys_flag = draw(st.binary(max_size=60)), draw(st.sampled_from([0, 0, 2, 8]))
     if draw(st.integers(0, 30)) == 0:
         kind = draw(st.sampled_from(list(CompressionType)))
@@ -78,12 +78,12 @@ def record(draw: st.DrawFn) -> bytes:
 
 
 def table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    """All rows of the batches."""
+    """Return all rows of the batches."""
     return pa.Table.from_batches(batches, schema=to_arrow_schema(EVERYTHING, timezone="UTC"))
 
 
 def both_ways(records: bytes, *arguments: Any, tags: frozenset[str] = frozenset()) -> tuple[Any, Any]:
-    """What the two ways of decoding give."""
+    """Return the results of both decoders."""
     decoder = Decoder(EVERYTHING, tags)
     one_by_one = table(decoder._decode_one_by_one(records, "broker-a", *arguments or (None,)))
     few, decode.FEW_BYTES = decode.FEW_BYTES, 0
@@ -96,8 +96,8 @@ def both_ways(records: bytes, *arguments: Any, tags: frozenset[str] = frozenset(
 
 @settings(deadline=None)
 @given(st.lists(record(), min_size=1, max_size=12), st.booleans(), st.sampled_from([None, 5, 2**39]))
-def test_both_ways_give_the_same(records: list[bytes], filtered: bool, before: int | None) -> None:
-    """Whatever a broker stores: hosts of both families, both versions, odd properties, packed bodies, filters."""
+def test_both_decoders_agree(records: list[bytes], filtered: bool, before: int | None) -> None:
+    """For hosts of both families, both versions, malformed properties, compressed bodies and filters."""
     tags = frozenset({"", "a", "0"}) if filtered else frozenset()
     at_once, one_by_one = both_ways(b"".join(records), before, tags=tags)
     assert at_once.schema == one_by_one.schema
@@ -105,7 +105,7 @@ def test_both_ways_give_the_same(records: list[bytes], filtered: bool, before: i
 
 
 def plain(number: int, properties: bytes = b"KEYS\x01k\x02TAGS\x01t\x02UNIQ_KEY\x01u\x02", **more: Any) -> bytes:
-    """An ordinary record."""
+    """Return an ordinary record."""
     fields: dict[str, Any] = {
         "queue_id": 1, "queue_offset": number, "commit_log_offset": 0, "sys_flag": 0, "flag": 0,
         "born_timestamp": 1, "born_host": ("1.2.3.4", 5), "store_timestamp": 2, "store_host": ("1.2.3.4", 5),
@@ -113,8 +113,8 @@ def plain(number: int, properties: bytes = b"KEYS\x01k\x02TAGS\x01t\x02UNIQ_KEY\
     return encode_record("orders", b"%d" % number, properties, **fields | more)
 
 
-def test_ordinary_records_are_decoded_at_once() -> None:
-    """Records as clients make them never take the slow way; neither do those without properties."""
+def test_ordinary_records_are_decoded_vectorised() -> None:
+    """Those of common clients, and those without properties."""
     records = b"".join(plain(number) + plain(number, b"") for number in range(10))
     batch = Decoder(EVERYTHING)._decode_at_once(records, "broker-a", None)
     assert batch.num_rows == 20
@@ -127,15 +127,15 @@ def test_ordinary_records_are_decoded_at_once() -> None:
     ("said", "read"),
     [(2**63 - 1, 9223372036854775000), (-(2**63), -9223372036854775000), (2**53, 2**53 * 1000)],
 )
-def test_a_time_that_no_column_holds(said: int, read: int) -> None:
-    """A producer may say any; it becomes the farthest there is, and the message is read."""
+def test_time_out_of_range_is_clamped(said: int, read: int) -> None:
+    """Producers may send any; the message is read."""
     for batch in both_ways(plain(1, born_timestamp=said) * 3):
         assert batch["born_timestamp"].cast("int64").to_pylist() == [read] * 3
 
 
 @pytest.mark.parametrize("cut", [1, 50, 90])
-def test_a_cut_record_is_an_error(cut: int) -> None:
-    """Half a record is told as what it is, not passed over."""
+def test_truncated_record_is_an_error(cut: int) -> None:
+    """It is not skipped."""
     records = plain(1) * 1000
     with pytest.raises(RemoteProtocolError, match="record at"):
         list(Decoder(EVERYTHING).decode(records[:-cut], "broker-a"))
@@ -145,7 +145,7 @@ MIB = 1 << 20
 
 
 def large(number: int, size: int, kind: CompressionType = CompressionType.ZSTD) -> bytes:
-    """A record whose body takes a thousand times its bytes."""
+    """Return a record whose body decompresses to a thousand times its size."""
     fields = {"queue_id": 1, "queue_offset": number, "sys_flag": COMPRESSED | kind.sys_flag}
     return encode_record(
         "orders",
@@ -164,8 +164,8 @@ def large(number: int, size: int, kind: CompressionType = CompressionType.ZSTD) 
 BODIES = StructType([StructField(name, COLUMNS[name]) for name in ("queue_offset", "body")])
 
 
-def test_large_bodies_come_in_batches_of_their_own() -> None:
-    """Sixty of 4 MiB take no more memory than some of them."""
+def test_large_bodies_come_in_separate_batches() -> None:
+    """Sixty of 4 MiB use the memory of a few."""
     records = b"".join(large(number, 4 * MIB) for number in range(60))
     offsets: list[int] = []
     with memory_below(48 * MIB):
@@ -177,10 +177,10 @@ def test_large_bodies_come_in_batches_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("kind", list(CompressionType))
-def test_a_body_beyond_the_limit_fails_the_task_or_is_passed_over(
+def test_body_beyond_the_limit_fails_the_task_or_is_skipped(
     kind: CompressionType, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As whatever is lost: the error names the message, and both options."""
+    """As other lost data: the error names the message and both options."""
     records = plain(1) + large(2, 8 * MIB, kind) + plain(3)
     with pytest.raises(UnreadableBodyError) as caught:
         list(Decoder(BODIES, max_body_size=MIB).decode(records, "broker-a"))
@@ -192,8 +192,8 @@ def test_a_body_beyond_the_limit_fails_the_task_or_is_passed_over(
     assert "message 2 of queue 1" in caplog.text
 
 
-def test_a_body_that_nobody_wants_is_not_decompressed() -> None:
-    """It may be as large as it likes."""
+def test_unselected_body_is_not_decompressed() -> None:
+    """It may have any size."""
     offsets = StructType(BODIES.fields[:1])
     (batch,) = Decoder(offsets, max_body_size=1).decode(large(2, 8 * MIB), "broker-a")
     assert batch["queue_offset"].to_pylist() == [2]

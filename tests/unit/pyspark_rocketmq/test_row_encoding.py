@@ -1,4 +1,4 @@
-"""Rows are encoded as messages are."""
+"""Rows are encoded as messages."""
 
 import numpy as np
 import pytest
@@ -30,10 +30,10 @@ _row = st.tuples(
 
 @settings(deadline=None)
 @given(st.lists(_row, min_size=1, max_size=20), st.integers(0, 5))
-def test_a_batch_reads_back(
+def test_encoded_batch_round_trip(
     rows: list[tuple[bytes, str | None, str | None, dict[str, str] | None, int]], cut: int
 ) -> None:
-    """Bodies, tags, keys, properties and flags; also of a slice of the rows. Empty ones are none."""
+    """Bodies, tags, keys, properties and flags, also of a slice of rows; empty values are null."""
     bodies, tags, keys, maps, flags = zip(*rows, strict=True)
     properties = own_properties(
         pa.array(tags, pa.string()),
@@ -62,16 +62,16 @@ def test_a_batch_reads_back(
         assert (entry.body, decode_properties(entry.properties), entry.flag) == (body, expected, flag)
 
 
-def test_keys_are_those_the_broker_looks_for() -> None:
-    """Made by numpy here, one by one there."""
+def test_keys_equal_the_brokers_hashes() -> None:
+    """Computed by numpy here, one by one there."""
     writer = writer_id("query", 1)
     assert sequence_keys(f"{writer}{9:08X}", 65534, 4).to_pylist() == [
         sequence_key(writer, 9, number) for number in range(65534, 65538)
     ]
 
 
-def test_blocks_keep_within_limits() -> None:
-    """By rows and by bytes; a row that is too large goes alone."""
+def test_blocks_stay_within_limits() -> None:
+    """Of rows and bytes; an oversized row is alone in its block."""
     sizes = [10, 10, 10, 500, 10, 10, 10, 10]
     entries = encode(pa.array([b"x" * size for size in sizes], pa.binary()), pa.array([""] * 8, pa.string()), None)
     assert list(blocks(entries, 3, 100)) == [(0, 3), (3, 4), (4, 7), (7, 8)]
@@ -79,13 +79,13 @@ def test_blocks_keep_within_limits() -> None:
 
 
 @pytest.mark.parametrize("character", ["\x00", "\x01", "\x02"])
-def test_separators_are_refused(character: str) -> None:
-    """They would make other properties of the rest."""
+def test_separators_in_values_are_refused(character: str) -> None:
+    """They would inject properties."""
     with pytest.raises(UnsendableError, match="column 'TAGS'"):
         own_properties(pa.array([f"a{character}b"]), None, None, 1)
 
 
-def test_properties_that_are_too_long() -> None:
-    """The record keeps their length in 15 bits."""
+def test_too_long_properties_are_refused() -> None:
+    """The record stores their length in 15 bits."""
     with pytest.raises(UnsendableError, match="40009 bytes, at most 32767"):
         encode(pa.array([b"x"]), own_properties(pa.array(["x" * 40_003]), None, None, 1), None)

@@ -1,4 +1,4 @@
-"""What a stream makes of what it finds: queues that come, go, shrink or lose their beginning."""
+"""Planning a stream whose queues appear, disappear, shrink or lose messages."""
 
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
@@ -21,12 +21,12 @@ ALL = ReadAllAvailable()
 
 
 def queue(number: int, broker: str = "a") -> MessageQueue:
-    """A queue of topic t."""
+    """Return a queue of topic t."""
     return MessageQueue("t", broker, number)
 
 
 class Brokers:
-    """A cluster whose queues are as they are set.
+    """A cluster with given queues.
 
     Attributes:
         bounds: Where each queue begins and ends.
@@ -79,27 +79,27 @@ def reader(brokers: Brokers, **options: str) -> RocketMQStreamReader:
 
 
 def at(made: RocketMQStreamReader, **offsets: int) -> dict[str, Any]:
-    """A place: ``a0=5`` is offset 5 of queue 0 of broker a."""
+    """Return offsets: ``a0=5`` is offset 5 of queue 0 of broker a."""
     found = {queue(int(name[1:]), name[0]): offset for name, offset in offsets.items()}
     return StreamOffset(found, made._options.plan).to_json()
 
 
 def planned(made: RocketMQStreamReader, start: dict[str, Any], limit: Any = ALL) -> list[QueueRange]:
-    """What the next batch reads."""
+    """Return what the next batch reads."""
     partitions = made.partitions(start, made.latestOffset(start, limit))
     return [piece for partition in partitions for piece in partition.ranges]  # type: ignore[attr-defined]
 
 
-def test_nothing_new() -> None:
-    """The place stays the very same, and nothing is planned."""
+def test_no_new_messages_plan_nothing() -> None:
+    """The offsets object is unchanged."""
     made = reader(Brokers({queue(0): (0, 5)}))
     start = at(made, a0=5)
     assert made.latestOffset(start, ALL) is start
     assert made.partitions(start, start) == []
 
 
-def test_a_new_queue_and_a_new_broker() -> None:
-    """Both are read from their first message on, now and when the batch is planned again."""
+def test_new_queue_and_new_broker_are_read_from_the_beginning() -> None:
+    """Also when the batch is planned again."""
     brokers = Brokers({queue(0): (0, 5), queue(1): (3, 9), queue(0, "b"): (2, 4)})
     made = reader(brokers)
     start = at(made, a0=5)
@@ -118,8 +118,8 @@ def test_a_new_queue_and_a_new_broker() -> None:
         ((0, 3), "queue 0 of t at a was read up to 5 and now holds 0 to 3", [QueueRange(queue(0), 0, 3)]),
     ],
 )
-def test_lost_messages(bounds: tuple[int, int], told: str, read: list[QueueRange]) -> None:
-    """Deleted before they were read, or the topic made anew: an error, or what is there."""
+def test_lost_messages_are_an_error_or_skipped(bounds: tuple[int, int], told: str, read: list[QueueRange]) -> None:
+    """Deleted before they were read, or the topic was recreated."""
     brokers = Brokers({queue(0): bounds})
     with pytest.raises(DataLossError, match=told):
         planned(reader(brokers), at(reader(brokers), a0=5))
@@ -127,8 +127,8 @@ def test_lost_messages(bounds: tuple[int, int], told: str, read: list[QueueRange
     assert planned(made, at(made, a0=5)) == read
 
 
-def test_a_queue_that_is_gone() -> None:
-    """With its broker there it is lost; with its broker away it waits, and is read on afterwards."""
+def test_missing_queue_is_lost_or_waits() -> None:
+    """Lost if its broker is available; if the broker is not, reading continues when it returns."""
     brokers = Brokers({queue(0): (0, 5)})
     made = reader(brokers)
     with pytest.raises(DataLossError, match="queue 1 of t at a, read up to 4, is not there any more"):
@@ -139,8 +139,8 @@ def test_a_queue_that_is_gone() -> None:
     assert planned(made, away) == [QueueRange(queue(0, "b"), 4, 6)]
 
 
-def test_a_broker_that_goes_away_while_it_is_asked() -> None:
-    """The others are read; when it is still said to be there, its name is told."""
+def test_broker_that_fails_while_it_is_asked_is_skipped() -> None:
+    """The others are read; if it is still in the route, the error names it."""
 
     class Going(Brokers):
         is_known_to_be_away = True
@@ -162,8 +162,8 @@ def test_a_broker_that_goes_away_while_it_is_asked() -> None:
         made.latestOffset(start, ALL)
 
 
-def test_a_topic_of_a_pattern_that_is_deleted() -> None:
-    """Lost while its broker is there; one that is only not read any more, or whose broker is away, waits."""
+def test_deleted_topic_of_a_pattern_is_lost() -> None:
+    """If its broker is available; an unreadable topic, or one of an unavailable broker, waits."""
     brokers = Brokers({MessageQueue("t1", "a", 0): (0, 5)})
     start = at(reader(brokers), a0=4)
     assert planned(reader(brokers), start) == [QueueRange(MessageQueue("t1", "a", 0), 0, 5)]
@@ -180,8 +180,8 @@ def test_a_topic_of_a_pattern_that_is_deleted() -> None:
     assert queue(0, "b") in StreamOffset.from_json(reader(brokers).latestOffset(away, ALL)).offsets
 
 
-def test_a_broker_that_comes_back_while_what_is_there_is_read() -> None:
-    """Of its queues nothing is read in that run; where they are is not forgotten, and new ones wait."""
+def test_returning_broker_waits_for_the_next_run_with_available_now() -> None:
+    """Its offsets are kept, and new queues wait."""
     brokers = Brokers({queue(0): (0, 5)})
     made = reader(brokers)
     made.prepareForTriggerAvailableNow()
@@ -190,8 +190,8 @@ def test_a_broker_that_comes_back_while_what_is_there_is_read() -> None:
     assert StreamOffset.from_json(end) == StreamOffset({queue(0): 5, queue(0, "b"): 4}, made._options.plan)
 
 
-def test_limits() -> None:
-    """Those of the options count where Spark asks for a limit, and not where it asks for all."""
+def test_limits_apply_where_spark_asks_for_a_limit() -> None:
+    """Not where it asks for all."""
     made = reader(Brokers({queue(0): (0, 1000), queue(1): (0, 10)}), maxOffsetsPerTrigger="100")
     assert made.getDefaultReadLimit() == ReadMaxRows(100)
     start = at(made, a0=0, a1=0)
@@ -213,8 +213,8 @@ def test_limits() -> None:
     ],
     ids=str,
 )
-def test_what_is_there_is_read_to_its_end(options: dict[str, str], limit: Any) -> None:
-    """Within the limits, batch after batch, and nothing that came later; no least number is waited for."""
+def test_available_now_reads_to_the_present_end(options: dict[str, str], limit: Any) -> None:
+    """Within the limits, in several batches, without later messages or minimum sizes."""
     brokers = Brokers({queue(0): (0, 50), queue(1): (2, 5)})
     made = reader(brokers, **options)
     made.prepareForTriggerAvailableNow()
@@ -233,7 +233,7 @@ def test_what_is_there_is_read_to_its_end(options: dict[str, str], limit: Any) -
 
 
 def test_few_messages_wait_for_more() -> None:
-    """Until there are as many as were asked for; nothing is planned before."""
+    """Until the minimum is reached."""
     brokers = Brokers({queue(0): (0, 9)})
     made = reader(brokers, minOffsetsPerTrigger="10")
     start = at(made, a0=0)
@@ -242,8 +242,8 @@ def test_few_messages_wait_for_more() -> None:
     assert planned(made, start, ReadMinRows(10)) == [QueueRange(queue(0), 0, 10)]
 
 
-def test_progress_is_published_once() -> None:
-    """When a batch is committed, and when the next is asked for, which happens after the last one too."""
+def test_progress_is_committed_once() -> None:
+    """When a batch is committed, or when the next one is requested after the last."""
     brokers = Brokers({queue(0): (0, 5)})
     made = reader(brokers, consumerGroup="g")
     made.commit(at(made, a0=3))
@@ -252,8 +252,8 @@ def test_progress_is_published_once() -> None:
     assert brokers.committed == [{queue(0): 3}, {queue(0): 5}]
 
 
-def test_the_first_batch_is_planned_again_as_it_was() -> None:
-    """Spark asks again where it begins: messages that came meanwhile, and other options, make no difference."""
+def test_first_batch_is_replanned_equally() -> None:
+    """Messages and options that came meanwhile do not matter."""
     brokers = Brokers({queue(0): (0, 10), queue(1): (2, 5)})
     made = reader(brokers)
     start = made.initialOffset()
@@ -267,8 +267,8 @@ def test_the_first_batch_is_planned_again_as_it_was() -> None:
         assert pieces == [QueueRange(queue(0), 10, 12)]
 
 
-def test_the_plan_of_a_batch_outlives_the_options() -> None:
-    """A batch that is planned again has the partitions it had, whatever was set meanwhile."""
+def test_partitions_of_a_replanned_batch_are_the_same() -> None:
+    """Whatever options were changed meanwhile."""
     brokers = Brokers({queue(0): (0, 100), queue(1): (0, 100)})
     before, after = reader(brokers), reader(brokers, minPartitions="10")
     start = at(before, a0=0, a1=0)

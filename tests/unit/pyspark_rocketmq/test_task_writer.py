@@ -1,4 +1,4 @@
-"""A task of the sink, without Spark: what is stored follows from the rows and their order alone."""
+"""A sink task without Spark: the stored messages depend only on the rows and their order."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ ROWS = TURN + 200
 
 @pytest.fixture(scope="module")
 def stand() -> Iterator[Stand]:
-    """One broker for all tests here."""
+    """One broker for all tests of this module."""
     with ThreadedBroker() as broker:
         made = Stand(BUNDLED, broker.name_server)
         # Executors keep their client from task to task.
@@ -37,7 +37,7 @@ def stand() -> Iterator[Stand]:
 def written(
     stand: Stand, topic: str, splits: Sequence[int], identity: Identity, rows: int = ROWS, **options: str
 ) -> int:
-    """Write so many rows, `0`, `1`, …, as batches that end at these rows; column `user` has five values."""
+    """Write so many rows, `0`, `1`, …, in batches that end at these rows; column `user` has five values."""
     chosen = sink_options(stand.options | {"topic": topic, "batchSize": "100"} | options)
     fields = ["body", "user"] if chosen.order_key else ["body"]
     schema = StructType([StructField(name, StringType()) for name in fields])
@@ -55,10 +55,8 @@ splits = st.lists(st.integers(0, ROWS), max_size=4)
 
 @settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.integers(0, 6), splits, splits)
-def test_a_task_that_runs_again_stores_nothing_twice(
-    stand: Stand, partition: int, first: list[int], second: list[int]
-) -> None:
-    """Deduplicated: Spark may hand the rows over in other batches; 1024 rows go to one queue, then to the next."""
+def test_repeated_task_stores_nothing_twice(stand: Stand, partition: int, first: list[int], second: list[int]) -> None:
+    """Deduplicated: Spark may split the rows differently; each 1024 rows go to one queue."""
     topic = stand.topic(QUEUES)
     for epoch, number in itertools.product((7, 8), (first, second)):
         identity = Identity("query", epoch, partition)
@@ -74,10 +72,10 @@ def test_a_task_that_runs_again_stores_nothing_twice(
 
 @settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(splits, splits, st.booleans())
-def test_a_row_has_the_same_key_and_queue_each_time(
+def test_row_has_the_same_key_and_queue_each_time(
     stand: Stand, first: list[int], second: list[int], by_user: bool
 ) -> None:
-    """At least once: what comes twice can be told by its key, which no other row, task or batch has."""
+    """At least once: duplicates share a key that no other row, task or batch has."""
     topic = stand.topic(QUEUES)
     options = {"orderKey": "user"} if by_user else {}
     identities = [
@@ -99,8 +97,8 @@ def test_a_row_has_the_same_key_and_queue_each_time(
     assert all(one == other for one, other in twice)
 
 
-def test_a_row_that_the_broker_refuses_fails_the_task(stand: Stand) -> None:
-    """Also when it is the last one: a task returns when its rows are stored."""
+def test_refused_row_fails_the_task(stand: Stand) -> None:
+    """Also the last one: a task ends when its rows are stored."""
     topic = stand.topic(QUEUES)
     columns = sink_columns(StructType([StructField("body", StringType())]), topic=topic, order_key=None, id_column=None)
     options = sink_options(stand.options | {"topic": topic, "maxMessageSize": str(9 << 20)})
@@ -109,7 +107,7 @@ def test_a_row_that_the_broker_refuses_fails_the_task(stand: Stand) -> None:
         writer.write(iter([pa.record_batch({"body": ["x", "x" * (5 << 20)]})]))
 
 
-def test_a_row_without_a_body_is_refused(stand: Stand) -> None:
+def test_row_without_a_body_is_refused(stand: Stand) -> None:
     """Null or empty; Apache's Java consumers could not read it."""
     topic = stand.topic(QUEUES)
     columns = sink_columns(StructType([StructField("body", StringType())]), topic=topic, order_key=None, id_column=None)
@@ -121,8 +119,8 @@ def test_a_row_without_a_body_is_refused(stand: Stand) -> None:
     assert stand.count(topic) == 0
 
 
-def test_keys_that_are_no_text(stand: Stand) -> None:
-    """Rows of one order key stay in one queue, whatever its bytes; what properties cannot hold is named."""
+def test_binary_keys_select_a_queue_but_must_be_text_as_properties(stand: Stand) -> None:
+    """Rows of one order key go to one queue, whatever its bytes."""
     topic = stand.topic(QUEUES)
     schema = StructType().add("body", StringType()).add("order_key", BinaryType())
     columns = sink_columns(schema, topic=topic, order_key=None, id_column=None)
