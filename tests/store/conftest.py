@@ -1,9 +1,4 @@
-"""Each test that asks for `disk` runs on the real and on the faulty in-memory file system.
-
-Exceptions: a real disk cannot be made to fail or to be torn as `test_store_flush`, `test_store_cleaning` and
-`test_store_crash_points` need it; processes, locks of processes, limits of the operating system and really full disks
-(`test_store_kill`, `test_table_kill`, `test_store_maps`, `test_store_full_disk`) are not to be had in memory.
-"""
+"""Tests that use `disk` run on the real and on the faulty in-memory file system."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the store's tests stand on: a disk, real or faulty, and small stores on it."""
+"""Disks, real or faulty, and small stores on them."""
 
 import asyncio
 import shutil
@@ -27,7 +27,7 @@ SMALL = {
 
 
 class FakeClock:
-    """A clock that stands still until a test moves it."""
+    """A clock set by hand."""
 
     def __init__(self, now: int = 1_700_000_000_000) -> None:
         self.now = now
@@ -69,7 +69,7 @@ class Disk:
         return store
 
     def crash(self, seed: int = 0) -> "Disk":
-        """Return what is found after the process died, or with the faulty file system the machine."""
+        """Return the disk after the process died or, with the faulty file system, the machine."""
         self._crashes += 1
         if isinstance(self.file_system, FaultyFileSystem):
             return Disk(self.file_system.crash(Random(seed)), self.root, self.clock)
@@ -78,7 +78,7 @@ class Disk:
         return Disk(OsFileSystem(), copy, self.clock)
 
     def kill(self) -> "Disk":
-        """Return what is found after the process died and the machine did not: all that was written."""
+        """Return the disk after the process died but not the machine: everything written is there."""
         self._sync(self.root)
         return self.crash()
 
@@ -88,7 +88,7 @@ class Disk:
         self.file_system.sync(path)
 
     def copy_to(self, target: Path) -> None:
-        """Write what a process would find here to a directory of the operating system."""
+        """Copy what a process would see here to a directory of the operating system."""
         self._copy(self.root, target)
 
     def _copy(self, path: Path, target: Path) -> None:
@@ -104,7 +104,7 @@ class Disk:
         return bytes(self.file_system.map(path))
 
     def close(self, run: Callable[[Coroutine[None, None, None]], None] = asyncio.run) -> None:
-        """Stop the stores that are still open; ``run`` is that of the loop in which they were started."""
+        """Close open stores; ``run`` is that of the loop in which they were started."""
         for store in self._open:
             run(store.stop())
 
@@ -115,7 +115,7 @@ def stop(store: MessageStore) -> None:
 
 
 async def expire(store: MessageStore) -> int:
-    """Delete the commit log's files but the last, at most ten, as if they were old; return how many."""
+    """Delete up to ten files of the commit log, but not the last, as if they had expired; return their number."""
     usual = store.settings
     store.keep_files_as(replace(usual, file_reserved_time=-FOREVER))
     try:
@@ -125,7 +125,7 @@ async def expire(store: MessageStore) -> int:
 
 
 def delete_old(store: MessageStore) -> int:
-    """Do so without a loop."""
+    """The same without a loop."""
     return asyncio.run(expire(store))
 
 
@@ -181,5 +181,5 @@ def put(store: MessageStore, *numbers: int, **fields: object) -> list[bytes]:
 
 
 def without_mark(disk: Disk) -> None:
-    """Make the checkpoint one of Apache's brokers."""
+    """Make the checkpoint look like one of Apache's broker, without our mark."""
     overwrite(disk, disk.root / "checkpoint", 64, bytes(24))

@@ -1,10 +1,4 @@
-"""A file system in memory that keeps after a crash only what was synced, and of the rest whatever it likes.
-
-It is the disk a store has to expect: of the sectors written since the last sync any may have reached it or not, files
-made since may have no name, files removed may have it again. After a sync that the disk refused the machine takes what
-is in memory for written, as Linux does: the next sync brings only what was written after that. And it is strict where
-the operating system would kill the process: room must be allocated before it is written to.
-"""
+"""A file system in memory that keeps only synced data in a crash, and any part of the rest."""
 
 import errno
 from collections.abc import Sequence
@@ -16,10 +10,10 @@ from rocket_broker.store.files import PAGE_SIZE, SECTOR_SIZE
 
 
 class Choices(Protocol):
-    """What decides how a disk fails: `random.Random`, or a test that tries every way."""
+    """Decides what a crash destroys: `random.Random`, or a test that tries every case."""
 
     def choice(self, candidates: "Sequence[_File | bytes | None]", /) -> "_File | bytes | None":
-        """Return one of several."""
+        """Return one of the candidates."""
 
 
 class FaultyFileSystem:
@@ -53,7 +47,7 @@ class FaultyFileSystem:
         self._locked: set[Path] = set()
 
     def crash(self, choices: Choices) -> "FaultyFileSystem":
-        """Return what the machine finds when it is up again; this one must not be used any more."""
+        """Return the file system after a crash; this one must not be used any more."""
         after = FaultyFileSystem()
         after._directories = set(self._directories)
         for path in sorted({*self._files, *self._removed}):

@@ -1,4 +1,4 @@
-"""Old files are deleted by age and hour, and by what the disk has left."""
+"""Old files are deleted by age, hour and disk usage."""
 
 import asyncio
 import errno
@@ -34,7 +34,7 @@ AT_NOON = AT_FOUR + 8 * HOUR
 
 @pytest.fixture
 def full_log(faulty_disk: Disk) -> Iterator[MessageStore]:
-    """A store with five files in its log, each last written an hour after the one before."""
+    """Return a store with five files in its log, each last written an hour after the one before."""
     faulty_disk.clock.now = AT_FOUR
     store = faulty_disk.open()
     while len(log_files(faulty_disk)) < 5:
@@ -48,14 +48,14 @@ def log_files(disk: Disk) -> list[str]:
 
 
 def age(disk: Disk, *hours: int) -> None:
-    """Say how long ago each file of the log was last written."""
+    """Set how long ago each file of the log was last written."""
     assert isinstance(disk.file_system, FaultyFileSystem)
     for name, ago in zip(log_files(disk), hours, strict=True):
         disk.file_system.modified[disk.root / "commitlog" / name] = disk.clock.now - ago * HOUR
 
 
 def use(disk: Disk, percent: float) -> None:
-    """Say how much of the disk is used."""
+    """Set the disk usage."""
     assert isinstance(disk.file_system, FaultyFileSystem)
     disk.file_system.used = percent
 
@@ -64,8 +64,8 @@ def clean(store: MessageStore) -> int:
     return asyncio.run(store.clean())
 
 
-def test_at_the_hour_files_kept_long_enough_go(faulty_disk: Disk, full_log: MessageStore) -> None:
-    """Queue and log begin with the first message that is left, and the readers of what is gone are sent there."""
+def test_expired_files_are_deleted_at_the_configured_hour(faulty_disk: Disk, full_log: MessageStore) -> None:
+    """Queue and log then begin with the first remaining message, and consumers of deleted ones are sent there."""
     assert clean(full_log) == 3
     assert len(log_files(faulty_disk)) == 2
     first = full_log.min_offset("orders", 0)
@@ -75,32 +75,32 @@ def test_at_the_hour_files_kept_long_enough_go(faulty_disk: Disk, full_log: Mess
     assert full_log.get("orders", 0, first, 1, 2**31).status is GetStatus.FOUND
 
 
-def test_at_other_hours_nothing_goes(faulty_disk: Disk, full_log: MessageStore) -> None:
-    """Deleting is for the quiet hours, as long as there is room."""
+def test_nothing_is_deleted_at_other_hours(faulty_disk: Disk, full_log: MessageStore) -> None:
+    """As long as there is enough space."""
     faulty_disk.clock.now = AT_NOON
     assert clean(full_log) == 0
     assert len(log_files(faulty_disk)) == 5
 
 
 @pytest.mark.parametrize(("used", "deleted"), [(75, 0), (76, 3), (85, 3), (86, 4), (99, 4)])
-def test_the_disk_s_use_hastens_deleting(faulty_disk: Disk, full_log: MessageStore, used: float, deleted: int) -> None:
-    """From 75 % on old files go at any hour, from 85 % on all but the last."""
+def test_disk_usage_triggers_deletion(faulty_disk: Disk, full_log: MessageStore, used: float, deleted: int) -> None:
+    """From 75 % on expired files are deleted at any hour, from 85 % on all but the last."""
     faulty_disk.clock.now = AT_NOON
     age(faulty_disk, 76, 75, 74, 1, 0)
     use(faulty_disk, used)
     assert clean(full_log) == deleted
 
 
-def test_nothing_young_goes_where_that_is_switched_off(faulty_disk: Disk, full_log: MessageStore) -> None:
-    """Without cleanFileForciblyEnable a crowded disk costs no message that is to be kept."""
+def test_forced_deletion_can_be_disabled(faulty_disk: Disk, full_log: MessageStore) -> None:
+    """Without cleanFileForciblyEnable a full disk deletes no message before its time."""
     asyncio.run(full_log.stop())
     store = faulty_disk.open(clean_file_forcibly_enable=False)
     use(faulty_disk, 99)
     assert clean(store) == 3
 
 
-def test_how_files_are_kept_may_change_while_the_store_is_open(faulty_disk: Disk, full_log: MessageStore) -> None:
-    """When they are deleted, and from what use of the disk on they are, or messages are refused."""
+def test_retention_settings_may_change_while_running(faulty_disk: Disk, full_log: MessageStore) -> None:
+    """The hours, and the disk usage from which files are deleted or messages refused."""
     faulty_disk.clock.now = AT_NOON
     use(faulty_disk, 60)
     age(faulty_disk, 76, 75, 74, 1, 0)
@@ -113,8 +113,8 @@ def test_how_files_are_kept_may_change_while_the_store_is_open(faulty_disk: Disk
     assert full_log.put(message()).status is PutStatus.OK
 
 
-def test_a_full_disk_refuses_messages_until_there_is_room(faulty_disk: Disk, full_log: MessageStore) -> None:
-    """Reads go on; the first look that finds room takes messages again."""
+def test_full_disk_refuses_messages_until_there_is_space(faulty_disk: Disk, full_log: MessageStore) -> None:
+    """Reads continue; messages are accepted after the first check that finds space."""
     use(faulty_disk, 91)
     clean(full_log)
     assert full_log.put(message()).status is PutStatus.SERVICE_NOT_AVAILABLE
@@ -125,8 +125,8 @@ def test_a_full_disk_refuses_messages_until_there_is_room(faulty_disk: Disk, ful
     assert full_log.put(message()).status is PutStatus.OK
 
 
-def test_at_most_ten_files_go_at_once_and_never_the_last(disk: Disk) -> None:
-    """A long backlog is deleted over several looks."""
+def test_at_most_ten_files_are_deleted_at_once_and_never_the_last(disk: Disk) -> None:
+    """A long backlog takes several checks."""
     store = disk.open()
     while len(log_files(disk)) < 13:
         store.put(message(body=bytes(8000)))
@@ -135,8 +135,8 @@ def test_at_most_ten_files_go_at_once_and_never_the_last(disk: Disk) -> None:
     assert store.put(message()).status is PutStatus.OK
 
 
-def test_queues_and_index_give_their_room_back_with_the_log(disk: Disk) -> None:
-    """Of their files only those are left that lead to messages, and an idle queue's last."""
+def test_queue_and_index_files_are_deleted_with_the_log(disk: Disk) -> None:
+    """Files that lead to messages and an idle queue's last file are kept."""
     store = disk.open(max_index_num=100)
     store.put(message("idle"))
     for number in range(400):
@@ -151,8 +151,8 @@ def test_queues_and_index_give_their_room_back_with_the_log(disk: Disk) -> None:
     assert disk.file_system.names(queue_file(disk, "idle").parent) == [f"{0:020d}"]
 
 
-def test_queues_keep_their_count_over_a_crash_after_deleting(faulty_disk: Disk, full_log: MessageStore) -> None:
-    """What led to deleted messages was on the disk before they went."""
+def test_queue_offsets_continue_after_a_deletion_and_a_crash(faulty_disk: Disk, full_log: MessageStore) -> None:
+    """The queues are synced before the log's files are deleted."""
     expected = full_log.max_offset("orders", 0)
     clean(full_log)
     first = full_log.min_offset("orders", 0)
@@ -161,8 +161,8 @@ def test_queues_keep_their_count_over_a_crash_after_deleting(faulty_disk: Disk, 
     asyncio.run(store.stop())
 
 
-def test_nothing_is_deleted_when_the_disk_refuses_the_flush(faulty_disk: Disk, full_log: MessageStore) -> None:
-    """The error is told, and every file is still there."""
+def test_nothing_is_deleted_when_the_flush_fails(faulty_disk: Disk, full_log: MessageStore) -> None:
+    """The error is logged, and every file is kept."""
     assert isinstance(faulty_disk.file_system, FaultyFileSystem)
     faulty_disk.file_system.sync_error = OSError(errno.EIO, "input/output error")
     with pytest.raises(OSError, match="the disk refused a flush"):
@@ -171,8 +171,8 @@ def test_nothing_is_deleted_when_the_disk_refuses_the_flush(faulty_disk: Disk, f
     faulty_disk.file_system.sync_error = None
 
 
-def test_nothing_is_deleted_when_only_the_log_is_on_the_disk(faulty_disk: Disk, full_log: MessageStore) -> None:
-    """A process out of files cannot flush the queues: their entries of what is deleted cannot be made anew."""
+def test_nothing_is_deleted_when_the_queues_cannot_be_flushed(faulty_disk: Disk, full_log: MessageStore) -> None:
+    """A process out of file descriptors flushes the log alone; entries of deleted messages could not be rebuilt."""
     files = faulty_disk.file_system
     assert isinstance(files, FaultyFileSystem)
     assert asyncio.run(full_log.flush_to(full_log.max_commit_log_offset))
@@ -185,8 +185,8 @@ def test_nothing_is_deleted_when_only_the_log_is_on_the_disk(faulty_disk: Disk, 
 
 
 @pytest.mark.parametrize("of", ["log", "queue", "index"])
-def test_a_file_that_cannot_be_removed_leaves_no_hole(faulty_disk: Disk, of: str) -> None:
-    """Those behind it stay until it goes: at the next start no file is missing between others."""
+def test_undeletable_file_leaves_no_gap(faulty_disk: Disk, of: str) -> None:
+    """Later files are kept until it can be deleted, so that the next start finds no missing file."""
     files = faulty_disk.file_system
     assert isinstance(files, FaultyFileSystem)
     store = faulty_disk.open(max_index_num=100)
@@ -215,8 +215,8 @@ def test_a_file_that_cannot_be_removed_leaves_no_hole(faulty_disk: Disk, of: str
     assert stays.name not in files.names(stays.parent)
 
 
-def test_a_file_that_somebody_else_removed_is_passed_over(disk: Disk) -> None:
-    """Who makes room by hand does not keep the broker from making more."""
+def test_file_removed_by_somebody_else_is_skipped(disk: Disk) -> None:
+    """The broker deletes further ones."""
     store = disk.open()
     while len(log_files(disk)) < 5:
         store.put(message(body=bytes(8000)))
@@ -227,7 +227,7 @@ def test_a_file_that_somebody_else_removed_is_passed_over(disk: Disk) -> None:
 
 
 class SetClock:
-    """The clock of virtual time, set ahead or back."""
+    """Virtual time with an adjustable offset."""
 
     def __init__(self, clock: Clock) -> None:
         self.ahead_hours = 0
@@ -238,7 +238,7 @@ class SetClock:
 
 
 def run_scene(scene: Callable[[MessageStore, Disk, SetClock], Coroutine[None, None, None]]) -> None:
-    """Run a scene with four files in a log, written a moment ago, that are deleted at any hour when they are old."""
+    """Run a scene with four recent files in a log, which are deleted at any hour once they expired."""
     with VirtualTime() as time:
         clock = SetClock(time.clock)
         disk = Disk(FaultyFileSystem(), Path("/store"), clock)  # type: ignore[arg-type]
@@ -256,8 +256,8 @@ async def hours(number: float) -> None:
     await asyncio.sleep(number * 3600)
 
 
-def test_a_running_store_cleans_by_itself() -> None:
-    """Files go at the first look when they are old, whatever else happens."""
+def test_running_store_deletes_expired_files() -> None:
+    """At the first periodic check after they expired."""
 
     async def scene(store: MessageStore, disk: Disk, clock: SetClock) -> None:
         await store.start()
@@ -270,8 +270,9 @@ def test_a_running_store_cleans_by_itself() -> None:
 
 
 @pytest.mark.parametrize(("ahead", "kept"), [(30 * 24, 35.5), (12, 59), (-12, 83)])
-def test_a_clock_that_jumps_makes_no_file_old(ahead: int, kept: float, caplog: pytest.LogCaptureFixture) -> None:
-    """Ahead by 30 days, files of 72 hours last half of what is left of these: time to set the clock right."""
+def test_clock_jump_does_not_expire_files(ahead: int, kept: float, caplog: pytest.LogCaptureFixture) -> None:
+    """After a jump of 30 days, files kept for 72 hours keep half of their remaining time, so that the clock can
+    be corrected."""
 
     async def scene(store: MessageStore, disk: Disk, clock: SetClock) -> None:
         await store.start()
@@ -287,8 +288,8 @@ def test_a_clock_that_jumps_makes_no_file_old(ahead: int, kept: float, caplog: p
     assert caplog.text.count("the system clock jumped ahead by") == caplog.text.count(f"by {jump}: until") == bool(jump)
 
 
-def test_a_jump_that_is_taken_back_in_time_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """Files are as old then as they would have been."""
+def test_corrected_clock_jump_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
+    """Files expire as they would have without it."""
 
     async def scene(store: MessageStore, disk: Disk, clock: SetClock) -> None:
         await store.start()
@@ -306,8 +307,8 @@ def test_a_jump_that_is_taken_back_in_time_costs_nothing(caplog: pytest.LogCaptu
     assert "files of the commit log age by the system clock again" in caplog.text
 
 
-def test_nothing_is_deleted_by_age_before_the_clock_can_have_been_set() -> None:
-    """A machine that has just started with a clock far ahead has ten minutes to hear of the time."""
+def test_nothing_expires_in_the_first_ten_minutes() -> None:
+    """A machine that starts with a wrong clock has time to correct it."""
 
     async def scene(store: MessageStore, disk: Disk, clock: SetClock) -> None:
         clock.ahead_hours = 30 * 24
@@ -321,8 +322,8 @@ def test_nothing_is_deleted_by_age_before_the_clock_can_have_been_set() -> None:
     run_scene(scene)
 
 
-def test_a_clock_that_is_set_at_the_start_counts_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A machine without a clock of its own begins in the past: what is old by the right time is deleted."""
+def test_clock_set_at_the_start_applies_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A machine without a battery clock starts in the past; files expire by the corrected time."""
 
     async def scene(store: MessageStore, disk: Disk, clock: SetClock) -> None:
         clock.ahead_hours = -10_000
@@ -335,8 +336,8 @@ def test_a_clock_that_is_set_at_the_start_counts_at_once(caplog: pytest.LogCaptu
     run_scene(scene)
 
 
-def test_a_store_that_was_not_used_for_long_is_cleaned_soon() -> None:
-    """Ten minutes after its start, although a month has passed since it was last open."""
+def test_store_unused_for_long_is_cleaned_soon() -> None:
+    """Ten minutes after its start, although it was last open a month ago."""
 
     async def scene(store: MessageStore, disk: Disk, clock: SetClock) -> None:
         clock.ahead_hours = 30 * 24
@@ -347,8 +348,8 @@ def test_a_store_that_was_not_used_for_long_is_cleaned_soon() -> None:
     run_scene(scene)
 
 
-def test_room_is_made_whatever_the_clock_says() -> None:
-    """A disk that fills does not wait for the clock, nor for the first ten minutes."""
+def test_full_disk_is_cleaned_whatever_the_clock() -> None:
+    """Without waiting for the clock or the first ten minutes."""
 
     async def scene(store: MessageStore, disk: Disk, clock: SetClock) -> None:
         use(disk, 99)
@@ -359,7 +360,7 @@ def test_room_is_made_whatever_the_clock_says() -> None:
     run_scene(scene)
 
 
-def test_the_real_disk_s_use_is_a_percentage(tmp_path: Path) -> None:
-    """As df tells it."""
+def test_real_disk_usage_is_a_percentage(tmp_path: Path) -> None:
+    """As reported by df."""
     assert 0 <= OsFileSystem().used_percent(tmp_path) <= 100
     assert 0 <= OsFileSystem().used_percent(tmp_path / "not" / "yet") <= 100

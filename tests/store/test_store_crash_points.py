@@ -1,9 +1,4 @@
-"""Power failures at every step in which a store brings something to the disk, with every way the disk may tear it.
-
-At each sync, write, new, cleared and removed file of a run, before it and after it, the machine dies: of the sectors
-not synced until then every combination is tried where they are few, else none, all and some at random. What was
-answered for under SYNC_FLUSH must be there, and of the rest no more than its beginning.
-"""
+"""Power failures at every step that brings data to the disk, with every way in which the disk may tear it."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +29,7 @@ HOST = ("127.0.0.1", 10911)
 
 
 class Script:
-    """Choices made in advance, the first candidate beyond them.
+    """Predetermined choices, and the first candidate after them.
 
     Attributes:
         taken: The choices made.
@@ -54,7 +49,7 @@ class Script:
         return candidates[taken]
 
     def next(self) -> list[int] | None:
-        """Return the script of the next way, None after the last."""
+        """Return the script of the next case, None after the last."""
         script = list(self.taken)
         while script and script[-1] + 1 == self.numbers[len(script) - 1]:
             script.pop()
@@ -62,14 +57,14 @@ class Script:
 
 
 class Last:
-    """Takes the last candidate: everything reached the disk, and every file that could vanish did."""
+    """Chooses the last candidate: everything reached the disk, and every file that could vanish did."""
 
     def choice(self, candidates: Sequence[T], /) -> T:
         return candidates[-1]
 
 
 class CrashPoints(FaultyFileSystem):
-    """A faulty file system that stops before and after each step.
+    """A faulty file system that calls a function before and after each step.
 
     Attributes:
         at_point: Called there.
@@ -112,7 +107,7 @@ class CrashPoints(FaultyFileSystem):
         self.at_point()
 
     def every_way(self) -> Iterator[FaultyFileSystem]:
-        """Yield what is found after a crash now: all of it that can be, or a good part."""
+        """Yield the possible states after a crash now, all or a representative part."""
         script = Script()
         yield self.crash(script)
         if math.prod(script.numbers) <= MOST_WAYS:
@@ -126,7 +121,7 @@ class CrashPoints(FaultyFileSystem):
 
 
 class Run:
-    """A store that is sent to, and what must be true of it whenever the machine dies.
+    """A store in use, and the conditions that must hold whenever the machine dies.
 
     Attributes:
         points: How many crash points there were.
@@ -155,7 +150,7 @@ class Run:
         assert self.last.status is PutStatus.OK
 
     def put_run(self, queue_id: int, count: int = RUN) -> None:
-        """Store the queue's next messages in one go."""
+        """Store the queue's next messages in one call."""
         messages = []
         for number in range(len(self._put[queue_id]), len(self._put[queue_id]) + count):
             self._put[queue_id].append(b"%d-%d" % (queue_id, number))
@@ -169,22 +164,22 @@ class Run:
         _, self.last = stored
 
     def is_answered(self) -> None:
-        """Wait for the disk, as the sender of the last message does: it and all before are promised."""
+        """Wait for the flush, as the last message's sender does: it and all earlier ones must survive."""
         assert self._time.run(self.store.await_flush(self.last)) is PutStatus.OK
         self.everything_is_promised()
 
     def everything_is_promised(self) -> None:
-        """Expect all that was put to be there from now on."""
+        """Require everything stored so far to survive from now on."""
         self._promised = {queue_id: len(put) for queue_id, put in self._put.items()}
 
     def deletes_old(self) -> None:
-        """Delete the log's files but the last: those messages may be there or not from now on."""
+        """Delete the log's files but the last: their messages may be missing from now on."""
         self._deleted = dict(self._promised)
         delete_old(self.store)
         self._deleted = {q: self.store.min_offset("orders", q) for q in range(QUEUES)}
 
     def recovers_at_every_step(self) -> None:
-        """Let the machine die now, and again at each step of opening what it left."""
+        """Let the machine die now, and again at each step of the recovery."""
         for choices in (Script(), Last(), Random(1), Random(2)):
             recovering = CrashPoints.of(self._files.crash(choices))
             recovering.at_point = lambda files=recovering: self._crash(files)  # type: ignore[misc]
@@ -214,14 +209,14 @@ class Run:
 
 @pytest.fixture
 def time() -> Iterator[VirtualTime]:
-    """The time of the test."""
+    """The virtual time of the test."""
     with VirtualTime() as time:
         yield time
 
 
 @pytest.mark.slow
-def test_what_was_answered_for_survives_a_crash_at_every_step(time: VirtualTime) -> None:
-    """Under SYNC_FLUSH, while files of log, queues and index begin, and marks are made, and old files go."""
+def test_acknowledged_messages_survive_a_crash_at_every_step(time: VirtualTime) -> None:
+    """Under SYNC_FLUSH, while files of log, queues and index are created, checkpoints written and old files deleted."""
     run = Run(time, flush_disk_type=FlushDiskType.SYNC_FLUSH, max_index_num=60)
     time.run(run.store.start())
     for number in range(4):
@@ -251,8 +246,8 @@ def test_what_was_answered_for_survives_a_crash_at_every_step(time: VirtualTime)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pool", [False, True])
-def test_what_was_flushed_survives_a_crash_at_every_step(time: VirtualTime, *, pool: bool) -> None:
-    """Without waiting for the disk, with the store pool or not: up to the last flush, and then a beginning."""
+def test_flushed_messages_survive_a_crash_at_every_step(time: VirtualTime, *, pool: bool) -> None:
+    """Without waiting for the disk, with and without the store pool; later messages survive only as a prefix."""
     run = Run(time, transient_store_pool_enable=pool)
     for number in range(30):
         run.put(number % QUEUES, size=number * 40)
@@ -265,8 +260,8 @@ def test_what_was_flushed_survives_a_crash_at_every_step(time: VirtualTime, *, p
 
 @pytest.mark.slow
 @needs_native_core
-def test_runs_survive_a_crash_at_every_step(time: VirtualTime) -> None:
-    """Under SYNC_FLUSH, with slots of the index on other sectors than its header."""
+def test_message_runs_survive_a_crash_at_every_step(time: VirtualTime) -> None:
+    """Under SYNC_FLUSH, with index slots on other sectors than the index header."""
     run = Run(
         time,
         flush_disk_type=FlushDiskType.SYNC_FLUSH,
@@ -290,8 +285,8 @@ def test_runs_survive_a_crash_at_every_step(time: VirtualTime) -> None:
 
 
 @pytest.mark.slow
-def test_a_crash_at_every_step_of_a_recovery_loses_no_more(time: VirtualTime) -> None:
-    """A machine that dies again while the store is opened finds what the first crash left."""
+def test_crash_at_every_step_of_a_recovery_loses_no_more(time: VirtualTime) -> None:
+    """The next recovery finds what the first crash left."""
     run = Run(time, flush_disk_type=FlushDiskType.SYNC_FLUSH)
     time.run(run.store.start())
     for number in range(20):

@@ -1,4 +1,4 @@
-"""Opening a store in which a crash, or the disk, has damaged records or entries."""
+"""Opening a store with records or entries damaged by a crash or the disk."""
 
 import pytest
 
@@ -37,8 +37,8 @@ LAST_IN_FILE = 149
         ("a sector of properties", "never reached the disk"),
     ],
 )
-def test_a_torn_record_is_cut_off_with_all_behind_it(disk: Disk, what: str, reason: str) -> None:
-    """Whatever part of it is missing, the record and those after it are gone, and their entries with them."""
+def test_torn_record_is_truncated_with_all_later_ones(disk: Disk, what: str, reason: str) -> None:
+    """Whatever part of it is missing; their entries are removed too."""
     store = disk.open()
     put(store, 0, 1)
     store.flush()
@@ -76,8 +76,8 @@ def test_a_torn_record_is_cut_off_with_all_behind_it(disk: Disk, what: str, reas
 
 
 @pytest.mark.parametrize(("checks", "left"), [(True, [b"0"]), (False, [b"0", b"?", b"2"])])
-def test_check_sums_may_be_left_unread(disk: Disk, checks: bool, left: list[bytes]) -> None:
-    """With checkCRCOnRecover=false a damaged body is served, and no message is given up for it."""
+def test_checksum_verification_can_be_disabled(disk: Disk, checks: bool, left: list[bytes]) -> None:
+    """With checkCRCOnRecover=false a damaged body is served, and no message is dropped for it."""
     store = disk.open()
     put(store, 0)
     store.flush()
@@ -89,8 +89,8 @@ def test_check_sums_may_be_left_unread(disk: Disk, checks: bool, left: list[byte
     disk.close()
 
 
-def test_remains_of_cut_off_records_never_come_back(disk: Disk) -> None:
-    """A record written over a torn one, as long as that, does not bring those behind it to life."""
+def test_remains_of_truncated_records_never_return(disk: Disk) -> None:
+    """A record of equal length written over a torn one does not bring back those behind it."""
     store = disk.open()
     put(store, 0)
     store.flush()
@@ -106,8 +106,8 @@ def test_remains_of_cut_off_records_never_come_back(disk: Disk) -> None:
     disk.close()
 
 
-def test_messages_before_a_mark_are_not_given_up(disk: Disk) -> None:
-    """If the disk damages what was whole on it, that is lost, and what follows is not."""
+def test_damage_before_the_mark_costs_only_the_damaged_messages(disk: Disk) -> None:
+    """Later messages were flushed and are kept."""
     store = disk.open()
     put(store, *range(10))
     stop(store)
@@ -132,8 +132,8 @@ def test_messages_before_a_mark_are_not_given_up(disk: Disk) -> None:
         (0, bytes(106)),  # all of it
     ],
 )
-def test_readers_pass_over_a_damaged_record(disk: Disk, position: int, data: bytes) -> None:
-    """No client could make anything of it, nor of what follows it in an answer: the others are there."""
+def test_readers_skip_a_damaged_record(disk: Disk, position: int, data: bytes) -> None:
+    """No client could parse it or what follows it in the answer; the other messages are served."""
     store = disk.open()
     given = put(store, 0, 1, 2)
     start = store.max_commit_log_offset
@@ -152,10 +152,10 @@ def test_readers_pass_over_a_damaged_record(disk: Disk, position: int, data: byt
 @pytest.mark.promise
 @pytest.mark.parametrize("number", [9, LAST_IN_FILE])
 @pytest.mark.parametrize("part", [0, 4, 28, 84])
-def test_a_damaged_head_just_before_the_mark_costs_its_message_only(
+def test_damaged_header_before_the_mark_costs_only_its_message(
     disk: Disk, number: int, part: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A record that begins at the mark shows that the log reaches to it: what was stored since is there."""
+    """A record that begins at the mark shows that the log reaches it, so later messages are kept."""
     store = disk.open()
     given = put(store, *range(number))
     damaged = store.max_commit_log_offset
@@ -172,8 +172,8 @@ def test_a_damaged_head_just_before_the_mark_costs_its_message_only(
 
 
 @pytest.mark.parametrize("left", [0, 1])
-def test_a_log_that_ends_before_the_mark_is_told(disk: Disk, left: int, caplog: pytest.LogCaptureFixture) -> None:
-    """Its last files were deleted, or all: the store opens with what is left, and says what is not."""
+def test_log_that_ends_before_the_mark_is_reported(disk: Disk, left: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Its last files or all were deleted: the store opens with the rest and logs what is missing."""
     store = disk.open()
     put(store, *range(600))
     end = store.max_commit_log_offset
@@ -185,8 +185,8 @@ def test_a_log_that_ends_before_the_mark_is_told(disk: Disk, left: int, caplog: 
 
 
 @pytest.mark.parametrize("is_indexed", [False, True])
-def test_a_message_whose_properties_are_damaged_is_not_lost(disk: Disk, is_indexed: bool) -> None:
-    """The check sum is the body's only: the broker starts, and what can be read of them is there, as with Java."""
+def test_message_with_damaged_properties_is_kept(disk: Disk, is_indexed: bool) -> None:
+    """The checksum covers only the body, as in Java: the readable properties are kept."""
     store = disk.open()
     given = put(store, 0, 1, 2)
     offset = next(entry[1] for entry in store.consume_queue_entries("orders", 0, 1, 1))
@@ -206,8 +206,8 @@ def test_a_message_whose_properties_are_damaged_is_not_lost(disk: Disk, is_index
     disk.close()
 
 
-def test_a_message_whose_topic_is_damaged_is_in_no_queue(disk: Disk) -> None:
-    """The check sum is the body's only; a topic that names no directory does no harm."""
+def test_message_with_a_damaged_topic_is_in_no_queue(disk: Disk) -> None:
+    """The checksum covers only the body; an illegal topic name creates no directory."""
     store = disk.open()
     put(store, 1)
     disk = disk.kill()
@@ -217,8 +217,8 @@ def test_a_message_whose_topic_is_damaged_is_in_no_queue(disk: Disk) -> None:
     disk.close()
 
 
-def test_a_message_whose_number_is_damaged_is_in_no_queue(disk: Disk) -> None:
-    """It would have more messages before it than the log has room for: the queue is not filled up to there."""
+def test_message_with_a_damaged_queue_offset_is_in_no_queue(disk: Disk) -> None:
+    """An offset beyond what the log can contain does not fill the queue up to it."""
     store = disk.open()
     put(store, 0, 1)
     start = store.max_commit_log_offset
@@ -232,8 +232,8 @@ def test_a_message_whose_number_is_damaged_is_in_no_queue(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("is_seen_late", [False, True])
-def test_a_hole_before_the_mark_is_closed_from_the_log(disk: Disk, is_seen_late: bool) -> None:
-    """The log is read for what is missing, also if only the next message of the queue shows that something is."""
+def test_gap_before_the_mark_is_filled_from_the_log(disk: Disk, is_seen_late: bool) -> None:
+    """Also if only the queue's next message reveals it."""
     store = disk.open()
     put(store, *range(40))
     if is_seen_late:  # another queue leads to all that lies before the mark
@@ -252,8 +252,8 @@ def test_a_hole_before_the_mark_is_closed_from_the_log(disk: Disk, is_seen_late:
     disk.close()
 
 
-def test_readers_pass_over_numbers_whose_messages_are_damaged(disk: Disk) -> None:
-    """What neither queue nor log has any more keeps its numbers, over files, and stops nobody."""
+def test_readers_skip_offsets_of_damaged_messages(disk: Disk) -> None:
+    """The offsets stay reserved, across files, and block no reader."""
     store = disk.open()
     put(store, *range(60))
     put(store, 60, queue_id=1)
@@ -278,8 +278,8 @@ def test_readers_pass_over_numbers_whose_messages_are_damaged(disk: Disk) -> Non
 
 
 @pytest.mark.parametrize("are_old_deleted", [False, True])
-def test_an_entry_of_which_one_sector_reached_the_disk_is_made_anew(disk: Disk, are_old_deleted: bool) -> None:
-    """Without its first sector it looks like an older message's: its own would be hidden for ever."""
+def test_partly_written_queue_entry_is_rebuilt(disk: Disk, are_old_deleted: bool) -> None:
+    """Without its first sector it looks like an older message's entry and would hide its own message."""
     split = 2048 // 20  # eight bytes of its entry are in one sector, twelve in the next
     store = disk.open(mapped_file_size_consume_queue=200 * 20)
     put(store, *range(300), queue_id=1)
@@ -296,8 +296,8 @@ def test_an_entry_of_which_one_sector_reached_the_disk_is_made_anew(disk: Disk, 
     disk.close()
 
 
-def test_the_entry_of_a_deleted_message_is_not_taken_for_a_torn_one(disk: Disk) -> None:
-    """A queue whose messages are all gone keeps its count, wherever its last entry lies."""
+def test_entry_of_a_deleted_message_is_not_taken_for_a_torn_one(disk: Disk) -> None:
+    """An empty queue keeps its next offset, wherever its last entry lies."""
     count = 2048 // 20 + 1
     store = disk.open(mapped_file_size_consume_queue=200 * 20)
     put(store, *range(count))
@@ -310,10 +310,10 @@ def test_the_entry_of_a_deleted_message_is_not_taken_for_a_torn_one(disk: Disk) 
 
 
 @pytest.mark.parametrize(("is_apaches", "position"), [(True, 88), (False, 4)])
-def test_a_last_message_damaged_after_an_orderly_end_takes_its_entries_with_it(
+def test_last_message_damaged_after_an_orderly_stop_is_removed_with_its_entries(
     disk: Disk, is_apaches: bool, position: int
 ) -> None:
-    """No reader is led to it, by queue or key, and the next message takes its number."""
+    """No reader reaches it by queue or key, and the next message gets its offset."""
     store = disk.open()
     given = put(store, *range(9))
     last = store.max_commit_log_offset

@@ -1,4 +1,4 @@
-"""Delayed messages by level when the machine dies."""
+"""Delayed messages by level and power failures."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ LEVELS = DelayLevels("1s 5s")
 
 
 def service_of(disk: Disk, store: MessageStore, offsets: Path) -> DelayService:
-    """Return the service of a store, its offsets in a file that the machine's death leaves as it is."""
+    """Return the store's service, whose offsets file survives a power failure unchanged."""
     service = DelayService(
         levels=LEVELS,
         store=store,
@@ -34,8 +34,8 @@ def service_of(disk: Disk, store: MessageStore, offsets: Path) -> DelayService:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_offsets_pass_over_nothing_that_is_lost(tmp_path: Path, seed: int) -> None:
-    """Whatever of the delivered messages never reached the disk is delivered again."""
+def test_delay_offsets_skip_no_lost_message(tmp_path: Path, seed: int) -> None:
+    """A delivered message that did not reach the disk is delivered again."""
 
     async def delivers(disk: Disk) -> tuple[Disk, bytes]:
         store = disk.open(flush_commit_log_thorough_interval=10_000_000, flush_commit_log_least_pages=1_000)
@@ -70,8 +70,8 @@ def test_the_offsets_pass_over_nothing_that_is_lost(tmp_path: Path, seed: int) -
         time.run(goes_on(*time.run(delivers(disk))))
 
 
-def test_a_kill_repeats_at_most_what_was_delivered_within_a_second(tmp_path: Path) -> None:
-    """Whenever it comes: what the file says then is where the next start goes on."""
+def test_kill_repeats_at_most_the_deliveries_of_a_second(tmp_path: Path) -> None:
+    """The next start continues at the offsets in the file."""
     file = tmp_path / "delayOffset.json"
 
     async def scene(disk: Disk) -> None:
@@ -97,8 +97,8 @@ def test_a_kill_repeats_at_most_what_was_delivered_within_a_second(tmp_path: Pat
         time.run(scene(Disk(FaultyFileSystem(), Path("/store"), time.clock)))  # type: ignore[arg-type]
 
 
-def test_messages_deleted_before_they_are_due_hold_up_nobody(tmp_path: Path) -> None:
-    """A disk that fills may cost those that wait the longest: who waits behind them comes in time."""
+def test_delayed_messages_deleted_early_block_no_others(tmp_path: Path) -> None:
+    """A full disk may delete the longest delayed ones; later ones are delivered in time."""
 
     async def scene(disk: Disk) -> None:
         store = disk.open()

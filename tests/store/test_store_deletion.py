@@ -1,4 +1,4 @@
-"""A topic that was deleted stays deleted: the commit log says so, wherever the machine dies and whatever is lost."""
+"""A deleted topic stays deleted after a crash, since the commit log records the deletion."""
 
 from pathlib import Path
 from random import Random
@@ -24,8 +24,8 @@ from tests.store.test_store_crash_points import CrashPoints, Last, Script
 
 
 @pytest.mark.parametrize("is_pooled", [False, True])
-def test_a_power_failure_at_any_step_of_a_deletion_leaves_all_or_nothing(*, is_pooled: bool) -> None:
-    """The topic has all its messages or none, other topics have theirs, and none comes back later."""
+def test_power_failure_during_a_deletion_leaves_all_or_nothing(*, is_pooled: bool) -> None:
+    """The topic has all messages or none, other topics have theirs, and none returns later."""
     files, clock = CrashPoints(), FakeClock()
     store = Disk(files, Path("/store"), clock).open(transient_store_pool_enable=is_pooled)
     given = [put(store, *range(n, n + 3), queue_id=n % 2) for n in (0, 1)]
@@ -56,8 +56,8 @@ def test_a_power_failure_at_any_step_of_a_deletion_leaves_all_or_nothing(*, is_p
     assert outcomes == {True, False}
 
 
-def test_a_topic_deleted_again_and_again_has_its_last_messages_only(disk: Disk) -> None:
-    """Their numbers are the same each time; the log has them all."""
+def test_topic_deleted_repeatedly_has_only_its_last_messages(disk: Disk) -> None:
+    """Each generation has the same offsets, and the log has them all."""
     store = disk.open()
     for generation in range(4):
         given = put(store, *range(10 * generation, 10 * generation + 5 - generation))
@@ -70,8 +70,8 @@ def test_a_topic_deleted_again_and_again_has_its_last_messages_only(disk: Disk) 
         assert (bodies(store), store.max_offset("orders", 0)) == (given, 2)
 
 
-def test_a_deletion_goes_with_the_file_of_the_log_that_tells_it(disk: Disk) -> None:
-    """Everything that it deleted is older, and has gone before."""
+def test_deletion_record_expires_with_its_log_file(disk: Disk) -> None:
+    """All messages that it deletes are older and have expired before."""
     store = disk.open()
     put(store, *range(10))
     store.delete_topic("orders")
@@ -85,8 +85,8 @@ def test_a_deletion_goes_with_the_file_of_the_log_that_tells_it(disk: Disk) -> N
 
 
 @pytest.mark.parametrize("host", [("127.0.0.1", 10911), ("0.0.0.0", 10911)])
-def test_what_a_client_sends_deletes_nothing(disk: Disk, host: tuple[str, int]) -> None:
-    """Whatever its topic and body: a deletion comes from nobody."""
+def test_client_message_deletes_nothing(disk: Disk, host: tuple[str, int]) -> None:
+    """Whatever its topic and body: only the broker writes deletion records."""
     store = disk.open()
     given = put(store, 1, 2)
     forged = deletion_message("orders")
@@ -97,8 +97,8 @@ def test_what_a_client_sends_deletes_nothing(disk: Disk, host: tuple[str, int]) 
     assert bodies(disk.open()) == given
 
 
-def test_queues_brought_back_from_a_copy_made_before_the_deletion_lead_to_nothing_again(disk: Disk) -> None:
-    """The message that follows shows that entries are missing, and the log that the others are deleted."""
+def test_restored_older_queue_files_do_not_undelete(disk: Disk) -> None:
+    """The next message reveals missing entries, which are rebuilt as deleted."""
     store = disk.open()
     put(store, 0, 1, 2)
     stop(store)
@@ -112,8 +112,8 @@ def test_queues_brought_back_from_a_copy_made_before_the_deletion_lead_to_nothin
     assert bodies(disk.open()) == given
 
 
-def test_a_queue_keeps_its_count_over_a_start(disk: Disk) -> None:
-    """What leads nowhere at its end hides no message before it, and takes no number for a new one."""
+def test_queue_keeps_its_next_offset_over_a_start(disk: Disk) -> None:
+    """Trailing entries that lead nowhere neither hide earlier messages nor consume offsets."""
     store = disk.open()
     given = put(store, *range(48))
     disk.clock.now += 1000

@@ -1,4 +1,4 @@
-"""When what was stored comes to the disk."""
+"""When stored messages are flushed to the disk."""
 
 import asyncio
 import errno
@@ -48,7 +48,7 @@ def files() -> Recording:
 
 @pytest.fixture
 def time() -> Iterator[VirtualTime]:
-    """The time of the test."""
+    """The virtual time of the test."""
     with VirtualTime() as time:
         yield time
 
@@ -72,8 +72,8 @@ def started(disk: Disk, time: VirtualTime, **settings: object) -> MessageStore:
 # ASYNC_FLUSH
 
 
-def test_some_pages_are_flushed_after_half_a_second(disk: Disk, files: Recording, time: VirtualTime) -> None:
-    """Four pages of 4 KiB are worth a flush; fewer wait up to ten seconds."""
+def test_four_pages_are_flushed_after_half_a_second(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """Of 4 KiB each; fewer wait up to ten seconds."""
     store = started(disk, time)
     store.put(message())
     time.advance(1)
@@ -87,7 +87,7 @@ def test_some_pages_are_flushed_after_half_a_second(disk: Disk, files: Recording
     time.run(store.stop())
 
 
-def test_a_single_byte_is_flushed_after_ten_seconds(disk: Disk, files: Recording, time: VirtualTime) -> None:
+def test_single_byte_is_flushed_after_ten_seconds(disk: Disk, files: Recording, time: VirtualTime) -> None:
     """However little there is, it does not wait longer."""
     store = started(disk, time)
     store.put(message())
@@ -98,8 +98,8 @@ def test_a_single_byte_is_flushed_after_ten_seconds(disk: Disk, files: Recording
     time.run(store.stop())
 
 
-def test_an_idle_store_has_no_timers(disk: Disk, files: Recording, time: VirtualTime) -> None:
-    """When all is on the disk nothing happens any more."""
+def test_idle_store_has_no_timers(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """When everything is flushed."""
     store = started(disk, time)
     store.put(message())
     time.advance(200)
@@ -110,7 +110,7 @@ def test_an_idle_store_has_no_timers(disk: Disk, files: Recording, time: Virtual
 
 
 def test_queues_are_flushed_with_two_new_pages(disk: Disk, files: Recording, time: VirtualTime) -> None:
-    """A queue's entries are synced each second when they fill pages, and all queues once a minute."""
+    """Every second if their entries fill pages, and all queues once a minute."""
     store = started(disk, time, mapped_file_size_consume_queue=20 * 2000, mapped_file_size_commit_log=2**20)
     for _ in range(2 * PAGE_SIZE // 20):
         store.put(message())
@@ -125,8 +125,8 @@ def test_queues_are_flushed_with_two_new_pages(disk: Disk, files: Recording, tim
     time.run(store.stop())
 
 
-def test_the_mark_moves_once_a_minute(disk: Disk, time: VirtualTime) -> None:
-    """Recovery begins where the log stood at the last thorough flush."""
+def test_mark_moves_once_a_minute(disk: Disk, time: VirtualTime) -> None:
+    """Recovery begins at the log's end of the last thorough flush."""
     store = started(disk, time)
     store.put(message())
     marked = store.max_commit_log_offset
@@ -137,8 +137,8 @@ def test_the_mark_moves_once_a_minute(disk: Disk, time: VirtualTime) -> None:
     time.run(store.stop())
 
 
-def test_the_mark_moves_after_so_many_bytes(disk: Disk, time: VirtualTime) -> None:
-    """A busy store does not wait for the minute: recovery has little to read."""
+def test_mark_moves_after_so_many_bytes(disk: Disk, time: VirtualTime) -> None:
+    """A busy store does not wait for the minute, so that recovery reads little."""
     store = started(disk, time, flush_consume_queue_thorough_bytes=1000)
     for _ in range(20):
         store.put(message())
@@ -149,8 +149,8 @@ def test_the_mark_moves_after_so_many_bytes(disk: Disk, time: VirtualTime) -> No
     time.run(store.stop())
 
 
-def test_the_mark_never_moves_back(tmp_path: Path) -> None:
-    """Of two flushes at once the earlier may end last; what the later one has brought to the disk stays trusted."""
+def test_mark_never_moves_back(tmp_path: Path) -> None:
+    """Of two concurrent flushes the earlier may end last."""
     settings = StoreSettings(tmp_path)
     checkpoint = Checkpoint(settings, OsFileSystem())
     checkpoint.load()
@@ -163,8 +163,8 @@ def test_the_mark_never_moves_back(tmp_path: Path) -> None:
     assert (again.mark, again.log_timestamp, again.index_timestamp) == (later, 2, 2)
 
 
-def test_the_checkpoint_has_apaches_timestamps(disk: Disk, time: VirtualTime) -> None:
-    """The first three numbers are what Apache's brokers look for."""
+def test_checkpoint_has_apaches_timestamps(disk: Disk, time: VirtualTime) -> None:
+    """Apache's brokers read the first three numbers."""
     store = started(disk, time)
     time.advance(5)
     now = time.clock.now_ms()
@@ -176,8 +176,8 @@ def test_the_checkpoint_has_apaches_timestamps(disk: Disk, time: VirtualTime) ->
     time.run(store.stop())
 
 
-def test_stopping_flushes_everything(disk: Disk, time: VirtualTime) -> None:
-    """After an orderly end the machine may die."""
+def test_stop_flushes_everything(disk: Disk, time: VirtualTime) -> None:
+    """After an orderly stop a power failure loses nothing."""
     store = started(disk, time)
     for number in range(10):
         store.put(message(body=b"%d" % number, queue_id=number % 3))
@@ -190,8 +190,8 @@ def test_stopping_flushes_everything(disk: Disk, time: VirtualTime) -> None:
     disk.close()
 
 
-def test_under_async_flush_nobody_waits(disk: Disk, files: Recording, time: VirtualTime) -> None:
-    """The answer does not depend on the disk."""
+def test_async_flush_does_not_delay_answers(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """They do not depend on the disk."""
     store = started(disk, time)
     files.may_sync.clear()
     assert time.run(store.await_flush(store.put(message()))) is PutStatus.OK
@@ -199,7 +199,7 @@ def test_under_async_flush_nobody_waits(disk: Disk, files: Recording, time: Virt
     time.run(store.stop())
 
 
-def test_a_store_is_loaded_before_it_is_started(disk: Disk, time: VirtualTime) -> None:
+def test_store_is_loaded_before_it_is_started(disk: Disk, time: VirtualTime) -> None:
     """Starting comes second."""
     with pytest.raises(StoreClosed, match="is not open"):
         time.run(disk.store().start())
@@ -208,8 +208,8 @@ def test_a_store_is_loaded_before_it_is_started(disk: Disk, time: VirtualTime) -
 # SYNC_FLUSH
 
 
-def test_all_who_wait_share_one_fsync(disk: Disk, files: Recording, time: VirtualTime) -> None:
-    """Group commit: a hundred senders of one moment cost the disk one flush, and their messages are on it."""
+def test_waiting_senders_share_one_fsync(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """Group commit: a hundred concurrent senders cost one flush, which covers their messages."""
     store = started(disk, time, flush_disk_type=SYNC)
 
     async def main() -> list[PutStatus]:
@@ -222,8 +222,8 @@ def test_all_who_wait_share_one_fsync(disk: Disk, files: Recording, time: Virtua
     time.run(store.stop())
 
 
-def test_who_comes_during_a_flush_waits_for_the_next(disk: Disk, files: Recording, time: VirtualTime) -> None:
-    """A flush that began before the message was stored says nothing about it."""
+def test_message_stored_during_a_flush_waits_for_the_next(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """The running flush does not cover it."""
     store = started(disk, time, flush_disk_type=SYNC)
 
     async def main() -> None:
@@ -241,8 +241,8 @@ def test_who_comes_during_a_flush_waits_for_the_next(disk: Disk, files: Recordin
     time.run(store.stop())
 
 
-def test_a_message_can_do_without(disk: Disk, files: Recording, time: VirtualTime) -> None:
-    """The property WAIT=false means that the sender does not wait for the disk."""
+def test_message_can_opt_out_of_waiting(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """With the property WAIT=false."""
     store = started(disk, time, flush_disk_type=SYNC)
     files.may_sync.clear()
     assert time.run(store.await_flush(store.put(message(wait_store_ok=False)))) is PutStatus.OK
@@ -250,15 +250,15 @@ def test_a_message_can_do_without(disk: Disk, files: Recording, time: VirtualTim
     time.run(store.stop())
 
 
-def test_a_message_refused_waits_for_nothing(disk: Disk, time: VirtualTime) -> None:
+def test_refused_message_waits_for_nothing(disk: Disk, time: VirtualTime) -> None:
     """Its status is its answer."""
     store = started(disk, time, flush_disk_type=SYNC)
     assert time.run(store.await_flush(store.put(message("..")))) is PutStatus.MESSAGE_ILLEGAL
     time.run(store.stop())
 
 
-def test_a_slow_disk_is_not_waited_for_for_ever(files: Recording) -> None:
-    """After the timeout the sender is told that the message is stored but perhaps not on the disk."""
+def test_flush_timeout_is_reported_to_the_sender(files: Recording) -> None:
+    """The message is stored but perhaps not on the disk."""
     disk = Disk(files, Path("/store"), FakeClock())
     store = disk.open(flush_disk_type=SYNC, sync_flush_timeout=10)
 
@@ -280,8 +280,8 @@ def test_a_slow_disk_is_not_waited_for_for_ever(files: Recording) -> None:
 # A disk that fails
 
 
-def test_a_failed_fsync_closes_the_store_to_messages(disk: Disk, files: Recording, time: VirtualTime) -> None:
-    """Nobody knows what is on the disk then: the waiting are told, and nothing more is taken."""
+def test_failed_fsync_closes_the_store_to_messages(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """The disk's contents are unknown: waiting senders get an error, and messages are refused."""
     store = started(disk, time, flush_disk_type=SYNC)
     files.sync_error = OSError(errno.EIO, "input/output error")
     assert time.run(store.await_flush(store.put(message(body=b"1")))) is PutStatus.FLUSH_DISK_TIMEOUT
@@ -294,10 +294,10 @@ def test_a_failed_fsync_closes_the_store_to_messages(disk: Disk, files: Recordin
 
 @pytest.mark.promise
 @pytest.mark.parametrize("seed", range(5))
-def test_after_a_failed_fsync_the_next_broker_brings_all_it_found_to_the_disk(
+def test_next_start_rewrites_data_after_a_failed_fsync(
     disk: Disk, files: Recording, time: VirtualTime, seed: int
 ) -> None:
-    """The machine takes for written what the disk refused: syncing it again says nothing, so it is written again."""
+    """The kernel considers the failed pages clean, so syncing them again has no effect."""
     store = started(disk, time, flush_disk_type=SYNC)
     given = [b"%d" % number for number in range(300)]
     assert time.run(store.await_flush(store.put(message(body=given[0])))) is PutStatus.OK
@@ -313,8 +313,8 @@ def test_after_a_failed_fsync_the_next_broker_brings_all_it_found_to_the_disk(
     after.close()
 
 
-def test_a_process_out_of_files_flushes_later(disk: Disk, files: Recording, time: VirtualTime) -> None:
-    """No fsync was tried then: who waits is told when there are files again, and messages are taken all the while."""
+def test_flush_without_file_descriptors_is_retried(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """No fsync was attempted: waiting senders wait on, and messages are accepted."""
     store = started(disk, time, flush_disk_type=SYNC)
 
     async def main() -> None:
@@ -333,8 +333,8 @@ def test_a_process_out_of_files_flushes_later(disk: Disk, files: Recording, time
     stop(store)
 
 
-def test_a_process_out_of_files_at_the_end_is_no_orderly_end(disk: Disk, files: Recording, time: VirtualTime) -> None:
-    """What could not be flushed then is not taken for flushed."""
+def test_stop_without_file_descriptors_is_not_orderly(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """Unflushed data is not taken for flushed."""
     store = started(disk, time)
     store.put(message(body=b"1"))
     files.sync_error = OSError(errno.EMFILE, "too many open files")
@@ -346,8 +346,8 @@ def test_a_process_out_of_files_at_the_end_is_no_orderly_end(disk: Disk, files: 
     stop(store)
 
 
-def test_a_flush_that_fails_while_the_store_stops_is_noticed(disk: Disk, files: Recording, time: VirtualTime) -> None:
-    """A flush under way is waited for, and what it finds counts."""
+def test_flush_error_during_a_stop_is_noticed(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """The stop waits for a running flush, and its error counts."""
     store = started(disk, time, flush_disk_type=SYNC)
 
     async def main() -> None:
@@ -366,8 +366,8 @@ def test_a_flush_that_fails_while_the_store_stops_is_noticed(disk: Disk, files: 
     assert disk.file_system.size(disk.root / "abort") is not None
 
 
-def test_a_flush_on_demand_that_fails_says_so(disk: Disk, files: Recording) -> None:
-    """Nothing is deleted when it could not be flushed before, and the store takes no more messages."""
+def test_failed_flush_on_demand_is_reported(disk: Disk, files: Recording) -> None:
+    """Nothing is deleted without a flush, and the store refuses messages."""
     store = disk.open()
     store.put(message())
     files.sync_error = OSError(errno.EIO, "input/output error")
@@ -377,8 +377,8 @@ def test_a_flush_on_demand_that_fails_says_so(disk: Disk, files: Recording) -> N
     assert store.put(message()).status is PutStatus.SERVICE_NOT_AVAILABLE
 
 
-def test_a_failed_fsync_at_the_end_is_no_orderly_end(disk: Disk, files: Recording, time: VirtualTime) -> None:
-    """The next start does not trust what could not be flushed."""
+def test_failed_fsync_at_the_stop_is_not_orderly(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """The next start does not trust unflushed data."""
     store = started(disk, time)
     store.put(message(body=b"1"))
     files.sync_error = OSError(errno.EIO, "input/output error")
@@ -389,8 +389,8 @@ def test_a_failed_fsync_at_the_end_is_no_orderly_end(disk: Disk, files: Recordin
     stop(store)
 
 
-def test_a_disk_far_behind_is_not_given_more(disk: Disk, files: Recording, time: VirtualTime) -> None:
-    """Messages are refused when too much is not on the disk yet, and taken again when it is."""
+def test_messages_are_refused_while_the_disk_is_far_behind(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """And accepted again once enough is flushed."""
     store = started(disk, time, max_unflushed_bytes=1000)
     files.may_sync.clear()
     results = [store.put(message()) for _ in range(20)]
@@ -402,8 +402,8 @@ def test_a_disk_far_behind_is_not_given_more(disk: Disk, files: Recording, time:
     time.run(store.stop())
 
 
-def test_a_file_that_cannot_be_made_is_an_answer(disk: Disk, files: Recording) -> None:
-    """The message is refused, the next one may be stored."""
+def test_message_is_refused_if_its_file_cannot_be_created(disk: Disk, files: Recording) -> None:
+    """The next one may be stored."""
     store = disk.open()
     files.create_error = PermissionError(errno.EACCES, "permission denied")
     assert store.put(message()).status is PutStatus.CREATE_MAPPED_FILE_FAILED
@@ -414,8 +414,8 @@ def test_a_file_that_cannot_be_made_is_an_answer(disk: Disk, files: Recording) -
 # A full disk
 
 
-def test_a_full_disk_refuses_messages_and_nothing_else(files: Recording, disk: Disk) -> None:
-    """The status says so, what is there stays readable, and with room messages are taken again."""
+def test_full_disk_refuses_only_messages(files: Recording, disk: Disk) -> None:
+    """With a status; stored ones stay readable, and with space messages are accepted again."""
     store = disk.open()
     files.free_pages = 20
     stored = 0
@@ -433,8 +433,8 @@ def test_a_full_disk_refuses_messages_and_nothing_else(files: Recording, disk: D
 
 
 @pytest.mark.parametrize("pages", range(12))
-def test_wherever_the_room_ends_nothing_is_half_stored(disk: Disk, files: Recording, pages: int) -> None:
-    """Log, queue and index get their room before anything is written: a message is in all of them or in none."""
+def test_message_is_stored_completely_or_not_at_all(disk: Disk, files: Recording, pages: int) -> None:
+    """Log, queue and index allocate their space before anything is written, wherever the space ends."""
     store = disk.open()
     files.free_pages = pages
     results = [store.put(message(f"t{number}", keys=f"k{number}")) for number in range(6)]

@@ -1,4 +1,4 @@
-"""Flushes beside what is stored meanwhile, beside each other, and after one that the disk refused."""
+"""Flushes concurrent with stores and other flushes, and after a failed one."""
 
 import asyncio
 import errno
@@ -35,14 +35,14 @@ AT_ONCE = {"flush_interval_consume_queue": 0, "flush_consume_queue_thorough_byte
 
 
 class Unsynced:
-    """Decides that nothing reached the disk but what was synced."""
+    """Chooses that only synced data reached the disk."""
 
     def choice(self, candidates: Sequence[T], /) -> T:
         return candidates[0]
 
 
 class Held(FaultyFileSystem):
-    """A faulty file system that lets a test hold a thread's sync of one file, and refuse it.
+    """A faulty file system that can hold and fail a thread's sync of one file.
 
     Attributes:
         held: The file; None for none.
@@ -73,18 +73,18 @@ class Held(FaultyFileSystem):
             self.found = self.crash(Unsynced())
 
     async def is_holding(self) -> None:
-        """Return when the sync is held."""
+        """Wait until the sync is held."""
         while not self._is_held.is_set():  # noqa: ASYNC110 - a thread sets it
             await asyncio.sleep(0)
 
     def go_on(self) -> None:
-        """Let the held sync go on."""
+        """Release the held sync."""
         self._goes_on.set()
 
 
 @pytest.fixture
 def time() -> Iterator[VirtualTime]:
-    """The time of the test."""
+    """The virtual time of the test."""
     with VirtualTime() as time:
         yield time
 
@@ -112,7 +112,7 @@ def started(disk: Disk, time: VirtualTime, **settings: object) -> MessageStore:
 
 
 def found_after(files: Held) -> MessageStore:
-    """Return the store that is found after a crash when the checkpoint was synced last."""
+    """Return the store as found if the machine died when the checkpoint was last synced."""
     assert files.found is not None
     return Disk(files.found, Path("/store"), FakeClock()).open()
 
@@ -120,8 +120,8 @@ def found_after(files: Held) -> MessageStore:
 # Beside what is stored
 
 
-def test_what_is_stored_during_a_flush_is_flushed_by_the_next(disk: Disk, files: Held, time: VirtualTime) -> None:
-    """Its queue and its file of the index still have changes then, although nothing else is stored in them."""
+def test_message_stored_during_a_flush_is_flushed_by_the_next(disk: Disk, files: Held, time: VirtualTime) -> None:
+    """Its queue and its index file still count as changed."""
     store = started(disk, time, **AT_ONCE)
 
     async def main() -> None:
@@ -141,10 +141,10 @@ def test_what_is_stored_during_a_flush_is_flushed_by_the_next(disk: Disk, files:
     assert len(after.query("orders", "k2", 9, 0, 2**62)) == 1
 
 
-def test_a_mark_covers_nothing_that_was_stored_while_its_flush_began(
+def test_mark_covers_nothing_stored_while_its_flush_began(
     disk: Disk, files: Held, time: VirtualTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With many queues it begins in steps: a queue whose first message comes in between is not among those flushed."""
+    """With many queues it begins in steps, so a new queue may not be among the flushed ones."""
     seconds = count(0.0, 1.5 * SLICE_SECONDS)
     monkeypatch.setattr(Watchdog, "clock", lambda: next(seconds))  # each step uses a turn of the loop up
     store = started(disk, time)
@@ -172,8 +172,8 @@ def test_a_mark_covers_nothing_that_was_stored_while_its_flush_began(
 # Beside each other
 
 
-def test_the_mark_never_goes_back(disk: Disk, files: Held, time: VirtualTime) -> None:
-    """Of two flushes at the same time the one that began first may end last."""
+def test_mark_never_moves_back(disk: Disk, files: Held, time: VirtualTime) -> None:
+    """Of two concurrent flushes the one that began first may end last."""
     store = started(disk, time, **AT_ONCE)
 
     async def main() -> None:
@@ -198,8 +198,8 @@ def test_the_mark_never_goes_back(disk: Disk, files: Held, time: VirtualTime) ->
 # After a refusal
 
 
-def test_a_flush_refused_while_the_store_stops_is_no_orderly_end(disk: Disk, files: Held, time: VirtualTime) -> None:
-    """The flush goes on when those who began it are cancelled, and the store waits for it without stopping the loop."""
+def test_flush_error_during_a_stop_is_not_orderly(disk: Disk, files: Held, time: VirtualTime) -> None:
+    """A cancelled flush continues, and the stop waits for it without blocking the loop."""
     store = started(disk, time, **AT_ONCE)
 
     async def main() -> None:
@@ -218,10 +218,8 @@ def test_a_flush_refused_while_the_store_stops_is_no_orderly_end(disk: Disk, fil
 
 @pytest.mark.promise
 @pytest.mark.parametrize("seed", range(3))
-def test_the_mark_stays_where_it_is_after_a_refused_flush(
-    disk: Disk, files: Held, time: VirtualTime, seed: int
-) -> None:
-    """The machine takes for written what the disk refused: a later sync of the same files says nothing about it."""
+def test_mark_stays_after_a_failed_flush(disk: Disk, files: Held, time: VirtualTime, seed: int) -> None:
+    """The kernel considers the pages clean, so a later sync of the same files proves nothing."""
     store = started(disk, time, flush_disk_type=SYNC, flush_consume_queue_thorough_bytes=1000)
     given = put(store, *range(300))
     files.sync_error = OSError(errno.EIO, "input/output error")
@@ -237,8 +235,8 @@ def test_the_mark_stays_where_it_is_after_a_refused_flush(
     after.close()
 
 
-def test_a_flush_that_ends_after_a_refused_one_is_refused_too(disk: Disk, files: Held, time: VirtualTime) -> None:
-    """The disk tells one of them only, and the other must know at once: before the loop has heard of it."""
+def test_flush_that_ends_after_a_failed_one_fails_too(disk: Disk, files: Held, time: VirtualTime) -> None:
+    """The kernel reports the error to one of them only; the other must fail before the loop has handled it."""
     store = started(disk, time, **AT_ONCE)
 
     async def main() -> None:
@@ -254,8 +252,8 @@ def test_a_flush_that_ends_after_a_refused_one_is_refused_too(disk: Disk, files:
     time.run(main())
 
 
-def test_a_store_that_the_disk_refused_deletes_no_files(disk: Disk, files: Held, time: VirtualTime) -> None:
-    """Not even those whose messages were on the disk before: what led to them might come back without them."""
+def test_store_with_a_failed_flush_deletes_no_files(disk: Disk, files: Held, time: VirtualTime) -> None:
+    """Otherwise deleted messages might return without their entries."""
     store = started(disk, time)
     while store.max_commit_log_offset <= LOG_FILE_SIZE:
         store.put(message(body=bytes(1000)))
@@ -269,8 +267,8 @@ def test_a_store_that_the_disk_refused_deletes_no_files(disk: Disk, files: Held,
     assert store.min_commit_log_offset == 0
 
 
-def test_a_deletion_that_the_disk_refuses_closes_the_store(disk: Disk, files: Held, time: VirtualTime) -> None:
-    """The log tells the deletion, and nobody knows whether it is on the disk."""
+def test_failed_flush_of_a_deletion_closes_the_store(disk: Disk, files: Held, time: VirtualTime) -> None:
+    """It is unknown whether the log's deletion record is on the disk."""
     store = started(disk, time)
     store.put(message())
     store.flush()
@@ -292,8 +290,8 @@ def test_a_deletion_that_the_disk_refuses_closes_the_store(disk: Disk, files: He
 # After a start
 
 
-def test_what_recovery_made_is_flushed_without_further_messages(disk: Disk, time: VirtualTime) -> None:
-    """The store that follows the next crash finds it on the disk."""
+def test_recovery_results_are_flushed_without_further_messages(disk: Disk, time: VirtualTime) -> None:
+    """The next recovery finds them on the disk."""
     store = disk.open()
     put(store, 1, 2)
     disk = disk.kill()

@@ -1,4 +1,4 @@
-"""The bytes on the disk, read by a parser of the test's own, written from the format and not from our code."""
+"""The bytes on the disk, read by an independent parser written from Apache's format."""
 
 import struct
 import zlib
@@ -16,7 +16,7 @@ from tests.store.disk import LOG_FILE_SIZE, SMALL, Disk, message, stop
 
 @dataclass
 class Record:
-    """What a record of the commit log holds."""
+    """The fields of a commit log record."""
 
     position: int
     size: int
@@ -34,7 +34,7 @@ class Record:
 
 
 def read_commit_log(directory: Path, disk: Disk) -> list[Record]:
-    """Return the records of all files, each of which is full to its end or ends in zeros."""
+    """Return the records of all files, each of which is full or ends in zeros."""
     records: list[Record] = []
     for name in disk.file_system.names(directory):
         assert len(name) == 20
@@ -55,7 +55,7 @@ def read_commit_log(directory: Path, disk: Disk) -> list[Record]:
 
 
 def read_record(data: bytes, start: int, base: int) -> Record:
-    """Return one record; fields follow one another without a gap."""
+    """Return one record; its fields have no gaps."""
     at = start + 8
 
     def number(code: str) -> int:
@@ -97,15 +97,15 @@ def read_record(data: bytes, start: int, base: int) -> Record:
 
 
 def java_hash(text: str) -> int:
-    """Java's String.hashCode."""
+    """Return Java's String.hashCode."""
     value = 0
     for character in text:
         value = (value * 31 + ord(character)) % 2**32
     return value - 2**32 if value >= 2**31 else value
 
 
-def test_records_are_laid_out_as_apaches(disk: Disk) -> None:
-    """Every field stands where Apache's CommitLog puts it, in all four combinations of hosts."""
+def test_records_have_apaches_layout(disk: Disk) -> None:
+    """Every field is where Apache's CommitLog writes it, in all four combinations of hosts."""
     store = disk.open()
     hosts = {"10.1.2.3": bytes((10, 1, 2, 3)), "::1": bytes(15) + b"\1"}
     for born in hosts:
@@ -136,8 +136,8 @@ def test_records_are_laid_out_as_apaches(disk: Disk) -> None:
         assert (record.body, record.topic, record.properties) == (b"body", b"orders", b"TAGS\x01red\x02")
 
 
-def test_consume_queues_lead_to_the_records(disk: Disk) -> None:
-    """Twenty bytes for each message: offset, size, tags code; zeros behind the last."""
+def test_consume_queue_entries_have_apaches_layout(disk: Disk) -> None:
+    """Twenty bytes per message: offset, size, tags code; zeros behind the last."""
     store = disk.open()
     for number in range(200):
         topic, queue_id = ("a", "b")[number % 2], number % 3
@@ -166,7 +166,7 @@ def test_consume_queues_lead_to_the_records(disk: Disk) -> None:
     assert len(entries) == 200
 
 
-def test_files_have_the_names_and_sizes_of_apaches(disk: Disk) -> None:
+def test_files_have_apaches_names_and_sizes(disk: Disk) -> None:
     """Twenty digits of offset, full size from the beginning."""
     store = disk.open()
     for _ in range(300):
@@ -184,7 +184,7 @@ def test_files_have_the_names_and_sizes_of_apaches(disk: Disk) -> None:
     assert disk.file_system.size(disk.root / "checkpoint") == 4096
 
 
-def test_the_index_is_a_chained_hash_table(disk: Disk) -> None:
+def test_index_is_a_chained_hash_table(disk: Disk) -> None:
     """From the slot of a key's hash a chain leads to all its messages, newest first."""
     store = disk.open()
     keys = [f"k{number % 37}" for number in range(150)]
@@ -217,8 +217,8 @@ def test_the_index_is_a_chained_hash_table(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("first", [1, 49, 50, 120])
-def test_a_queue_rebuilt_in_the_middle_begins_as_apaches(disk: Disk, first: int) -> None:
-    """The file that holds the first number is filled up to it with entries of offset 0 and the largest size."""
+def test_rebuilt_queue_file_is_padded_as_apaches(disk: Disk, first: int) -> None:
+    """Up to its first message with entries of offset 0 and the largest size."""
     queue = ConsumeQueue("orders", 0, disk.settings(), OpenMaps(disk.file_system))
     queue.fill_to(first)
     queue.prepare()

@@ -1,4 +1,4 @@
-"""A disk that really is full: a small file system in memory, mounted for one process."""
+"""A really full disk: a small in-memory file system mounted for one process."""
 
 import os
 import shutil
@@ -38,8 +38,8 @@ print(set(refused) == {PutStatus.SERVICE_NOT_AVAILABLE}, stored > 500, found == 
 
 
 @pytest.mark.parametrize("kibibytes", [2500, 2600, 3000])
-def test_a_full_disk_kills_nobody(tmp_path: Path, kibibytes: int) -> None:
-    """Neither writing to maps nor reading them ends in SIGBUS: what was stored is there, the rest was refused."""
+def test_full_disk_raises_no_sigbus(tmp_path: Path, kibibytes: int) -> None:
+    """Neither writing nor reading mapped files: stored messages are there, the others were refused."""
     unshare = shutil.which("unshare")
     if unshare is None:
         pytest.skip("no unshare to mount a small file system with")

@@ -1,4 +1,4 @@
-"""Reading from a queue: each answer of Apache's ``DefaultMessageStore.getMessage``."""
+"""Reading from a queue: each status of Apache's ``DefaultMessageStore.getMessage``."""
 
 import pytest
 
@@ -11,7 +11,7 @@ ALL = 1_000_000
 
 
 def fill(store: MessageStore, number: int, tags: tuple[str, ...] = ("",)) -> None:
-    """Store messages, with the tags in turn."""
+    """Store messages with the tags in turn."""
     for n in range(number):
         tag = tags[n % len(tags)]
         store.put(message(body=b"%d" % n, tags_code=java_hash(tag)))
@@ -33,8 +33,8 @@ def bodies(records: list[memoryview]) -> list[int]:
         (2**62, GetStatus.OFFSET_OVERFLOW_BADLY, 3),
     ],
 )
-def test_the_offset_decides(disk: Disk, offset: int, status: GetStatus, next_offset: int) -> None:
-    """Before, in, at the end of and beyond the queue: each has its status and says where to go on."""
+def test_offset_determines_the_status(disk: Disk, offset: int, status: GetStatus, next_offset: int) -> None:
+    """Before, within, at the end of and beyond the queue; each status has the next offset."""
     store = disk.open()
     fill(store, 3)
     result = store.get("orders", 0, offset, 32, ALL)
@@ -42,16 +42,16 @@ def test_the_offset_decides(disk: Disk, offset: int, status: GetStatus, next_off
     assert (result.min_offset, result.max_offset) == (0, 3)
 
 
-def test_an_unknown_queue_is_no_error(disk: Disk) -> None:
-    """A queue in which nothing was ever stored begins at 0, and reading does not make it."""
+def test_unknown_queue_is_no_error(disk: Disk) -> None:
+    """It begins at 0, and reading does not create it."""
     store = disk.open()
     result = store.get("orders", 7, 5, 32, ALL)
     assert (result.status, result.next_begin_offset) == (GetStatus.NO_MATCHED_LOGIC_QUEUE, 0)
     assert store.topics_with_queues() == {}
 
 
-def test_a_queue_whose_messages_were_all_refused_is_empty(disk: Disk) -> None:
-    """A queue without a message answers so, whatever the offset."""
+def test_queue_whose_messages_were_all_refused_is_empty(disk: Disk) -> None:
+    """Whatever the offset."""
     store = disk.open()
     store.put(message(body=b"x" * LOG_FILE_SIZE))
     result = store.get("orders", 0, 5, 32, ALL)
@@ -59,8 +59,8 @@ def test_a_queue_whose_messages_were_all_refused_is_empty(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize(("max_count", "found"), [(1, 1), (5, 5), (100, 10), (0, 1)])
-def test_max_count_bounds_the_answer(disk: Disk, max_count: int, found: int) -> None:
-    """So many messages come at most, but one always does."""
+def test_max_count_limits_the_result(disk: Disk, max_count: int, found: int) -> None:
+    """At least one message is returned."""
     store = disk.open()
     fill(store, 10)
     result = store.get("orders", 0, 0, max_count, ALL)
@@ -69,8 +69,8 @@ def test_max_count_bounds_the_answer(disk: Disk, max_count: int, found: int) -> 
 
 
 @pytest.mark.parametrize(("records", "found"), [(0, 1), (1, 1), (2.5, 2), (3, 3)])
-def test_max_bytes_bounds_the_answer(disk: Disk, records: float, found: int) -> None:
-    """The bytes of whole records stay within the limit, but one record always comes."""
+def test_max_bytes_limits_the_result(disk: Disk, records: float, found: int) -> None:
+    """By the sizes of whole records; at least one is returned."""
     store = disk.open()
     fill(store, 10)
     size = len(store.get("orders", 0, 0, 1, ALL).records[0])
@@ -78,8 +78,8 @@ def test_max_bytes_bounds_the_answer(disk: Disk, records: float, found: int) -> 
     assert list(map(len, result.records)) == [size] * found
 
 
-def test_tags_are_filtered_by_their_hash(disk: Disk) -> None:
-    """Only messages with one of the hashes come; the reader goes on behind what was looked at."""
+def test_messages_are_filtered_by_tag_hash(disk: Disk) -> None:
+    """The next offset is behind the last checked entry."""
     store = disk.open()
     fill(store, 10, ("red", "green", "blue"))
     result = store.get("orders", 0, 0, 32, ALL, frozenset({java_hash("red"), java_hash("blue")}))
@@ -87,15 +87,15 @@ def test_tags_are_filtered_by_their_hash(disk: Disk) -> None:
     assert (result.status, result.next_begin_offset) == (GetStatus.FOUND, 10)
 
 
-def test_a_full_answer_stops_before_the_next_entry(disk: Disk) -> None:
-    """Once there are enough, not even entries that the filter would drop are looked at, as in Apache's loop."""
+def test_full_result_checks_no_further_entries(disk: Disk) -> None:
+    """Not even entries that the filter would drop, as in Apache's loop."""
     store = disk.open()
     fill(store, 9, ("red", "green", "green"))
     result = store.get("orders", 0, 0, 2, ALL, frozenset({java_hash("red")}))
     assert (bodies(result.records), result.next_begin_offset) == ([0, 3], 4)
 
 
-def test_no_match_moves_the_reader_on(disk: Disk) -> None:
+def test_result_without_matches_advances_the_offset(disk: Disk) -> None:
     """When the filter lets nothing through the reader still gets ahead."""
     store = disk.open()
     fill(store, 10, ("red",))
@@ -104,8 +104,8 @@ def test_no_match_moves_the_reader_on(disk: Disk) -> None:
     assert result.records == []
 
 
-def test_a_read_looks_at_no_more_than_800_entries(disk: Disk) -> None:
-    """A filter that matches nothing holds the broker for 16,000 bytes of entries, not for the whole queue."""
+def test_read_checks_at_most_800_entries(disk: Disk) -> None:
+    """A filter without matches reads 16,000 bytes of entries, not the whole queue."""
     store = disk.open(mapped_file_size_consume_queue=20 * 2000, mapped_file_size_commit_log=2**20)
     fill(store, 1000, ("red",))
     none = frozenset({java_hash("blue")})
@@ -113,8 +113,8 @@ def test_a_read_looks_at_no_more_than_800_entries(disk: Disk) -> None:
     assert store.get("orders", 0, 0, 900, ALL, none).next_begin_offset == 900
 
 
-def test_a_read_ends_with_the_queues_file(disk: Disk) -> None:
-    """A read looks into one file of the queue; the next read begins with the next file."""
+def test_read_ends_with_the_queue_file(disk: Disk) -> None:
+    """The next read begins with the next file."""
     store = disk.open()
     fill(store, ENTRIES_PER_FILE + 10)
     result = store.get("orders", 0, ENTRIES_PER_FILE - 3, 32, ALL)
@@ -122,8 +122,8 @@ def test_a_read_ends_with_the_queues_file(disk: Disk) -> None:
     assert bodies(store.get("orders", 0, result.next_begin_offset, 32, ALL).records)[0] == ENTRIES_PER_FILE
 
 
-def test_expired_messages_are_too_small(disk: Disk) -> None:
-    """Where the log's first file was deleted a reader is sent to the first message that is left."""
+def test_offset_of_an_expired_message_is_too_small(disk: Disk) -> None:
+    """The reader is sent to the first remaining message."""
     store = disk.open()
     fill(store, 300)
     assert delete_old(store) > 0
@@ -134,8 +134,8 @@ def test_expired_messages_are_too_small(disk: Disk) -> None:
     assert bodies(store.get("orders", 0, first, 1, ALL).records) == [first]
 
 
-def test_views_stay_readable_when_the_file_goes(disk: Disk) -> None:
-    """A record that is on its way to a consumer stays whole when its file is deleted."""
+def test_views_stay_readable_when_the_file_is_deleted(disk: Disk) -> None:
+    """A record being sent to a consumer stays complete."""
     store = disk.open()
     fill(store, 300)
     record = store.get("orders", 0, 0, 1, ALL).records[0]
@@ -144,7 +144,7 @@ def test_views_stay_readable_when_the_file_goes(disk: Disk) -> None:
 
 
 def test_entries_are_listed_for_the_delay_service(disk: Disk) -> None:
-    """Entries come with their numbers, up to the limit."""
+    """With their offsets, up to the limit."""
     store = disk.open()
     fill(store, 5, ("red",))
     entries = list(store.consume_queue_entries("orders", 0, 2, 2))
@@ -155,14 +155,14 @@ def test_entries_are_listed_for_the_delay_service(disk: Disk) -> None:
 
 @pytest.mark.parametrize("offset", [-1, 1, 50, 10_000, LOG_FILE_SIZE - 4, 2**62])
 def test_no_message_where_no_record_begins(disk: Disk, offset: int) -> None:
-    """An offset from a hostile client finds nothing unless a record begins there."""
+    """Arbitrary offsets from hostile clients find nothing."""
     store = disk.open()
     fill(store, 3)
     assert store.message_at(offset) is None
 
 
-def test_the_blank_at_a_files_end_is_no_message(disk: Disk) -> None:
-    """The filler at the end of a file is not handed out."""
+def test_blank_at_the_end_of_a_file_is_no_message(disk: Disk) -> None:
+    """The filler is not returned."""
     store = disk.open()
     end = store.put(message(body=b"x" * (LOG_FILE_SIZE - 300))).size
     store.put(message(body=b"y" * 300))

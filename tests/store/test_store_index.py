@@ -24,12 +24,12 @@ def index_file(disk: Disk) -> Path:
 
 
 def found(store: MessageStore, key: str, begin: int = 0, end: int = FOREVER, limit: int = 32) -> list[bytes]:
-    """Return the bodies of the messages found under a key."""
+    """Return the bodies of the messages found by a key."""
     return [decode_record(record).body for record in store.query("orders", key, limit, begin, end)]
 
 
-def test_a_message_is_found_by_each_of_its_keys(disk: Disk) -> None:
-    """The unique key and every word of KEYS lead to the message, in its own topic only."""
+def test_message_is_found_by_each_of_its_keys(disk: Disk) -> None:
+    """The unique key and every word of KEYS, within its topic."""
     store = disk.open()
     store.put(message(body=b"1", unique_key="U1", keys="a b"))
     store.put(message(body=b"2", unique_key="U2", keys="b  c"))
@@ -45,7 +45,7 @@ def test_a_message_is_found_by_each_of_its_keys(disk: Disk) -> None:
     ]
 
 
-def test_times_bound_a_query(disk: Disk) -> None:
+def test_query_is_limited_by_store_time(disk: Disk) -> None:
     """Only messages stored between the times are found."""
     store = disk.open()
     for disk.clock.now in (10_000, 20_000, 30_000):
@@ -56,16 +56,16 @@ def test_times_bound_a_query(disk: Disk) -> None:
     assert found(store, "k", 30_001, FOREVER) == []
 
 
-def test_the_index_knows_seconds_only(disk: Disk) -> None:
-    """A message stored within the second in which the time asked for begins or ends is found as well."""
+def test_index_has_a_resolution_of_a_second(disk: Disk) -> None:
+    """Messages within the first and last second of the interval are found too."""
     store = disk.open()
     for disk.clock.now in (10_000, 10_900, 12_000):
         store.put(message(body=b"%d" % disk.clock.now, keys="k"))
     assert found(store, "k", 10_950, 11_000) == [b"10000", b"10900"]
 
 
-def test_a_query_is_bounded(disk: Disk) -> None:
-    """The newest come when there are more than asked for, and never more than the setting allows."""
+def test_query_results_are_limited(disk: Disk) -> None:
+    """To the newest ones, up to the request's number and the setting's."""
     store = disk.open(max_msgs_num_batch=3)
     for number in range(5):
         store.put(message(body=b"%d" % number, keys="k"))
@@ -73,8 +73,8 @@ def test_a_query_is_bounded(disk: Disk) -> None:
     assert found(store, "k", limit=99) == [b"2", b"3", b"4"]
 
 
-def test_a_full_file_is_followed_by_another(disk: Disk) -> None:
-    """Entries go to a new file when the last is full, and are found in all of them."""
+def test_full_index_file_is_followed_by_another(disk: Disk) -> None:
+    """Queries search all files."""
     store = disk.open(max_index_num=10)
     for number in range(30):
         disk.clock.now += 1000
@@ -85,7 +85,7 @@ def test_a_full_file_is_followed_by_another(disk: Disk) -> None:
     assert len(found(store, "all")) == 30
 
 
-def test_files_made_in_one_millisecond_have_different_names(disk: Disk) -> None:
+def test_index_files_of_one_millisecond_have_different_names(disk: Disk) -> None:
     """The clock may stand still."""
     store = disk.open(max_index_num=3)
     for number in range(6):
@@ -93,8 +93,8 @@ def test_files_made_in_one_millisecond_have_different_names(disk: Disk) -> None:
     assert len(disk.file_system.names(disk.root / "index")) == 3
 
 
-def test_files_keep_their_order_when_the_clock_is_set_back(disk: Disk) -> None:
-    """They are named by local time, which jumps back each autumn: the next start finds the newest last."""
+def test_index_files_keep_their_order_when_the_clock_is_set_back(disk: Disk) -> None:
+    """Their names are local times, which jump back each autumn."""
     store = disk.open()
     put(store, *range(450))
     disk.clock.now -= 3_600_000
@@ -107,15 +107,15 @@ def test_files_keep_their_order_when_the_clock_is_set_back(disk: Disk) -> None:
     assert all(len(store.query("orders", f"k{number}", 9, 0, FOREVER)) == 1 for number in range(950))
 
 
-def test_a_message_with_more_keys_than_a_file_holds_is_found_by_the_first(disk: Disk) -> None:
-    """Keys beyond the size of a file are left out, nothing else suffers."""
+def test_keys_beyond_an_index_files_size_are_omitted(disk: Disk) -> None:
+    """The message is found by the first ones."""
     store = disk.open(max_index_num=10)
     store.put(message(body=b"1", keys=" ".join(f"k{number}" for number in range(100))))
     assert (found(store, "k0"), found(store, "k8"), found(store, "k9")) == ([b"1"], [b"1"], [])
 
 
-def test_the_index_survives_a_restart(disk: Disk) -> None:
-    """What was found before is found after, and new messages go on where the file ended."""
+def test_index_survives_a_restart(disk: Disk) -> None:
+    """New entries continue where the file ended."""
     store = disk.open()
     store.put(message(body=b"1", keys="k"))
     stop(store)
@@ -127,8 +127,8 @@ def test_the_index_survives_a_restart(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("is_torn_behind", [False, True])
-def test_times_bound_a_query_after_a_crash(disk: Disk, is_torn_behind: bool) -> None:
-    """The last message of a file is found by the millisecond it was stored in, whatever was taken back behind it."""
+def test_query_times_are_exact_after_a_crash(disk: Disk, is_torn_behind: bool) -> None:
+    """A file's last message is found by its millisecond, whatever entries behind it were dropped."""
     store = disk.open()
     for disk.clock.now in (10_000, 11_900):
         store.put(message(body=b"%d" % disk.clock.now, keys="k"))
@@ -146,8 +146,8 @@ def test_times_bound_a_query_after_a_crash(disk: Disk, is_torn_behind: bool) -> 
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_what_was_repaired_in_the_index_reaches_the_disk(faulty_disk: Disk, seed: int) -> None:
-    """After a crash, a start, an orderly end and another crash all that was flushed is found by its keys."""
+def test_repaired_index_is_flushed(faulty_disk: Disk, seed: int) -> None:
+    """After a crash, a start, an orderly stop and another crash, flushed messages are found by key."""
     disk, settings = faulty_disk, {"max_hash_slot_num": 300}  # in several sectors
     store = disk.open(**settings)
     for number in range(100):
@@ -166,8 +166,8 @@ def test_what_was_repaired_in_the_index_reaches_the_disk(faulty_disk: Disk, seed
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_what_one_crash_took_back_the_next_does_not_find(faulty_disk: Disk, seed: int) -> None:
-    """Entries of a torn end are gone: they would lead into the messages that have taken its place since."""
+def test_dropped_index_entries_never_return(faulty_disk: Disk, seed: int) -> None:
+    """They would point into messages stored later in the same place."""
     disk, settings = faulty_disk, {"max_hash_slot_num": 300, "max_index_num": 1000}
     store = disk.open(**settings)
     for number in range(100):
@@ -191,8 +191,8 @@ def test_what_one_crash_took_back_the_next_does_not_find(faulty_disk: Disk, seed
 
 
 @pytest.mark.parametrize("stale", [2, 3, 77, -1])
-def test_a_slot_that_leads_to_no_entry_leads_to_none(disk: Disk, stale: int) -> None:
-    """Slots may be on the disk of which the header and the entries are not, in a store that Apache's broker left."""
+def test_slot_without_an_entry_leads_nowhere(disk: Disk, stale: int) -> None:
+    """In a store left by Apache's broker, slots may be on the disk without header and entries."""
     store = disk.open()
     put(store, 1)
     stop(store)
@@ -206,8 +206,8 @@ def test_a_slot_that_leads_to_no_entry_leads_to_none(disk: Disk, stale: int) -> 
     assert found(disk.open(), "k2") == [b"2"]
 
 
-def test_a_search_does_not_run_in_circles(disk: Disk) -> None:
-    """A damaged entry that leads to a newer one ends the search."""
+def test_search_ends_at_a_damaged_chain(disk: Disk) -> None:
+    """An entry that leads to a newer one ends it."""
     store = disk.open()
     for number in (1, 2):
         store.put(message(body=b"%d" % number, keys="k", properties={"KEYS": "k"}))
@@ -218,8 +218,8 @@ def test_a_search_does_not_run_in_circles(disk: Disk) -> None:
     assert result.is_complete
 
 
-def test_an_entry_of_which_the_first_sector_reached_the_disk_is_taken_back(disk: Disk) -> None:
-    """With zeros for the offset's second half it leads to the log's beginning, which is trusted."""
+def test_partly_written_index_entry_is_dropped(disk: Disk) -> None:
+    """With zeros for the second half of the offset it would point to the beginning of the log."""
     settings = {"max_hash_slot_num": 106}  # so that entry 2 begins 8 bytes before the end of a sector
     store = disk.open(**settings)
     put(store, 1)
@@ -234,8 +234,8 @@ def test_an_entry_of_which_the_first_sector_reached_the_disk_is_taken_back(disk:
     disk.close()
 
 
-def test_an_index_file_of_which_nothing_is_left_is_gone(disk: Disk) -> None:
-    """A start that finds its entries damaged deletes it, and the store goes on with another one."""
+def test_index_file_without_valid_entries_is_deleted(disk: Disk) -> None:
+    """The store continues with a new one."""
     store = disk.open()
     store.put(message(body=b"1", keys="k"))
     store.flush()
@@ -264,8 +264,8 @@ def test_expired_messages_are_not_found(disk: Disk) -> None:
     assert len(disk.file_system.names(disk.root / "index")) < files
 
 
-def test_the_index_can_be_switched_off(disk: Disk) -> None:
-    """Without the setting nothing is indexed, and no file is made."""
+def test_index_can_be_disabled(disk: Disk) -> None:
+    """No file is created."""
     store = disk.open(message_index_enable=False)
     store.put(message(keys="k"))
     assert found(store, "k") == []
@@ -273,8 +273,8 @@ def test_the_index_can_be_switched_off(disk: Disk) -> None:
     assert store.index_end == (0, 0)
 
 
-def test_a_file_of_other_settings_is_an_error(disk: Disk) -> None:
-    """The header does not say how many slots there are: a file of another size would be read wrongly."""
+def test_index_file_with_other_settings_is_an_error(disk: Disk) -> None:
+    """The header does not have the number of slots, so another size would be misread."""
     store = disk.open()
     store.put(message(keys="k"))
     stop(store)

@@ -1,4 +1,4 @@
-"""A process that is killed while it stores messages."""
+"""A process killed while it stores messages."""
 
 import os
 import subprocess
@@ -30,8 +30,8 @@ for number in count(int(sys.argv[2])):
 
 
 @pytest.mark.slow
-def test_what_a_killed_process_acknowledged_is_there(tmp_path: Path) -> None:
-    """Killed again and again, it comes back with every message it told of, each at its offset and under its key."""
+def test_acknowledged_messages_survive_kills(tmp_path: Path) -> None:
+    """After repeated kills each is at its offset and under its key."""
     acknowledged: dict[int, int] = {}
     for lines in (1500, 1, 3000):
         acknowledged |= _store_and_kill(tmp_path, max(acknowledged, default=-1) + 1, lines)
@@ -52,7 +52,7 @@ def test_what_a_killed_process_acknowledged_is_there(tmp_path: Path) -> None:
 
 
 def _store_and_kill(root: Path, first: int, lines: int) -> dict[int, int]:
-    """Let a process store messages, kill it after some of its lines, and return what it said."""
+    """Let a process store messages, kill it after some lines of output, and return the output."""
     process = subprocess.Popen(
         [sys.executable, "-c", STORES, str(root), str(first)],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Many queues, few maps; and what a lock keeps out."""
+"""Many queues with few maps, and the lock on the directory."""
 
 import os
 import subprocess
@@ -16,8 +16,8 @@ from rocket_remoting.wire.record import decode_record
 from tests.store.disk import SMALL, Disk, FakeClock, bodies, message, stop
 
 
-def test_no_more_files_are_mapped_than_allowed(disk: Disk) -> None:
-    """The one mapped first, and not used since, gives its map up."""
+def test_number_of_maps_is_limited(disk: Disk) -> None:
+    """The least recently used is unmapped."""
     maps = OpenMaps(disk.file_system, limit=5)
     files = [MappedFile(disk.root / f"{number}", 0, 4096, maps) for number in range(20)]
     for file in files:
@@ -27,7 +27,7 @@ def test_no_more_files_are_mapped_than_allowed(disk: Disk) -> None:
     assert file.view is not None
 
 
-def test_queues_that_gave_their_map_up_are_read_again(disk: Disk) -> None:
+def test_unmapped_queues_can_be_read(disk: Disk) -> None:
     """Whatever their number."""
     store = disk.open(max_open_maps=5)
     for number in range(200):
@@ -36,8 +36,8 @@ def test_queues_that_gave_their_map_up_are_read_again(disk: Disk) -> None:
         assert bodies(store, "orders", queue_id) == [b"%d" % number for number in range(queue_id, 200, 50)]
 
 
-def test_a_stopped_store_keeps_no_file_open(tmp_path: Path) -> None:
-    """Its process may go on, and need the descriptors, long before the collector comes by."""
+def test_stopped_store_keeps_no_file_open(tmp_path: Path) -> None:
+    """Without waiting for the garbage collector."""
 
     def open_files() -> list[str]:
         files = [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()]
@@ -55,8 +55,8 @@ def test_a_stopped_store_keeps_no_file_open(tmp_path: Path) -> None:
     assert open_files() == []
 
 
-def test_a_record_outlives_its_map(disk: Disk) -> None:
-    """A view of a file whose map was given up stays readable."""
+def test_record_outlives_its_map(disk: Disk) -> None:
+    """A view of an unmapped file stays readable."""
     store = disk.open(max_open_maps=2)
     store.put(message(body=b"first"))
     record = store.get("orders", 0, 0, 1, 999).records[0]
@@ -65,8 +65,8 @@ def test_a_record_outlives_its_map(disk: Disk) -> None:
     assert decode_record(record).body == b"first"
 
 
-def test_too_few_descriptors_are_lived_with(tmp_path: Path) -> None:
-    """When the process may not map another file some are given up first."""
+def test_missing_file_descriptors_cause_unmapping(tmp_path: Path) -> None:
+    """Before another file is mapped."""
 
     class Scarce(OsFileSystem):
         left = 10
@@ -85,8 +85,8 @@ def test_too_few_descriptors_are_lived_with(tmp_path: Path) -> None:
     stop(store)
 
 
-def test_an_empty_store_takes_little_room(tmp_path: Path) -> None:
-    """Files are sparse: a fresh store of the default sizes, a gigabyte each, is some hundred kilobytes."""
+def test_empty_store_is_sparse(tmp_path: Path) -> None:
+    """A new store with the default sizes of a gigabyte takes some hundred kilobytes."""
     store = MessageStore(StoreSettings(tmp_path), SystemClock())
     store.load()
     store.put(message(keys="k"))
@@ -96,8 +96,8 @@ def test_an_empty_store_takes_little_room(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ten_thousand_queues(tmp_path: Path) -> None:
-    """So many are written, read, and found again, with the descriptors a process usually has."""
+def test_ten_thousand_queues_can_be_written_and_read(tmp_path: Path) -> None:
+    """With a process's usual number of file descriptors, also after a restart."""
     store = MessageStore(StoreSettings(tmp_path, mapped_file_size_commit_log=2**26, max_open_maps=500), SystemClock())
     store.load()
     for number in range(10_000):
@@ -123,8 +123,8 @@ except StoreLocked as e:
 """
 
 
-def test_another_process_is_kept_out(tmp_path: Path) -> None:
-    """It is told which file is locked and what to do."""
+def test_store_locked_by_another_process_is_refused(tmp_path: Path) -> None:
+    """The error names the file and what to do."""
     store = MessageStore(StoreSettings(tmp_path), SystemClock())
     store.load()
     other = subprocess.run(

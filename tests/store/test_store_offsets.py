@@ -1,4 +1,4 @@
-"""How far groups have consumed when the machine dies."""
+"""Consumer offsets after a power failure."""
 
 import asyncio
 from pathlib import Path
@@ -19,10 +19,8 @@ RETRIES = "%RETRY%kitchen"
 @pytest.mark.promise
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("flush_disk_type", FlushDiskType)
-def test_the_offsets_pass_over_nothing_that_waits_to_be_delivered_again(
-    tmp_path: Path, flush_disk_type: FlushDiskType, seed: int
-) -> None:
-    """What failed is sent back, without waiting for the disk, and committed then: no file is ahead of the log."""
+def test_offsets_skip_no_retried_message(tmp_path: Path, flush_disk_type: FlushDiskType, seed: int) -> None:
+    """A message is sent back without a flush and then committed: the offsets file is never ahead of the log."""
 
     def table() -> ConsumerOffsetTable:
         keys = {"storePathRootDir": str(tmp_path), "brokerName": "broker-a"}

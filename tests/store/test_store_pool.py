@@ -31,7 +31,7 @@ INTERVAL = 0.21
 
 
 class Refusing(FaultyFileSystem):
-    """A faulty file system whose writes can fail.
+    """A faulty file system with failing writes.
 
     Attributes:
         write_error: Raised by the next writes.
@@ -49,7 +49,7 @@ class Refusing(FaultyFileSystem):
 
 @pytest.fixture
 def time() -> Iterator[VirtualTime]:
-    """The time of the test."""
+    """The virtual time of the test."""
     with VirtualTime() as time:
         yield time
 
@@ -71,7 +71,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path, files: Refusing, time: 
 
 @pytest.fixture
 def refusing_disk(files: Refusing, time: VirtualTime) -> Iterator[Disk]:
-    """The faulty one of them."""
+    """The faulty one of the disks."""
     disk = Disk(files, Path("/store"), time.clock)
     yield disk
     disk.close(time.run)
@@ -93,7 +93,7 @@ def put(store: MessageStore, *numbers: int, **fields: object) -> None:
 
 
 def found(store: MessageStore) -> list[int]:
-    """Return the numbers of the queue's messages, each of which is indexed."""
+    """Return the numbers of the queue's messages, all of which are indexed."""
     numbers = [int(body) for body in bodies(store)]
     assert all(len(store.query("orders", f"k{number}", 9, 0, 2**62)) == 1 for number in numbers)
     return numbers
@@ -102,8 +102,8 @@ def found(store: MessageStore) -> list[int]:
 # Readers
 
 
-def test_readers_see_what_is_committed(disk: Disk, time: VirtualTime) -> None:
-    """A message has its offset at once, and is seen, announced and indexed 200 ms later."""
+def test_readers_see_committed_messages_only(disk: Disk, time: VirtualTime) -> None:
+    """A message gets its offset at once, and is readable, announced and indexed 200 ms later."""
     store, arrived = started(disk, time), list[int]()
     store.arrival_listeners.append(lambda topic, queue_id, offset, tags, stored: arrived.append(offset))
     put(store, 0, 1, 2)
@@ -118,8 +118,8 @@ def test_readers_see_what_is_committed(disk: Disk, time: VirtualTime) -> None:
     time.run(store.stop())
 
 
-def test_few_pages_wait_for_the_thorough_interval(disk: Disk, time: VirtualTime) -> None:
-    """Four pages of 4 KiB are worth a commit; fewer wait for that."""
+def test_few_pages_wait_for_the_thorough_commit(disk: Disk, time: VirtualTime) -> None:
+    """Four pages of 4 KiB are committed earlier."""
     store = started(disk, time, commit_commit_log_thorough_interval=1000)
     put(store, 0)
     time.advance(INTERVAL)
@@ -134,8 +134,8 @@ def test_few_pages_wait_for_the_thorough_interval(disk: Disk, time: VirtualTime)
     time.run(store.stop())
 
 
-def test_who_asks_by_commit_log_offset_is_answered(disk: Disk, time: VirtualTime) -> None:
-    """The end of a transaction names its half message by that, and may come before the commit: it is made then."""
+def test_read_by_log_offset_commits_first(disk: Disk, time: VirtualTime) -> None:
+    """The end of a transaction refers to its half message so, and may come before the commit."""
     store = started(disk, time)
     stored = store.put(message())
     assert store.message_at(stored.commit_log_offset) is not None
@@ -144,8 +144,8 @@ def test_who_asks_by_commit_log_offset_is_answered(disk: Disk, time: VirtualTime
     time.run(store.stop())
 
 
-def test_an_idle_store_has_no_timers(disk: Disk, time: VirtualTime) -> None:
-    """When all is committed nothing happens any more."""
+def test_idle_store_has_no_timers(disk: Disk, time: VirtualTime) -> None:
+    """When everything is committed."""
     store = started(disk, time)
     put(store, 0)
     time.advance(200)
@@ -158,8 +158,8 @@ def test_an_idle_store_has_no_timers(disk: Disk, time: VirtualTime) -> None:
 # Ends
 
 
-def test_a_killed_process_loses_what_was_not_committed(disk: Disk, time: VirtualTime) -> None:
-    """That, and nothing else: no entry leads to it, and its offsets are given again."""
+def test_kill_loses_only_uncommitted_messages(disk: Disk, time: VirtualTime) -> None:
+    """No entry leads to them, and their offsets are assigned again."""
     store = started(disk, time)
     put(store, *range(40))
     time.advance(INTERVAL)
@@ -175,8 +175,8 @@ def test_a_killed_process_loses_what_was_not_committed(disk: Disk, time: Virtual
 
 
 @pytest.mark.parametrize("restarted_with", [POOL, {}], ids=["pool", "none"])
-def test_an_orderly_end_loses_nothing(disk: Disk, time: VirtualTime, restarted_with: dict[str, bool]) -> None:
-    """What waits is committed and flushed, and the next store goes on behind it, with a pool or without."""
+def test_orderly_stop_loses_nothing(disk: Disk, time: VirtualTime, restarted_with: dict[str, bool]) -> None:
+    """Pending messages are committed and flushed; the next store may run with or without a pool."""
     store = started(disk, time)
     put(store, *range(200))
     time.run(store.stop())
@@ -191,8 +191,8 @@ def test_an_orderly_end_loses_nothing(disk: Disk, time: VirtualTime, restarted_w
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_what_was_flushed_survives_the_machine(disk: Disk, time: VirtualTime, seed: int) -> None:
-    """A flush up to a message brings it from memory to the disk; after a crash it is there, and no gap behind it."""
+def test_flushed_messages_survive_a_power_failure(disk: Disk, time: VirtualTime, seed: int) -> None:
+    """A flush commits first and leaves no gap."""
     random = Random(seed)
     store = started(disk, time)
     put(store, *range(30))
@@ -210,8 +210,8 @@ def test_what_was_flushed_survives_the_machine(disk: Disk, time: VirtualTime, se
     time.run(store.stop())
 
 
-def test_deleting_a_topic_commits_first(disk: Disk, time: VirtualTime) -> None:
-    """Its queues are not made again by what waited."""
+def test_topic_deletion_commits_first(disk: Disk, time: VirtualTime) -> None:
+    """Otherwise pending messages would create its queues again."""
     store = started(disk, time)
     put(store, 0, 1)
     store.delete_topic("orders")
@@ -226,8 +226,8 @@ def test_deleting_a_topic_commits_first(disk: Disk, time: VirtualTime) -> None:
 # Files and buffers
 
 
-def test_messages_over_many_files_of_log_queue_and_index(disk: Disk, time: VirtualTime) -> None:
-    """Whichever file ends while messages wait, each comes to its place."""
+def test_pending_messages_span_many_files(disk: Disk, time: VirtualTime) -> None:
+    """Of log, queue and index."""
     store = started(disk, time)
     random = Random(1)
     for number in range(1000):
@@ -240,8 +240,8 @@ def test_messages_over_many_files_of_log_queue_and_index(disk: Disk, time: Virtu
     assert disk.file_system.size(log_file(disk, 5)) == LOG_FILE_SIZE
 
 
-def test_old_files_are_deleted_only_when_they_are_committed(disk: Disk, time: VirtualTime) -> None:
-    """What waits is in none of the files that go."""
+def test_old_files_are_deleted_after_a_commit(disk: Disk, time: VirtualTime) -> None:
+    """No pending message belongs to them."""
     store = disk.open(**POOL)
     put(store, *range(300))
     assert delete_old(store) == 0
@@ -252,8 +252,8 @@ def test_old_files_are_deleted_only_when_they_are_committed(disk: Disk, time: Vi
     assert numbers[0] > 0
 
 
-def test_without_a_buffer_messages_go_straight_to_the_file(disk: Disk, time: VirtualTime) -> None:
-    """They are seen after those that wait."""
+def test_messages_without_a_buffer_go_to_the_file(disk: Disk, time: VirtualTime) -> None:
+    """They are readable after the pending ones."""
     store = started(disk, time, transient_store_pool_size=1)
     put(store, *range(300))
     assert found(store) == []
@@ -263,8 +263,8 @@ def test_without_a_buffer_messages_go_straight_to_the_file(disk: Disk, time: Vir
     assert found(disk.open()) == [*range(300)]
 
 
-def test_without_a_buffer_messages_can_be_refused(disk: Disk, time: VirtualTime) -> None:
-    """With fastFailIfNoBufferInStorePool, until there is one again."""
+def test_messages_without_a_buffer_can_be_refused(disk: Disk, time: VirtualTime) -> None:
+    """With fastFailIfNoBufferInStorePool, until a buffer is free."""
     store = started(disk, time, transient_store_pool_size=2, fast_fail_if_no_buffer_in_store_pool=True)
     stored = 0
     while (result := store.put(message(body=b"%d" % stored))).status is PutStatus.OK:
@@ -277,8 +277,8 @@ def test_without_a_buffer_messages_can_be_refused(disk: Disk, time: VirtualTime)
     assert disk.open().max_offset("orders", 0) == stored + 1
 
 
-def test_senders_that_wait_for_the_disk_use_no_pool(disk: Disk, time: VirtualTime) -> None:
-    """With SYNC_FLUSH messages are seen at once, as without."""
+def test_pool_is_unused_with_sync_flush(disk: Disk, time: VirtualTime) -> None:
+    """Messages are readable at once."""
     store = started(disk, time, flush_disk_type=FlushDiskType.SYNC_FLUSH)
     put(store, 0)
     assert found(store) == [0]
@@ -289,10 +289,10 @@ def test_senders_that_wait_for_the_disk_use_no_pool(disk: Disk, time: VirtualTim
 
 
 @pytest.mark.parametrize("pages", range(0, 20, 3))
-def test_wherever_the_room_ends_what_was_taken_is_committed(
+def test_accepted_message_can_always_be_committed(
     refusing_disk: Disk, files: Refusing, time: VirtualTime, pages: int
 ) -> None:
-    """Room for log, queue and index is made when a message is taken: the commit needs none."""
+    """Space in log, queue and index is allocated when it is accepted."""
     store = started(refusing_disk, time)
     files.free_pages = pages
     results = [store.put(message(f"t{number % 9}", keys=f"k{number}")) for number in range(300)]
@@ -308,10 +308,8 @@ def test_wherever_the_room_ends_what_was_taken_is_committed(
     time.run(store.stop())
 
 
-def test_a_commit_that_fails_closes_the_store_to_messages(
-    refusing_disk: Disk, files: Refusing, time: VirtualTime
-) -> None:
-    """Nobody sees what was not committed, and the next start finds what was."""
+def test_failed_commit_closes_the_store_to_messages(refusing_disk: Disk, files: Refusing, time: VirtualTime) -> None:
+    """Uncommitted messages are not readable, and the next start has the committed ones."""
     store = started(refusing_disk, time)
     put(store, 0)
     time.advance(INTERVAL)
@@ -328,8 +326,8 @@ def test_a_commit_that_fails_closes_the_store_to_messages(
     assert found(store) == [0]
 
 
-def test_a_process_out_of_files_commits_later(refusing_disk: Disk, files: Refusing, time: VirtualTime) -> None:
-    """Messages wait, and more are taken."""
+def test_commit_without_file_descriptors_is_retried(refusing_disk: Disk, files: Refusing, time: VirtualTime) -> None:
+    """Messages wait, and more are accepted."""
     store = started(refusing_disk, time)
     files.write_error = OSError(errno.EMFILE, "too many open files")
     put(store, 0)
@@ -341,10 +339,8 @@ def test_a_process_out_of_files_commits_later(refusing_disk: Disk, files: Refusi
     time.run(store.stop())
 
 
-def test_a_process_out_of_files_at_the_end_is_no_orderly_end(
-    refusing_disk: Disk, files: Refusing, time: VirtualTime
-) -> None:
-    """What could not be committed then is lost, and not taken for stored."""
+def test_stop_without_file_descriptors_is_not_orderly(refusing_disk: Disk, files: Refusing, time: VirtualTime) -> None:
+    """Uncommitted messages are lost and not taken for stored."""
     store = started(refusing_disk, time)
     put(store, 0)
     files.write_error = OSError(errno.EMFILE, "too many open files")
@@ -355,8 +351,8 @@ def test_a_process_out_of_files_at_the_end_is_no_orderly_end(
     assert found(store) == []
 
 
-def test_commits_of_real_threads_lose_nothing(tmp_path: Path) -> None:
-    """While a thread writes, messages go on coming, and some ask for a commit of their own."""
+def test_threaded_commits_lose_nothing(tmp_path: Path) -> None:
+    """Messages arrive while a thread writes, and some request a commit."""
     disk = Disk(OsFileSystem(), tmp_path / "store", FakeClock())
 
     async def main() -> None:

@@ -31,8 +31,8 @@ HEAD_SIZE = 88
 """Bytes of a record before its body."""
 
 
-def test_a_stored_message_is_readable_at_once(disk: Disk) -> None:
-    """What is put is got in the same step, field by field as it was given."""
+def test_stored_message_is_readable_at_once(disk: Disk) -> None:
+    """With every field, in the same call."""
     store = disk.open()
     given = message(
         "orders",
@@ -60,8 +60,8 @@ def test_a_stored_message_is_readable_at_once(disk: Disk) -> None:
     assert stored.body_crc == zlib.crc32(b"\x00\x01body") & 0x7FFFFFFF
 
 
-def test_offsets_count_per_queue_and_bytes_in_the_log(disk: Disk) -> None:
-    """Queue offsets are dense in each queue, commit log offsets follow one another."""
+def test_queue_offsets_and_log_offsets_are_consecutive(disk: Disk) -> None:
+    """Queue offsets per queue, log offsets by record sizes."""
     store = disk.open()
     results = [store.put(message(queue_id=number % 2)) for number in range(6)]
     assert [result.queue_offset for result in results] == [0, 0, 1, 1, 2, 2]
@@ -71,8 +71,8 @@ def test_offsets_count_per_queue_and_bytes_in_the_log(disk: Disk) -> None:
     assert (store.max_offset("orders", 0), store.max_offset("orders", 1)) == (3, 3)
 
 
-def test_a_record_is_never_split_between_files(disk: Disk) -> None:
-    """What does not fit into a file begins the next; a blank with the rest's length fills the first."""
+def test_record_is_never_split_between_files(disk: Disk) -> None:
+    """One that does not fit begins the next file; a blank fills the rest."""
     store = disk.open()
     first = store.put(message(body=b"x" * (LOG_FILE_SIZE - 300)))
     second = store.put(message(body=b"y" * 300))
@@ -87,7 +87,7 @@ def test_a_record_is_never_split_between_files(disk: Disk) -> None:
 
 @pytest.mark.parametrize("spare", range(7, 10))
 def test_eight_bytes_stay_free_behind_a_record(disk: Disk, spare: int) -> None:
-    """A record that would leave fewer bytes than a blank needs goes to the next file, as with Apache's broker."""
+    """For a blank, as in Apache's broker."""
     store = disk.open()
     overhead = store.put(message(body=b"")).size
     fitting = LOG_FILE_SIZE - overhead - overhead - spare
@@ -96,8 +96,8 @@ def test_eight_bytes_stay_free_behind_a_record(disk: Disk, spare: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_a_body_may_be_any_bytes(disk: Disk, kind: type) -> None:
-    """A body need not be copied out of the request it came in."""
+def test_body_may_be_any_bytes_like_object(disk: Disk, kind: type) -> None:
+    """It need not be copied from the request."""
     store = disk.open()
     store.put(message(body=kind(b"abc")))
     assert decode_record(store.get("orders", 0, 0, 1, 999).records[0]).body == b"abc"
@@ -113,7 +113,7 @@ def test_a_body_may_be_any_bytes(disk: Disk, kind: type) -> None:
     ],
 )
 def test_host_flags_follow_the_hosts(disk: Disk, born: str, stored: str, flags: int) -> None:
-    """The flags for IPv6 are those of the hosts given, whatever the client claimed."""
+    """The IPv6 flags are set by the addresses, whatever the client sent."""
     store = disk.open()
     claimed = BORN_HOST_V6 | STORE_HOST_V6
     store.put(message(born_host=(born, 1), store_host=(stored, 2), sys_flag=claimed))
@@ -145,8 +145,8 @@ def test_host_flags_follow_the_hosts(disk: Disk, born: str, stored: str, flags: 
     ],
     ids=lambda value: value.name if isinstance(value, PutStatus) else "",
 )
-def test_a_refused_message_leaves_no_trace(disk: Disk, refused: object, status: PutStatus) -> None:
-    """What cannot be a record is refused with its status, and the next message is stored as if it had not been."""
+def test_refused_message_leaves_no_trace(disk: Disk, refused: object, status: PutStatus) -> None:
+    """It has a status, and the next message is stored as if it had not been sent."""
     store = disk.open(max_message_size=1000)
     before = store.put(message())
     assert store.put(refused).status is status  # type: ignore[arg-type]
@@ -157,8 +157,8 @@ def test_a_refused_message_leaves_no_trace(disk: Disk, refused: object, status: 
     assert read_size_and_magic(log, after.commit_log_offset) == (after.size, MAGIC_V1)
 
 
-def test_what_is_just_within_the_limits_is_stored(disk: Disk) -> None:
-    """The longest of everything at once, and a restart finds it."""
+def test_message_at_all_limits_is_stored(disk: Disk) -> None:
+    """And found after a restart."""
     store = disk.open(max_message_size=1000, mapped_file_size_commit_log=64 * 1024)
     properties = b"k\x01" + b"v" * 32764 + b"\x02"
     topic, queue_id, most = "t" * 127, 2**31 - 1, 2**63 - 1
@@ -185,8 +185,8 @@ def test_what_is_just_within_the_limits_is_stored(disk: Disk) -> None:
     disk.close()
 
 
-def test_a_message_larger_than_a_file_is_refused(disk: Disk) -> None:
-    """A record that no file can hold is illegal, and the log goes on where it was."""
+def test_message_larger_than_a_file_is_refused(disk: Disk) -> None:
+    """As illegal; the log is unchanged."""
     store = disk.open()
     assert store.put(message(body=b"x" * LOG_FILE_SIZE)).status is PutStatus.MESSAGE_ILLEGAL
     assert store.put(message()).commit_log_offset == 0
@@ -197,7 +197,7 @@ def test_a_message_larger_than_a_file_is_refused(disk: Disk) -> None:
     [(0, True), (TRANSACTION_PREPARED, False), (TRANSACTION_COMMIT, True), (TRANSACTION_ROLLBACK, False)],
 )
 def test_prepared_and_rolled_back_messages_are_in_no_queue(disk: Disk, transaction: int, in_queue: bool) -> None:
-    """They are in the log, with queue offset 0, and no consumer sees them."""
+    """They are in the log with queue offset 0."""
     store = disk.open()
     result = store.put(message(sys_flag=transaction))
     assert (result.status, result.queue_offset) == (PutStatus.OK, 0)
@@ -205,8 +205,8 @@ def test_prepared_and_rolled_back_messages_are_in_no_queue(disk: Disk, transacti
     assert store.message_at(result.commit_log_offset) is not None
 
 
-def test_listeners_hear_of_each_message(disk: Disk) -> None:
-    """They are called in the step in which the message is stored, when it can be read already."""
+def test_listeners_are_called_for_each_message(disk: Disk) -> None:
+    """In the same call, when it is readable."""
     store = disk.open()
     heard: list[tuple[object, ...]] = []
 
@@ -220,8 +220,8 @@ def test_listeners_hear_of_each_message(disk: Disk) -> None:
     assert heard == [("orders", 1, 0, (77,), disk.clock.now, 1)]
 
 
-def test_a_failing_listener_spoils_nothing(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
-    """The message is stored and the other listeners are called."""
+def test_failing_listener_has_no_effect_on_others(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    """The message is stored."""
     store = disk.open()
     heard: list[int] = []
 
@@ -234,8 +234,8 @@ def test_a_failing_listener_spoils_nothing(disk: Disk, caplog: pytest.LogCapture
     assert "an arrival listener failed" in caplog.text
 
 
-def test_a_stopped_store_takes_nothing(disk: Disk) -> None:
-    """Before it is loaded and after it was stopped a store refuses messages."""
+def test_stopped_store_refuses_messages(disk: Disk) -> None:
+    """And one that is not loaded."""
     store = disk.store()
     assert store.put(message()).status is PutStatus.SERVICE_NOT_AVAILABLE
     store.load()
@@ -243,8 +243,8 @@ def test_a_stopped_store_takes_nothing(disk: Disk) -> None:
     assert store.put(message()).status is PutStatus.SERVICE_NOT_AVAILABLE
 
 
-def test_a_refused_message_leaves_no_record_behind(disk: Disk) -> None:
-    """Whatever of it was written when a number turned out not to fit: the next start finds the log's end before it."""
+def test_refused_message_leaves_no_record(disk: Disk) -> None:
+    """Whatever was written before a number was out of range, the next start ends the log before it."""
     store = disk.open()
     assert store.put(message(body=b"", reconsume_times=2**31)).status is PutStatus.MESSAGE_ILLEGAL
     report = disk.kill().store().load()
@@ -252,7 +252,7 @@ def test_a_refused_message_leaves_no_record_behind(disk: Disk) -> None:
 
 
 def forged_record(commit_log_offset: int) -> bytes:
-    """Return the bytes of a record that says that it lies at an offset."""
+    """Return the bytes of a record that claims to be at an offset."""
     return encode_record(
         "orders",
         b"forged",
@@ -269,24 +269,24 @@ def forged_record(commit_log_offset: int) -> bytes:
     )
 
 
-def test_a_record_behind_the_end_is_none(disk: Disk) -> None:
-    """The body of a refused message may look like one; nobody can ask for it."""
+def test_record_behind_the_end_is_not_readable(disk: Disk) -> None:
+    """A refused message's body may look like a record."""
     store = disk.open()
     refused = message(body=forged_record(HEAD_SIZE), reconsume_times=2**31)
     assert store.put(refused).status is PutStatus.MESSAGE_ILLEGAL
     assert store.message_at(HEAD_SIZE) is None
 
 
-def test_a_record_that_says_it_lies_elsewhere_is_none(disk: Disk) -> None:
-    """An offset within a body leads to no message, whatever the body looks like."""
+def test_record_with_another_offset_is_not_readable(disk: Disk) -> None:
+    """A body may look like a record, but not at its own offset."""
     store = disk.open()
     assert store.put(message(body=forged_record(0))).status is PutStatus.OK
     assert store.message_at(HEAD_SIZE) is None
     assert store.message_at(0) is not None
 
 
-def test_a_message_for_which_no_file_can_be_made_leaves_the_log_as_it_was(faulty_disk: Disk) -> None:
-    """The file that has no room for it is ended when the next one is there, and not before."""
+def test_failed_file_creation_leaves_the_log_unchanged(faulty_disk: Disk) -> None:
+    """The full file is ended only once the next one exists."""
     store = faulty_disk.open()
     store.put(message(body=bytes(LOG_FILE_SIZE // 2)))
     end = store.max_commit_log_offset

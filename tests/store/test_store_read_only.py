@@ -1,4 +1,4 @@
-"""A file system that turns read-only under an open store, as Linux does after an error of the disk."""
+"""A file system that becomes read-only under an open store, as Linux does after a disk error."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ NUMBERS = [b"%d" % number + bytes(1000) for number in range(60)]
 
 
 def filled(disk: Disk) -> MessageStore:
-    """Return a store that was opened again, with messages in several files that nobody has read since."""
+    """Return a reopened store with messages in several files that nobody has read since."""
     store = disk.open()
     for body in NUMBERS:
         store.put(message(body=body, keys="k", properties={"KEYS": "k"}))
@@ -35,15 +35,15 @@ def read_only(disk: Disk) -> None:
         lambda store: store.offset_by_time("orders", 0, 0) == 0,
     ],
 )
-def test_everything_can_still_be_read(faulty_disk: Disk, read: Callable[[MessageStore], bool]) -> None:
-    """Also files that nothing had mapped for writing before."""
+def test_read_only_store_can_be_read(faulty_disk: Disk, read: Callable[[MessageStore], bool]) -> None:
+    """Also files that were not mapped for writing before."""
     store = filled(faulty_disk)
     read_only(faulty_disk)
     assert read(store)
 
 
-def test_messages_are_refused_until_nothing_is_left_half_done(faulty_disk: Disk) -> None:
-    """A message is in the log and in its queue or in neither; the first flush that fails ends the taking."""
+def test_messages_are_refused_after_the_first_failed_flush(faulty_disk: Disk) -> None:
+    """Each message is in log and queue or in neither."""
 
     store = filled(faulty_disk)
 
@@ -63,8 +63,8 @@ def test_messages_are_refused_until_nothing_is_left_half_done(faulty_disk: Disk)
     asyncio.run(main())
 
 
-def test_nobody_is_told_that_a_message_is_on_a_disk_that_takes_none(faulty_disk: Disk) -> None:
-    """Under SYNC_FLUSH a sender hears that the disk did not answer."""
+def test_read_only_store_acknowledges_no_sync_flush(faulty_disk: Disk) -> None:
+    """Senders get the flush error under SYNC_FLUSH."""
 
     async def main() -> None:
         store = faulty_disk.open(flush_disk_type=FlushDiskType.SYNC_FLUSH)
@@ -78,8 +78,8 @@ def test_nobody_is_told_that_a_message_is_on_a_disk_that_takes_none(faulty_disk:
     asyncio.run(main())
 
 
-def test_the_next_start_on_a_disk_that_works_has_all_that_was_on_it(faulty_disk: Disk) -> None:
-    """The end of a read-only store is no orderly one."""
+def test_next_start_on_a_working_disk_has_all_flushed_messages(faulty_disk: Disk) -> None:
+    """The stop of a read-only store is not orderly."""
     store = filled(faulty_disk)
     read_only(faulty_disk)
     store.put(message())

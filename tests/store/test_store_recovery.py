@@ -35,8 +35,8 @@ from tests.store.faulty_file_system import FaultyFileSystem
 # Orderly ends
 
 
-def test_a_stopped_store_is_there_again_without_reading_it(disk: Disk) -> None:
-    """After an orderly end the mark is at the log's end: however long the log, nothing is read."""
+def test_stopped_store_is_reopened_without_reading_it(disk: Disk) -> None:
+    """After an orderly stop the mark is at the log's end."""
     store = disk.open()
     given = put(store, *range(300))
     stop(store)
@@ -49,16 +49,16 @@ def test_a_stopped_store_is_there_again_without_reading_it(disk: Disk) -> None:
     assert bodies(store)[-1] == b"300"
 
 
-def test_the_abort_file_is_there_while_the_store_is_open(disk: Disk) -> None:
-    """Apache's brokers look for it too."""
+def test_abort_file_exists_while_the_store_is_open(disk: Disk) -> None:
+    """Apache's brokers check it too."""
     store = disk.open()
     assert disk.file_system.size(disk.root / "abort") is not None
     stop(store)
     assert disk.file_system.size(disk.root / "abort") is None
 
 
-def test_a_store_opens_once(disk: Disk) -> None:
-    """A second store in the same directory is told so; after the first stopped it may open."""
+def test_store_opens_once(disk: Disk) -> None:
+    """A second one in the same directory is refused until the first has stopped."""
     store = disk.open()
     with pytest.raises(StoreLocked, match="another broker has this store open"):
         disk.store().load()
@@ -67,8 +67,8 @@ def test_a_store_opens_once(disk: Disk) -> None:
     assert bodies(disk.open()) == [b"1"]
 
 
-def test_a_stop_that_fails_gives_the_store_free(faulty_disk: Disk) -> None:
-    """The abort file cannot be removed: the stop says so, and the next start looks at everything."""
+def test_failed_stop_releases_the_lock(faulty_disk: Disk) -> None:
+    """The abort file cannot be removed: the stop raises, and the next start recovers everything."""
     files = faulty_disk.file_system
     assert isinstance(files, FaultyFileSystem)
     store = faulty_disk.open()
@@ -84,7 +84,7 @@ def test_a_stop_that_fails_gives_the_store_free(faulty_disk: Disk) -> None:
 
 @pytest.mark.parametrize("is_linked", [True, False])
 def test_two_stores_do_not_share_a_log(tmp_path: Path, is_linked: bool) -> None:
-    """Neither by a setting copied from the other's file, nor through a link."""
+    """Neither by a copied setting nor through a symbolic link."""
     clock, files = FakeClock(), OsFileSystem()
     first, second = (Disk(files, tmp_path / name, clock) for name in "ab")
     store = first.open()
@@ -102,7 +102,7 @@ def test_two_stores_do_not_share_a_log(tmp_path: Path, is_linked: bool) -> None:
     first.close()
 
 
-def test_stopping_twice_is_stopping_once(disk: Disk) -> None:
+def test_stopping_twice_has_no_effect(disk: Disk) -> None:
     """The second time nothing happens."""
     store = disk.open()
     stop(store)
@@ -114,8 +114,8 @@ def test_stopping_twice_is_stopping_once(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_was_flushed_survives(disk: Disk, seed: int) -> None:
-    """After a crash the flushed messages are there, and of the others the first few or none: never one behind a gap."""
+def test_flushed_messages_survive_a_crash(disk: Disk, seed: int) -> None:
+    """Unflushed ones survive as a prefix without gaps."""
     store = disk.open()
     flushed = put(store, *range(70))
     store.flush()
@@ -133,8 +133,8 @@ def test_what_was_flushed_survives(disk: Disk, seed: int) -> None:
     disk.close()
 
 
-def test_a_killed_process_loses_nothing(disk: Disk) -> None:
-    """What was put is in the page cache: only the machine's death can lose it."""
+def test_kill_loses_nothing(disk: Disk) -> None:
+    """Written data is in the page cache, which only a machine failure loses."""
     store = disk.open()
     given = put(store, *range(70))
     store = disk.kill().open()
@@ -142,8 +142,8 @@ def test_a_killed_process_loses_nothing(disk: Disk) -> None:
     stop(store)
 
 
-def test_the_log_is_read_from_the_mark(disk: Disk) -> None:
-    """What was flushed before the crash is not read again."""
+def test_log_is_recovered_from_the_mark(disk: Disk) -> None:
+    """What was flushed before is not read again."""
     store = disk.open()
     put(store, *range(100))
     store.flush()
@@ -154,8 +154,8 @@ def test_the_log_is_read_from_the_mark(disk: Disk) -> None:
     assert report.records <= 10
 
 
-def test_a_log_whose_last_file_was_just_begun_goes_on_there(disk: Disk) -> None:
-    """A blank at the end of the last file but one is whole, even if nothing follows it."""
+def test_log_with_an_empty_last_file_is_continued(disk: Disk) -> None:
+    """A blank at the end of the last file but one is complete."""
     store = disk.open()
     store.put(message(body=b"x" * (LOG_FILE_SIZE - 200)))
     put(store, 1)
@@ -167,7 +167,7 @@ def test_a_log_whose_last_file_was_just_begun_goes_on_there(disk: Disk) -> None:
     disk.close()
 
 
-def test_prepared_messages_come_back_without_entries(disk: Disk) -> None:
+def test_prepared_messages_are_recovered_without_entries(disk: Disk) -> None:
     """Recovery knows which messages no consumer sees."""
     store = disk.open()
     store.put(message(sys_flag=TRANSACTION_PREPARED, keys="k", properties={"KEYS": "k"}))
@@ -179,8 +179,8 @@ def test_prepared_messages_come_back_without_entries(disk: Disk) -> None:
     disk.close()
 
 
-def test_entries_made_anew_are_those_that_were_lost(disk: Disk) -> None:
-    """Tags have Java's hash, a delayed message the time it is due."""
+def test_rebuilt_entries_equal_the_lost_ones(disk: Disk) -> None:
+    """Tags have Java's hash, a delayed message its delivery time."""
     store = disk.open()
     store.put(message(properties={"TAGS": "red"}, tags_code=java_hash("red")))
     store.put(message(SCHEDULE_TOPIC, 2, properties={"DELAY": "3"}, tags_code=disk.clock.now + 10_000))
@@ -199,8 +199,8 @@ def test_entries_made_anew_are_those_that_were_lost(disk: Disk) -> None:
 # Queues and index are derived
 
 
-def test_missing_queues_are_made_from_the_log(disk: Disk) -> None:
-    """The directory of all queues may be deleted after an orderly end, as with Apache's broker."""
+def test_missing_queues_are_rebuilt_from_the_log(disk: Disk) -> None:
+    """The directory of all queues may be deleted after an orderly stop, as with Apache's broker."""
     store = disk.open()
     given = put(store, *range(120))
     put(store, 1, 2, queue_id=5)
@@ -213,7 +213,7 @@ def test_missing_queues_are_made_from_the_log(disk: Disk) -> None:
 
 
 def test_short_queues_are_completed_from_the_log(disk: Disk) -> None:
-    """A queue brought back from an older copy gets the entries it lacks."""
+    """For example after a restore of an older copy."""
     store = disk.open()
     given = put(store, *range(40))
     stop(store)
@@ -223,8 +223,8 @@ def test_short_queues_are_completed_from_the_log(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("left", [0, 1])
-def test_missing_index_files_are_made_from_the_log(disk: Disk, left: int) -> None:
-    """After an orderly end too: the checkpoint says that there were some."""
+def test_missing_index_files_are_rebuilt_from_the_log(disk: Disk, left: int) -> None:
+    """After an orderly stop too, since the checkpoint records them."""
     store = disk.open()
     for number in range(900):
         disk.clock.now += 100
@@ -241,8 +241,8 @@ def test_missing_index_files_are_made_from_the_log(disk: Disk, left: int) -> Non
     assert disk.store().load().messages_indexed == 0
 
 
-def test_an_index_file_of_the_same_second_is_missed_too(disk: Disk) -> None:
-    """The checkpoint and the index know to the millisecond when the newest message of the index was stored."""
+def test_missing_index_file_of_the_same_second_is_noticed(disk: Disk) -> None:
+    """The checkpoint has the newest indexed message's time in milliseconds."""
     store = disk.open()
     put(store, *range(399))
     disk.clock.now += 500
@@ -255,8 +255,8 @@ def test_an_index_file_of_the_same_second_is_missed_too(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("length", [None, 100])
-def test_without_a_checkpoint_the_whole_log_is_read(disk: Disk, length: int | None) -> None:
-    """A missing or short one is made anew, and nothing is taken on trust."""
+def test_whole_log_is_read_without_a_checkpoint(disk: Disk, length: int | None) -> None:
+    """A missing or short one is rebuilt, and nothing is trusted."""
     store = disk.open()
     given = put(store, *range(300))
     stop(store)
@@ -270,8 +270,8 @@ def test_without_a_checkpoint_the_whole_log_is_read(disk: Disk, length: int | No
     assert all(len(store.query("orders", f"k{number}", 9, 0, FOREVER)) == 1 for number in range(300))
 
 
-def test_a_queue_made_anew_begins_where_the_log_does(disk: Disk) -> None:
-    """Numbers of messages that have been deleted are filled: the first that is left keeps its own."""
+def test_rebuilt_queue_begins_with_the_log(disk: Disk) -> None:
+    """Offsets of deleted messages are padded, so that the first remaining one keeps its own."""
     store = disk.open()
     put(store, *range(300))
     delete_old(store)
@@ -286,8 +286,8 @@ def test_a_queue_made_anew_begins_where_the_log_does(disk: Disk) -> None:
     assert (store.min_offset("orders", 0), store.max_offset("orders", 0)) == (first, 300)
 
 
-def test_a_queue_keeps_its_count_when_all_its_messages_are_gone(disk: Disk) -> None:
-    """The next message has the next number, whatever was deleted."""
+def test_empty_queue_keeps_its_next_offset(disk: Disk) -> None:
+    """Whatever was deleted."""
     store = disk.open()
     put(store, 0, 1, 2)
     put(store, *range(300), queue_id=1)
@@ -299,8 +299,8 @@ def test_a_queue_keeps_its_count_when_all_its_messages_are_gone(disk: Disk) -> N
     assert store.put(message()).queue_offset == 3
 
 
-def test_a_deleted_topic_stays_deleted(disk: Disk) -> None:
-    """Neither a crash nor an orderly end brings it back, and its numbers begin anew."""
+def test_deleted_topic_stays_deleted(disk: Disk) -> None:
+    """After a crash or an orderly stop; its offsets begin at 0 again."""
     store = disk.open()
     put(store, *range(10))
     store.put(message("other"))
@@ -318,8 +318,8 @@ def test_a_deleted_topic_stays_deleted(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("lost", ["index", "consumequeue"])
-def test_a_topic_made_anew_has_its_new_messages_only(disk: Disk, lost: str) -> None:
-    """However much of the log is read: those deleted do not come back, nor take numbers of new ones."""
+def test_recreated_topic_has_only_its_new_messages(disk: Disk, lost: str) -> None:
+    """However much of the log is read: deleted ones neither return nor consume offsets."""
     store = disk.open()
     put(store, *range(10))
     store.delete_topic("orders")
@@ -334,8 +334,8 @@ def test_a_topic_made_anew_has_its_new_messages_only(disk: Disk, lost: str) -> N
 
 @pytest.mark.parametrize("lost", ["index", "consumequeue", "checkpoint"])
 @pytest.mark.parametrize("is_made_anew", [False, True])
-def test_a_deleted_topic_stays_deleted_whatever_is_derived_anew(disk: Disk, lost: str, is_made_anew: bool) -> None:
-    """The log says that the topic was deleted, and where: its former queues are not made from the log."""
+def test_rebuilt_queues_exclude_deleted_topics(disk: Disk, lost: str, is_made_anew: bool) -> None:
+    """The log records the deletion and its position."""
     store = disk.open()
     put(store, *range(10))
     others = put(store, 20, 21, topic="others")
@@ -348,8 +348,8 @@ def test_a_deleted_topic_stays_deleted_whatever_is_derived_anew(disk: Disk, lost
     assert ("orders" in store.topics_with_queues()) == is_made_anew
 
 
-def test_a_gap_brings_no_deleted_messages_back(disk: Disk) -> None:
-    """The whole log is read for a queue that misses entries: those of others stay as they are."""
+def test_gap_brings_no_deleted_messages_back(disk: Disk) -> None:
+    """The whole log is read for a queue with missing entries; others stay as they are."""
     store = disk.open()
     put(store, *range(10))
     store.delete_topic("orders")
@@ -365,7 +365,7 @@ def test_a_gap_brings_no_deleted_messages_back(disk: Disk) -> None:
     disk.close()
 
 
-def test_without_a_log_there_are_no_queues(disk: Disk) -> None:
+def test_queues_without_a_log_are_removed(disk: Disk) -> None:
     """Queues whose log was deleted lead nowhere."""
     store = disk.open()
     put(store, *range(100))
@@ -381,8 +381,8 @@ def test_without_a_log_there_are_no_queues(disk: Disk) -> None:
 # Stores that Apache's brokers wrote: no mark
 
 
-def test_a_store_without_mark_that_ended_in_order_is_read_from_the_third_last_file(disk: Disk) -> None:
-    """So do Apache's brokers; what lies before is taken on trust."""
+def test_stopped_store_without_a_mark_is_read_from_the_third_last_file(disk: Disk) -> None:
+    """As Apache's brokers do; earlier files are trusted."""
     store = disk.open()
     given = put(store, *range(600))
     stop(store)
@@ -396,8 +396,8 @@ def test_a_store_without_mark_that_ended_in_order_is_read_from_the_third_last_fi
     assert bodies(store)[1:] == given[1:]
 
 
-def test_a_store_without_mark_that_crashed_is_read_from_the_checkpoints_time(disk: Disk) -> None:
-    """From the last file begun three seconds before the checkpoint's times on, everything is made anew."""
+def test_crashed_store_without_a_mark_is_read_from_the_checkpoints_time(disk: Disk) -> None:
+    """From the last file begun three seconds before the checkpoint's times; everything from there is rebuilt."""
     store = disk.open()
     given = []
     for number in range(600):
@@ -417,8 +417,8 @@ def test_a_store_without_mark_that_crashed_is_read_from_the_checkpoints_time(dis
     disk.close()
 
 
-def test_a_mark_of_another_log_is_not_believed(disk: Disk) -> None:
-    """When the log is not the one the mark was made for, it is read as if there were none."""
+def test_mark_of_another_log_is_ignored(disk: Disk) -> None:
+    """The log is read as without a mark."""
     store = disk.open()
     put(store, *range(200))
     stop(store)
@@ -435,8 +435,8 @@ def test_a_mark_of_another_log_is_not_believed(disk: Disk) -> None:
     assert bodies(store) == given
 
 
-def test_a_store_that_died_before_its_first_flush_did_not_end_in_order(disk: Disk) -> None:
-    """A lost abort file does not make it so: nothing in it is taken on trust."""
+def test_store_that_died_before_its_first_flush_is_not_trusted(disk: Disk) -> None:
+    """Also if its abort file is missing."""
     store = disk.open()
     put(store, 1, 2)
     disk = disk.kill()
@@ -452,8 +452,8 @@ def test_a_store_that_died_before_its_first_flush_did_not_end_in_order(disk: Dis
 # What cannot be repaired
 
 
-def test_a_missing_file_is_an_error(disk: Disk) -> None:
-    """A hole in the log where all was on the disk is not papered over."""
+def test_missing_file_is_an_error(disk: Disk) -> None:
+    """A gap in the flushed part of the log is not ignored."""
     store = disk.open()
     put(store, *range(600))
     stop(store)
@@ -463,8 +463,8 @@ def test_a_missing_file_is_an_error(disk: Disk) -> None:
     assert caught.value.file == log_file(disk, 1)
 
 
-def test_files_behind_one_that_vanished_in_a_crash_are_left_out(disk: Disk) -> None:
-    """Nothing behind the mark was promised: files there may be missing."""
+def test_files_behind_a_missing_one_are_dropped_behind_the_mark(disk: Disk) -> None:
+    """They were not flushed."""
     store = disk.open()
     given = put(store, *range(20))
     store.flush()
@@ -479,8 +479,8 @@ def test_files_behind_one_that_vanished_in_a_crash_are_left_out(disk: Disk) -> N
     disk.close()
 
 
-def test_a_file_of_another_size_is_an_error(disk: Disk) -> None:
-    """The settings must be those the store was made with; the error says which and how."""
+def test_file_of_another_size_is_an_error(disk: Disk) -> None:
+    """The settings must be those of the store; the error says which and how."""
     store = disk.open()
     put(store, 1)
     stop(store)
@@ -492,8 +492,8 @@ def test_a_file_of_another_size_is_an_error(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("size", ["mapped_file_size_commit_log", "mapped_file_size_consume_queue", "max_index_num"])
-def test_a_start_with_wrong_sizes_is_no_crash(disk: Disk, size: str) -> None:
-    """It has changed nothing: with the right ones the store is still one that ended in order."""
+def test_start_with_wrong_sizes_changes_nothing(disk: Disk, size: str) -> None:
+    """With the right ones the store counts as stopped in order."""
     store = disk.open()
     put(store, *range(10))
     stop(store)
@@ -502,22 +502,22 @@ def test_a_start_with_wrong_sizes_is_no_crash(disk: Disk, size: str) -> None:
     assert disk.store().load().ended_in_order
 
 
-def test_a_strange_file_is_an_error(disk: Disk) -> None:
-    """A file that no broker made is not guessed about."""
+def test_unknown_file_is_an_error(disk: Disk) -> None:
+    """It is not interpreted."""
     disk.file_system.make_directory(disk.root / "commitlog")
     disk.file_system.create(disk.root / "commitlog" / "notes", LOG_FILE_SIZE)
     with pytest.raises(StoreCorrupt, match="not a file of this store"):
         disk.open()
 
 
-def test_the_log_may_have_a_disk_of_its_own(disk: Disk) -> None:
-    """Such a disk has a directory for what was lost and found on it."""
+def test_log_may_be_on_its_own_disk(disk: Disk) -> None:
+    """With the file system's lost+found directory."""
     disk.file_system.make_directory(disk.root / "commitlog" / "lost+found")
     put(disk.open(), 1)
 
 
-def test_a_long_recovery_tells_how_far_it_is(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
-    """Every five seconds, in the log and to who asked: what takes minutes must not look as if it hung."""
+def test_long_recovery_reports_its_progress(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    """Every five seconds, to the log and to a callback."""
     store = disk.open(mapped_file_size_commit_log=2**20)
     put(store, *range(5000))
     after = disk.kill()
@@ -531,15 +531,15 @@ def test_a_long_recovery_tells_how_far_it_is(disk: Disk, caplog: pytest.LogCaptu
 
 
 class TickingClock(FakeClock):
-    """A clock on which three seconds pass between two looks."""
+    """A clock that advances three seconds per reading."""
 
     def now_ms(self) -> int:
         self.now += 3_000
         return self.now
 
 
-def test_the_report_is_a_sentence(disk: Disk) -> None:
-    """What recovery did can be read in the broker's log."""
+def test_recovery_report_is_a_sentence(disk: Disk) -> None:
+    """For the broker's log."""
     store = disk.open()
     put(store, 0)
     store.flush()
@@ -554,7 +554,7 @@ def test_the_report_is_a_sentence(disk: Disk) -> None:
     disk.close()
 
 
-def test_the_report_of_a_new_store_speaks_of_no_broker_before(disk: Disk) -> None:
+def test_report_of_a_new_store_mentions_no_previous_broker(disk: Disk) -> None:
     """There was none: nothing was stopped."""
     assert str(disk.store().load()) == "the store is empty; 0 ms"
     disk.close()
@@ -565,8 +565,8 @@ def _first_timestamp(disk: Disk, number: int) -> int:
     return timestamp
 
 
-def test_a_damaged_mark_is_none() -> None:
-    """Its check sum covers each of its numbers, also those that nothing else confirms."""
+def test_damaged_mark_is_ignored() -> None:
+    """Its checksum covers each of its numbers."""
     content = blank_checkpoint(first=1, deletions_from=2)
     assert read_mark(content) == (Mark(1), 2)
     for position in range(64, 104):
@@ -575,8 +575,8 @@ def test_a_damaged_mark_is_none() -> None:
         assert read_mark(bytes(damaged)) is None
 
 
-def test_a_recovery_that_fails_half_way_is_no_orderly_end(faulty_disk: Disk) -> None:
-    """A start for which the disk has no room leaves the abort file, whatever it has made until then."""
+def test_failed_recovery_is_not_an_orderly_stop(faulty_disk: Disk) -> None:
+    """A start without disk space leaves the abort file."""
     disk = faulty_disk
     store = disk.open()
     given = put(store, *range(200))
@@ -592,8 +592,8 @@ def test_a_recovery_that_fails_half_way_is_no_orderly_end(faulty_disk: Disk) -> 
     assert bodies(store) == given
 
 
-def test_the_last_message_is_the_last_although_one_before_is_damaged(disk: Disk) -> None:
-    """The next mark names it: with another one the log would not be trusted."""
+def test_last_message_is_found_behind_a_damaged_one(disk: Disk) -> None:
+    """The next mark must name it, or the log would not be trusted."""
     store = disk.open()
     given = put(store, *range(5))
     stop(store)
@@ -605,8 +605,8 @@ def test_the_last_message_is_the_last_although_one_before_is_damaged(disk: Disk)
     assert decode_record(last).body == given[-1]
 
 
-def test_deletions_are_told_from_the_end_on_when_another_broker_wrote_since(disk: Disk) -> None:
-    """It has changed the timestamp beside the mark, and may have deleted topics without a word in the log."""
+def test_deletions_are_read_from_the_log_after_another_broker_wrote(disk: Disk) -> None:
+    """It changes the timestamp beside the mark, and may have deleted topics without a deletion record."""
     store = disk.open()
     put(store, 1, 2)
     stop(store)

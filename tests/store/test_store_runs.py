@@ -1,4 +1,4 @@
-"""Messages that are stored in one go: their files are those of messages stored one after the other."""
+"""Runs of messages stored in one call have the same files as messages stored one by one."""
 
 import struct
 from collections.abc import Callable
@@ -32,7 +32,7 @@ Properties = Callable[[int], dict[str, str]]
 
 
 def head_of(host: Host) -> BatchHead:
-    """What the messages of a batch share."""
+    """Return the fields that the messages of a batch share."""
     return BatchHead("orders", 1, b"CLUSTER\x01c", 0, 7, host, 2)
 
 
@@ -46,7 +46,7 @@ def batch(
     size: int = 3,
     closing: bytes = b"\2",
 ) -> bytes:
-    """The body of a batch request."""
+    """Return the body of a batch request."""
     entries = []
     for number in range(count):
         own = "".join(f"{name}\x01{value}\x02" for name, value in properties(number).items()).encode()
@@ -58,7 +58,7 @@ def batch(
 
 
 def one_by_one(store: MessageStore, data: bytes, head: BatchHead = HEAD, host: Host = HOST) -> bool:
-    """Store a batch message by message; whether all were."""
+    """Store a batch message by message; return whether all were stored."""
     writer = MessageWriter(store, DelayLevels("1s"), store._clock, host)
     try:
         return {writer.put_entry(head, entry).status for entry in decode_batch(data)} == {PutStatus.OK}
@@ -67,14 +67,14 @@ def one_by_one(store: MessageStore, data: bytes, head: BatchHead = HEAD, host: H
 
 
 def in_one_go(store: MessageStore, data: bytes, head: BatchHead = HEAD, host: Host = HOST) -> bool:
-    """Store a batch in one go; whether that was possible."""
+    """Store a batch in one call; return whether that was possible."""
     writer = MessageWriter(store, DelayLevels("1s"), store._clock, host)
     messages = read_plain(data, 0, len(data))
     return messages is not None and writer.put_plain(head, messages) is not None
 
 
 def files(disk: Disk, directory: Path) -> dict[Path, bytes]:
-    """Everything below a directory."""
+    """Return everything below a directory."""
     found = {}
     for name in disk.file_system.names(directory):
         path = directory / name
@@ -83,7 +83,7 @@ def files(disk: Disk, directory: Path) -> dict[Path, bytes]:
 
 
 def stored_files(disk: Disk) -> dict[Path, bytes]:
-    """Log, queues and index."""
+    """Return the files of log, queues and index."""
     found = {}
     for name in ("commitlog", "consumequeue", "index"):
         found.update(files(disk, disk.root / name))
@@ -106,8 +106,8 @@ CASES: dict[str, Properties] = {
 
 @pytest.mark.parametrize("properties", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("hosts", [(HOST, HOST), (("::1", 1), HOST), (HOST, ("fe80::1", 2))])
-def test_files_are_the_same_both_ways(properties: Properties, hosts: tuple[Host, Host], clock: FakeClock) -> None:
-    """Byte for byte: log, queue and index, the second batch behind the first."""
+def test_files_are_equal_both_ways(properties: Properties, hosts: tuple[Host, Host], clock: FakeClock) -> None:
+    """Byte for byte: log, queue and index, with a second batch after the first."""
     found = []
     head, batches = head_of(hosts[0]), [batch(50, properties), batch(40, properties, size=100)]
     for put in (one_by_one, in_one_go):
@@ -123,8 +123,8 @@ def test_files_are_the_same_both_ways(properties: Properties, hosts: tuple[Host,
     assert found[0] == found[1]
 
 
-def test_java_leaves_the_last_property_open(clock: FakeClock) -> None:
-    """Before 5.0 its batches have no separator at the end of a message; what is stored has."""
+def test_missing_last_property_separator_is_added(clock: FakeClock) -> None:
+    """Java's batches lack it before 5.0."""
     data, found = batch(40, CASES["some have some"], closing=b""), []
     for put in (one_by_one, in_one_go):
         disk = Disk(FaultyFileSystem(), Path("/store"), clock)
@@ -136,8 +136,8 @@ def test_java_leaves_the_last_property_open(clock: FakeClock) -> None:
     assert found[0] == found[1]
 
 
-def test_what_is_damaged_is_left_to_the_loop(clock: FakeClock) -> None:
-    """A batch with any byte changed is stored as the loop stores it, or not at all."""
+def test_damaged_batch_is_stored_as_by_the_loop(clock: FakeClock) -> None:
+    """With any byte changed, or not at all."""
     random, data = Random(7), batch(COUNT, CASES["several keys"])
     taken = 0
     for _ in range(80):
@@ -175,8 +175,8 @@ IN_THE_WAY = {
 
 
 @pytest.mark.parametrize(("filled", "data"), IN_THE_WAY.values(), ids=IN_THE_WAY)
-def test_a_run_that_cannot_be_stored_leaves_no_trace(disk: Disk, filled: int, data: bytes) -> None:
-    """Whatever is in its way: the messages go one by one then."""
+def test_run_that_cannot_be_stored_leaves_no_trace(disk: Disk, filled: int, data: bytes) -> None:
+    """For any reason; its messages are then stored one by one."""
     store = disk.open()
     if filled:
         one_by_one(store, batch(1, size=filled))
@@ -197,8 +197,8 @@ UNFIT = {
 
 
 @pytest.mark.parametrize("head", UNFIT.values(), ids=UNFIT)
-def test_what_does_not_fit_its_field_leaves_no_trace(disk: Disk, head: BatchHead) -> None:
-    """All that is written is made before the first record is."""
+def test_field_out_of_range_leaves_no_trace(disk: Disk, head: BatchHead) -> None:
+    """All bytes are built before the first record is written."""
     store = disk.open(**ROOMY)
     one_by_one(store, batch(3))
     before, end = stored_files(disk), store.max_commit_log_offset
@@ -209,8 +209,8 @@ def test_what_does_not_fit_its_field_leaves_no_trace(disk: Disk, head: BatchHead
     assert store.max_offset("orders", 1) == 3 + COUNT
 
 
-def test_a_store_that_would_take_no_run_says_so_before(faulty_disk: Disk) -> None:
-    """With a transient store pool, while too much is not on the disk, and when it is closed."""
+def test_run_is_refused_in_advance_when_it_cannot_be_stored(faulty_disk: Disk) -> None:
+    """With a store pool, with too much unflushed data, and when closed."""
     store = faulty_disk.open(transient_store_pool_enable=True)
     assert not store.takes_runs
     stop(store)
@@ -224,8 +224,8 @@ def test_a_store_that_would_take_no_run_says_so_before(faulty_disk: Disk) -> Non
     assert not store.takes_runs
 
 
-def test_a_full_disk_takes_no_runs_until_it_has_room(faulty_disk: Disk) -> None:
-    """What is sent meanwhile is not taken apart in vain; the first message that is stored ends it."""
+def test_full_disk_refuses_runs_until_it_has_space(faulty_disk: Disk) -> None:
+    """Without parsing them; the first stored message ends the refusal."""
     store, file_system = faulty_disk.open(), faulty_disk.file_system
     assert isinstance(file_system, FaultyFileSystem)
     one_by_one(store, batch(1, size=LOG_FILE_SIZE // 2))
@@ -237,8 +237,8 @@ def test_a_full_disk_takes_no_runs_until_it_has_room(faulty_disk: Disk) -> None:
     assert store.takes_runs
 
 
-def test_the_loop_takes_a_queue_to_its_next_file(disk: Disk) -> None:
-    """A run that meets the end of a file is stored one by one, the next one in one go again."""
+def test_queue_file_is_completed_by_the_loop(disk: Disk) -> None:
+    """A run that reaches the end of a file is stored one by one, the next run in one call."""
     store, ways = disk.open(), []
     one_by_one(store, batch(1))
     for number in range(4):
@@ -251,8 +251,8 @@ def test_the_loop_takes_a_queue_to_its_next_file(disk: Disk) -> None:
     assert all(len(store.query("orders", f"{n}-{COUNT - 1}", 9, 0, FOREVER)) == 1 for n in range(4))
 
 
-def test_listeners_hear_of_a_run_once(disk: Disk) -> None:
-    """With the number of its first message, and the tags of all, when they can be read already."""
+def test_listeners_are_called_once_per_run(disk: Disk) -> None:
+    """With the first offset and all tags, when the messages are readable."""
     store = disk.open()
     one_by_one(store, batch(1))
     heard: list[object] = []
@@ -266,8 +266,8 @@ def test_listeners_hear_of_a_run_once(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize(("start", "end"), [(HEADER, SLOTS), (0, HEADER)], ids=["slots", "header"])
-def test_a_part_of_the_index_that_was_not_written(disk: Disk, start: int, end: int) -> None:
-    """What had been indexed before the crash is found, and so is the run."""
+def test_partly_written_index_is_recovered(disk: Disk, start: int, end: int) -> None:
+    """Entries before the crash are found, and so is the run."""
     store = disk.open(**ROOMY)
     one_by_one(store, batch(40, CASES["unique keys"]))
     store.flush()
@@ -285,8 +285,8 @@ def test_a_part_of_the_index_that_was_not_written(disk: Disk, start: int, end: i
 
 
 @pytest.mark.parametrize(("left", "is_taken"), [(8, True), (7, False)])
-def test_a_run_leaves_room_for_the_blank_behind_it(clock: FakeClock, left: int, is_taken: bool) -> None:
-    """Eight bytes: without them the file could not be ended, and nothing more be stored."""
+def test_run_leaves_space_for_the_blank_behind_it(clock: FakeClock, left: int, is_taken: bool) -> None:
+    """Eight bytes, without which the file could not be ended."""
     disk = Disk(FaultyFileSystem(), Path("/store"), clock)
     store = disk.open(**ROOMY)
     one_by_one(store, batch(1))
@@ -303,10 +303,8 @@ def test_a_run_leaves_room_for_the_blank_behind_it(clock: FakeClock, left: int, 
 
 @pytest.mark.parametrize("way", [one_by_one, in_one_go])
 @pytest.mark.parametrize("stale", [41, 90, 399, -1])
-def test_slots_that_lead_to_no_entry_lead_to_none(
-    way: Callable[[MessageStore, bytes], bool], stale: int, disk: Disk
-) -> None:
-    """Slots may be on the disk of which the header and the entries are not: no entry has a later one for its older."""
+def test_slots_without_entries_lead_nowhere(way: Callable[[MessageStore, bytes], bool], stale: int, disk: Disk) -> None:
+    """Slots may be on the disk without header and entries; no entry links to a later one."""
     store = disk.open(**ROOMY)
     one_by_one(store, batch(40, CASES["unique keys"]))
     stop(store)

@@ -1,4 +1,4 @@
-"""What the real file system is asked to bring to the disk: a killed process does not show it, a power failure does."""
+"""The sync calls on the real file system, whose absence only a power failure would reveal."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from rocket_broker.store.files import OsFileSystem
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """What the operating system was asked to sync."""
+    """Return what the operating system was asked to sync."""
     paths: list[Path] = []
     fsync = os.fsync
 
@@ -24,8 +24,8 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to see what is synced")
-def test_new_files_are_synced_with_their_names_and_old_ones_alone(tmp_path: Path, synced: list[Path]) -> None:
-    """A new file's name is in its directory, whose own name is in another: all are synced once, removed names too."""
+def test_new_files_are_synced_with_their_directories(tmp_path: Path, synced: list[Path]) -> None:
+    """A file's directory and the directory's own parent are synced once; removals too."""
     files = OsFileSystem()
     directory = tmp_path / "consumequeue" / "orders"
     files.make_directory(directory)
@@ -44,8 +44,8 @@ def test_new_files_are_synced_with_their_names_and_old_ones_alone(tmp_path: Path
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems make a file short and long again")
-def test_what_is_cleared_is_zeros_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is killed meanwhile leaves no short file, with which the store would not open."""
+def test_cleared_range_is_zeros_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill in between leaves no short file, with which the store would not open."""
     path = tmp_path / "00000000000000000000"
     path.write_bytes(b"x" * 50_000)
     monkeypatch.delattr(os, "ftruncate")
@@ -55,7 +55,7 @@ def test_what_is_cleared_is_zeros_at_once(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 class Vanishing(type(Path())):  # type: ignore[misc]
-    """A file that is removed as soon as somebody has seen that it is there, as that of a topic which is deleted."""
+    """A file that is removed right after its existence was checked, as by a topic deletion."""
 
     def stat(self, **options: bool) -> os.stat_result:
         found = super().stat(**options)
@@ -64,8 +64,8 @@ class Vanishing(type(Path())):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("number", [10, 1000])
-def test_files_that_go_while_they_are_synced_are_no_failure(tmp_path: Path, number: int) -> None:
-    """However many they are: a failure would close the store to messages."""
+def test_file_removed_during_a_sync_is_no_error(tmp_path: Path, number: int) -> None:
+    """A sync error would close the store to messages."""
     files = OsFileSystem()
     paths = [Vanishing(tmp_path / str(name)) for name in range(number)]
     stays = tmp_path / "stays"

@@ -1,4 +1,4 @@
-"""Finding messages by the time they were stored: what brokers before 5.0 answer to request 29."""
+"""Searching messages by store time, as brokers before 5.0 answer request 29."""
 
 import pytest
 
@@ -23,22 +23,22 @@ from tests.store.disk import Disk, delete_old, message
         (10**15, 2),
     ],
 )
-def test_the_nearest_message_is_found(disk: Disk, timestamp: int, offset: int) -> None:
-    """Not the next but the nearest one counts, the earlier of two equally near, the last beyond the end."""
+def test_nearest_message_is_found(disk: Disk, timestamp: int, offset: int) -> None:
+    """Not the next one; the earlier of two equally near, and the last one for later times."""
     store = disk.open()
     for disk.clock.now in (1000, 1100, 1200):
         store.put(message())
     assert store.offset_by_time("orders", 0, timestamp) == offset
 
 
-def test_an_empty_queue_answers_zero(disk: Disk) -> None:
+def test_empty_queue_returns_zero(disk: Disk) -> None:
     """Without messages there is nothing near."""
     store = disk.open()
     assert store.offset_by_time("orders", 0, 1000) == 0
 
 
-def test_messages_that_expired_are_not_found(disk: Disk) -> None:
-    """The search begins with the first message that is left."""
+def test_expired_messages_are_not_found(disk: Disk) -> None:
+    """The search begins with the first remaining message."""
     store = disk.open()
     for disk.clock.now in range(1000, 1300):
         store.put(message())
@@ -47,8 +47,8 @@ def test_messages_that_expired_are_not_found(disk: Disk) -> None:
     assert store.offset_by_time("orders", 0, 1000) == first > 0
 
 
-def test_the_time_of_a_message_is_known(disk: Disk) -> None:
-    """Each message has the time it was stored at, what is not there has -1."""
+def test_store_time_of_a_message(disk: Disk) -> None:
+    """-1 for a missing one."""
     store = disk.open()
     for disk.clock.now in (1000, 1100):
         store.put(message())

@@ -1,4 +1,4 @@
-"""Timers on a disk: to forty days, through kills and power failures, and over the files' ends."""
+"""Timers on a disk: up to forty days, with kills, power failures and file ends."""
 
 import asyncio
 import threading
@@ -28,14 +28,14 @@ SMALL_WHEEL: dict[str, Any] = {"wheel_slots": 3600, "roll_window_slots": 600, "l
 
 @pytest.fixture
 def time() -> Iterator[VirtualTime]:
-    """Time that passes at once."""
+    """Virtual time."""
     with VirtualTime() as time:
         yield time
 
 
 @pytest.fixture(params=["real", "faulty"])
 def timer_disk(request: pytest.FixtureRequest, tmp_path: Path, time: VirtualTime) -> Iterator[Disk]:
-    """A disk whose stores know virtual time."""
+    """A disk whose stores use virtual time."""
     file_system = OsFileSystem() if request.param == "real" else FaultyFileSystem()
     disk = Disk(file_system, tmp_path / "store", time.clock)  # type: ignore[arg-type]
     yield disk
@@ -56,7 +56,7 @@ class Timers:
         )
 
     def run(self, time: VirtualTime, scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run the scene while the timers are served; they are stopped in order then."""
+        """Run the scene while timers are served; stop them in order afterwards."""
 
         async def main() -> None:
             await self.store.start()
@@ -71,7 +71,7 @@ class Timers:
         time.run(main())
 
     def send(self, name: str, seconds: float, **properties: str) -> int:
-        """Store a message that is due so many seconds from now; return when that is."""
+        """Store a message due so many seconds from now; return its time."""
         due = self.disk.clock.now_ms() + round(seconds * 1000)
         moment = str((due - 1) // 1000 * 1000)
         own = {"TIMER_OUT_MS": moment, "REAL_TOPIC": "orders", "REAL_QID": "0", "UNIQ_KEY": name}
@@ -81,12 +81,12 @@ class Timers:
 
     @property
     def delivered(self) -> list[str]:
-        """The names of the messages that have come."""
+        """Return the names of the delivered messages."""
         return [body.decode() for body in bodies(self.store)]
 
 
-def test_forty_days(time: VirtualTime, tmp_path: Path) -> None:
-    """On the real wheel: rolled on every two days, there to the second, a copy in the log every two days."""
+def test_timer_of_forty_days_is_delivered_on_time(time: VirtualTime, tmp_path: Path) -> None:
+    """To the second; it is rolled every two days with a copy in the log."""
     disk = Disk(OsFileSystem(), tmp_path / "store", time.clock)  # type: ignore[arg-type]
     timers = Timers(disk, wheel_slots=7 * DAY, roll_window_slots=2 * DAY)
 
@@ -107,7 +107,7 @@ def test_forty_days(time: VirtualTime, tmp_path: Path) -> None:
 
 
 def test_many_timers_over_many_files(timer_disk: Disk, time: VirtualTime) -> None:
-    """Each comes in its second, those of a second in their order; the log's old files go."""
+    """Each is delivered in its second and in order; the timer log's old files are deleted."""
     timers = Timers(timer_disk)
     dues: dict[str, int] = {}
 
@@ -130,8 +130,8 @@ def test_many_timers_over_many_files(timer_disk: Disk, time: VirtualTime) -> Non
 
 @pytest.mark.parametrize("down", [0.0, 25.0])
 @pytest.mark.parametrize("kill_at", [0.0, 0.5, 12.0, 45.5, 61.0])
-def test_a_kill_loses_no_timer(timer_disk: Disk, time: VirtualTime, kill_at: float, down: float) -> None:
-    """Whenever it comes, however long the next one takes: all are delivered, those of the last second perhaps again."""
+def test_kill_loses_no_timer(timer_disk: Disk, time: VirtualTime, kill_at: float, down: float) -> None:
+    """At any time and for any downtime; those of the last second may be repeated."""
     timers = Timers(timer_disk)
     left: list[Disk] = []
 
@@ -157,8 +157,8 @@ def test_a_kill_loses_no_timer(timer_disk: Disk, time: VirtualTime, kill_at: flo
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_power_failure_loses_no_timer_that_was_on_the_disk(time: VirtualTime, tmp_path: Path, seed: int) -> None:
-    """Whatever pages of wheel, log and checkpoint are lost, they are made anew from what is there."""
+def test_power_failure_loses_no_flushed_timer(time: VirtualTime, tmp_path: Path, seed: int) -> None:
+    """Lost pages of wheel, log and checkpoint are rebuilt."""
     disk = Disk(FaultyFileSystem(), tmp_path / "store", time.clock)  # type: ignore[arg-type]
     timers = Timers(disk)
     left: list[Disk] = []
@@ -209,8 +209,8 @@ class Dying(FaultyFileSystem):
         self.left.append(self.crash(Random(len(self.left))))
 
 
-def test_a_power_failure_amid_a_flush_loses_no_timer(time: VirtualTime) -> None:
-    """Whatever sectors of wheel, log and checkpoint are ahead of the others, each timer is found, in its order."""
+def test_power_failure_during_a_flush_loses_no_timer(time: VirtualTime) -> None:
+    """Whatever sectors of wheel, log and checkpoint were written first; the order is kept."""
     files = Dying()
     disk = Disk(files, Path("/store"), time.clock)  # type: ignore[arg-type]
     timers = Timers(disk)
@@ -241,21 +241,21 @@ def test_a_power_failure_amid_a_flush_loses_no_timer(time: VirtualTime) -> None:
 
 
 class LosesUnsynced:
-    """Of two states of a sector the older one is left, and files have the names they had."""
+    """Chooses the older of two states of a sector, and the former file names."""
 
     def choice(self, candidates: Sequence[Any], /) -> Any:
         return candidates[0]
 
 
 class AheadOfTheLog(Dying):
-    """Keeps what is left when each sync of the timers' files is the last of all."""
+    """Keeps what is left if the machine dies at each sync of the timers' files."""
 
     def _die(self) -> None:
         self.left.append(self.crash(LosesUnsynced()))
 
 
-def test_a_timer_without_its_message_is_not_that_of_another_message(time: VirtualTime) -> None:
-    """The log's end is lost and the timer is not: the next message begins in the same place, and has its own timer."""
+def test_timer_of_a_lost_message_does_not_match_a_later_one(time: VirtualTime) -> None:
+    """The log's end is lost, and the next message is stored in the same place with its own timer."""
     files = AheadOfTheLog()
     disk = Disk(files, Path("/store"), time.clock)  # type: ignore[arg-type]
     timers = Timers(disk)
@@ -289,8 +289,8 @@ def test_a_timer_without_its_message_is_not_that_of_another_message(time: Virtua
     assert lost > 2
 
 
-def test_what_is_over_has_reached_the_disk(time: VirtualTime) -> None:
-    """A power failure right after a delivery: the checkpoint passes over no message that is lost with it."""
+def test_delivered_messages_are_flushed_before_the_checkpoint(time: VirtualTime) -> None:
+    """A power failure right after a delivery loses none."""
     files = Dying()
     disk = Disk(files, Path("/store"), time.clock)  # type: ignore[arg-type]
     timers = Timers(disk)
@@ -315,8 +315,8 @@ def test_what_is_over_has_reached_the_disk(time: VirtualTime) -> None:
         again.disk.close()
 
 
-def test_another_precision_finds_the_timers(timer_disk: Disk, time: VirtualTime) -> None:
-    """The wheel is made anew when it counts in other units, both ways: what was two moments may be one then."""
+def test_changed_precision_keeps_the_timers(timer_disk: Disk, time: VirtualTime) -> None:
+    """The wheel is rebuilt with other units, in both directions."""
     for precision, name in ((1000, "a"), (100, "b"), (1000, "c")):
         timers = Timers(timer_disk, precision_ms=precision)
 
@@ -336,8 +336,8 @@ def test_another_precision_finds_the_timers(timer_disk: Disk, time: VirtualTime)
 
 
 @pytest.mark.parametrize("lost", [["timerwheel"], ["config/timercheck"], ["timerwheel", "config/timercheck"]])
-def test_lost_files_are_made_anew(timer_disk: Disk, time: VirtualTime, lost: list[str]) -> None:
-    """The wheel from the log; without the checkpoint all that is in the log comes, what is overdue too."""
+def test_lost_files_are_rebuilt(timer_disk: Disk, time: VirtualTime, lost: list[str]) -> None:
+    """The wheel from the timer log; without a checkpoint all timers in the log, including overdue ones."""
     first = Timers(timer_disk)
 
     async def scene() -> None:
@@ -374,10 +374,10 @@ def test_lost_files_are_made_anew(timer_disk: Disk, time: VirtualTime, lost: lis
         (range(9), False),
     ],
 )
-def test_timers_that_are_missing_are_made_anew_from_the_messages(
+def test_missing_timers_are_rebuilt_from_the_messages(
     timer_disk: Disk, time: VirtualTime, lost: Sequence[int], *, wheel: bool, down: float
 ) -> None:
-    """Whatever is left of the timer log: all come, in their order but for what is overdue, and none comes again."""
+    """Whatever is left of the timer log: each is delivered once, in order except overdue ones."""
     first = Timers(timer_disk)
     files = timer_disk.file_system
 
@@ -421,8 +421,8 @@ def test_timers_that_are_missing_are_made_anew_from_the_messages(
 
 
 @pytest.mark.parametrize("turns", range(1, 9))
-def test_a_kill_while_timers_are_made_anew_loses_none(timer_disk: Disk, time: VirtualTime, turns: int) -> None:
-    """The checkpoint does not say that it is done until it is."""
+def test_kill_during_a_rebuild_loses_no_timer(timer_disk: Disk, time: VirtualTime, turns: int) -> None:
+    """The checkpoint records its completion last."""
     first = Timers(timer_disk)
 
     async def scene() -> None:
@@ -452,16 +452,16 @@ def test_a_kill_while_timers_are_made_anew_loses_none(timer_disk: Disk, time: Vi
     killed[0].close()
 
 
-def test_a_wheel_of_another_length_is_refused(timer_disk: Disk) -> None:
-    """Nothing good would come of reading it."""
+def test_wheel_of_another_length_is_refused(timer_disk: Disk) -> None:
+    """It cannot be read correctly."""
     first = Timers(timer_disk)
     timer_disk.file_system.create(timer_disk.root / "timerwheel", 4096)
     with pytest.raises(StoreCorrupt, match="a timer wheel has 230400 bytes"):
         first.service.load()
 
 
-def test_a_full_disk_delays_timers_and_loses_none(time: VirtualTime, tmp_path: Path) -> None:
-    """When it has room again they get their timers, and are delivered."""
+def test_full_disk_delays_timers_and_loses_none(time: VirtualTime, tmp_path: Path) -> None:
+    """They are created and delivered once there is space."""
     file_system = FaultyFileSystem()
     disk = Disk(file_system, tmp_path / "store", time.clock)  # type: ignore[arg-type]
     timers = Timers(disk)
@@ -480,8 +480,8 @@ def test_a_full_disk_delays_timers_and_loses_none(time: VirtualTime, tmp_path: P
     disk.close()
 
 
-def test_the_clock_may_be_set_back(timer_disk: Disk, time: VirtualTime) -> None:
-    """What is due later by the new clock comes later, and nothing that came comes again."""
+def test_clock_may_be_set_back(timer_disk: Disk, time: VirtualTime) -> None:
+    """Timers follow the new clock, and nothing is repeated."""
     timers = Timers(timer_disk)
 
     async def scene() -> None:
@@ -502,8 +502,8 @@ def test_the_clock_may_be_set_back(timer_disk: Disk, time: VirtualTime) -> None:
     timers.run(time, scene)
 
 
-def test_a_moment_that_is_over_may_come_again(timer_disk: Disk, time: VirtualTime) -> None:
-    """The clock was set back by a little, and what is due then comes then, beside what came before."""
+def test_due_time_may_occur_twice(timer_disk: Disk, time: VirtualTime) -> None:
+    """After the clock was set back a little, new messages for that second are delivered too."""
     timers = Timers(timer_disk)
 
     async def scene() -> None:
@@ -518,7 +518,7 @@ def test_a_moment_that_is_over_may_come_again(timer_disk: Disk, time: VirtualTim
     timers.run(time, scene)
 
 
-def test_a_moment_with_many_messages_lets_others_have_their_turn(timer_disk: Disk, time: VirtualTime) -> None:
+def test_second_with_many_messages_yields_to_other_work(timer_disk: Disk, time: VirtualTime) -> None:
     """They are delivered in small steps."""
     timers = Timers(timer_disk)
 
@@ -537,8 +537,8 @@ def test_a_moment_with_many_messages_lets_others_have_their_turn(timer_disk: Dis
     timers.run(time, scene)
 
 
-def test_messages_deleted_before_they_are_due_hold_up_nobody(timer_disk: Disk, time: VirtualTime) -> None:
-    """Whether they had got their timers or not: who comes behind them comes in time."""
+def test_timed_messages_deleted_early_block_no_others(timer_disk: Disk, time: VirtualTime) -> None:
+    """With or without timers; later ones are delivered in time."""
     timers = Timers(timer_disk)
 
     async def delete() -> None:
@@ -563,8 +563,8 @@ def test_messages_deleted_before_they_are_due_hold_up_nobody(timer_disk: Disk, t
     timers.run(time, scene)
 
 
-def test_messages_that_cannot_be_timed_hold_up_nobody(timer_disk: Disk, time: VirtualTime) -> None:
-    """Without a time, without a place, or damaged: passed over with an error."""
+def test_invalid_timed_messages_are_skipped(timer_disk: Disk, time: VirtualTime) -> None:
+    """Without a time, without a target, or damaged; each is logged as an error."""
     timers = Timers(timer_disk)
 
     async def scene() -> None:
@@ -579,7 +579,7 @@ def test_messages_that_cannot_be_timed_hold_up_nobody(timer_disk: Disk, time: Vi
 
 
 class SlowDisk(OsFileSystem):
-    """Syncs the timer log when it is let go on."""
+    """Holds the sync of the timer log until it is released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -588,15 +588,15 @@ class SlowDisk(OsFileSystem):
         self.go_on = threading.Event()
 
     def sync(self, path: Path) -> None:
-        """Say that it has begun, and wait."""
+        """Report the beginning and wait."""
         if path.parent.name == "timerlog":
             self.loop.call_soon_threadsafe(self.begun.set)
             self.go_on.wait(10)
         super().sync(path)
 
 
-def test_a_stop_amid_a_flush_writes_how_far_the_timers_are(time: VirtualTime, tmp_path: Path) -> None:
-    """The flush under way is given up, and made again: what was delivered is not delivered again."""
+def test_stop_during_a_flush_writes_the_progress(time: VirtualTime, tmp_path: Path) -> None:
+    """The running flush is abandoned and repeated, so that nothing is delivered twice."""
     slow = SlowDisk()
     disk = Disk(slow, tmp_path / "store", time.clock)  # type: ignore[arg-type]
     timers = Timers(disk)

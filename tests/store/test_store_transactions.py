@@ -1,4 +1,4 @@
-"""Transactions on a disk: what a crash between any two records leaves of them."""
+"""Transactions on a disk, with crashes between any two records."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ HOST = ("127.0.0.1", 10911)
 
 
 class Halves:
-    """The half messages of one disk, with the tables they need in a directory beside it."""
+    """The half messages of one disk, with their tables in a directory beside it."""
 
     def __init__(self, disk: Disk, tables: Path) -> None:
         settings = BrokerSettings(store_path_root_dir=tables)
@@ -59,32 +59,32 @@ class Halves:
 
     @property
     def pending(self) -> list[str]:
-        """The names of the transactions that have not ended, each as often as it is there."""
+        """Return the names of pending transactions, once per copy."""
         halves = self.halves
         found = [half for _, half in halves.read(0, 1000) if half is not None]
         return [half.body.decode() for half in found if halves.pending.is_pending(half.queue_offset)]
 
     @property
     def committed(self) -> list[str]:
-        """The names of the transactions whose messages consumers see."""
+        """Return the names of committed transactions whose messages are readable."""
         return [body.decode() for body in bodies(self.store, "orders")]
 
     @property
     def put_aside(self) -> list[str]:
-        """The names of the transactions that people must look at."""
+        """Return the names of transactions that were put aside for an operator."""
         return [body.decode() for body in bodies(self.store, TRANS_CHECK_MAX_TIME_TOPIC)]
 
 
 def killed_at_each_record(disk: Disk, store: MessageStore) -> list[Disk]:
-    """Return a list that gets, at each message stored from now on, what a kill at that moment leaves."""
+    """Return a list that gets the state after a kill at each message stored from now on."""
     left: list[Disk] = []
     store.arrival_listeners.append(lambda *_: left.append(disk.kill()))
     return left
 
 
 @pytest.mark.parametrize("end", ["commit", "put_aside", "put_back", "roll_back"])
-def test_a_kill_between_two_records_ends_a_transaction_once(disk: Disk, tmp_path: Path, end: str) -> None:
-    """It is pending or it has ended, with one message or none: never twice, never lost."""
+def test_kill_between_two_records_ends_a_transaction_once(disk: Disk, tmp_path: Path, end: str) -> None:
+    """It is pending or has ended, with one message or none: never twice, never lost."""
     first = Halves(disk, tmp_path / "tables")
     first.begin("other")
     half = first.begin("mine")
@@ -100,8 +100,8 @@ def test_a_kill_between_two_records_ends_a_transaction_once(disk: Disk, tmp_path
         point.close()
 
 
-def test_an_end_reaches_the_new_place_after_a_kill_too(disk: Disk, tmp_path: Path) -> None:
-    """A check was stored, its op message not: the producer's own end still ends what is pending."""
+def test_end_applies_to_a_copy_after_a_kill(disk: Disk, tmp_path: Path) -> None:
+    """The copy of a check was stored without its op message; the producer's end still applies."""
     first = Halves(disk, tmp_path / "tables")
     first.begin("other")
     half = first.begin("mine")
@@ -114,8 +114,8 @@ def test_an_end_reaches_the_new_place_after_a_kill_too(disk: Disk, tmp_path: Pat
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_torn_disk_knows_no_half_truths(faulty_disk: Disk, tmp_path: Path, seed: int) -> None:
-    """Whatever a power failure takes: what is committed is not pending, and what is ended was ended."""
+def test_power_failure_leaves_consistent_transactions(faulty_disk: Disk, tmp_path: Path, seed: int) -> None:
+    """A committed one is not pending, and an ended one had been ended."""
     first = Halves(faulty_disk, tmp_path / "tables")
     halves = [first.begin(f"{number}") for number in range(40)]
     first.store.flush()
@@ -137,7 +137,7 @@ def test_a_torn_disk_knows_no_half_truths(faulty_disk: Disk, tmp_path: Path, see
 
 @pytest.mark.parametrize("seed", range(6))
 def test_progress_is_never_ahead_of_the_disk(faulty_disk: Disk, tmp_path: Path, seed: int) -> None:
-    """A power failure after a round of checks: the offsets pass over no transaction whose new place is lost."""
+    """After a round of checks and a power failure, offsets skip no transaction whose copy is lost."""
     first = Halves(faulty_disk, tmp_path / "tables")
     for number in range(5):
         first.begin(f"{number}")
@@ -155,8 +155,8 @@ def test_progress_is_never_ahead_of_the_disk(faulty_disk: Disk, tmp_path: Path, 
     assert again.pending == ["0", "1", "2", "3", "4"]
 
 
-def test_the_batched_op_messages_of_apache_5_are_read(disk: Disk, tmp_path: Path) -> None:
-    """One op message ends many transactions there; what it says of none is passed over."""
+def test_batched_op_messages_of_apache_5_are_read(disk: Disk, tmp_path: Path) -> None:
+    """One ends many transactions; unknown offsets are ignored."""
     first = Halves(disk, tmp_path / "tables")
     for number in range(6):
         first.begin(f"{number}")
@@ -170,8 +170,8 @@ def test_the_batched_op_messages_of_apache_5_are_read(disk: Disk, tmp_path: Path
     assert again.offsets.queues("CID_RMQ_SYS_TRANS", TRANS_HALF_TOPIC) == {0: 1}
 
 
-def test_progress_is_gone_on_from(disk: Disk, tmp_path: Path) -> None:
-    """Both queues' offsets lie with the consumers' under the system group; what is before them is not read."""
+def test_check_continues_at_the_stored_progress(disk: Disk, tmp_path: Path) -> None:
+    """Both queues' offsets are stored under the system group; earlier messages are not read."""
     first = Halves(disk, tmp_path / "tables")
     for number in range(200):
         half = first.begin(f"{number}")
@@ -190,8 +190,8 @@ def test_progress_is_gone_on_from(disk: Disk, tmp_path: Path) -> None:
     assert again.halves.pending.is_pending(150)
 
 
-def test_half_messages_that_are_gone_or_damaged_hold_up_nobody(disk: Disk, tmp_path: Path) -> None:
-    """Deleted with their file, or not to be read: those behind them are checked, and they never again."""
+def test_missing_half_messages_block_no_others(disk: Disk, tmp_path: Path) -> None:
+    """Deleted or damaged ones are skipped for good."""
     tables = Halves(disk, tmp_path / "tables")
     tables.begin("deleted")
     for _ in range(40):
@@ -214,8 +214,8 @@ def test_half_messages_that_are_gone_or_damaged_hold_up_nobody(disk: Disk, tmp_p
     assert tables.halves.pending.advance(tables.halves.end) == offset
 
 
-def test_a_commit_whose_end_finds_no_room_is_an_end(tmp_path: Path) -> None:
-    """The message is there once, now and after the next start, which notes what could not be noted."""
+def test_commit_whose_op_message_finds_no_space_is_an_end(tmp_path: Path) -> None:
+    """The message is readable once, now and after the next start, which writes the op message."""
     file_system = FaultyFileSystem()
     disk = Disk(file_system, Path("/store"), FakeClock())
     first = Halves(disk, tmp_path / "tables")
