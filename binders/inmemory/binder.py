@@ -34,7 +34,7 @@ from streamkit.errors import BinderError
 _anonymous = count(1)
 _message_of: Final[ToMessage[Delivery]] = attrgetter("message")
 
-CAPABILITIES = frozenset(Capability) - {Capability.SQL, Capability.SEEK}
+CAPABILITIES = frozenset(Capability) - {Capability.SQL, Capability.SEEK, Capability.PATTERN}
 
 
 class InMemoryBinder(Binder):
@@ -57,6 +57,11 @@ class InMemoryBinder(Binder):
     def extended_type(self) -> str:
         """The binder type that this binder stands in for."""
         return self._settings.stands_in_for
+
+    @property
+    def extended_type_key(self) -> str | None:
+        """The key `stands-in-for`."""
+        return f"spring.cloud.stream.{TYPE}.binder.stands-in-for"
 
     @property
     def broker(self) -> InMemoryBroker:
@@ -115,7 +120,7 @@ class InMemoryBinder(Binder):
             )
 
     def capabilities(self) -> frozenset[Capability]:
-        """Return all capabilities but SQL and SEEK."""
+        """Return all capabilities but SQL, SEEK and PATTERN."""
         return CAPABILITIES
 
     async def bind_consumer(self, destination: ConsumerDestination, receiver: Receiver) -> ConsumerBinding:

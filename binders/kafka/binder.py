@@ -55,6 +55,7 @@ CAPABILITIES: Final = frozenset(
         Capability.REDELIVERY,
         Capability.BATCH,
         Capability.POLLED,
+        Capability.PATTERN,
         Capability.DURABLE_GROUP,
     }
 )
@@ -69,6 +70,7 @@ class KafkaBinder(Binder):
     """Channels on Apache Kafka."""
 
     type: ClassVar[str] = TYPE
+    possible_capabilities = CAPABILITIES
     consumer_properties = KafkaConsumerProperties
     producer_properties = KafkaProducerProperties
 

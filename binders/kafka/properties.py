@@ -8,7 +8,7 @@ Two defaults differ from Spring's: a send waits for the broker's acknowledgment,
 group's dead-letter topic unless `enable-dlq=false` is set.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from enum import Enum
 from typing import Annotated, Final
@@ -16,9 +16,11 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 
 from binders.kafka.client_config import Client, checked
+from streamkit.binder.capabilities import Capability
 from streamkit.binder.delivery import (
     DEFAULT_DELAY_LEVELS,
     Delivery,
+    Effect,
     ExtendedConsumerProperties,
     ExtendedProducerProperties,
     StartPosition,
@@ -179,6 +181,22 @@ class KafkaProducerProperties(ExtendedProducerProperties, ClientProducerProperti
         source = self.message_key_expression
         return None if source is None else compile_expression(source)
 
+    def effects(self) -> Iterable[Effect]:
+        """Return the effects of these settings on deliveries: those of all binders, and two of Kafka's own."""
+        yield from super().effects()
+        yield Effect(
+            "the selection of headers",
+            self.header_patterns or None,
+            ("header-patterns",),
+            instead="remove headers in a channel interceptor",
+        )
+        yield Effect(
+            "the topic that a header names",
+            self.use_topic_header or None,
+            ("use-topic-header",),
+            instead="send to the topic with StreamBridge",
+        )
+
     def transaction(self) -> TransactionTerms | None:
         """Return these settings as the framework's `TransactionTerms`; None if `transactional` is false."""
         return TransactionTerms(self.group, None, ("transactional",)) if self.transactional else None
@@ -255,6 +273,17 @@ class KafkaConsumerProperties(ExtendedConsumerProperties):
     reactive_auto_commit: Annotated[bool, Accepted(_NOT_REACTIVE)] = False
     reactive_at_most_once: Annotated[bool, Rejected(_NOT_REACTIVE + ", at least once")] = False
     admin: Annotated[dict[str, str], Rejected(_TOPIC)] = Field(default_factory=dict)
+
+    def effects(self) -> Iterable[Effect]:
+        """Return the effects of these settings on deliveries: also that the destination is a pattern."""
+        yield from super().effects()
+        yield Effect(
+            "the pattern of destinations",
+            self.destination_is_pattern or None,
+            ("destination-is-pattern",),
+            Capability.PATTERN,
+            "list the destinations, separated by commas",
+        )
 
     def delivery(self) -> Delivery:
         """Return these settings as the framework's `Delivery`."""

@@ -102,6 +102,7 @@ class RocketBinder(Binder):
 
     type: ClassVar[str] = "rocketmq"
     multiplexes: ClassVar[bool] = True
+    possible_capabilities = CAPABILITIES | {Capability.SQL, Capability.DELAY_ANY}
     consumer_properties = RocketConsumerProperties
     producer_properties = RocketProducerProperties
 

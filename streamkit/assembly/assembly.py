@@ -297,6 +297,8 @@ class Assembly:
         for name in self._inputs:
             with self._collected():
                 self._input(name)
+        with self._collected():
+            self._factory.check_defaults()
         # Each error once: a wrong setting of a binder is reported by every binding that uses the binder.
         errors = list({str(error): error for error in self._errors}.values())
         if errors:

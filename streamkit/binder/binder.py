@@ -385,11 +385,14 @@ class Binder(ABC):
         multiplexes: Whether one consumer takes all destinations of a binding, for systems in which all members of a
             group must have the same subscriptions. Such a binder implements :meth:`origin_of`.
         is_local: Whether its messages exist in this process only, so that no other process can send or receive them.
+        possible_capabilities: The capabilities that some system of this type has. :meth:`capabilities` returns those of
+            the connected one.
     """
 
     type: ClassVar[str]
     multiplexes: ClassVar[bool] = False
     is_local: ClassVar[bool] = False
+    possible_capabilities: frozenset[Capability] = frozenset(Capability)
     consumer_properties: ConsumerModel = ExtendedConsumerProperties
     producer_properties: ProducerModel = ExtendedProducerProperties
 
@@ -400,6 +403,11 @@ class Binder(ABC):
     def extended_type(self) -> str:
         """The type in ``spring.cloud.stream.<type>``, below which the extended properties of bindings are read."""
         return self.type
+
+    @property
+    def extended_type_key(self) -> str | None:
+        """The key of the setting that chooses :attr:`extended_type`; ``None`` if the type is fixed."""
+        return None
 
     @abstractmethod
     async def start(self) -> None:

@@ -43,6 +43,8 @@ class Capability(Enum):
     """A consumer binding receives several messages at once, and settles each."""
     POLLED = "polled"
     """The application polls for messages, one at a time, and settles each."""
+    PATTERN = "pattern"
+    """A consumer receives the messages of all destinations whose names match a regular expression."""
     DURABLE_GROUP = "durable-group"
     """A group receives the messages that were sent while none of its members ran."""
 

@@ -5,7 +5,7 @@ translates them into a :class:`Delivery`. The attempts, the in-memory binder and
 :class:`Delivery`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -21,6 +21,7 @@ __all__ = [
     "DEFAULT_DELAY_LEVELS",
     "ConsumerModel",
     "Delivery",
+    "Effect",
     "ExtendedConsumerProperties",
     "ExtendedProducerProperties",
     "ProducerModel",
@@ -47,6 +48,7 @@ DEFAULT_DELAY_LEVELS: Final = parse_delay_levels("1s 5s 10s 30s 1m 2m 3m 4m 5m 6
 
 DEFAULT_BATCH_SIZE: Final = 32
 
+_BINDING: Final = "spring.cloud.stream.bindings.<name>"
 _FIRST_REDELIVERY_LEVEL: Final = 3
 _CONCURRENT_REDELIVERIES: Final = 16
 
@@ -122,6 +124,33 @@ class Delivery:
         return after.total_seconds()
 
 
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """An effect of extended properties on which messages are delivered, to whom and how, in portable terms.
+
+    The settings of two binder types mean the same if the values of their effects are equal.
+
+    Attributes:
+        name: The effect, as errors name it; each binder type uses the same name for the same effect.
+        value: What the settings ask for, or ``None`` if they ask for nothing.
+        properties: The possible names of the setting below the extended prefix of the binding.
+        capability: The capability of the binder that the effect requires, or ``None``.
+        instead: What an application does on a system that cannot have the effect.
+    """
+
+    name: str
+    value: Hashable
+    properties: tuple[str, ...]
+    capability: Capability | None = None
+    instead: str = "give this binding a binder of the setting's type"
+
+
+def _requirements(effects: Iterable[Effect]) -> Iterable[Requirement]:
+    for effect in effects:
+        if effect.capability is not None and effect.value is not None:
+            yield Requirement(effect.capability, effect.properties)
+
+
 class ExtendedConsumerProperties(SettingsModel):
     """The base of a binder's extended consumer properties; a subclass has the fields and overrides `delivery`.
 
@@ -138,17 +167,42 @@ class ExtendedConsumerProperties(SettingsModel):
         """Return the portable meaning of these settings."""
         return Delivery()
 
+    def effects(self) -> Iterable[Effect]:
+        """Return the effects of these settings on deliveries."""
+        delivery = self.delivery()
+        condition = "select the messages with the condition of a listener"
+        yield Effect("the order", delivery.ordered or None, ("orderly", "push.orderly", "ordered"), Capability.ORDER)
+        yield Effect(
+            "the broadcasting",
+            delivery.broadcast or None,
+            ("broadcasting", "message-model", "broadcast"),
+            Capability.BROADCAST,
+            "give each instance a group of its own",
+        )
+        yield Effect("the SQL filter", delivery.sql or None, ("sql", "subscription"), Capability.SQL, condition)
+        yield Effect(
+            "the selection by tags", _selected_tags(delivery), ("tags", "subscription"), Capability.TAG, condition
+        )
+        yield Effect(
+            "the place where a new group begins",
+            (delivery.start, delivery.start_time_ms if delivery.start is StartPosition.TIMESTAMP else None),
+            ("consume-from-where", "start-offset", "start"),
+        )
+        yield Effect(
+            "the start by hand",
+            None if self.starts else True,
+            ("enabled",),
+            instead=f"set {_BINDING}.consumer.auto-startup=false",
+        )
+
     def requirements(self) -> Iterable[Requirement]:
         """Return the capabilities that these settings require of the binder."""
-        delivery = self.delivery()
-        if delivery.ordered:
-            yield Requirement(Capability.ORDER, ("orderly", "push.orderly", "ordered"))
-        if delivery.broadcast:
-            yield Requirement(Capability.BROADCAST, ("broadcasting", "message-model", "broadcast"))
-        if delivery.sql:
-            yield Requirement(Capability.SQL, ("sql", "subscription"))
-        elif delivery.tags and delivery.tags != "*":
-            yield Requirement(Capability.TAG, ("tags", "subscription"))
+        return _requirements(self.effects())
+
+
+def _selected_tags(delivery: Delivery) -> frozenset[str] | None:
+    tags = frozenset(filter(None, (tag.strip() for tag in (delivery.tags or "*").split("||"))))
+    return None if delivery.sql or not tags or "*" in tags else tags
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +241,25 @@ class ExtendedProducerProperties(SettingsModel):
         """The registered name of a function that chooses the partition from the whole message, or ``None``."""
         return None
 
+    def effects(self) -> Iterable[Effect]:
+        """Return the effects of these settings on deliveries."""
+        terms = self.transaction()
+        yield Effect(
+            "the local transaction",
+            None if terms is None else True,
+            ("transactional", "producer-type") if terms is None else terms.asked_by,
+            Capability.TRANSACTION,
+        )
+        yield Effect(
+            "the choice of the partition",
+            self.message_selector,
+            ("message-queue-selector",),
+            instead=f"set {_BINDING}.producer.partition-selector-name",
+        )
+
     def requirements(self) -> Iterable[Requirement]:
         """Return what these settings ask of the binder."""
-        terms = self.transaction()
-        if terms is not None:
-            yield Requirement(Capability.TRANSACTION, terms.asked_by)
+        return _requirements(self.effects())
 
 
 ConsumerModel: TypeAlias = type[ExtendedConsumerProperties]

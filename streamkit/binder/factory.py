@@ -31,6 +31,7 @@ from streamkit.binder.registry import BinderRegistry
 from streamkit.binder.retry_policies import RetryPolicies
 from streamkit.binder.sending import SendingHandler, Writer, reporting_loss, write_native
 from streamkit.binder.transactional_sending import TransactionalSendingHandler
+from streamkit.binder.unread_settings import Side, UnreadSettings
 from streamkit.config.environment import Environment
 from streamkit.config.located_errors import located, setting_of
 from streamkit.config.settings import BindingProperties, ConsumerProperties, StreamSettings
@@ -98,6 +99,7 @@ class BindingFactory:
         self.settings = BindingSettings(settings)
         self._environment = environment
         self._registry = registry
+        self._unread = UnreadSettings(environment, registry.types)
         self._converter = converter
         self._errors = ErrorHandling(error_channels)
         self._named = named
@@ -127,6 +129,14 @@ class BindingFactory:
         if wrong:
             raise ConfigurationErrors(wrong)
 
+    def check_defaults(self) -> None:
+        """Check the default settings of the binder types that no binding uses; called when all bindings are made.
+
+        Raises:
+            ConfigurationErrors: Settings that decide about deliveries would be ignored.
+        """
+        self._unread.check_defaults()
+
     def output(
         self,
         name: str,
@@ -150,6 +160,7 @@ class BindingFactory:
         extended = self._environment.explain_extended(
             chosen.extended_type, name, "producer", chosen.producer_properties
         )
+        self._unread.check(name, Side.PRODUCER, chosen, extended.value)
         if configure is not None:
             new = NewDestination(name, channel, properties, extended.value)
             configure(new)
@@ -214,6 +225,7 @@ class BindingFactory:
         extended = self._environment.explain_extended(
             binder.extended_type, name, "consumer", binder.consumer_properties
         )
+        self._unread.check(name, Side.CONSUMER, binder, extended.value)
         delivery = extended.value.delivery()
         policy = self._policies.of(name, properties.consumer)
         kind = _receiver_kind(name, properties.consumer, delivery, polled)

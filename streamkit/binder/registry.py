@@ -22,7 +22,11 @@ __all__ = ["BinderRegistry"]
 
 
 class BinderRegistry:
-    """The configured binders by name; each is made and started when a binding first needs it."""
+    """The configured binders by name; each is made and started when a binding first needs it.
+
+    Attributes:
+        types: The installed binder types.
+    """
 
     def __init__(
         self,
@@ -34,7 +38,7 @@ class BinderRegistry:
         *,
         customizers: Customizers | None = None,
     ) -> None:
-        self._types = types
+        self.types = types
         self._environment = environment
         self._settings = settings
         self._clock = clock
@@ -49,7 +53,7 @@ class BinderRegistry:
         """The binders of the settings by name, or one for each installed type."""
         if self._settings.binders:
             return self._settings.binders
-        return {name: BinderConfiguration(type=name) for name in self._types.names}
+        return {name: BinderConfiguration(type=name) for name in self.types.names}
 
     @property
     def made(self) -> Mapping[str, Binder]:
@@ -92,7 +96,7 @@ class BinderRegistry:
             ConfigurationError: The binder's settings are wrong.
         """
         configuration = self.configurations[name]
-        type_ = self._types.get(configuration.type or name)
+        type_ = self.types.get(configuration.type or name)
         return type_.shared_system(name, self._context(name, configuration))
 
     def key_for(self, name: str, key: str) -> str:
@@ -147,13 +151,13 @@ class BinderRegistry:
                 suggestion=near[0] if near else None,
             )
         context = self._context(name, configuration)
-        binder = self._types.create(configuration.type or name, name, context)
+        binder = self.types.create(configuration.type or name, name, context)
         self._customizers.binder(binder)
         return binder
 
     def _context(self, name: str, configuration: BinderConfiguration) -> BinderContext:
         environment = self._environment_of(name, configuration)
-        return BinderContext(environment, self._clock, self._application, self._types.extended_models)
+        return BinderContext(environment, self._clock, self._application, self.types.extended_models)
 
     def _environment_of(self, name: str, configuration: BinderConfiguration) -> Environment:
         if not configuration.environment and configuration.inherit_environment:
@@ -179,7 +183,7 @@ class BinderRegistry:
         """Return the names of the binders that may be the default; of several implicit binders, those with settings."""
         if self._settings.binders:
             return [name for name, each in self._settings.binders.items() if each.default_candidate]
-        implicit = [name for name in self._types.names if self._types.get(name).is_default_candidate]
+        implicit = [name for name in self.types.names if self.types.get(name).is_default_candidate]
         if len(implicit) > 1:
             configured = [name for name in implicit if self._environment.sets_below(f"{PREFIX}.{name}")]
             return configured or implicit
