@@ -12,6 +12,8 @@ task per message, and a slow one still gets all its calls.
     RetryLater, exception    sent back, then settled                      logged, settled
     Reject                   sent to the dead letter topic, then settled  logged, settled
     sending back fails       the listener is called again after 5 s       -
+    the task is cancelled    no further call in this task; as for an      as for an exception,
+                             exception, after 5 s                         after 5 s
     call takes > 15 min      sent back at level 3, then settled           -
     body is unreadable       no call; as for Reject                       as for Reject
 """
@@ -33,7 +35,13 @@ from rocket_client.consuming.listener import (
     RetryLater,
     Success,
 )
-from rocket_client.consuming.listener_consumption import ListenerConsumption
+from rocket_client.consuming.listener_consumption import (
+    LOCAL_RETRY_DELAY,
+    ListenerConsumption,
+    awaited_something_cancelled,
+    cancelled_its_own_task,
+    is_being_cancelled,
+)
 from rocket_client.consuming.membership import Membership
 from rocket_client.consuming.send_back import DEAD_LETTER, DEFAULT_MAX_RECONSUME_TIMES, SendBack
 from rocket_client.core.process_queue import ProcessQueue
@@ -44,8 +52,7 @@ from rocket_remoting.wire.message import MessageExt
 
 logger = logging.getLogger(__name__)
 
-# Apache's ConsumeMessageConcurrentlyService and ProcessQueue.cleanExpiredMsg have the same three numbers.
-LOCAL_RETRY_DELAY = 5.0
+# Apache's ProcessQueue.cleanExpiredMsg has the same two numbers.
 EXPIRED_LEVEL = 3
 MAX_EXPIRED_AT_ONCE = 16
 
@@ -255,11 +262,13 @@ class ConcurrentConsumption(ListenerConsumption):
                 outcome = await self._listener(given, self._contexts[process_queue])
                 outcomes = None if outcome is None or outcome is SUCCESS else _outcomes(messages, outcome)
             except asyncio.CancelledError:
-                # `stop` cancels calls that are late: their messages stay unsettled, for the queue's next member. Any
-                # other cancellation comes from inside the listener and must not end the worker.
+                # The messages stay unsettled, for the queue's next member.
                 if self._stopped:
                     raise
-                outcomes = self._failed(messages, RuntimeError("the listener call was cancelled from inside"))
+                if is_being_cancelled():
+                    self._loop.call_later(LOCAL_RETRY_DELAY, self._fail_cancelled_call, process_queue, messages)
+                    raise
+                outcomes = self._failed(messages, awaited_something_cancelled())
             except ENDS_THE_PROCESS:
                 raise
             except BaseException as error:
@@ -270,6 +279,12 @@ class ConcurrentConsumption(ListenerConsumption):
                 self._resolve(process_queue, messages, outcomes)
         finally:
             process_queue.end()
+
+    def _fail_cancelled_call(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+        """Handle a call whose task was cancelled as failed: the loop still runs, so this is not its end."""
+        if not (process_queue.dropped or self._stopped):
+            self._resolve(process_queue, messages, self._failed(messages, cancelled_its_own_task()))
+            self._schedule_start()
 
     def _failed(self, messages: Sequence[MessageExt], error: BaseException) -> Sequence[ConcurrentOutcome]:
         self._log_failed_call(messages, error)

@@ -9,6 +9,8 @@
     Reject, or      sent to the dead letter topic, then settled; if sending fails, the queue waits as for Suspend
     too often       (too often: reconsume times ≥ max; unlimited by default)
     unreadable body as for Reject, without a call
+    the driver's    no further call; if the consumer still runs after 5 s, as for an exception
+    task is cancelled
 
 Each assigned queue has one driver task. All drivers together make at most `concurrency` calls at once. A driver's steps
 before a call::
@@ -41,7 +43,13 @@ from rocket_client.consuming.listener import (
     Success,
     Suspend,
 )
-from rocket_client.consuming.listener_consumption import ListenerConsumption
+from rocket_client.consuming.listener_consumption import (
+    LOCAL_RETRY_DELAY,
+    ListenerConsumption,
+    awaited_something_cancelled,
+    cancelled_its_own_task,
+    is_being_cancelled,
+)
 from rocket_client.consuming.membership import Membership
 from rocket_client.consuming.send_back import SendBack
 from rocket_client.core.process_queue import ProcessQueue
@@ -239,8 +247,33 @@ class OrderlyConsumption(ListenerConsumption):
         try:
             outcomes = await self._call(process_queue, given, context)
             return await self._resolve(process_queue, messages, outcomes)
+        except asyncio.CancelledError:
+            if not self._is_over(process_queue):
+                self._loop.call_later(LOCAL_RETRY_DELAY, self._replace_driver, process_queue, messages, context)
+            raise
         finally:
             process_queue.end()
+
+    def _replace_driver(self, process_queue: ProcessQueue, messages: list[MessageExt], context: ConsumeContext) -> None:
+        """Start the queue's driver anew: its task was cancelled in a call, but the loop and the consumer still run."""
+        driver = self._drivers.get(process_queue)
+        if driver is not None and not self._is_over(process_queue):
+            driver.task = self._loop.create_task(
+                self._drive_on(process_queue, messages, context, driver), name=f"orderly listener of {self._group}"
+            )
+
+    async def _drive_on(
+        self, process_queue: ProcessQueue, messages: list[MessageExt], context: ConsumeContext, driver: "_Driver"
+    ) -> None:
+        """Handle the call that was cancelled as failed, then the queue's further messages."""
+        process_queue.begin((), self._loop.time())
+        try:
+            pause = await self._resolve(process_queue, messages, self._failed(messages, cancelled_its_own_task()))
+        finally:
+            process_queue.end()
+        del messages
+        await asyncio.sleep(pause or 0)
+        await self._drive(process_queue, context, driver)
 
     async def _call(
         self, process_queue: ProcessQueue, messages: list[MessageExt], context: ConsumeContext
@@ -252,9 +285,9 @@ class OrderlyConsumption(ListenerConsumption):
         try:
             return _outcomes(messages, await self._listener(messages, context))
         except asyncio.CancelledError:
-            if self._is_over(process_queue):
+            if self._is_over(process_queue) or is_being_cancelled():
                 raise
-            return self._failed(messages, RuntimeError("the listener call was cancelled from inside"))
+            return self._failed(messages, awaited_something_cancelled())
         except ENDS_THE_PROCESS:
             raise
         except BaseException as error:

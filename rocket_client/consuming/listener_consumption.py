@@ -15,6 +15,30 @@ from rocket_remoting.wire.message import MessageExt
 
 logger = logging.getLogger(__name__)
 
+# Apache's ConsumeMessageConcurrentlyService has the same number.
+LOCAL_RETRY_DELAY = 5.0
+
+
+def is_being_cancelled() -> bool:
+    """Return whether the cancellation that was just raised is that of the running task.
+
+    Otherwise the listener awaited something that was cancelled, which is a failure of this call only.
+    """
+    # `asyncio.run` cancels all tasks when its main function has ended or at Ctrl-C, and waits for them. A task that
+    # made the next call instead would keep the process alive.
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def awaited_something_cancelled() -> RuntimeError:
+    """Return the failure of a listener call whose own task is not cancelled."""
+    return RuntimeError("the listener awaited something that was cancelled")
+
+
+def cancelled_its_own_task() -> RuntimeError:
+    """Return the failure of a listener call whose task was cancelled although the consumer goes on."""
+    return RuntimeError("the task of the listener call was cancelled")
+
 
 class ListenerConsumption:
     """Base of the consumptions that call a listener."""

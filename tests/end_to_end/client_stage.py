@@ -144,6 +144,14 @@ def play(scene: Callable[[ClientStage], Awaitable[None]], *, queues: int = 4, **
         time.run(main())
 
 
+async def cancel_own_task() -> None:
+    """Cancel the running task from inside."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+
+
 async def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     """Return when the condition holds, looking every 50 ms of loop time."""
     async with asyncio.timeout(seconds):

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from rocket_client import ConsumeContext, ConsumeFromWhere, Reject, RetryLater, Success
 from rocket_remoting import Message, MessageExt, MessageQueue
 from rocket_remoting.wire.java_hash import java_hash
-from tests.end_to_end.client_stage import PATIENCE, ClientStage, Heard, play, until
+from tests.end_to_end.client_stage import PATIENCE, ClientStage, Heard, cancel_own_task, play, until
 
 # The pauses before the 16 redeliveries.
 PAUSES = [10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200]
@@ -269,14 +270,16 @@ def test_a_failing_listener_is_logged_with_its_message(caplog: pytest.LogCapture
     play(scene)
 
 
-def test_a_listener_that_cancels_itself_has_failed() -> None:
-    """A cancellation from inside is no reason to lose the message."""
+@pytest.mark.parametrize("cancel", [asyncio.CancelledError, cancel_own_task])
+def test_a_listener_that_is_cancelled_while_the_consumer_runs_has_failed(cancel: Callable[[], object]) -> None:
+    """The message is sent back, and those behind it are handled, whoever cancelled the call."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(lambda message: asyncio.CancelledError() if message.reconsume_times == 0 else None)
-        async with stage.concurrent(heard):
-            await stage.send([b"x"])
-            await heard.count(2)
+        heard = Heard(lambda message: cancel() if message.reconsume_times == 0 and message.body == b"x" else None)
+        async with stage.concurrent(heard, concurrency=1):
+            await stage.send([b"x", b"y"])
+            await heard.count(3)
+        assert sorted(heard.bodies) == [b"x", b"x", b"y"]
 
     play(scene)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +16,7 @@ from streamkit.binder.permits import Permits
 from tests.end_to_end.client_stage import (
     ClientStage,
     Heard,
+    cancel_own_task,
     orders_of,
     play,
     restart,
@@ -547,11 +549,12 @@ def test_a_call_that_does_not_finish_is_cancelled() -> None:
     play(scene)
 
 
-def test_a_listener_that_cancels_itself_has_failed() -> None:
-    """The message comes again, in its place."""
+@pytest.mark.parametrize("cancel", [asyncio.CancelledError, cancel_own_task])
+def test_a_listener_that_is_cancelled_while_the_consumer_runs_has_failed(cancel: Callable[[], object]) -> None:
+    """The message comes again, in its place, whoever cancelled the call."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(lambda message: asyncio.CancelledError() if message.reconsume_times == 0 else None)
+        heard = Heard(lambda message: cancel() if message.reconsume_times == 0 else None)
         await stage.send([b"0", b"1"], queue=0)
         async with stage.orderly(heard):
             await heard.count(4)
