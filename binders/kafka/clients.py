@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 from binders.kafka.binder_properties import KafkaBinderProperties
 from binders.kafka.client_config import Client, Config, translated
-from binders.kafka.connecting import connected
+from binders.kafka.connecting import Interruption, connected
 from binders.kafka.headers import Record
 from binders.kafka.properties import ClientProducerProperties, KafkaConsumerProperties, StartOffset
 from binders.kafka.record_size import PollBudget
@@ -66,15 +66,18 @@ class ClientMaker:
             "client_id": application or "streamkit",
         }
 
-    def admin(self) -> Admin:
+    def admin(self, interruption: Interruption) -> Admin:
         """Return a connected client for topics and groups.
+
+        Args:
+            interruption: Ends the attempt when another thread calls it.
 
         Raises:
             RefusedError: The brokers refuse the client, or the client refuses them.
             KafkaError: The brokers are away.
         """
         properties = translated(Client.ADMIN, "the Kafka binder", self._binder.configuration)
-        return connected(KafkaAdminClient, self._common | properties)
+        return connected(KafkaAdminClient, self._common | properties, interruption)
 
     def consumer_config(
         self, destination: ConsumerDestination, extended: KafkaConsumerProperties, group: str

@@ -12,6 +12,7 @@ The causes of failures, and when they are detected::
 
 import re
 import ssl
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -31,7 +32,7 @@ from kafka.net.compat import KafkaNetClient
 from streamkit.config.environment import Environment
 from streamkit.errors import ConfigurationError
 
-__all__ = ["RefusedError", "connected", "located"]
+__all__ = ["Interruption", "RefusedError", "connected", "located"]
 
 T = TypeVar("T")
 
@@ -67,12 +68,38 @@ class RefusedError(KafkaError):  # type: ignore[misc]  # kafka-python has no ann
         return self.reason
 
 
-def connected(make: Callable[..., T], config: Config) -> T:
+class Interruption:
+    """Lets another thread end an attempt to connect, which may last 10 s if the brokers are away."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connections: list[Bootstrapping] = []
+        self._is_called = False
+
+    def __call__(self) -> None:
+        """Make the attempt fail now, whether it has begun or not; blocks until its threads have ended."""
+        with self._lock:
+            self._is_called = True
+            connections = list(self._connections)
+        for each in connections:
+            each.interrupt()
+
+    def add(self, connections: Bootstrapping) -> None:
+        """Note the connections of the attempt, which begins now."""
+        with self._lock:
+            self._connections.append(connections)
+            is_called = self._is_called
+        if is_called:
+            connections.interrupt()
+
+
+def connected(make: Callable[..., T], config: Config, interruption: Interruption | None = None) -> T:
     """Return a connected client of kafka-python. A client that fails to connect is closed.
 
     Args:
         make: The client's class.
         config: Its configuration, by kafka-python's names.
+        interruption: Ends the attempt when another thread calls it.
 
     Raises:
         RefusedError: Brokers refuse the client, the client refuses the brokers, or properties contradict each other.
@@ -84,6 +111,8 @@ def connected(make: Callable[..., T], config: Config) -> T:
 
     def client(**settings: Any) -> KafkaNetClient:
         made.append(Bootstrapping(partial(_refusal, settings), **settings))
+        if interruption is not None:
+            interruption.add(made[-1])
         return made[-1].client()
 
     try:

@@ -7,6 +7,7 @@ from typing import Any, Final, Self, TypeVar
 
 from binders.kafka.binder_properties import PREFIX, KafkaBinderProperties
 from binders.kafka.clients import Admin
+from binders.kafka.connecting import Interruption
 from binders.kafka.properties import TopicProperties
 from kafka import TopicPartition
 from kafka.admin import OffsetSpec
@@ -30,23 +31,25 @@ class Topics:
         self._settings = settings
 
     @classmethod
-    async def connected(cls, connect: Callable[[], Admin], settings: KafkaBinderProperties) -> Self:
+    async def connected(cls, connect: Callable[[Interruption], Admin], settings: KafkaBinderProperties) -> Self:
         """Return an object with a connected admin client.
 
-        If the call is cancelled, it ends only after the client has been closed.
+        If the call is cancelled, the attempt to connect is interrupted, and the call ends after the client has been
+        closed.
 
         Args:
-            connect: Returns a connected client; called on a thread.
+            connect: Returns a connected client, unless the interruption is called before; called on a thread.
             settings: The binder's settings.
 
         Raises:
             KafkaError: The brokers are away, or refuse.
         """
-        connecting = asyncio.create_task(asyncio.to_thread(connect))
+        interruption = Interruption()
+        connecting = asyncio.create_task(asyncio.to_thread(connect, interruption))
         try:
             return cls(await asyncio.shield(connecting), settings)
         except asyncio.CancelledError:
-            await asyncio.wait([connecting])
+            await asyncio.wait([connecting, asyncio.create_task(asyncio.to_thread(interruption))])
             if connecting.exception() is None:
                 await cls(connecting.result(), settings).close()
             raise

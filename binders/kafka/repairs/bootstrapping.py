@@ -2,6 +2,7 @@
 
 kafka-python (seen in 3.0.10 to 3.0.12) tries a broker again until `bootstrap_timeout_ms` is over, whatever the broker
 said, and then raises a `KafkaTimeoutError` that does not say why: a wrong certificate looks like a broker that is away.
+A client that is `interrupted` by another thread, because the application stops, ends connecting at once as well.
 Only public names are needed here: `get_connection` and `maybe_raise_auth_failure` are overridden, and the manager is
 given to the client by the setting `kafka_client`.
 """
@@ -11,7 +12,7 @@ from typing import Any
 
 from binders.kafka.repairs.network import Network
 from binders.kafka.repairs.transports import build_transport
-from kafka.errors import KafkaError
+from kafka.errors import KafkaConnectionError, KafkaError
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 
@@ -37,8 +38,15 @@ class Bootstrapping(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pyth
         """
         self.refusals: dict[object, KafkaError] = {}
         self._refusal_of = refusal_of
+        self._is_interrupted = False
         self.network = Network(**settings)
         super().__init__(self.network, **settings)
+
+    def interrupt(self) -> None:
+        """Make connecting fail now; may be called by any thread. Blocks until the client's thread has ended."""
+        # If the thread has not started yet, the first connection fails instead.
+        self._is_interrupted = True
+        self.network.stop()
 
     def client(self) -> KafkaNetClient:
         """Return the client that has these connections."""
@@ -60,7 +68,13 @@ class Bootstrapping(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pyth
         return connection
 
     def maybe_raise_auth_failure(self, node_id: object) -> None:
-        """Raise the refusal if all brokers have refused: kafka-python calls this before it connects."""
+        """Raise the refusal if all brokers have refused: kafka-python calls this before it connects.
+
+        Raises:
+            KafkaError: All brokers have refused, or connecting was interrupted.
+        """
+        if self._is_interrupted:
+            raise KafkaConnectionError("connecting was interrupted")
         refusal = None if self.bootstrapped else self.refusal
         if refusal is not None:
             raise refusal
