@@ -35,7 +35,7 @@ class KafkaBinderType(BinderType):
             if error.name is None or error.name.partition(".")[0] != "kafka":
                 raise
             raise ConfigurationError(
-                f"binder {name!r} needs the package kafka-python: pip install 'streamkit[kafka]'"
+                f"binder {name!r} needs the package kafka-python: pip install 'streamkit-messaging[kafka]'"
             ) from error
         return KafkaBinder(name, context)
 

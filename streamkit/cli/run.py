@@ -135,7 +135,7 @@ def _changes(directories: Sequence[str]) -> AsyncIterator[Sequence[str]]:
     try:
         from watchfiles import PythonFilter, awatch
     except ImportError as error:
-        raise click.ClickException("--reload needs watchfiles: pip install 'streamkit[reload]'") from error
+        raise click.ClickException("--reload needs watchfiles: pip install 'streamkit-messaging[reload]'") from error
     missing = [directory for directory in directories if not Path(directory).is_dir()]
     if missing:
         raise click.UsageError(f"there is no directory {missing[0]!r} to watch")

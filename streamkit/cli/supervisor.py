@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from service_manager import notify_ready, notify_reloading, notify_stopping
 from streamkit.cli.worker_process import WorkerProcess
 from streamkit.errors import StreamkitError
 from streamkit.running.foreground import on_signals
+from streamkit.service_manager import notify_ready, notify_reloading, notify_stopping
 
 __all__ = ["Plan", "Supervisor"]
 

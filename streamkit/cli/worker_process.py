@@ -19,8 +19,8 @@ from asyncio.subprocess import Process
 from collections.abc import Sequence
 from typing import Final
 
-from service_manager import NOTIFY_SOCKET
 from streamkit.cli.worker import SOCKET_VARIABLE, STARTED
+from streamkit.service_manager import NOTIFY_SOCKET
 
 __all__ = ["WorkerProcess"]
 

@@ -130,7 +130,7 @@ def _is_dictionary(target: object) -> bool:
 def _require_fastavro(mime: MimeType) -> None:
     if find_spec("fastavro") is None:
         raise MessageConversionError(
-            f"{mime.essence} needs the package fastavro: pip install 'streamkit[avro]'",
+            f"{mime.essence} needs the package fastavro: pip install 'streamkit-messaging[avro]'",
             content_type=str(mime),
         )
 

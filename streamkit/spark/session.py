@@ -111,5 +111,5 @@ def _spark_session() -> "type[SparkSession]":
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "pyspark":
             raise
-        raise ConfigurationError("Spark needs the package pyspark: pip install 'streamkit[spark]'") from error
+        raise ConfigurationError("Spark needs the package pyspark: pip install 'streamkit-messaging[spark]'") from error
     return SparkSession

@@ -12,7 +12,6 @@ PACKAGES = (
     "rocket_remoting",
     "rocket_client",
     "rocket_broker",
-    "service_manager",
     "pyspark_rocketmq",
     "pyspark_streamkit",
 )

@@ -174,5 +174,5 @@ def test_conversion_error_names_the_field() -> None:
 def test_missing_avro_extra_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the reader is created, at the application's start."""
     monkeypatch.setitem(sys.modules, "fastavro", None)  # what the import system takes for a missing module
-    with pytest.raises(MessageConversionError, match=r"pip install 'streamkit\[avro\]'"):
+    with pytest.raises(MessageConversionError, match=r"pip install 'streamkit-messaging\[avro\]'"):
         CompositeMessageConverter().payload_reader(Struct, AVRO)

@@ -37,7 +37,7 @@ from rocket_remoting.wire.headers import (
 )
 from rocket_remoting.wire.message import MessageQueue
 from rocket_remoting.wire.record import decode_records
-from service_manager import notify_progress
+from streamkit.service_manager import notify_progress
 from streamkit.testing.virtual_time import VirtualTime
 
 

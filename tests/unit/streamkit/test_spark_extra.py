@@ -12,5 +12,7 @@ def test_missing_pyspark_is_reported_with_the_extra_to_install(monkeypatch: pyte
     """As a configuration error, not as an import error."""
     monkeypatch.setitem(sys.modules, "pyspark", None)  # what the import system takes for a missing module
     monkeypatch.delitem(sys.modules, "pyspark.sql", raising=False)
-    with pytest.raises(ConfigurationError, match=r"needs the package pyspark: pip install 'streamkit\[spark\]'"):
+    with pytest.raises(
+        ConfigurationError, match=r"needs the package pyspark: pip install 'streamkit-messaging\[spark\]'"
+    ):
         running_session("shop")

@@ -22,4 +22,7 @@ def test_missing_client_library_is_reported_with_the_package_to_install() -> Non
     """In one line, without a traceback."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr == "Error: binder 'kafka' needs the package kafka-python: pip install 'streamkit[kafka]'\n"
+    assert (
+        done.stderr
+        == "Error: binder 'kafka' needs the package kafka-python: pip install 'streamkit-messaging[kafka]'\n"
+    )

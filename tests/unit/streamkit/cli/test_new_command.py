@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,20 @@ def test_new_application_passes_its_tests(tmp_path: Path, binder: str) -> None:
     assert report.returncode == 0, report.stdout + report.stderr
     assert "0 wrong, 0 no effect" in report.stdout
     assert f"default-binder={binder}" in (shop / "application.properties").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needed"),
+    [
+        (["shop"], ["streamkit-messaging"]),
+        (["shop", "--on", "kafka"], ["streamkit-messaging[kafka]"]),
+        (["shop", "--binder"], ["msgspec>=0.19", "streamkit-messaging"]),
+    ],
+)
+def test_new_project_depends_on_the_distribution(tmp_path: Path, arguments: list[str], needed: list[str]) -> None:
+    """PyPI's `streamkit` is another project."""
+    project = tomllib.loads((made(tmp_path / "shop", *arguments) / "pyproject.toml").read_text())["project"]
+    assert project["dependencies"] == needed
 
 
 def test_new_application_uses_rocketmq_by_default(tmp_path: Path) -> None:

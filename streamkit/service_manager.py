@@ -1,8 +1,8 @@
 """Notify systemd that this process is ready, reloads or stops.
 
 The protocol is sd_notify(3): one datagram to the socket in the environment variable NOTIFY_SOCKET, which systemd sets
-for units with `Type=notify` and `notify-reload`. Without the variable nothing is sent. This is a package of its own,
-because the processes of the framework and of the broker use it, and neither imports the other.
+for units with `Type=notify` and `notify-reload`. Without the variable nothing is sent. `streamkit run` and `streamkit
+broker` use this module; it imports nothing of the framework, because the broker imports nothing else of it.
 """
 
 import logging
