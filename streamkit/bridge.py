@@ -1,6 +1,6 @@
 """StreamBridge: send data to a binding by name, from anywhere in the program."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from streamkit.errors import BlockingSendError
@@ -44,7 +44,15 @@ class StreamBridge:
     def __init__(self, application: Callable[[], RunningApplication]) -> None:
         self._application = application
 
-    def send(self, binding: str, data: object, content_type: str | None = None, *, binder: str | None = None) -> bool:
+    def send(
+        self,
+        binding: str,
+        data: object,
+        headers: Mapping[str, object] | None = None,
+        *,
+        content_type: str | None = None,
+        binder: str | None = None,
+    ) -> bool:
         """Send data and block the calling thread until the messaging system has answered.
 
         Arguments, result and errors are those of :meth:`asend`.
@@ -58,16 +66,23 @@ class StreamBridge:
                 f"bridge.send({binding!r}, ...) would block the loop that has to send: use "
                 "`await bridge.asend(...)` here"
             )
-        return portal.run(self.asend(binding, data, content_type, binder=binder))
+        return portal.run(self.asend(binding, data, headers, content_type=content_type, binder=binder))
 
     async def asend(
-        self, binding: str, data: object, content_type: str | None = None, *, binder: str | None = None
+        self,
+        binding: str,
+        data: object,
+        headers: Mapping[str, object] | None = None,
+        *,
+        content_type: str | None = None,
+        binder: str | None = None,
     ) -> bool:
         """Send data from a coroutine.
 
         Args:
             binding: The name of an output binding, or a destination.
             data: A message, or a payload.
+            headers: Headers of the payload; of a message they replace those of the same names.
             content_type: The content type to convert the payload to, in place of the message's and the binding's.
             binder: The name of the binder for a new binding; the default binder if not given.
 
@@ -85,6 +100,8 @@ class StreamBridge:
             application.portal.check_loop("the bridge")
         output = await application.output(binding, binder)
         message: Message[object] = data if isinstance(data, Message) else Message(data)
+        if headers:
+            message = message.with_headers(headers)
         if content_type is not None:
             message = Message(message.payload, message.headers.with_content_type(content_type))
         return await output.channel.asend(message)

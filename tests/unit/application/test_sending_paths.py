@@ -112,11 +112,20 @@ def test_bridge_converts_by_content_type(app: StreamApplication, test: Start) ->
     """The argument overrides the message's header, which overrides the binding's setting."""
     harness = test()
     assert app.bridge.send("b", {"a": 1})
-    assert app.bridge.send("b", Message(12, {"contentType": "application/json"}), "text/plain")
+    assert app.bridge.send("b", Message(12, {"contentType": "application/json"}), content_type="text/plain")
     assert [message.headers.content_type for message in harness.output("b").receive_all()] == [
         "application/json",
         "text/plain",
     ]
+
+
+def test_the_bridge_sends_headers(app: StreamApplication, test: Start) -> None:
+    """Those of a message are replaced where the argument has the same names."""
+    harness = test()
+    app.bridge.send("b", "x", {"colour": "red"})
+    app.bridge.send("b", Message("x", {"colour": "red", "size": 1}), {"colour": "blue"})
+    sent = [message.headers.user_values() for message in harness.output("b").receive_all()]
+    assert [(headers.get("colour"), headers.get("size")) for headers in sent] == [("red", None), ("blue", 1)]
 
 
 def test_bridge_refuses_to_send_to_an_input(app: StreamApplication, test: Start) -> None:
