@@ -105,6 +105,7 @@ class StreamApplication(ApplicationSetup):
         self._environment = environment
         self._container: ApplicationContainer | None = None
         self._runtime: Runtime | None = None
+        self._starts_in_test: int | None = None  # how often the code that a test runs has started this; None: no test
         self._stopping: asyncio.Task[None] | None = None
         self._background: BackgroundLoop | None = None
         self._stop_requested: Callable[[], None] | None = None
@@ -286,8 +287,11 @@ class StreamApplication(ApplicationSetup):
     ) -> None:
         """Start the application on the running loop.
 
+        While :meth:`test` runs the application, this and the next :meth:`stop` do nothing, so that code which starts
+        the application, such as the lifespan of a web application, can be tested.
+
         Args:
-            portal: Runs coroutines on this loop for other threads; a :class:`LoopPortal` if not given.
+            portal: The way of a test to run coroutines on this loop for other threads.
             watch_loop: Whether to warn when a call blocks the loop.
             serve_management: Whether to serve the management endpoints on `management.server.port`.
 
@@ -299,10 +303,15 @@ class StreamApplication(ApplicationSetup):
         """
         if self._runtime is not None:
             self._required_runtime()
+            if self._starts_in_test is not None and portal is None and self._stopping is None:
+                self._starts_in_test += 1
+                return
             state = "runs already" if self._stopping is None else "is still stopping"
-            raise ApplicationError(f"the application {state}")
+            hint = "" if portal is None else ": enter app.test() before the code that starts the application"
+            raise ApplicationError(f"the application {state}{hint}")
         from streamkit.running.runtime import Runtime
 
+        self._starts_in_test = None if portal is None else 0
         self._runtime = Runtime(
             self,
             self._registrations,
@@ -327,6 +336,9 @@ class StreamApplication(ApplicationSetup):
             timeout: Seconds to wait for calls in flight; `spring.lifecycle.timeout-per-shutdown-phase` if not given.
         """
         if self._runtime is None:
+            return
+        if self._starts_in_test:
+            self._starts_in_test -= 1
             return
         runtime = self._required_runtime()
         if self._stopping is None:
@@ -362,6 +374,8 @@ class StreamApplication(ApplicationSetup):
             SystemExit: Starting or stopping failed. The process ends with exit code 1 and a message for people; the
                 cause is the error that :meth:`start` raises.
         """
+        if self._runtime is not None and self._starts_in_test is not None:
+            raise ApplicationError("a test runs the application: app.run() would wait for a signal, and not return")
         if running_loop() is not None:
             raise ApplicationError("app.run() makes a loop of its own: on a loop that runs, use `async with app`")
         if args is not None or self._args is None:
@@ -428,6 +442,9 @@ class StreamApplication(ApplicationSetup):
         provide: Mapping[str, object] | None = None,
     ) -> "Harness[Self]":
         """Return a context manager that runs the application in memory and on virtual time, for tests.
+
+        In a test that is a coroutine write ``async with``: the application runs on the test's own loop, whose time is
+        virtual until the end of the block.
 
         Args:
             strict: Whether a message that is still unread at the end is an error.

@@ -96,12 +96,16 @@ class StreamBridge:
             ConfigurationError: The binding is an input, or creating a binding is not allowed.
         """
         application = self._application()
-        if application.portal.loop is not running_loop():
-            application.portal.check_loop("the bridge")
-        output = await application.output(binding, binder)
         message: Message[object] = data if isinstance(data, Message) else Message(data)
         if headers:
             message = message.with_headers(headers)
         if content_type is not None:
             message = Message(message.payload, message.headers.with_content_type(content_type))
+        sending, portal = self._send(application, binding, message, binder), application.portal
+        return await (sending if portal.loop is running_loop() else portal.carry(sending, "the bridge"))
+
+    async def _send(
+        self, application: RunningApplication, binding: str, message: Message[object], binder: str | None
+    ) -> bool:
+        output = await application.output(binding, binder)
         return await output.channel.asend(message)

@@ -35,11 +35,16 @@ class MessagingGateway:
         Raises:
             MessageDeliveryError: No answer came in time.
         """
-        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[object] = loop.create_future()
+
+        def settle(payload: object) -> None:
+            if not answer.done():
+                answer.set_result(payload)
 
         async def take(message: Message[object]) -> None:
-            if not answer.done():
-                answer.set_result(message.payload)
+            # Under a web framework's test client, the handler that answers runs on another loop.
+            loop.call_soon_threadsafe(settle, message.payload)
 
         replies = DirectChannel("reply")
         replies.subscribe(take)

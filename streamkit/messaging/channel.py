@@ -121,13 +121,16 @@ class InterceptableChannel(ABC):
             MessagingError: The message could not be delivered.
             ForeignLoopError: The subscribers belong to an application on another loop.
         """
-        self._check_loop()
-        return await self._send(message, none_if_indefinite(timeout))
+        sending = self._send(message, none_if_indefinite(timeout))
+        portal = self._foreign_portal()
+        return await sending if portal is None else await portal.carry(sending, f"channel {self.name!r}")
 
-    def _check_loop(self) -> None:
+    def _foreign_portal(self) -> Portal | None:
+        """Return the portal to the subscribers' loop if they need one and it is not the running loop, else None."""
         portal = self._portal
-        if portal is not None and portal.loop is not self._running_loop() and not self.is_synchronous:
-            portal.check_loop(f"channel {self.name!r}")
+        if portal is None or portal.loop is self._running_loop() or self.is_synchronous:
+            return None
+        return portal
 
     def transaction(self, message: Message[object], timeout: float | None = None) -> ChannelTransaction:
         """Return a context manager that sends `message` as part of a local transaction, the block.
@@ -223,8 +226,8 @@ class SubscribableChannel(InterceptableChannel):
             for message in messages:
                 await self.asend(message)
         else:
-            self._check_loop()
-            await self._dispatcher.dispatch_all(messages)
+            sending, portal = self._dispatcher.dispatch_all(messages), self._foreign_portal()
+            await (sending if portal is None else portal.carry(sending, f"channel {self.name!r}"))
 
     def _do_send(self, message: Message[object], timeout: float | None) -> Coroutine[object, None, bool]:
         if timeout is None:

@@ -28,11 +28,11 @@ class Portal(Protocol):
         """
         ...
 
-    def check_loop(self, what: str) -> None:
-        """Refuse `what` if this code runs on another loop than the portal's, to which its futures and locks belong.
+    async def carry(self, coroutine: Coroutine[object, None, R], what: str) -> R:
+        """Await a coroutine for a task of another loop than the portal's, to which futures and locks of `what` belong.
 
         Raises:
-            ForeignLoopError: It runs on another loop.
+            ForeignLoopError: This portal does not carry coroutines from one loop to another.
         """
         ...
 
@@ -62,19 +62,17 @@ class LoopPortal:
                 raise
             return future.result()
 
-    def check_loop(self, what: str) -> None:
-        """Refuse `what` if this code runs on another loop.
+    async def carry(self, coroutine: Coroutine[object, None, R], what: str) -> R:
+        """Refuse the call, because a blocking call in a thread does the same.
 
         Raises:
-            ForeignLoopError: It runs on another loop.
+            ForeignLoopError: Always.
         """
-        import asyncio
-
-        if asyncio.get_running_loop() is not self.loop:
-            raise ForeignLoopError(
-                f"{what} belongs to an application on another event loop, and cannot be awaited on this one: call its "
-                "blocking form in a thread, as in `await asyncio.to_thread(channel.send, message)`"
-            )
+        coroutine.close()  # otherwise Python warns of a coroutine that was never awaited
+        raise ForeignLoopError(
+            f"{what} belongs to an application on another event loop, and cannot be awaited on this one: call its "
+            "blocking form in a thread, as in `await asyncio.to_thread(channel.send, message)`"
+        )
 
     def __repr__(self) -> str:
         return f"LoopPortal({self.loop!r})"

@@ -110,12 +110,13 @@ class ForkedPortal:
         coroutine.close()
         refuse_after_fork()
 
-    def check_loop(self, what: str) -> None:
+    async def carry(self, coroutine: Coroutine[object, None, R], what: str) -> R:
         """Refuse the call.
 
         Raises:
             UseAfterFork: Always.
         """
+        coroutine.close()
         refuse_after_fork()
 
 

@@ -29,7 +29,7 @@ class RunningTest(Protocol):
         """Return the settings of a binding."""
         ...
 
-    def binder(self, name: str) -> Binder:
+    async def started_binder(self, name: str) -> Binder:
         """Return the binder behind a binding, or the default one."""
         ...
 
@@ -38,10 +38,14 @@ class RunningTest(Protocol):
         ...
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the application's loop."""
+        """Run a coroutine on the application's loop.
+
+        Raises:
+            ApplicationError: The test itself runs on that loop.
+        """
         ...
 
-    def settle(self) -> None:
+    async def asettle(self) -> None:
         """Run everything that is due now; virtual time stands still."""
         ...
 
@@ -55,25 +59,37 @@ class InputDestination:
 
     def __init__(self, harness: RunningTest, name: str) -> None:
         self._harness = harness
+        self._name = name
         properties = harness.properties(name)
-        binder = harness.binder(name)
-        topic = topics_of(properties.destination or name)[0]
+        self._topic = topics_of(properties.destination or name)[0]
         self._write = harness.converter().payload_writer(properties.content_type)
-        destination = ProducerDestination(
-            topic, f"test of {name}", ProducerProperties(), binder.producer_properties(), _ignore
-        )
-        self._producer: ProducerBinding = harness.run(binder.bind_producer(destination))
+        self._producer: ProducerBinding | None = None
 
     def send(self, data: object, headers: Mapping[str, object] | None = None) -> None:
         """Send a message, or a payload converted by the binding's content type; return when it is settled.
 
         Args:
             data: A message or a payload.
-            headers: Headers of a payload.
+            headers: Headers of the payload; of a message they replace those of the same names.
+
+        Raises:
+            ApplicationError: This is an async test: await :meth:`asend`.
         """
-        message: Message[object] = data if isinstance(data, Message) else Message(data, headers)
-        self._harness.run(self._producer.send(self._write(message)))
-        self._harness.settle()
+        self._harness.run(self.asend(data, headers))
+
+    async def asend(self, data: object, headers: Mapping[str, object] | None = None) -> None:
+        """Do in an async test what :meth:`send` does."""
+        if self._producer is None:
+            self._producer = await self._bind(await self._harness.started_binder(self._name))
+        message: Message[object] = data if isinstance(data, Message) else Message(data)
+        await self._producer.send(self._write(message.with_headers(headers) if headers else message))
+        await self._harness.asettle()
+
+    async def _bind(self, binder: Binder) -> ProducerBinding:
+        destination = ProducerDestination(
+            self._topic, f"test of {self._name}", ProducerProperties(), binder.producer_properties(), _ignore
+        )
+        return await binder.bind_producer(destination)
 
 
 class OutputDestination:
@@ -81,22 +97,29 @@ class OutputDestination:
 
     def __init__(self, harness: RunningTest, name: str, topic: str) -> None:
         self._harness = harness
+        self._name = name
         self._topic = topic
         self._content_type = harness.properties(name).content_type
         self._waiting: list[Message[bytes]] = []
         self._arrival: asyncio.Future[None] | None = None
-        binder = harness.binder(name)
-        destination = ConsumerDestination(
-            topic,
-            None,
-            f"test of {topic}",
-            ConsumerProperties(),
-            binder.consumer_properties(),
-            Delivery(start=StartPosition.EARLIEST),
-            Permits(1000),
-        )
-        harness.run(binder.bind_consumer(destination, self._collect))
-        harness.settle()
+        self._is_bound = False
+
+    async def _settle(self) -> None:
+        """Collect the messages that the application has sent, and that what is due now sends."""
+        if not self._is_bound:
+            self._is_bound = True
+            binder = await self._harness.started_binder(self._name)
+            destination = ConsumerDestination(
+                self._topic,
+                None,
+                f"test of {self._topic}",
+                ConsumerProperties(),
+                binder.consumer_properties(),
+                Delivery(start=StartPosition.EARLIEST),
+                Permits(1000),
+            )
+            await binder.bind_consumer(destination, self._collect)
+        await self._harness.asettle()
 
     async def _collect(self, message: Message[bytes], redeliveries: int) -> Settlement:
         self._waiting.append(message)
@@ -118,10 +141,22 @@ class OutputDestination:
 
         Raises:
             AssertionError: There is no message.
+            ApplicationError: This is an async test: await :meth:`areceive`.
         """
-        self._settle_if_empty()
+        return self._harness.run(self._receive(type_, within))
+
+    @overload
+    async def areceive(self, type_: None = None, *, within: float = 0) -> Message[bytes]: ...
+    @overload
+    async def areceive(self, type_: type[T], *, within: float = 0) -> Message[T]: ...
+    async def areceive(self, type_: type[T] | None = None, *, within: float = 0) -> Message[T] | Message[bytes]:
+        """Do in an async test what :meth:`receive` does."""
+        return await self._receive(type_, within)
+
+    async def _receive(self, type_: type[T] | None, within: float) -> Message[T] | Message[bytes]:
+        await self._settle_if_empty()
         if not self._waiting and within > 0:
-            self._harness.run(self._wait(within))
+            await self._wait(within)
         if not self._waiting:
             raise AssertionError(self._nothing(within))
         return self._read(self._waiting.pop(0), type_)
@@ -131,8 +166,23 @@ class OutputDestination:
     @overload
     def receive_all(self, type_: type[T]) -> list[Message[T]]: ...
     def receive_all(self, type_: type[T] | None = None) -> list[Message[T]] | list[Message[bytes]]:
-        """Remove and return all messages, in the order in which they were sent."""
-        self._harness.settle()
+        """Remove and return all messages, in the order in which they were sent.
+
+        Raises:
+            ApplicationError: This is an async test: await :meth:`areceive_all`.
+        """
+        return self._harness.run(self._receive_all(type_))
+
+    @overload
+    async def areceive_all(self, type_: None = None) -> list[Message[bytes]]: ...
+    @overload
+    async def areceive_all(self, type_: type[T]) -> list[Message[T]]: ...
+    async def areceive_all(self, type_: type[T] | None = None) -> list[Message[T]] | list[Message[bytes]]:
+        """Do in an async test what :meth:`receive_all` does."""
+        return await self._receive_all(type_)
+
+    async def _receive_all(self, type_: type[T] | None) -> list[Message[T]] | list[Message[bytes]]:
+        await self._settle()
         taken, self._waiting = self._waiting, []
         if type_ is None:
             return taken
@@ -140,12 +190,29 @@ class OutputDestination:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no message."""
-        self._settle_if_empty()
+        """Whether there is no message.
+
+        Raises:
+            ApplicationError: This is an async test: await :meth:`ais_empty`.
+        """
+        return self._harness.run(self.ais_empty())
+
+    async def ais_empty(self) -> bool:
+        """Do in an async test what :attr:`is_empty` does."""
+        await self._settle_if_empty()
         return not self._waiting
 
     def clear(self) -> None:
-        """Remove all messages."""
+        """Remove all messages.
+
+        Raises:
+            ApplicationError: This is an async test: await :meth:`aclear`.
+        """
+        self._harness.run(self.aclear())
+
+    async def aclear(self) -> None:
+        """Do in an async test what :meth:`clear` does."""
+        await self._settle()
         self._waiting.clear()
 
     def __len__(self) -> int:
@@ -154,10 +221,10 @@ class OutputDestination:
     def __bool__(self) -> bool:
         return True
 
-    def _settle_if_empty(self) -> None:
+    async def _settle_if_empty(self) -> None:
         """Deliver the messages that the test has sent in other ways, if none waits here."""
         if not self._waiting:
-            self._harness.settle()
+            await self._settle()
 
     async def _wait(self, seconds: float) -> None:
         self._arrival = asyncio.get_running_loop().create_future()

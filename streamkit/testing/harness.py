@@ -8,12 +8,22 @@
         test.advance(hours=2)
         assert test.dead_letters("orders").receive().headers["FAILURE_TYPE"] == "builtins.ValueError"
 
+or, in a test that is a coroutine::
+
+    async with app.test() as test:
+        await test.input("orders").asend(Order(1, 250))
+        assert (await test.output("receipts").areceive(Receipt)).payload == Receipt(1)
+        await test.aadvance(hours=2)
+
 Every binder is replaced by a binder in memory, which reads the settings of the type that it replaces. Time stands still
 between calls: after `send` everything has happened that can happen without time passing, including listeners on
 threads; `advance` lets time pass.
 """
 
+import asyncio
+import threading
 from collections.abc import Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
@@ -29,13 +39,13 @@ from streamkit.config.environment import Environment
 from streamkit.config.origin import Scalar
 from streamkit.config.settings import PREFIX, BindingProperties
 from streamkit.config.source import table_source
-from streamkit.errors import BinderError
+from streamkit.errors import ApplicationError, BinderError, ForeignLoopError
 from streamkit.events import message_sent
 from streamkit.listeners.listener import BindingName, name_of
 from streamkit.messaging.channel import running_loop
 from streamkit.messaging.converter import CompositeMessageConverter
 from streamkit.messaging.message import ErrorMessage, Message
-from streamkit.messaging.portal import LoopPortal
+from streamkit.messaging.portal import LoopPortal, Portal
 from streamkit.testing.destinations import InputDestination, OutputDestination, described
 from streamkit.testing.tested_application import TestedApplication
 from streamkit.testing.virtual_time import VirtualTime, VirtualTimeLoop
@@ -49,6 +59,9 @@ T = TypeVar("T")
 _MEMORY: Final = "inmemory"
 # The smallest step of time: its timer fires when nothing else is due now.
 _NOW: Final = 1e-6
+_BLOCKED_AFTER: Final = 5.0
+"""Real seconds after which a thread gives up to wait for the loop of an async test."""
+_ASGI: Final = "httpx.AsyncClient(transport=httpx.ASGITransport(web), base_url='http://test')"
 
 
 class Harness(Generic[A]):
@@ -70,7 +83,7 @@ class Harness(Generic[A]):
     ) -> None:
         """Prepare a test; see :meth:`streamkit.StreamApplication.test`."""
         self.app = app
-        self.time = VirtualTime()
+        self.time: VirtualTime
         self.errors: list[ErrorMessage] = []
         self._strict = strict
         self._properties = dict(properties or {})
@@ -81,39 +94,76 @@ class Harness(Generic[A]):
         self._outputs: dict[str, OutputDestination] = {}
 
     def __enter__(self) -> Self:
-        container = self.app.container
+        if running_loop() is not None:
+            raise ApplicationError(
+                "`with app.test()` needs an event loop of its own, and this thread runs one already: in an async test "
+                "write `async with app.test() as test`, and await asend, areceive, aadvance and the like"
+            )
+        self.time = VirtualTime()
         try:
-            self._override(container.clock, self.time.clock)
-            self._override(container.binder_types, _InMemoryTypes(container.binder_types(), self._strict))
-            self.app.channel("errorChannel").subscribe(self._note_error)
-            message_sent.connect(self._note_sent, sender=self.app)
-            if self._properties:
-                self._override(container.environment, self._environment())
-                container.settings.reset()
-            for name, value in self._provide.items():
-                self._override(self._provider(name), value)
-            portal = _VirtualPortal(self.time)
-            self.time.run(self.app.start(portal=portal, watch_loop=False, serve_management=False))
+            self._prepare()
+            self.time.run(self._start(_VirtualPortal(self.time)))
         except BaseException:
             self._restore()
             raise
         return self
 
+    async def __aenter__(self) -> Self:
+        self.time = VirtualTime.of_running_loop()
+        try:
+            self._prepare()
+            await self._start(_PortalOfAsyncTest(self.time.loop))
+        except BaseException:
+            self._restore()
+            raise
+        return self
+
+    async def _start(self, portal: Portal) -> None:
+        await self.app.start(portal=portal, watch_loop=False, serve_management=False)
+
+    def _prepare(self) -> None:
+        container = self.app.container
+        self._override(container.clock, self.time.clock)
+        self._override(container.binder_types, _InMemoryTypes(container.binder_types(), self._strict))
+        self.app.channel("errorChannel").subscribe(self._note_error)
+        message_sent.connect(self._note_sent, sender=self.app)
+        if self._properties:
+            self._override(container.environment, self._environment())
+            container.settings.reset()
+        for name, value in self._provide.items():
+            self._override(self._provider(name), value)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self.time.run(self.app.stop())
+            self.time.run(self._stop(error))
+        finally:
+            self._restore()
+        self._refuse_unread(error)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._stop(error)
+        finally:
+            self._restore()
+        self._refuse_unread(error)
+
+    async def _stop(self, error: BaseException | None) -> None:
+        try:
+            await self.app.stop()
+            while self.app.is_running:  # the tested code has started the application, and has not stopped it
+                await self.app.stop()
         except BinderError:
             # Unread messages fail the test only if nothing else has failed.
             if error is None:
                 raise
-        finally:
-            self._restore()
-        if self._strict and error is None:
-            self._refuse_unread()
 
-    def _refuse_unread(self) -> None:
+    def _refuse_unread(self, error: BaseException | None) -> None:
+        if not self._strict or error is not None:
+            return
         unread = [f"{len(each)} at {topic!r}: {each.described()}" for topic, each in self._outputs.items() if len(each)]
         if unread:
             raise AssertionError("the test ends with messages it has not received: " + "; ".join(unread))
@@ -195,16 +245,42 @@ class Harness(Generic[A]):
         return found
 
     def advance(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Advance virtual time; everything due in it happens, at its time."""
+        """Advance virtual time; everything due in it happens, at its time.
+
+        Raises:
+            ApplicationError: This is an async test: await :meth:`aadvance`.
+        """
+        self.run(self.aadvance(hours=hours, minutes=minutes, seconds=seconds))
+
+    async def aadvance(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
+        """Do in an async test what :meth:`advance` does."""
         duration = timedelta(hours=hours, minutes=minutes, seconds=seconds).total_seconds()
-        self.time.advance(max(duration, _NOW))
+        await asyncio.sleep(max(duration, _NOW))
 
     def settle(self) -> None:
-        """Run everything that is due now; virtual time stands still."""
-        self.time.advance(_NOW)
+        """Run everything that is due now; virtual time stands still.
+
+        Raises:
+            ApplicationError: This is an async test: await :meth:`asettle`.
+        """
+        self.run(self.asettle())
+
+    async def asettle(self) -> None:
+        """Do in an async test what :meth:`settle` does."""
+        await asyncio.sleep(_NOW)
 
     def run(self, main: Coroutine[Any, Any, R]) -> R:
-        """Run a coroutine on the application's loop; time passes as it waits."""
+        """Run a coroutine on the application's loop; time passes as it waits.
+
+        Raises:
+            ApplicationError: This is an async test: await the coroutine.
+        """
+        if running_loop() is not None:
+            main.close()  # otherwise Python warns of a coroutine that was never awaited
+            raise ApplicationError(
+                "this thread runs an event loop, so nothing may block it: in an async test await the methods that "
+                "begin with `a`, such as asend, areceive and aadvance"
+            )
         return self.time.run(main)
 
     def properties(self, name: str) -> BindingProperties:
@@ -216,11 +292,15 @@ class Harness(Generic[A]):
         return self.app.container.converter()
 
     def binder(self, name: str) -> Binder:
-        """Return the binder behind a binding, or the default one."""
-        registry = self.app.container.binders()
+        """Return the binder behind a binding, or the default one; it may not be started yet."""
         bound = self.app.bindings.get(name)
-        binder = registry.get(self.properties(name).binder) if bound is None else bound.binder.binder
-        return self.run(registry.started(binder))
+        if bound is not None:
+            return bound.binder.binder
+        return self.app.container.binders().get(self.properties(name).binder)
+
+    async def started_binder(self, name: str) -> Binder:
+        """Return the binder behind a binding, or the default one."""
+        return await self.app.container.binders().started(self.binder(name))
 
     def __repr__(self) -> str:
         return f"<Harness of {self.app!r} at {self.time.loop.time():.3f} s>"
@@ -245,11 +325,10 @@ class _InMemoryTypes(BinderTypes):
 
 
 class _VirtualPortal:
-    """The portal to a virtual loop: other threads wait for the loop, the test's own thread runs it."""
+    """The portal to a virtual loop that runs only while a thread waits for something on it."""
 
     def __init__(self, time: VirtualTime) -> None:
         self._time = time
-        self._from_threads = LoopPortal(time.loop)
 
     @property
     def loop(self) -> VirtualTimeLoop:
@@ -258,10 +337,50 @@ class _VirtualPortal:
 
     def run(self, coroutine: Coroutine[object, None, R], timeout: float | None = None) -> R:
         """Run a coroutine and return its result."""
-        if self._time.loop.is_running() and running_loop() is None:
-            return self._from_threads.run(coroutine, timeout)
-        return self._time.run(coroutine)
+        if running_loop() is None:
+            return self._time.run(coroutine)
+        with ThreadPoolExecutor(1, "streamkit test") as thread:  # here another loop runs, such as a web framework's
+            return thread.submit(self._time.run, coroutine).result()
 
-    def check_loop(self, what: str) -> None:
-        """Refuse ``what`` on another loop than the test's."""
-        self._from_threads.check_loop(what)
+    async def carry(self, coroutine: Coroutine[object, None, R], what: str) -> R:
+        """Run a coroutine for a task of another loop: a web framework's test client has a loop in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(None, self.run, coroutine)
+
+
+class _PortalOfAsyncTest(LoopPortal):
+    """The portal to the loop of an async test, whose thread the test may block."""
+
+    __slots__ = ()
+
+    def run(self, coroutine: Coroutine[object, None, R], timeout: float | None = None) -> R:
+        """Run a coroutine on the loop, and wait for its result in the calling thread.
+
+        Raises:
+            ApplicationError: The loop does not run it, because its thread is blocked.
+        """
+        begun = threading.Event()
+
+        async def begin() -> R:
+            begun.set()
+            return await coroutine
+
+        outcome = asyncio.run_coroutine_threadsafe(begin(), self.loop)
+        if not begun.wait(_BLOCKED_AFTER) and outcome.cancel():
+            coroutine.close()
+            raise ApplicationError(
+                f"the loop of the async test has been blocked for {_BLOCKED_AFTER:g} s, as by the TestClient of "
+                f"Starlette or FastAPI: use {_ASGI} there, or make the test a `def` with `with app.test()`"
+            )
+        return outcome.result(timeout)
+
+    async def carry(self, coroutine: Coroutine[object, None, R], what: str) -> R:
+        """Refuse the call: the test's loop may be blocked by the code that runs this one.
+
+        Raises:
+            ForeignLoopError: Always.
+        """
+        coroutine.close()
+        raise ForeignLoopError(
+            f"{what} belongs to the loop of the async test, and was awaited on another one, such as that of the "
+            f"TestClient of Starlette or FastAPI: use {_ASGI} there, or make the test a `def` with `with app.test()`"
+        )

@@ -37,6 +37,11 @@ class TestedApplication(Protocol):
         """The bindings by name, while the application runs."""
         ...
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the application has been started and is not being stopped."""
+        ...
+
     def channel(self, name: str) -> SubscribableChannel:
         """Return the channel of a binding, or an error channel."""
         ...

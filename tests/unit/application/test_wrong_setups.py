@@ -1,5 +1,6 @@
 """Configuration errors are all reported at startup, with names."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -206,11 +207,16 @@ def test_use_before_the_start_says_how_to_start() -> None:
         app.binding("a")
 
 
-def test_starting_twice_is_an_error(app: StreamApplication, test: Start) -> None:
-    """The application is already running."""
-    harness = test()
-    with pytest.raises(ApplicationError, match="runs already"):
-        harness.run(app.start())
+def test_starting_twice_is_an_error(make_app: MakeApplication) -> None:
+    """The application runs already."""
+    app = make_app(default_binder="inmemory")
+
+    async def start_twice() -> None:
+        async with app:
+            with pytest.raises(ApplicationError, match="runs already"):
+                await app.start()
+
+    asyncio.run(start_twice())
 
 
 def test_unknown_binding_of_a_running_application_is_reported(app: StreamApplication, test: Start) -> None:
