@@ -19,6 +19,7 @@ from binders.kafka.consumer import KafkaConsumerBinding, KafkaMember, Membership
 from binders.kafka.dead_letter import DeadLetters, DeadLetterTopic, NoDeadLetters
 from binders.kafka.fetching import ConsumerClient, Subscription
 from binders.kafka.handling import to_framework
+from binders.kafka.headers import OFFSET, RECEIVED_PARTITION, RECEIVED_TOPIC
 from binders.kafka.polled import KafkaPolledSource
 from binders.kafka.producer import KafkaProducerBinding
 from binders.kafka.properties import AckMode, KafkaConsumerProperties, KafkaProducerProperties
@@ -39,6 +40,7 @@ from streamkit.binder.binder import (
 from streamkit.binder.capabilities import Capability
 from streamkit.binder.receiver_calls import in_batches, one_by_one
 from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError
+from streamkit.messaging.message import Message
 
 logger = logging.getLogger(__name__)
 
@@ -153,6 +155,11 @@ class KafkaBinder(Binder):
     def capabilities(self) -> frozenset[Capability]:
         """Return the capabilities, which are the same with all brokers."""
         return CAPABILITIES
+
+    def name_of(self, message: Message[bytes]) -> str:
+        """Return the message's topic, partition and offset."""
+        topic, partition, offset = map(message.headers.get, (RECEIVED_TOPIC, RECEIVED_PARTITION, OFFSET))
+        return f"{topic}-{partition}, offset {offset}"
 
     def dead_letter_destination(self, destination: str, group: str) -> str | None:
         """Return the dead-letter topic: `error.<destination>.<group>`, unless the binding has another or none."""
@@ -381,7 +388,7 @@ class KafkaBinder(Binder):
     async def _letters(self, destination: ConsumerDestination, extended: KafkaConsumerProperties) -> DeadLetters:
         topic = _letters_of(destination, extended)
         if topic is None:
-            return NoDeadLetters(destination.binding)
+            return NoDeadLetters()
         producer = extended.dlq_producer_properties
         place = f"the dead letters of binding {destination.binding!r}"
         # Only the brokers limit the size of a letter: kafka-python's own limit of 1 MiB may be lower than theirs.

@@ -152,19 +152,10 @@ class DeadLetters(ABC):
 
 
 class NoDeadLetters(DeadLetters):
-    """Logs rejected messages and drops them, for bindings without a dead-letter topic."""
-
-    def __init__(self, binding: str) -> None:
-        self._binding = binding
+    """Drops rejected messages, for bindings without a dead-letter topic; the rejection has been logged."""
 
     async def keep(self, record: Record, rejected: Reject) -> None:
-        """Log the place of the message and the reason of the rejection."""
-        logger.error(
-            "Binding %r drops the message at %s: %s; it has no dead-letter topic",
-            self._binding,
-            place(record),
-            rejected.reason,
-        )
+        """Do nothing."""
 
 
 class DeadLetterTopic(DeadLetters):

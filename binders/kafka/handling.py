@@ -42,7 +42,7 @@ def to_framework(delivery: Delivery, binding: str, group: str | None) -> Message
         payload = NO_PAYLOAD if record.value is None else record.value
         return Message(payload, MessageHeaders.adopt(from_record(record, group)))
     except Exception as error:  # any error: the next delivery of the record would fail too
-        logger.warning("Binding %r rejects %s: %s", binding, place(record), error)
+        logger.error("Binding %r gives up the record at %s, which cannot be read: %s", binding, place(record), error)
         return Reject(str(error), cause=error)
 
 

@@ -20,7 +20,7 @@ from binders.rocket.consumer import RocketBatchBinding, RocketConsumerBinding
 from binders.rocket.consumer_properties import RocketConsumerProperties
 from binders.rocket.discovery import discover_capabilities
 from binders.rocket.groups import Subscriptions, commit_missing_offsets, create_group_at_end, topics_of
-from binders.rocket.headers import TOPIC
+from binders.rocket.headers import MESSAGE_ID, TOPIC
 from binders.rocket.name_servers import DEFAULT_NAME_SERVER, PREFIX, NameServers
 from binders.rocket.polled import RocketPolledSource
 from binders.rocket.producer import RocketProducerBinding
@@ -196,6 +196,10 @@ class RocketBinder(Binder):
     def origin_of(self, message: Message[bytes]) -> str | None:
         """Return the topic to which a message was sent, also if the message came from the group's retry topic."""
         return message.headers.typed(TOPIC, str)
+
+    def name_of(self, message: Message[bytes]) -> str:
+        """Return the message's id, by which `mqadmin queryMsgById` and `queryMsgByUniqueKey` find it."""
+        return message.headers.typed(MESSAGE_ID, str) or super().name_of(message)
 
     def dead_letter_destination(self, destination: str, group: str) -> str:
         """Return the group's dead-letter topic, `%DLQ%<group>`."""

@@ -9,7 +9,6 @@
          └──────────────────────────────────────────────────────────────────────────────────────────────────────┘
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
@@ -17,6 +16,7 @@ from streamkit.binder.acknowledgment import Acknowledgment
 from streamkit.binder.attempts import RetryPolicy, after_failure, after_requeue, unwrapped
 from streamkit.binder.delivered import Delivered, DeliveredMessage, Unreadable
 from streamkit.binder.delivery import Delivery
+from streamkit.binder.failure_log import FailureLog
 from streamkit.errors import MessageHandlingError, MessagingError, RetriesExhausted
 from streamkit.events import message_failed, message_settled, notify
 from streamkit.messaging.cancellation import must_be_raised_again
@@ -26,8 +26,6 @@ from streamkit.messaging.message import ErrorMessage, Message
 from streamkit.settlement import ACCEPT, Reject, Requeue, Settlement
 
 __all__ = ["AttemptLoop", "Call", "ErrorHandler"]
-
-logger = logging.getLogger(__name__)
 
 Call: TypeAlias = Callable[[Message[object], Acknowledgment | None], Awaitable[Settlement | None]]
 """Calls the listener with a message; returns the settlement, or None if the listener settles the message later."""
@@ -39,22 +37,31 @@ class AttemptLoop:
     """Makes the calls of a binding's deliveries, and settles the messages whose calls failed."""
 
     def __init__(
-        self, owner: object, binding: str, delivery: Delivery, policy: RetryPolicy, on_error: ErrorHandler
+        self,
+        owner: object,
+        binding: str,
+        delivery: Delivery,
+        policy: RetryPolicy,
+        *,
+        on_error: ErrorHandler,
+        log: FailureLog,
     ) -> None:
         """Make a loop.
 
         Args:
             owner: The application, for events.
-            binding: The binding's name, for logs.
+            binding: The binding's name, for events and errors.
             delivery: The meaning of the binding's extended properties.
             policy: The attempts in process and the pauses between them.
             on_error: The binding's error handler or error channel.
+            log: Logs the failures.
         """
         self._owner = owner
         self._binding = binding
         self._delivery = delivery
         self._policy = policy
         self._on_error = on_error
+        self._log = log
 
     async def run(
         self,
@@ -81,8 +88,7 @@ class AttemptLoop:
             try:
                 settlement = await call(message, delivered.acknowledgment)
             except Exception as error:
-                may_repeat = number != numbers[-1]
-                pause = await self._failed(delivered, number, error, may_repeat=may_repeat, requeues=requeues)
+                pause = await self._failed(delivered, number, error, last=numbers[-1], requeues=requeues)
                 if pause is None:
                     return
             else:
@@ -94,7 +100,7 @@ class AttemptLoop:
         raise AssertionError("a delivery makes at least one call")
 
     async def _failed(
-        self, delivered: Delivered, number: int, error: Exception, *, may_repeat: bool, requeues: bool
+        self, delivered: Delivered, number: int, error: Exception, *, last: int, requeues: bool
     ) -> float | None:
         """Return the seconds before the next call, or None if there is none: all messages are settled."""
         received = delivered.received()
@@ -105,11 +111,11 @@ class AttemptLoop:
         # A settlement by hand is final: another call would get a message that the listener has already settled.
         acknowledgment = delivered.acknowledgment
         if acknowledgment is not None and acknowledgment.settlement is not None:
-            logger.error("A listener of %r failed after it had settled its message", self._binding, exc_info=error)
+            self._log.failed_after_settling(received, error)
             delivered.end(acknowledgment.settlement)
             return None
         is_retryable = self._policy.is_retryable(error)
-        if not may_repeat or not is_retryable:
+        if number == last or not is_retryable:
             for each in received:
                 each.settlement = await self._given_up(each, error, requeues and is_retryable)
             return None
@@ -117,14 +123,7 @@ class AttemptLoop:
         if not received:
             return None
         pause = self._policy.back_off.pause(number)
-        logger.warning(
-            "Binding %r: attempt %d of %d message(s) failed, next in %g s: %r",
-            self._binding,
-            number,
-            len(received),
-            pause,
-            unwrapped(error),
-        )
+        self._log.tried_again(received, number, last, pause, unwrapped(error))
         return pause
 
     async def _give_up_unreadable(self, unreadable: Sequence[Unreadable]) -> None:
@@ -137,6 +136,7 @@ class AttemptLoop:
         cause = unwrapped(error)
         try:
             if await self._on_error(self._error_message(delivered, cause)):
+                self._log.handled(delivered, cause)
                 return ACCEPT
         except (Requeue, Reject) as decision:
             return decision.with_traceback(None)
@@ -145,9 +145,10 @@ class AttemptLoop:
         except BaseException as failure:
             if must_be_raised_again(failure):
                 raise
-            logger.exception("An error handler of binding %r failed", self._binding)
+            self._log.handler_failed(delivered, failure)
+        delivered.failure = cause
         if self._delivery.broadcast:
-            logger.error("Binding %r drops message %s: %r", self._binding, delivered.message.headers.id, cause)
+            self._log.dropped(delivered, kind_and_text(cause))
             return ACCEPT
         return after_failure(self._delivery, delivered.redeliveries, cause, requeues)
 
@@ -171,7 +172,7 @@ class AttemptLoop:
         return ErrorMessage(payload, headers, original_message=message)
 
     def conclude(self, delivered: DeliveredMessage) -> Settlement:
-        """Return the settlement for the binder, log a rejection, and send the event `message_settled`.
+        """Return the settlement for the binder, log a failure, and send the event `message_settled`.
 
         A `Requeue` beyond the limit of redeliveries becomes a `Reject`; under broadcast everything becomes `Accept`.
         """
@@ -180,14 +181,11 @@ class AttemptLoop:
         # Listeners, acknowledgments, error handlers and timeouts choose settlements. This step sees all of them, so
         # the limit of redeliveries holds for a listener that always raises Requeue, too.
         if settlement is not ACCEPT:
-            settlement = self._bounded(settlement, delivered.redeliveries)
+            settlement = self._bounded(settlement, delivered)
         if isinstance(settlement, Reject):
-            logger.warning(
-                "Binding %r rejects message %s: %s",
-                self._binding,
-                delivered.message.headers.id,
-                settlement.reason,
-            )
+            self._log.rejected(delivered, settlement)
+        elif delivered.failure is not None and isinstance(settlement, Requeue):
+            self._log.delivered_again(delivered, self._delivery.redelivery_limit)
         if message_settled.receivers:
             notify(
                 message_settled,
@@ -198,10 +196,12 @@ class AttemptLoop:
             )
         return settlement
 
-    def _bounded(self, settlement: Settlement, redeliveries: int) -> Settlement:
+    def _bounded(self, settlement: Settlement, delivered: DeliveredMessage) -> Settlement:
         if isinstance(settlement, Requeue | Reject) and self._delivery.broadcast:
-            logger.error("Binding %r drops a message: %r; broadcast messages are not kept", self._binding, settlement)
+            self._log.dropped(delivered, settlement.reason)
             return ACCEPT
         if isinstance(settlement, Requeue):
-            return after_requeue(self._delivery, redeliveries, settlement)
+            bounded = after_requeue(self._delivery, delivered.redeliveries, settlement)
+            delivered.is_exhausted = bounded is not settlement
+            return bounded
         return settlement

@@ -487,6 +487,10 @@ class Binder(ABC):
         """Return the topic that a received message was sent to; only called on binders that multiplex."""
         return None
 
+    def name_of(self, message: Message[bytes]) -> str:
+        """Return the name by which the messaging system's tools find a received message, for logs; its `id` here."""
+        return str(message.headers.id)
+
     def producer_group(self, destination: str, extended: ExtendedProducerProperties) -> str:
         """Return the producer group of a binding's transactions: the group of the settings, else the destination."""
         terms = extended.transaction()

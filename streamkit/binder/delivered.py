@@ -30,6 +30,8 @@ class DeliveredMessage:
         attempts: The number of the last call, counted over all deliveries.
         attempt: The message of the last call.
         settlement: The settlement, or None while the message is not settled.
+        failure: The exception of the last call, if that was the last call of the delivery and settled the message.
+        is_exhausted: Whether the limit of redeliveries has made the settlement a rejection.
         unreadable: Always empty: without a batch, a failed conversion fails the call.
     """
 
@@ -39,6 +41,8 @@ class DeliveredMessage:
         "acknowledgment",
         "attempt",
         "attempts",
+        "failure",
+        "is_exhausted",
         "message",
         "redeliveries",
         "settlement",
@@ -56,6 +60,8 @@ class DeliveredMessage:
         self.redeliveries = redeliveries
         self.acknowledgment = acknowledgment
         self.settlement: Settlement | None = None
+        self.failure: BaseException | None = None
+        self.is_exhausted = False
         self._headers = headers if acknowledgment is None else headers.annotated(ACKNOWLEDGMENT, acknowledgment)
         self._conversions: dict[object, object] = {}
 

@@ -4,7 +4,7 @@
 
     <destination>.<group>.errors    of a consumer binding; a message that a subscriber handles is accepted
     <destination>.errors            of a producer binding with error-channel-enabled
-    errorChannel                    receives every error of every binding; its own subscriber logs the errors
+    errorChannel                    receives every error of every binding
 
 A binding with several destinations has one channel for each destination, on every binder. The function of
 ``error-handler-definition`` is called before the subscribers of its binding's channel.
@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from streamkit.errors import MessageConversionError
 from streamkit.messaging.channel import PublishSubscribeChannel
-from streamkit.messaging.message import ErrorMessage, Message
+from streamkit.messaging.message import ErrorMessage
 from streamkit.messaging.portal import Portal
 from streamkit.settlement import raise_returned
 
@@ -50,14 +50,13 @@ class ErrorChannels:
     """The application's error channels, each made when it is first needed.
 
     Attributes:
-        everything: The channel ``errorChannel``. Its subscriber :func:`log_error` may be unsubscribed.
+        everything: The channel ``errorChannel``.
     """
 
     def __init__(self) -> None:
         self._channels: dict[str, PublishSubscribeChannel] = {}
         self._portal: Portal | None = None
         self.everything = self.channel(GLOBAL_ERROR_CHANNEL)
-        self.everything.subscribe(log_error)
 
     def channel(self, name: str) -> PublishSubscribeChannel:
         """Return the error channel of that name; make it if it is new."""
@@ -100,7 +99,9 @@ class ErrorChannels:
         return handled
 
     async def report(self, name: str, error: ErrorMessage, handler: ErrorFunction | None = None) -> None:
-        """Publish ``error`` as :meth:`publish` does, and log an exception of the handler or a subscriber."""
+        """Publish ``error`` as :meth:`publish` does; log it, and an exception of the handler or a subscriber."""
+        payload = error.payload
+        logger.error("%s", payload, exc_info=None if isinstance(payload, MessageConversionError) else payload)
         try:
             await self.publish(name, error, handler)
         except Exception:  # a failure of an observer must not fail the sender
@@ -111,12 +112,3 @@ class ErrorChannels:
             await self.everything.asend(error)
         except Exception:  # a subscriber's error must not replace the error that it received
             logger.exception("A subscriber of errorChannel failed")
-
-
-def log_error(message: Message[object]) -> None:
-    """Log an error message with the traceback of its cause."""
-    error = message.payload
-    if isinstance(error, MessageConversionError):
-        logger.error("%s", error)  # without traceback: the payload is wrong, and the message says where
-    elif isinstance(error, BaseException):
-        logger.error("%s", error, exc_info=error)

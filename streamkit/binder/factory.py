@@ -20,6 +20,7 @@ from streamkit.binder.customizers import Customizers
 from streamkit.binder.delivery import Delivery, ExtendedProducerProperties
 from streamkit.binder.error_channels import ErrorChannels, ErrorFunction
 from streamkit.binder.error_handling import ErrorHandling
+from streamkit.binder.failure_log import FailureLog
 from streamkit.binder.header_modes import reading_in, writing_in
 from streamkit.binder.local_transactions import LocalTransactions, TransactionHandlers
 from streamkit.binder.named_objects import NamedObjects
@@ -259,6 +260,7 @@ class BindingFactory:
                 policy,
                 permits=permits,
                 on_error=self._errors.of_consumer(binder, topic, properties),
+                log=FailureLog(name, topic, properties.group or None, binder),
                 manual=manual,
             )
             with self.settings.located(name):

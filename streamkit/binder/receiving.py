@@ -16,6 +16,7 @@ from streamkit.binder.attempts import RetryPolicy
 from streamkit.binder.binder import Binder, ConsumerBinding, ConsumerDestination
 from streamkit.binder.delivered import DeliveredMessage
 from streamkit.binder.delivery import Delivery
+from streamkit.binder.failure_log import FailureLog
 from streamkit.binder.listener_calls import ListenerCalls, Target
 from streamkit.binder.permits import Permits
 from streamkit.events import message_received, message_settled, notify
@@ -38,6 +39,7 @@ class MessageReceiver:
         *,
         permits: Permits,
         on_error: ErrorHandler,
+        log: FailureLog,
         manual: bool = False,
     ) -> None:
         """Make a receiver.
@@ -50,6 +52,7 @@ class MessageReceiver:
             policy: The attempts in process and the pauses between them.
             permits: Limit the calls of the listener that run at once.
             on_error: The binding's error handler or error channel.
+            log: Logs the failures.
             manual: Whether a listener of the binding asks for an :class:`Acknowledgment`.
         """
         self._owner = owner
@@ -58,7 +61,7 @@ class MessageReceiver:
         self._permits = permits
         self._manual = manual
         self._calls = ListenerCalls(owner, binding, target, delivery, permits)
-        self._attempts = AttemptLoop(owner, binding, delivery, policy, on_error)
+        self._attempts = AttemptLoop(owner, binding, delivery, policy, on_error=on_error, log=log)
 
     async def __call__(self, message: Message[bytes], redeliveries: int) -> Settlement:
         """Handle one delivery of a message and return its settlement.

@@ -407,7 +407,9 @@ def test_without_dead_letters_what_is_rejected_is_logged_and_passed(
             assert app.binding("in").binder.binder.dead_letter_destination(shop.topic, shop.group) is None
 
     asyncio.run(main())
-    assert any(f"drops the message at {shop.topic}-0, offset 0" in message for message in caplog.messages)
+    (lost,) = (record.getMessage() for record in caplog.records if record.levelname == "ERROR")
+    assert lost.startswith(f"Binding 'in' gives up message {shop.topic}-0, offset 0 of topic {shop.topic!r}")
+    assert lost.endswith("ValueError: never. It is lost: the binding has no dead letters")
 
 
 def test_a_message_that_kafka_refuses_is_the_only_one_that_fails(shop: Shop) -> None:

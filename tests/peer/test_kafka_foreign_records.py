@@ -161,7 +161,9 @@ def test_what_cannot_be_read_is_logged_and_passed_without_dead_letters(
 ) -> None:
     """enable-dlq=false: it is lost, and the log says where it was; the last batch of a partition may be it."""
     bad = raw_kafka.of(RawRecord(b"bad"))
-    dropped = f"drops the message at {foreign.topic}-0, offset 0: the batch at {foreign.topic}-0"
+    dropped = (
+        f"gives up the record at {foreign.topic}-0, offset 0, which cannot be read: the batch at {foreign.topic}-0"
+    )
 
     async def is_dropped() -> bool:
         return dropped in caplog.text

@@ -119,7 +119,7 @@ class Member:
             DeliveryTerms(),
             self._permits,
         )
-        settler = PartitionSettler(NoDeadLetters("in"), lambda partition: None)
+        settler = PartitionSettler(NoDeadLetters(), lambda partition: None)
         driver = kind(destination, settler, self._call_receiver)
 
         def take(batches: Sequence[tuple[AssignedPartition, Sequence[Any]]]) -> None:

@@ -1,14 +1,12 @@
 """Error channels: subscribers of a failure, and whether they handle it."""
 
 import asyncio
-import logging
 
 import pytest
 
 from streamkit.binder.error_channels import (
     ErrorChannels,
     consumer_error_channel,
-    log_error,
     producer_error_channel,
 )
 from streamkit.errors import MessageConversionError, MessagingError
@@ -25,7 +23,6 @@ def test_subscriber_of_the_bindings_error_channel_handles_the_error() -> None:
     """The global channel is notified too."""
     channels = ErrorChannels()
     heard: list[str] = []
-    channels.everything.unsubscribe(log_error)
     channels.everything.subscribe(lambda message: heard.append("everything"))
     channels.channel("a.g.errors").subscribe(lambda message: heard.append("binding"))
     assert asyncio.run(channels.publish("a.g.errors", failure()))
@@ -90,17 +87,17 @@ def test_error_channels_use_the_running_applications_loop() -> None:
     assert [each.portal for each in (early, channels.everything, channels.channel("later"))] == [None] * 3
 
 
-def test_unhandled_errors_are_logged_with_their_cause(caplog: pytest.LogCaptureFixture) -> None:
-    """By the channel's own subscriber."""
-    with caplog.at_level(logging.ERROR):
-        asyncio.run(ErrorChannels().publish("a.g.errors", failure("the reason")))
-    assert "the reason" in caplog.text
+def test_reported_errors_are_logged_with_their_cause(caplog: pytest.LogCaptureFixture) -> None:
+    """Once, with the traceback."""
+    asyncio.run(ErrorChannels().report("a.errors", failure("the reason")))
+    (record,) = caplog.records
+    assert (record.levelname, record.getMessage(), bool(record.exc_info)) == ("ERROR", "the reason", True)
 
 
 def test_unreadable_payload_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     """Without a traceback."""
     error = MessageConversionError("Cannot read the payload as Order")
     error.__cause__ = ValueError("at byte 4")
-    asyncio.run(ErrorChannels().publish("a.g.errors", ErrorMessage(error)))
+    asyncio.run(ErrorChannels().report("a.errors", ErrorMessage(error)))
     (record,) = caplog.records
     assert (record.getMessage(), record.exc_info) == ("Cannot read the payload as Order", None)

@@ -23,6 +23,7 @@ from streamkit.errors import BinderError
 from streamkit.messaging.message import ErrorMessage, Message
 from streamkit.settlement import Reject, Settlement
 from streamkit.testing.virtual_time import VirtualTime
+from tests.unit.binder.places import failure_log
 
 
 class SlowSource(PolledSource):
@@ -82,7 +83,9 @@ async def unhandled(error: ErrorMessage) -> bool:
 
 async def bound(source: PolledSource) -> tuple[PolledReceiver, ConsumerBinding]:
     """Return a receiver that polls the source, and the function that stops it."""
-    receiver = PolledReceiver("app", "in", reject, Delivery(), RetryPolicy(), permits=Permits(1), on_error=unhandled)
+    receiver = PolledReceiver(
+        "app", "in", reject, Delivery(), RetryPolicy(), permits=Permits(1), on_error=unhandled, log=failure_log()
+    )
     destination = ConsumerDestination(
         "orders", "kitchen", "in", ConsumerProperties(), ExtendedConsumerProperties(), Delivery(), Permits(1)
     )

@@ -1,6 +1,8 @@
 """The receiver and its answers to a binder."""
 
 import asyncio
+import logging
+import re
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -11,11 +13,12 @@ from streamkit.binder.attempts import BackOff, RetryPolicy
 from streamkit.binder.delivery import Delivery
 from streamkit.binder.permits import Permits
 from streamkit.binder.receiving import MessageReceiver
-from streamkit.errors import MessagingError
+from streamkit.errors import MessageConversionError, MessagingError
 from streamkit.events import message_failed, message_handled, message_received, message_settled
 from streamkit.messaging.message import ErrorMessage, Message
 from streamkit.settlement import ACCEPT, Reject, Requeue, Settlement
 from streamkit.testing.virtual_time import VirtualTime
+from tests.unit.binder.places import failure_log
 
 Listener = Callable[[Message[object]], object]
 
@@ -28,6 +31,7 @@ def receive(
     policy: RetryPolicy | None = None,
     handled: bool = False,
     manual: bool = False,
+    group: str | None = "kitchen",
 ) -> tuple[Settlement, list[ErrorMessage], float]:
     """Return the settlement of one message, the reported errors, and the duration in seconds."""
     errors: list[ErrorMessage] = []
@@ -50,6 +54,7 @@ def receive(
             policy or RetryPolicy(),
             permits=Permits(1),
             on_error=on_error,
+            log=failure_log(group),
             manual=manual,
         )
         return await receiver(Message(b"x", {"colour": "red"}), redeliveries)
@@ -225,7 +230,10 @@ def test_cancelled_error_from_error_handling_is_a_failure(caplog: pytest.LogCapt
 
     async def main() -> Settlement:
         receiver = MessageReceiver(
-            *("app", "input", target, Delivery(), RetryPolicy(1)), permits=Permits(1), on_error=on_error
+            *("app", "input", target, Delivery(), RetryPolicy(1)),
+            permits=Permits(1),
+            on_error=on_error,
+            log=failure_log(),
         )
         return await receiver(Message(b"x"), 0)
 
@@ -265,7 +273,9 @@ def test_cancelling_the_receiver_is_no_settlement() -> None:
         async def on_error(error: ErrorMessage) -> bool:
             return False
 
-        receiver = MessageReceiver("app", "input", hang, Delivery(), RetryPolicy(), permits=permits, on_error=on_error)
+        receiver = MessageReceiver(
+            "app", "input", hang, Delivery(), RetryPolicy(), permits=permits, on_error=on_error, log=failure_log()
+        )
         task = asyncio.create_task(_settled(receiver))
         await begun.wait()
         task.cancel()
@@ -308,14 +318,67 @@ def test_each_step_sends_an_event() -> None:
     assert seen == ["message_received", "message_failed", "message_handled", "message_settled"]
 
 
-def test_rejected_message_is_logged_with_its_binding(caplog: pytest.LogCaptureFixture) -> None:
-    """Its id and the reason."""
-    message: list[Message[object]] = []
+def named(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, bool]]:
+    """Return what was logged: level, text with `ID` for the message's id, and whether there is a traceback."""
+    ids = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+    return [(each.levelname, ids.sub("ID", each.getMessage()), bool(each.exc_info)) for each in caplog.records]
 
-    def refuse(received: Message[object]) -> None:
-        message.append(received)
-        raise Reject("no such customer")
 
-    receive(refuse)
-    (record,) = caplog.records
-    assert record.getMessage() == f"Binding 'input' rejects message {message[0].headers.id}: no such customer"
+PLACE = "message ID of topic 'orders', group 'kitchen'"
+GIVEN_UP = f"Binding 'input' gives up {PLACE}"
+FATE = "It goes to 'dead orders'"
+
+
+def test_message_that_the_listener_rejects_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """It says which message, why, and where it goes."""
+    receive(failing(Reject("no such customer")))
+    text = f"Binding 'input' rejects {PLACE}, after 1 attempt: no such customer. {FATE}"
+    assert named(caplog) == [("WARNING", text, False)]
+
+
+def test_each_failed_attempt_is_one_line_and_the_last_has_the_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Attempts in process, redeliveries, and the message that is given up."""
+    listener, delivery = failing(ValueError("negative")), Delivery(max_reconsume_times=1)
+    policy = RetryPolicy(max_attempts=2)
+    for redeliveries in (0, 1):
+        receive(listener, delivery=delivery, policy=policy, redeliveries=redeliveries)
+    failed, why = "Binding 'input': message ID failed in attempt", "ValueError: negative"
+    assert named(caplog) == [
+        ("WARNING", f"{failed} 1 of 2, next in 1 s: {why}", False),
+        ("WARNING", f"{failed} 2 and is delivered again, redelivery 1 of 1: {why}", False),
+        ("ERROR", f"{GIVEN_UP}, after 3 attempts: given up after 1 redeliveries; {why}. {FATE}", True),
+    ]
+
+
+def test_tracebacks_of_attempts_are_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
+    """The level DEBUG adds them."""
+    with caplog.at_level(logging.DEBUG, "streamkit.binder.failure_log"):
+        receive(failing(ValueError("negative")), policy=RetryPolicy(max_attempts=2))
+    assert [traceback for _, _, traceback in named(caplog)] == [True, True]
+
+
+def test_unreadable_payload_is_one_line_without_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """Its text says where the payload is wrong."""
+    receive(failing(MessageConversionError("expected int at $.amount")))
+    why = "MessageConversionError: expected int at $.amount"
+    assert named(caplog) == [("ERROR", f"{GIVEN_UP}, after 1 attempt: {why}. {FATE}", False)]
+
+
+def test_lost_message_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    """Without dead letters, and under broadcast."""
+    once = RetryPolicy(max_attempts=1)
+    receive(failing(ValueError("why")), delivery=Delivery(max_reconsume_times=0), policy=once, group=None)
+    receive(failing(ValueError("why")), delivery=Delivery(broadcast=True), policy=once)
+    assert [(level, text.partition("why. ")[2]) for level, text, _ in named(caplog)] == [
+        ("ERROR", "It is lost: the binding has no dead letters"),
+        ("ERROR", "It is lost: broadcast messages are not kept"),
+    ]
+
+
+def test_message_that_the_error_handler_accepts_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """It is consumed."""
+    receive(failing(ValueError("why")), policy=RetryPolicy(max_attempts=1), handled=True)
+    text = "Binding 'input': message ID failed after 1 attempt; the error handler has accepted it: ValueError: why"
+    assert named(caplog) == [("WARNING", text, False)]

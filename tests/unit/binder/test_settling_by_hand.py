@@ -14,6 +14,7 @@ from streamkit.binder.receiving import MessageReceiver
 from streamkit.messaging.message import ErrorMessage, Message
 from streamkit.settlement import ACCEPT, Reject, Requeue, Settlement
 from streamkit.testing.virtual_time import VirtualTime
+from tests.unit.binder.places import failure_log
 
 Target = Callable[[Message[object]], Awaitable[object]]
 
@@ -25,7 +26,15 @@ def receiver(target: Target, delivery: Delivery, permits: Permits) -> MessageRec
         return False
 
     return MessageReceiver(
-        "app", "input", target, delivery, RetryPolicy(), permits=permits, on_error=on_error, manual=True
+        "app",
+        "input",
+        target,
+        delivery,
+        RetryPolicy(),
+        permits=permits,
+        on_error=on_error,
+        log=failure_log(),
+        manual=True,
     )
 
 
