@@ -163,7 +163,10 @@ class Supervisor:
             if life.done():
                 continue
             logger.info("SIGHUP: restarting worker %d", worker.number)
-            if not await worker.renew(command):
+            has_started = await worker.renew(command)
+            if self._stopping.is_set():  # a signal to stop has ended the worker before it could start
+                return
+            if not has_started:
                 logger.error(
                     "Worker %d does not start with the new settings and is being started again; the workers after it "
                     "keep running with the old ones. Correct what its log reports, and send SIGHUP again",

@@ -1,8 +1,11 @@
 """Workers that start, fail and end, and how their supervisor reacts."""
 
 import asyncio
+import logging
+import os
+import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -66,6 +69,31 @@ def test_worker_that_fails_to_start_ends_all(tmp_path: Path) -> None:
     code, (first, second) = supervised(tmp_path, "start+wait start+9", "3 start+0")
     assert (code, second) == (3, "start+0")
     assert first in {"start+9", "start+wait start+9"}  # asked to stop before it had begun
+
+
+def test_stop_during_a_restart_is_no_failure_of_the_worker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The signal ends the worker before its application has started; nothing says that the new settings are wrong."""
+    lives = tmp_path / "lives"
+    lives.write_text("start+wait wait")
+    supervisor = Supervisor(Plan(lambda: [command(lives)]))
+
+    caplog.set_level(logging.INFO)
+
+    async def main() -> int:
+        running = asyncio.create_task(supervisor.run())
+        await asyncio.to_thread(_wait_until, lambda: "Worker 0 has started" in caplog.text)
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.to_thread(_wait_until, lambda: not lives.read_text())
+        os.kill(os.getpid(), signal.SIGINT)
+        return await running
+
+    assert asyncio.run(main()) == 0
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        time.sleep(0.01)
 
 
 def test_pauses_grow_with_consecutive_failures(tmp_path: Path) -> None:
