@@ -4,6 +4,7 @@ import importlib
 import logging
 import os
 import sys
+import traceback
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,9 @@ if TYPE_CHECKING:  # `streamkit --help` imports no application
 
 __all__ = ["load_application", "run"]
 
+logger = logging.getLogger(__name__)
+
+_STREAMKIT = str(Path(__file__).parents[1])
 _LEVELS = ["critical", "error", "warning", "info", "debug"]
 _WATCHED = (".properties", ".yml", ".yaml")
 _DETAILS = {
@@ -152,6 +156,7 @@ def load_application(target: str) -> "StreamApplication":
 
     Raises:
         click.UsageError: The module does not exist, or the name is missing in it or is not an application.
+        click.ClickException: The module cannot be imported; the text has the lines of the application's own code.
     """
     from streamkit.application import StreamApplication
 
@@ -163,8 +168,10 @@ def load_application(target: str) -> "StreamApplication":
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise
+            raise _import_failure(module_name, error) from error
         raise click.UsageError(f"there is no module {module_name!r} in this directory or on the path") from error
+    except Exception as error:  # any error of the application's own code
+        raise _import_failure(module_name, error) from error
     found = getattr(module, name or "app", None)
     if isinstance(found, StreamApplication):
         return found
@@ -175,6 +182,21 @@ def load_application(target: str) -> "StreamApplication":
             f"module {module_name!r} has no {name or 'app'!r}{hint or ', nor any other StreamApplication'}"
         )
     raise click.UsageError(f"{module_name}:{name or 'app'} is a {type(found).__name__}, not a StreamApplication{hint}")
+
+
+def _import_failure(module: str, error: Exception) -> click.ClickException:
+    """Return the error for a module that cannot be imported, with the lines that lead there but those of streamkit."""
+    logger.debug("Cannot import %r", module, exc_info=error)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_of_application(frame.filename)]
+    # Python puts the place of a syntax error before its text.
+    is_syntax = isinstance(error, SyntaxError)
+    *place, text = traceback.format_exception_only(error) if is_syntax else [f"{type(error).__name__}: {error}"]
+    lines = "".join([f"cannot import {module!r}: {text.rstrip()}\n", *traceback.format_list(frames), *place])
+    return click.ClickException(lines.rstrip())
+
+
+def _is_of_application(filename: str) -> bool:
+    return not filename.startswith(("<frozen", _STREAMKIT, importlib.__file__))
 
 
 def _module_at(path: Path) -> str:

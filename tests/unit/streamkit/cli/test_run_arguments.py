@@ -1,6 +1,8 @@
 """`streamkit run`: invalid arguments are reported before anything is imported. And log levels."""
 
 import logging
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,39 @@ def test_invalid_argument_is_reported(
     result = CliRunner().invoke(run, arguments.split())
     assert result.exit_code == 2
     assert f"Error: {told}" in result.output
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (
+            "import no_such_module\n",
+            """ModuleNotFoundError: No module named 'no_such_module'
+  File "shop.py", line 1, in <module>
+    import no_such_module
+""",
+        ),
+        (
+            "from streamkit import StreamApplication\n\n@StreamApplication().stream_listener\ndef take(x): ...\n",
+            """TypeError: take is not the name of a binding: write @app.stream_listener("orders")
+  File "shop.py", line 3, in <module>
+    @StreamApplication().stream_listener
+""",
+        ),
+        ("def f(:\n", 'SyntaxError: invalid syntax\n  File "shop.py", line 1\n    def f(:\n'),
+    ],
+)
+def test_error_of_the_module_is_reported_with_its_own_lines(
+    code: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error comes first, and no lines of click, importlib and streamkit follow."""
+    monkeypatch.delitem(sys.modules, "shop", raising=False)
+    (tmp_path / "shop.py").write_text(code)
+    result = CliRunner().invoke(run, ["shop", "--app-dir", str(tmp_path)])
+    assert result.exit_code == 1
+    output = re.sub(r"^ *[~^]+$\n", "", result.output.replace(f"{tmp_path}/", ""), flags=re.MULTILINE)
+    assert output.startswith(f"Error: cannot import 'shop': {told}")
+    assert output.count("File ") == 1
 
 
 def test_log_level_is_the_threshold_of_loggers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
