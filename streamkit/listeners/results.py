@@ -19,7 +19,7 @@ _DATA_CLASS_MARKS = ("__dataclass_fields__", "__struct_fields__", "__pydantic_fi
 
 
 def check_result(function: Callable[..., object], reader_for: Callable[[object], Reader]) -> None:
-    """Check that the values a listener returns can be written.
+    """Check that a listener with an output returns values, and that they can be written.
 
     Only a class that can never be written is refused: neither the class nor a subclass has fields, and no converter of
     the application accepts the class.
@@ -29,8 +29,13 @@ def check_result(function: Callable[..., object], reader_for: Callable[[object],
         reader_for: Returns the reader that converts payloads to a type.
 
     Raises:
-        ConfigurationError: The annotated class cannot be written.
+        ConfigurationError: The function is annotated to return nothing, or the annotated class cannot be written.
     """
+    if annotations_of(function).get("return", Any) in {None, NoneType}:
+        raise ConfigurationError(
+            f"listener {describe(function)} has @send_to, but its annotation `-> None` says that it returns nothing to "
+            "send: annotate what it returns, or remove @send_to"
+        )
     for kind in _parts(annotations_of(function).get("return")):
         if isinstance(kind, type) and _is_plain(kind) and not _is_known(kind, reader_for):
             raise ConfigurationError(

@@ -98,6 +98,14 @@ def test_unwritable_result_type_is_reported_at_startup(make_app: MakeApplication
         pass
 
 
+def test_output_of_a_listener_that_returns_nothing_is_refused(make_app: MakeApplication) -> None:
+    """Nothing would ever be sent."""
+    app = make_app()
+    app.stream_listener("a")(send_to("b")(take))
+    with pytest.raises(ConfigurationError, match=r"take \(.*:\d+\) has @send_to, but .*`-> None`"), app.test():
+        pass
+
+
 @pytest.mark.parametrize("returned", [Shape, Square, list[Square], Message[bytes], Message[Square], object])
 def test_possibly_writable_result_type_is_accepted(make_app: MakeApplication, returned: object) -> None:
     """A base class whose subclasses have fields, and messages."""
