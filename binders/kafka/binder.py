@@ -13,6 +13,9 @@ from uuid import uuid4
 
 from binders.kafka.binder_properties import PREFIX, KafkaBinderProperties
 from binders.kafka.binder_type import TYPE
+from binders.kafka.boot_properties import PREFIX as BOOT
+from binders.kafka.boot_properties import boot_properties
+from binders.kafka.client_config import Client
 from binders.kafka.clients import ClientMaker, ProducerClient, connect_producer, connect_transactional
 from binders.kafka.connecting import RefusedError, located
 from binders.kafka.consumer import KafkaConsumerBinding, KafkaMember, Membership
@@ -22,7 +25,7 @@ from binders.kafka.handling import to_framework
 from binders.kafka.headers import OFFSET, RECEIVED_PARTITION, RECEIVED_TOPIC
 from binders.kafka.polled import KafkaPolledSource
 from binders.kafka.producer import KafkaProducerBinding
-from binders.kafka.properties import AckMode, KafkaConsumerProperties, KafkaProducerProperties
+from binders.kafka.properties import DEFAULT_BATCH_SIZE, AckMode, KafkaConsumerProperties, KafkaProducerProperties
 from binders.kafka.sending import Sender
 from binders.kafka.topics import Topics
 from binders.kafka.transactions import KafkaTransactionalProducerBinding, Transactions, check_transactional
@@ -80,7 +83,7 @@ class KafkaBinder(Binder):
         super().__init__(name)
         self._environment = context.environment
         self._properties = context.environment.bind(PREFIX, KafkaBinderProperties)
-        self._clients = ClientMaker(self._properties, context.application)
+        self._clients = ClientMaker(self._properties, context.application, boot_properties(context.environment))
         self._topics: Topics | None = None
         self._transactions: Transactions | None = None
         self._members: list[KafkaMember] = []
@@ -103,26 +106,36 @@ class KafkaBinder(Binder):
         try:
             self._topics = await Topics.connected(self._clients.admin, self._properties)
         except RefusedError as refusal:
-            raise self._refused(refusal) from refusal
+            raise self._refused(refusal, "admin") from refusal
         except KafkaError as error:
             raise BinderUnavailable(
-                f"binder {self.name!r} cannot reach a Kafka broker at {','.join(self._properties.bootstrap_servers)}: "
+                f"binder {self.name!r} cannot reach a Kafka broker at {self._brokers}: "
                 f"{error!r}. Start one, or set {PREFIX}.brokers.",
                 binder=self.name,
             ) from error
         if self._properties.transaction.transaction_id_prefix is not None:
             self._transactions = Transactions(self._transactional_sender)
 
-    def _refused(self, refusal: RefusedError, *stronger: str) -> ConfigurationError:
+    def _refused(self, refusal: RefusedError, side: str, *own: str) -> ConfigurationError:
         """Return the error for a refused client.
 
         Args:
             refusal: Why the client was refused.
-            stronger: Prefixes of properties that win over the binder's, the strongest first.
+            side: The kind of client: `consumer`, `producer` or `admin`.
+            own: Prefixes of the binding's own properties, the strongest first.
         """
-        error = located(refusal, self._environment, [*stronger, f"{PREFIX}.configuration"], f"{PREFIX}.brokers")
-        brokers = ",".join(self._properties.bootstrap_servers)
-        return ConfigurationError(f"binder {self.name!r} at {brokers}: {error}", key=error.key, origin=error.origin)
+        of_binder = [f"{PREFIX}.{side}-properties", f"{PREFIX}.configuration"]
+        of_boot = [f"{BOOT}.{side}.properties", f"{BOOT}.{side}", f"{BOOT}.properties", BOOT]
+        places = [*own, *of_binder, *of_boot] if own else [*of_binder[1:], *of_boot]
+        key = f"{BOOT}.bootstrap-servers" if self._environment.get(f"{PREFIX}.brokers") is None else f"{PREFIX}.brokers"
+        error = located(refusal, self._environment, places, key)
+        return ConfigurationError(
+            f"binder {self.name!r} at {self._brokers}: {error}", key=error.key, origin=error.origin
+        )
+
+    @property
+    def _brokers(self) -> str:
+        return ",".join(self._clients.brokers(Client.ADMIN))
 
     def _transactional_sender(self, number: int, threads: Executor) -> Sender:
         config = self._clients.transactional_config(number)
@@ -170,7 +183,7 @@ class KafkaBinder(Binder):
 
         UP: a broker answers, all partitions in use have a leader, and all consumers fetch.
         """
-        details = {"brokers": ",".join(self._properties.bootstrap_servers)}
+        details = {"brokers": self._brokers}
         if self._topics is None:
             return Health(HealthStatus.DOWN, details | {"reason": "not started"})
         try:
@@ -382,6 +395,7 @@ class KafkaBinder(Binder):
                 is_own=is_own,
             ),
             await self._letters(destination, extended),
+            _batch_size(destination, extended, client),
             partial(self._forget, group) if is_own else None,
         )
 
@@ -422,7 +436,7 @@ class KafkaBinder(Binder):
         except RefusedError as refusal:
             places = [f"{EXTENDED}.{at}.{side}" for at in (f"bindings[{binding}]", "default")]
             own = [f"{place}{below}" for place in places for below in (".configuration", "")]
-            raise self._refused(refusal, *own, f"{PREFIX}.{side}-properties") from refusal
+            raise self._refused(refusal, side, *own) from refusal
         except KafkaError as error:
             raise BinderUnavailable(
                 f"binding {binding!r} could not be bound to topic {destination.name!r}: {error!r}",
@@ -456,6 +470,15 @@ def _subscription(
         is_transactional=is_transactional,
         is_own=is_own,
     )
+
+
+def _batch_size(destination: ConsumerDestination, extended: KafkaConsumerProperties, client: ConsumerClient) -> int:
+    """Return the largest number of messages in a list: the binding's own setting, else as many as a poll returns."""
+    if not destination.properties.batch_mode:
+        return 1
+    polled = client.config.get("max_poll_records", DEFAULT_BATCH_SIZE)
+    assert isinstance(polled, int)
+    return extended.batch_size or polled
 
 
 def _letters_of(destination: ConsumerDestination, extended: KafkaConsumerProperties) -> str | None:

@@ -12,6 +12,8 @@ from streamkit.config.setting_limits import Accepted, Rejected
 from streamkit.config.settings_model import SettingsModel
 
 PREFIX: Final = "spring.cloud.stream.kafka.binder"
+DEFAULT_BROKERS: Final = ["localhost:9092"]
+"""The brokers of a binder that names none."""
 
 
 def _of_clients(properties: dict[str, str]) -> dict[str, str]:
@@ -48,7 +50,8 @@ class KafkaBinderProperties(SettingsModel):
     """`spring.cloud.stream.kafka.binder.*`."""
 
     brokers: tuple[str, ...] = ("localhost",)
-    """Where clients begin: `host` or `host:port`, several separated by commas."""
+    """Where clients begin: `host` or `host:port`, several separated by commas; unset:
+    `spring.kafka.bootstrap-servers`."""
     default_broker_port: int = Field(default=9092, ge=1, le=65535)
     """The port of brokers that name none."""
     configuration: Annotated[dict[str, str], AfterValidator(_of_clients)] = Field(default_factory=dict)

@@ -17,6 +17,8 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Final, TypeAlias
 
+from streamkit.config.located_errors import EntryError
+
 __all__ = ["Client", "checked", "translated"]
 
 logger = logging.getLogger(__name__)
@@ -212,7 +214,7 @@ _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 _PEM_FILE: Final = "certificates and keys are read from files in PEM: name one in "
 # Properties of Java's clients that are refused: a client that ignored them would use or trust other servers.
 _REFUSED: Final[Mapping[str, str]] = {
-    "bootstrap.servers": "a binder's brokers are spring.cloud.stream.kafka.binder.brokers",
+    "bootstrap.servers": "set spring.cloud.stream.kafka.binder.brokers or spring.kafka.bootstrap-servers",
     "config.providers": "settings have placeholders of their own, such as ${NAME} for the environment's",
     "ssl.engine.factory.class": "TLS comes from Python",
     "ssl.keystore.certificate.chain": f"{_PEM_FILE}ssl.keystore.location",
@@ -220,6 +222,9 @@ _REFUSED: Final[Mapping[str, str]] = {
     "ssl.truststore.certificates": f"{_PEM_FILE}ssl.truststore.location",
 }
 _TOKENS: Final = "sasl.oauthbearer."
+_REGISTRY: Final = "schema.registry."
+# Properties of Spring's serializers and deserializers.
+_OF_CONVERTERS: Final = ("spring.json.", "spring.deserializer.", "spring.serializer.", "spring.message.")
 
 _ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 _JAVA_ASSIGNORS: Final = {
@@ -246,26 +251,46 @@ def checked(properties: Mapping[str, str], *clients: Client) -> dict[str, str]:
         clients: The kinds of clients that the properties may be for.
 
     Raises:
-        ValueError: A property is unknown to these clients, is refused, or has an invalid value.
+        EntryError: A property is unknown to these clients, is refused, or has an invalid value.
+        ValueError: Properties contradict each other, or the login cannot be read.
     """
-    named = {_kafka_name(name): value for name, value in properties.items()}
     known = {**_COMMON, **{name: read for client in clients for name, read in _OWN[client].items()}}
-    for name, value in named.items():
-        if name in known:
-            _read(known[name], name, value)
-        elif name in _REFUSED:
-            raise ValueError(f"{name}: {_REFUSED[name]}")
-        elif name.startswith(_TOKENS):
-            raise ValueError(f"{name}: this binder does not support tokens; use another sasl.mechanism")
-        elif name not in _TRANSLATED and name not in _WITHOUT_EFFECT:
-            near = get_close_matches(name, [*known, *_TRANSLATED, *_WITHOUT_EFFECT], n=1)
-            raise ValueError(
-                f"{name!r} is not a property of Kafka's {' or '.join(client.value for client in clients)}"
-                + (f"; did you mean {near[0]!r}?" if near else "")
-            )
+    for spelling, value in properties.items():
+        try:
+            _check(_kafka_name(spelling), value, known, clients)
+        except ValueError as error:
+            raise EntryError(spelling, str(error)) from error
+    named = {_kafka_name(name): value for name, value in properties.items()}
     _security(named)
     _assignors(named)
     return named
+
+
+def _check(name: str, value: str, known: Mapping[str, Reader], clients: Iterable[Client]) -> None:
+    """Refuse an unknown or refused property, and an invalid value.
+
+    Raises:
+        ValueError: The property is such a one.
+    """
+    if name in known:
+        _read(known[name], name, value)
+    elif name in _REFUSED:
+        raise ValueError(f"{name}: {_REFUSED[name]}")
+    elif name.startswith(_TOKENS):
+        raise ValueError(f"{name}: this binder does not support tokens; use another sasl.mechanism")
+    elif name.startswith(_REGISTRY):
+        raise ValueError(f"{name}: there is no client of schema registries; add a message converter of your own")
+    elif name not in _TRANSLATED and _why_without_effect(name) is None:
+        near = get_close_matches(name, [*known, *_TRANSLATED, *_WITHOUT_EFFECT], n=1)
+        raise ValueError(
+            f"{name!r} is not a property of Kafka's {' or '.join(client.value for client in clients)}"
+            + (f"; did you mean {near[0]!r}?" if near else "")
+        )
+
+
+def _why_without_effect(name: str) -> str | None:
+    """Return why a property has no effect; None if it has one, or is unknown."""
+    return _CONVERTED if name.startswith(_OF_CONVERTERS) else _WITHOUT_EFFECT.get(name)
 
 
 def translated(client: Client, place: str, *layers: Mapping[str, str]) -> Config:
@@ -289,8 +314,8 @@ def translated(client: Client, place: str, *layers: Mapping[str, str]) -> Config
     for name, value in merged.items():
         if name in known:
             config[_python_name(name)] = _read(known[name], name, value)
-        elif name in _WITHOUT_EFFECT:
-            logger.warning("%s: property %s has no effect: %s", place, name, _WITHOUT_EFFECT[name])
+        elif (reason := _why_without_effect(name)) is not None:
+            logger.warning("%s: property %s has no effect: %s", place, name, reason)
     config |= _security(merged)
     if client is Client.CONSUMER and (assignors := _assignors(merged)):
         config["partition_assignment_strategy"] = assignors
@@ -326,7 +351,7 @@ def _security(properties: Mapping[str, str]) -> Config:
                 f"ssl.{store}.location: {location!r} is a Java key store, which Python cannot read: name a PEM file "
                 "(`openssl pkcs12 -nodes` makes one)"
             )
-        config[name] = location.removeprefix("file:")
+        config[name] = _path(location)
     password = properties.get("ssl.key.password") or properties.get("ssl.keystore.password")
     if password is not None:
         config["ssl_password"] = password
@@ -336,6 +361,16 @@ def _security(properties: Mapping[str, str]) -> Config:
     if "ssl.cipher.suites" in properties:
         config["ssl_ciphers"] = ":".join(_listed(properties["ssl.cipher.suites"]))
     return config | _login(properties.get("sasl.jaas.config"))
+
+
+def _path(location: str) -> str:
+    """Return the path of a file in Spring's notation: `file:/etc/ca.pem`, `classpath:ca.pem`, or the path itself.
+
+    The class path is the current directory, as for settings files.
+    """
+    if location.startswith("classpath:"):
+        return location.removeprefix("classpath:").lstrip("/")
+    return location.removeprefix("file:")
 
 
 def _login(jaas: str | None) -> Config:

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from binders.kafka.binder_properties import KafkaBinderProperties
+from binders.kafka.binder_properties import DEFAULT_BROKERS, KafkaBinderProperties
+from binders.kafka.boot_properties import KafkaProperties
 from binders.kafka.client_config import Client, Config, translated
 from binders.kafka.connecting import Interruption, connected
 from binders.kafka.headers import Record
@@ -58,12 +59,31 @@ _ASSIGNORS: Final = {
 class ClientMaker:
     """Makes the clients of one binder from its settings."""
 
-    def __init__(self, binder: KafkaBinderProperties, application: str) -> None:
+    def __init__(self, binder: KafkaBinderProperties, application: str, boot: KafkaProperties) -> None:
+        """Make a maker of clients.
+
+        Args:
+            binder: The settings of the binder.
+            application: The application's name.
+            boot: `spring.kafka.*`, which is weaker than the binder's settings.
+        """
         self._binder = binder
-        self._common: Config = {
-            "bootstrap_servers": binder.bootstrap_servers,
+        self._boot = boot
+        self._name = application or "streamkit"
+
+    def brokers(self, client: Client) -> list[str]:
+        """Return the addresses of the brokers of clients of a kind.
+
+        As in Spring's binder, `brokers` of the binder win only if they are others than the default.
+        """
+        own = self._binder.bootstrap_servers
+        return self._boot.brokers_of(client) if own == DEFAULT_BROKERS else own
+
+    def _common(self, client: Client) -> Config:
+        return {
+            "bootstrap_servers": self.brokers(client),
             "bootstrap_timeout_ms": _BOOTSTRAP_TIMEOUT_MS,
-            "client_id": application or "streamkit",
+            "client_id": self._name,
         }
 
     def admin(self, interruption: Interruption) -> Admin:
@@ -76,8 +96,9 @@ class ClientMaker:
             RefusedError: The brokers refuse the client, or the client refuses them.
             KafkaError: The brokers are away.
         """
-        properties = translated(Client.ADMIN, "the Kafka binder", self._binder.configuration)
-        return connected(KafkaAdminClient, self._common | properties, interruption)
+        layers = (self._boot.of(Client.ADMIN), self._binder.configuration)
+        properties = translated(Client.ADMIN, "the Kafka binder", *layers)
+        return connected(KafkaAdminClient, self._common(Client.ADMIN) | properties, interruption)
 
     def consumer_config(
         self, destination: ConsumerDestination, extended: KafkaConsumerProperties, group: str
@@ -86,6 +107,7 @@ class ClientMaker:
         properties = translated(
             Client.CONSUMER,
             f"binding {destination.binding!r}",
+            self._boot.of(Client.CONSUMER),
             self._binder.configuration,
             self._binder.consumer_properties,
             extended.configuration,
@@ -96,12 +118,12 @@ class ClientMaker:
             properties.setdefault("auto_offset_reset", StartOffset.LATEST.value)
         transactional = self._binder.transaction.transaction_id_prefix is not None
         return {
-            **self._common,
+            **self._common(Client.CONSUMER),
             **_UNMEASURED,
             "auto_offset_reset": StartOffset.EARLIEST.value,
             "isolation_level": "read_committed" if transactional else "read_uncommitted",
             "partition_assignment_strategy": ("range",),
-            "client_id": f"{self._common['client_id']}-{destination.binding}",
+            "client_id": f"{self._name}-{destination.binding}",
             "allow_auto_create_topics": False,
             **properties,
             "enable_auto_commit": False,
@@ -127,9 +149,16 @@ class ClientMaker:
             "linger.ms": f"{properties.batch_timeout.total_seconds() * 1000:.0f}",
             "compression.type": properties.compression_type.value,
         }
-        layers = (self._binder.configuration, own, self._binder.producer_properties, properties.configuration)
+        # As in Spring's binder, properties of all producers win over these settings of one.
+        layers = (
+            own,
+            self._boot.of(Client.PRODUCER),
+            self._binder.configuration,
+            self._binder.producer_properties,
+            properties.configuration,
+        )
         return {
-            **self._common,
+            **self._common(Client.PRODUCER),
             **_UNMEASURED,
             "allow_auto_create_topics": False,
             **translated(Client.PRODUCER, place, *layers),

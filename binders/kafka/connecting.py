@@ -38,8 +38,9 @@ T = TypeVar("T")
 
 _OTHER_HOST: Final = frozenset({62, 64})
 """OpenSSL's error codes for a certificate of another host name (62) or another address (64)."""
-_TRUST: Final = ("ssl.truststore.location", "ssl.cafile")
-_OWN: Final = ("ssl.keystore.location", "ssl.certfile")
+# Spring Boot's names, below `spring.kafka`, have another dash.
+_TRUST: Final = ("ssl.truststore.location", "ssl.trust-store-location", "ssl.cafile")
+_OWN: Final = ("ssl.keystore.location", "ssl.key-store-location", "ssl.certfile")
 _LOGIN: Final = ("sasl.jaas.config", "sasl.plain.password", "sasl.plain.username")
 _CIPHERS: Final = ("ssl.cipher.suites", "ssl.ciphers")
 _COMPRESSIONS: Final[Mapping[object, tuple[Callable[[], bool], str]]] = {

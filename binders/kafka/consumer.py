@@ -23,6 +23,7 @@ class Membership:
         client: The consumer's configuration.
         subscription: The topics or partitions that the consumer reads.
         dead_letters: Keeps rejected messages.
+        batch_size: The largest number of messages in a list that the receiver gets.
         forget: Deletes the member's own group at the end; None if the group is shared.
     """
 
@@ -31,6 +32,7 @@ class Membership:
     client: ConsumerClient
     subscription: Subscription
     dead_letters: DeadLetters
+    batch_size: int = 1
     forget: Callable[[], Awaitable[None]] | None = None
 
 
@@ -143,10 +145,11 @@ class KafkaConsumerBinding(KafkaMember):
         """
         super().__init__(membership)
         destination = membership.destination
-        size = destination.delivery.batch_size if destination.properties.batch_mode else 1
         kind = OrderedDriver if destination.delivery.ordered else ConcurrentDriver
         settler = PartitionSettler(membership.dead_letters, self.thread.wake_if_room)
-        self._driver: Driver[AssignedPartition, Delivery] = kind(destination, settler, call_receiver, size=size)
+        self._driver: Driver[AssignedPartition, Delivery] = kind(
+            destination, settler, call_receiver, size=membership.batch_size
+        )
 
     def _wake(self, partition: AssignedPartition) -> None:
         self._driver.wake(partition)

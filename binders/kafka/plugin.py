@@ -40,10 +40,12 @@ class KafkaBinderType(BinderType):
         return KafkaBinder(name, context)
 
     def settings_models(self) -> Mapping[str, type[BaseModel]]:
-        """Return the model of the binder's settings, by prefix."""
-        from binders.kafka.binder_properties import KafkaBinderProperties
+        """Return the models of the binder's settings and of Spring Boot's, by prefix."""
+        from binders.kafka.binder_properties import PREFIX, KafkaBinderProperties
+        from binders.kafka.boot_properties import PREFIX as BOOT
+        from binders.kafka.boot_properties import KafkaProperties
 
-        return {f"spring.cloud.stream.{TYPE}.binder": KafkaBinderProperties}
+        return {PREFIX: KafkaBinderProperties, BOOT: KafkaProperties}
 
     def extended_models(self) -> tuple[ConsumerModel, ProducerModel]:
         """Return the models of the consumer and producer settings of Kafka bindings."""

@@ -10,7 +10,19 @@ from streamkit.config.secret import is_secret, without_secrets
 from streamkit.config.shape import Location
 from streamkit.errors import ConfigurationError
 
-__all__ = ["located", "setting_of"]
+__all__ = ["EntryError", "located", "setting_of"]
+
+
+class EntryError(ValueError):
+    """One entry of a setting that is a table is wrong; raised by validators.
+
+    Attributes:
+        name: The name of the entry, as in the table.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(reason)
+        self.name = name
 
 
 def setting_of(origins: Mapping[Location, Value], properties: Iterable[str]) -> Value | None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings
 
-from streamkit.config.located_errors import located
+from streamkit.config.located_errors import EntryError, located
 from streamkit.config.origin import Value
 from streamkit.config.relaxed import format_key, kebab, parse_key
 from streamkit.config.setting_limits import Accepted, Limit, Rejected, limit_of
@@ -112,7 +112,7 @@ def _through_sources(model: type[M], tree: RawTree, given: Mapping[str, object])
 def errors_of(tree: RawTree, error: ValidationError) -> Iterator[ConfigurationError]:
     """Yield an error for each of pydantic's errors, with the place that sets the value; secrets are hidden."""
     for details in error.errors(include_url=False):
-        location: Location = details["loc"]
+        location: Location = (*details["loc"], *_entry(details))
         source = tree.origin_of(location)
         known = _key_of(tree, location)
         if source is None or details["type"] == "missing":
@@ -121,6 +121,12 @@ def errors_of(tree: RawTree, error: ValidationError) -> Iterator[ConfigurationEr
         # An error about a whole table names one of its keys and may repeat any of its values.
         below = (value for at, value in tree.origins.items() if at[: len(location)] == location)
         yield located(source, _expectation(details), secrets=below)
+
+
+def _entry(details: ErrorDetails) -> Location:
+    """Return the name of the table's entry that the error is about; empty if it is about no entry."""
+    error = details.get("ctx", {}).get("error")
+    return (error.name,) if isinstance(error, EntryError) else ()
 
 
 def _expectation(details: ErrorDetails) -> str:

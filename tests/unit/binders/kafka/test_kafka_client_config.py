@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from binders.kafka.binder_properties import KafkaBinderProperties
+from binders.kafka.boot_properties import KafkaProperties
 from binders.kafka.client_config import Client, checked, translated
 from binders.kafka.clients import ClientMaker
 from binders.kafka.properties import ClientProducerProperties
@@ -156,5 +157,7 @@ def test_invalid_property_is_reported_before_connecting(properties: dict[str, st
 
 def test_producer_metrics_are_off_by_default() -> None:
     """kafka-python would collect them unread; a customizer may enable them."""
-    config = ClientMaker(KafkaBinderProperties(), "shop").producer_config("here", ClientProducerProperties())
+    config = ClientMaker(KafkaBinderProperties(), "shop", KafkaProperties()).producer_config(
+        "here", ClientProducerProperties()
+    )
     assert config["metrics_enabled"] is False
