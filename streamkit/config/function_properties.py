@@ -148,7 +148,7 @@ class StreamFunctionProperties(SettingsModel):
     bindings: dict[str, str] = Field(default_factory=dict)
     """Other names for the bindings of functions: `upper-in-0=orders`."""
     autodetect: bool = True
-    """Whether a single function is bound without a definition."""
+    """Whether a single function is bound without a definition; false: no function is."""
     routing: RoutingProperties = RoutingProperties()
     """The routing function."""
 

@@ -36,8 +36,11 @@ def format_key(segments: Segments) -> str:
 
 
 def uniform(name: str) -> str:
-    """Return the uniform form of a name, which is equal for all relaxed spellings: `nameserver`."""
-    return name.replace("-", "").replace("_", "").lower()
+    """Return the uniform form of a name, which is equal for all relaxed spellings: `nameserver`.
+
+    A `|` is left out, because the bindings of the functions `upper|echo` are called `upperecho-in-0` and so on.
+    """
+    return name.replace("-", "").replace("_", "").replace("|", "").lower()
 
 
 def uniform_key(text: str) -> Segments:

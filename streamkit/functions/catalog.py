@@ -97,6 +97,8 @@ class FunctionCatalog:
     def definitions(self) -> list[Definition]:
         """Return the definitions that the settings bind; without such a setting, the only function.
 
+        With `autodetect=false`, no function is bound without a definition.
+
         Raises:
             ConfigurationError: The setting is malformed, or there are several functions and no setting selects one.
         """
@@ -108,9 +110,11 @@ class FunctionCatalog:
                 raise settings.wrong(settings.definition_value, str(error)) from error
             return [*found, ROUTER] if settings.routing and ROUTER not in found else found
         eligible = [name for name in self.names if name not in settings.ineligible]
-        if settings.routing or not eligible:
-            return [ROUTER] if settings.routing else []
-        if len(eligible) == 1 and settings.autodetect:
+        if settings.routing:
+            return [ROUTER]
+        if not eligible or not settings.autodetect:
+            return []
+        if len(eligible) == 1:
             return [Definition((eligible[0],))]
         raise ConfigurationError(
             "there are several functions and no definition says which are bound: set "

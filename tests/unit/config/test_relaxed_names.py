@@ -27,6 +27,11 @@ def test_equal_names():
     assert len({uniform_key(spelling) for spelling in spellings}) == 1
 
 
+def test_bars_do_not_count():
+    """The binding of the functions `a|b` is called `ab-in-0`."""
+    assert uniform_key("bindings.a|b-in-0") == uniform_key("bindings[a|b-in-0]") == uniform_key("bindings.abIn0")
+
+
 def test_documented_spelling_is_kebab_case():
     """In errors and tables."""
     assert kebab("maxAttempts") == kebab("max_attempts") == "max-attempts"

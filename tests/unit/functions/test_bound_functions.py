@@ -9,6 +9,7 @@ from typing import Annotated
 
 import pytest
 
+from binders.inmemory.properties import InMemoryConsumerProperties
 from streamkit import Acknowledgment, Header, Message, function
 from streamkit.application import StreamApplication
 from streamkit.errors import MessageConversionError
@@ -203,6 +204,32 @@ def test_composed_functions_are_one_function(make_app: MakeApplication) -> None:
         test.input("parsechargeshow-in-0").send("none")
         (shown,) = test.output("parsechargeshow-out-0").receive_all(str)
     assert (shown.payload, shown.headers["customer"]) == ("#42", "c-1")
+
+
+@pytest.mark.parametrize("name", ["upper|twice-in-0", "[upper|twice-in-0]", "uppertwice-in-0"])
+def test_a_composition_has_the_settings_of_its_name_with_or_without_bars(make_app: MakeApplication, name: str) -> None:
+    """As Spring Boot, which leaves `|` out of names; also in brackets, and in the settings of a binder type."""
+    bindings = f"stream__bindings__{name}" if name[0] != "[" else f"stream__bindings{name}"
+    app = make_app(
+        **{
+            "function__definition": "upper|twice",
+            f"{bindings}__destination": "words",
+            f"{bindings}__group": "g",
+            f"{bindings.replace('stream__', 'stream__inmemory__', 1)}__consumer__batch-size": "7",
+        }
+    )
+    app.function(upper)
+
+    @app.function
+    def twice(text: str) -> str:
+        return text * 2
+
+    with app.test() as test:
+        assert app.binding("uppertwice-in-0").destinations == ("words",)
+        extended = app.environment.bind_extended("inmemory", "uppertwice-in-0", "consumer", InMemoryConsumerProperties)
+        assert extended.batch_size == 7
+        test.input("uppertwice-in-0").send("a")
+        assert test.output("uppertwice-out-0").receive(str).payload == "AA"
 
 
 def test_failure_in_a_composition_fails_its_message(make_app: MakeApplication) -> None:

@@ -61,7 +61,7 @@ def test_unknown_names_are_reported_with_file_line_and_the_nearest(tmp_path: Pat
 
 
 def test_several_functions_need_a_definition(make_app: MakeApplication) -> None:
-    """The error proposes one; with autodetect=false, or if the only function is ineligible, none is bound."""
+    """The error proposes one; if the only one is ineligible, none is bound."""
     app = make_app()
     app.function(upper)
     app.function(total)
@@ -70,9 +70,16 @@ def test_several_functions_need_a_definition(make_app: MakeApplication) -> None:
     alone.function(upper)
     with alone.test() as test:
         assert not test.app.bindings
-    manual = make_app(stream__function__autodetect="false")
-    manual.function(upper)
-    assert "no definition says which are bound" in refusal(manual)
+
+
+@pytest.mark.parametrize("functions", [(upper,), (upper, total)])
+def test_autodetect_may_be_turned_off(make_app: MakeApplication, functions: tuple[Callable[..., object], ...]) -> None:
+    """Then no function is bound without a definition, as in Spring."""
+    app = make_app(stream__function__autodetect="false")
+    for each in functions:
+        app.function(each)
+    with app.test() as test:
+        assert not test.app.bindings
 
 
 def test_duplicate_function_name_is_reported(make_app: MakeApplication) -> None:
