@@ -382,7 +382,7 @@ class RocketBinder(Binder):
     @property
     def _known_name_servers(self) -> str:
         """The addresses of the name servers in use; before the start, those that will be tried first."""
-        return ";".join(self._name_servers) or self._cluster.configured or DEFAULT_NAME_SERVER
+        return ";".join(self._name_servers) or ";".join(self._cluster.configured) or DEFAULT_NAME_SERVER
 
     @property
     def _settings(self) -> ClientSettingsMaker:

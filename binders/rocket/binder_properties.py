@@ -4,7 +4,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Annotated, Final
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from binders.rocket.properties import NO_TRACE, NOT_YET_SIGNED, InNamespace, PositiveMilliseconds, legal_group
 from rocket_client.settings import parse_addresses
@@ -44,11 +44,30 @@ class Provisioning(Enum):
     """Do not check; the broker may create a missing topic."""
 
 
+def _split(listed: list[str]) -> list[str]:
+    """Return the addresses of name servers, of which one item may have several, separated by `;`."""
+    return [address for item in listed for address in parse_addresses(item)]
+
+
+def _check(addresses: list[str]) -> list[str]:
+    """Return the addresses, if all are valid; raise ValueError if not."""
+    for address in addresses:
+        try:
+            parse_address(address)
+        except ConnectError:
+            raise ValueError(f"{address!r} is not an address: expected host:port, such as 127.0.0.1:9876") from None
+    return addresses
+
+
+NameServerList = Annotated[list[str], AfterValidator(_split)]
+
+
 class RocketBinderProperties(SettingsModel):
     """`spring.cloud.stream.rocketmq.binder.*`."""
 
-    name_server: str | None = None
-    """Name servers as `host:port`, several separated by `;` or `,`. Unset: `127.0.0.1:9876`, see `embedded`."""
+    name_server: Annotated[NameServerList, AfterValidator(_check)] = Field(default=[])
+    """Name servers as `host:port`, several as a list or separated by `;` or `,`. Unset: `127.0.0.1:9876`, see
+    `embedded`."""
     embedded: Embedded = Embedded.AUTO
     """Whether a broker is started in this process."""
     embedded_store: str = ".streamkit"
@@ -86,16 +105,6 @@ class RocketBinderProperties(SettingsModel):
     persist_consumer_offset_interval: PositiveMilliseconds = timedelta(seconds=5)
     """How often offsets are committed."""
 
-    @field_validator("name_server")
-    @classmethod
-    def _name_server(cls, value: str | None) -> str | None:
-        for address in parse_addresses(value or ""):
-            try:
-                parse_address(address)
-            except ConnectError:
-                raise ValueError(f"{address!r} is not an address: expected host:port, such as 127.0.0.1:9876") from None
-        return value
-
     @field_validator("group")
     @classmethod
     def _group(cls, value: str | None) -> str | None:
@@ -121,6 +130,6 @@ class RocketSpringProducerProperties(SharedSettingsModel):
 class RocketSpringProperties(SharedSettingsModel):
     """`rocketmq.*`, the settings of Spring's RocketMQ starter, which the first generation's binder reads too."""
 
-    name_server: str | None = None
+    name_server: NameServerList = Field(default=[])
     """Name servers, where `spring.cloud.stream.rocketmq.binder.name-server` is not set."""
     producer: RocketSpringProducerProperties = RocketSpringProducerProperties()

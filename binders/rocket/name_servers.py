@@ -1,11 +1,11 @@
 """Finds the name servers, and starts an embedded broker if the settings ask for one."""
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from binders.rocket.binder_properties import Embedded, RocketBinderProperties
-from rocket_client.settings import parse_addresses
 from rocket_remoting import ConnectError
 from rocket_remoting.transports.transport import Transport
 from streamkit.clock import Clock
@@ -31,18 +31,18 @@ class NameServers:
     """The name servers of one binder.
 
     Attributes:
-        configured: The addresses in the settings; None if they are not set.
+        configured: The addresses in the settings; empty if they are not set.
     """
 
     def __init__(
         self,
         binder: str,
         properties: RocketBinderProperties,
-        configured: str | None,
+        configured: Sequence[str],
         transport: Transport,
         clock: Clock,
     ) -> None:
-        self.configured = configured
+        self.configured = tuple(configured)
         self._binder = binder
         self._properties = properties
         self._transport = transport
@@ -64,13 +64,13 @@ class NameServers:
         configured = self.configured
         embedded = self._properties.embedded
         if embedded is Embedded.ALWAYS:
-            address = parse_addresses(configured)[0] if configured else f"{LOOPBACK}:0"
+            address = configured[0] if configured else f"{LOOPBACK}:0"
             try:
                 return (await self._start(address, broker_port=0),)
             except BinderUnavailable as error:  # not tried again: no other broker is allowed
                 raise BinderError(str(error), binder=self._binder) from error.__cause__
         if configured:
-            return parse_addresses(configured)
+            return configured
         if embedded is Embedded.NEVER or await self._is_reachable(DEFAULT_NAME_SERVER):
             return (DEFAULT_NAME_SERVER,)
         started = await self._start(DEFAULT_NAME_SERVER, DEFAULT_BROKER_PORT)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from binders.rocket.binder_properties import RocketBinderProperties
+from binders.rocket.binder_properties import RocketBinderProperties, RocketSpringProperties
 from binders.rocket.consumer_properties import RocketConsumerProperties
 from binders.rocket.producer_properties import RocketProducerProperties, SendType
 from streamkit.binder.delivery import Delivery, StartPosition
@@ -91,6 +91,16 @@ def test_send_types_have_two_spellings(settings: dict[str, str], expected: SendT
 def test_renamed_settings_have_both_names(name: str) -> None:
     """The second generation renamed some settings."""
     assert producer(**{name: "500"}).send_message_timeout == timedelta(milliseconds=500)
+
+
+@pytest.mark.parametrize("key", ["spring.cloud.stream.rocketmq.binder", "rocketmq"])
+@pytest.mark.parametrize("value", ["a:1;b:2", "a:1, b:2", ["a:1", "b:2"], ["a:1;b:2"]])
+def test_name_servers_are_a_text_or_a_list(key: str, value: str | list[str]) -> None:
+    """Spring's binder had a list of them once; both separators count."""
+    listed = {"": value} if isinstance(value, str) else {f"[{at}]": each for at, each in enumerate(value)}
+    table = {f"{key}.name-server{at}": each for at, each in listed.items()}
+    model = RocketSpringProperties if key == "rocketmq" else RocketBinderProperties
+    assert Environment.load(overrides=table, variables={}).bind(key, model).name_server == ["a:1", "b:2"]
 
 
 def test_broker_delay_levels_are_read_as_in_broker_conf() -> None:
