@@ -3,23 +3,26 @@
 From the weakest to the strongest:
 
 1. `bootstrap.yml`, then `bootstrap.properties`, with the variants of the active profiles, as Spring Cloud reads them;
-2. `application.yml`, then `application.properties`, in the directory, then in its `config/`;
-3. for each active profile, in the order they are listed: `application-<profile>.yml`, then
-   `application-<profile>.properties`, in the directory, then in its `config/`.
+2. `application.yml`, then `application.properties`, in the directory, then in its `config/`, then in each directory
+   there, by their names;
+3. for each active profile: `application-<profile>.yml`, then `application-<profile>.properties`, in the same places.
+
+Profiles are active in this order: those of `spring.profiles.include`, then those of `spring.profiles.active`, each
+before the members of its group.
 
 A later document of a file is stronger than an earlier one. A document with `spring.config.activate.on-profile` is used
 only if its profile expression is true. The documents that a document imports (`streamkit.config.imports`) are stronger
 than the document itself, and weaker than the documents after it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from streamkit.config import profiles
 from streamkit.config.document import Document
-from streamkit.config.imports import Import, imported_by, read_tree_of_files
+from streamkit.config.imports import Import, directories_of, imported_by, read_tree_of_files
 from streamkit.config.located_errors import located
 from streamkit.config.origin import Value
 from streamkit.config.placeholders import Lookup, resolve
@@ -48,12 +51,16 @@ class Location:
     """A directory that is searched for settings files, or one settings file.
 
     Attributes:
-        path: The directory or file.
+        path: The directory or file; `*` as its last part stands for each directory there.
         optional: Whether the directory or file may be missing.
     """
 
     path: Path
     optional: bool = False
+
+    def directories(self) -> list[Path]:
+        """Return the directories that are meant and exist, sorted; empty if the location is no directory."""
+        return directories_of(self.path)
 
     @classmethod
     def parse(cls, text: str, directory: Path) -> "list[Location]":
@@ -67,8 +74,8 @@ class Location:
 
     @classmethod
     def standard(cls, directory: Path) -> "list[Location]":
-        """Return the default locations: the directory and its `config/`, both optional."""
-        return [cls(directory, optional=True), cls(directory / "config", optional=True)]
+        """Return the default locations: the directory, its `config/` and the directories there, all optional."""
+        return [cls(directory / place, optional=True) for place in (".", "config", "config/*")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,22 +117,24 @@ def load_files(
         lookup: Returns settings of sources that are stronger than files, such as the active profiles.
 
     Raises:
-        ConfigurationError: A location or an import that is not optional is missing, or a file cannot be read or is
-            malformed.
+        ConfigurationError: A location or an import that is not optional is missing, a file cannot be read or is
+            malformed, or the settings of a profile say which profiles are active.
     """
     reader = _Reader(directory)
     names = [_BOOTSTRAP, name]
-    unconditional = [found for each in names for found in _files(reader, locations, each) if _condition(found) is None]
-    for found in list(unconditional):
+    general: list[_Found] = []
+    for found in (found for each in names for found in _files(reader, locations, each) if _is_for_here(found, lookup)):
         # Imported files may set the active profiles, so they are read once before the profiles are known.
-        unconditional += _Imports(reader, lookup).of(found, ())
-    active = _active_profiles(unconditional, lookup)
+        imported = _Imports(reader, lookup).of(found, ()) if _condition(found) is None else []
+        general += [found, *imported]
+    active = _active_profiles(general, lookup)
     # Not those above: they were asked without profiles, and would skip the files that they have followed.
     imports = _Imports(reader, lookup)
     counting: list[_Found] = []
     for each in names:
         for profile in (None, *active):
-            for found in _files(reader, locations, each, profile):
+            files = _files(reader, locations, each, profile)
+            for found in files if profile is None else _of_profile(files):
                 if _counts(found, active, lookup):
                     counting += [found, *imports.of(found, active)]
     return LoadedFiles(
@@ -139,9 +148,12 @@ def _files(reader: "_Reader", locations: Sequence[Location], name: str, profile:
     """Yield the documents of the files with a name and a profile, the weakest first."""
     full = name if profile is None else f"{name}-{profile}"
     for location in locations:
-        if location.path.is_dir():
-            yield from reader.directory_files(location.path, full)
-        elif location.path.is_file():
+        directories = location.directories()
+        for directory in directories:
+            yield from reader.directory_files(directory, full)
+        if directories:
+            continue
+        if location.path.is_file():
             # A location that is a file has no variants for profiles, as in Spring Boot.
             if profile is None and name != _BOOTSTRAP:
                 yield from reader.file(location.path, location.path.suffix)
@@ -217,12 +229,15 @@ class _Imports:
                 yield self._reader.key_tree(each.path)
             return
         if each.path.is_dir():
-            for name in ("application", *(f"application-{profile}" for profile in active)):
-                yield from self._reader.directory_files(each.path, name)
+            yield from self._reader.directory_files(each.path, "application")
+            for profile in active:
+                yield from _of_profile(self._reader.directory_files(each.path, f"application-{profile}"))
             return
-        for path in (each.path, *(each.path.with_stem(f"{each.path.stem}-{p}") for p in active)):
+        yield from self._reader.file(each.path, each.suffix)
+        for profile in active:
+            path = each.path.with_stem(f"{each.path.stem}-{profile}")
             if path.is_file():
-                yield from self._reader.file(path, each.suffix)
+                yield from _of_profile(self._reader.file(path, each.suffix))
 
 
 def _condition(found: _Found) -> str | None:
@@ -234,9 +249,14 @@ def _condition(found: _Found) -> str | None:
     return ",".join(listed) if listed else None
 
 
-def _counts(found: _Found, active_profiles: Sequence[str], lookup: Lookup) -> bool:
+def _is_for_here(found: _Found, lookup: Lookup) -> bool:
+    """Return whether a document is meant for the cloud platform of this process, or for no platform."""
     platform = found.document.find(*_ON_CLOUD_PLATFORM)
-    if platform is not None and uniform(str(platform)) != uniform(_cloud_platform(lookup)):
+    return platform is None or uniform(str(platform)) == uniform(_cloud_platform(lookup))
+
+
+def _counts(found: _Found, active_profiles: Sequence[str], lookup: Lookup) -> bool:
+    if not _is_for_here(found, lookup):
         return False
     condition = _condition(found)
     if condition is None:
@@ -256,29 +276,88 @@ def _cloud_platform(lookup: Lookup) -> str:
     return "none" if lookup("KUBERNETES_SERVICE_HOST") is None else "kubernetes"
 
 
-def _active_profiles(unconditional: Sequence[_Found], lookup: Lookup) -> tuple[str, ...]:
-    listed = _listed(unconditional, lookup, _ACTIVE)
-    included = _listed(unconditional, lookup, _INCLUDE)
-    defaults = _listed(unconditional, lookup, _DEFAULT) or ["default"]
-    found = expanded([*listed, *included], lambda profile: _listed(unconditional, lookup, (*_GROUP, uniform(profile))))
-    return tuple(found or defaults)
+def _active_profiles(general: Sequence[_Found], lookup: Lookup) -> tuple[str, ...]:
+    """Return the active profiles in their order.
+
+    Args:
+        general: The documents of the files that belong to no profile, the weakest first.
+        lookup: Returns settings that are stronger than files.
+    """
+    listed = _listed(general, lookup, _ACTIVE)
+    included = _included(general, lookup)
+    defaults = _listed(general, lookup, _DEFAULT) or ["default"]
+    unconditional = [each for each in general if _condition(each) is None]
+    found = expanded(
+        [*included, *listed] or defaults,
+        lambda profile: _listed(unconditional, lookup, (*_GROUP, uniform(profile))),
+    )
+    return tuple(found)
 
 
 def _listed(documents: Sequence[_Found], lookup: Lookup, key: tuple[str, ...]) -> list[str]:
     """Return the profiles that a setting lists.
 
     A source that is stronger than files wins. Otherwise the last document that has the setting wins.
+
+    Raises:
+        ConfigurationError: That document depends on a profile.
     """
     strong = lookup(".".join(key))
     if strong is not None:
         return _split(strong)
-    found: list[str] = []
-    for each in documents:
-        values = each.document.find_values(*key) if _condition(each) is None else []
-        # A document with a condition cannot set profiles, because its condition depends on them.
+    for each in reversed(documents):
+        values = each.document.find_values(*key)
         if values:
-            found = [item for value in values for item in _split(_resolved(value, documents, lookup))]
+            _refuse_in_condition(each, values[0])
+            return _profiles_in(values, documents, lookup)
+    return []
+
+
+def _included(documents: Sequence[_Found], lookup: Lookup) -> list[str]:
+    """Return the profiles that are included: those of all sources, as in Spring Boot, the strongest source first.
+
+    Raises:
+        ConfigurationError: A document that depends on a profile includes others.
+    """
+    found = _split(lookup(".".join(_INCLUDE)) or "")
+    for each in reversed(documents):
+        values = each.document.find_values(*_INCLUDE)
+        if values:
+            _refuse_in_condition(each, values[0])
+            found += _profiles_in(values, documents, lookup)
     return found
+
+
+def _refuse_in_condition(found: _Found, value: Value) -> None:
+    if _condition(found) is not None:
+        raise _misplaced(value, "a document that depends on a profile")
+
+
+def _of_profile(documents: Iterable[_Found]) -> Iterator[_Found]:
+    """Yield the documents of a profile's file.
+
+    Raises:
+        ConfigurationError: One of them says which profiles are active.
+    """
+    for found in documents:
+        for key in (_ACTIVE, _INCLUDE, _DEFAULT):
+            values = found.document.find_values(*key)
+            if values:
+                raise _misplaced(values[0], "the file of a profile")
+        yield found
+
+
+def _misplaced(value: Value, where: str) -> ConfigurationError:
+    """Return the error for a setting that says which profiles are active where the active profiles must be known."""
+    return located(
+        value,
+        f"{where} cannot say which profiles are active: set it in a document without conditions, or let "
+        "spring.profiles.group.<profile> list the profiles that belong to one",
+    )
+
+
+def _profiles_in(values: Sequence[Value], documents: Sequence[_Found], lookup: Lookup) -> list[str]:
+    return [item for value in values for item in _split(_resolved(value, documents, lookup))]
 
 
 def _resolved(value: Value, documents: Sequence[_Found], lookup: Lookup) -> str:
@@ -291,7 +370,8 @@ def _resolved(value: Value, documents: Sequence[_Found], lookup: Lookup) -> str:
         strong = lookup(key)
         if strong is not None:
             return strong
-        found = (each.document.find(*uniform_key(key)) for each in reversed(documents))
+        unconditional = (each.document for each in reversed(documents) if _condition(each) is None)
+        found = (document.find(*uniform_key(key)) for document in unconditional)
         return next((str(value) for value in found if value is not None), None)
 
     try:

@@ -1,7 +1,7 @@
 """The environment of an application: all settings, each with the place that sets it.
 
 The sources, from the strongest to the weakest: overrides given in code, arguments (`--key=value`),
-SPRING_APPLICATION_JSON, environment variables, random values, sources of plugins, settings files
+SPRING_APPLICATION_JSON, system properties, environment variables, random values, sources of plugins, settings files
 (`streamkit.config.config_files`), defaults given in code.
 """
 
@@ -25,6 +25,7 @@ from streamkit.config.source import (
     PropertySource,
     RandomSource,
     SubtreeSource,
+    SystemProperties,
     arguments_source,
     json_source,
     table_source,
@@ -270,5 +271,6 @@ def _strong_sources(
     # Weaker than arguments and stronger than all variables, even if a variable holds the JSON: Spring Boot's order.
     if inline is not None:
         yield json_source(str(inline), inline.origin)
+    yield SystemProperties()
     yield from_variables
     yield RandomSource()

@@ -2,6 +2,7 @@
 
 ./more.yml   optional:file:/etc/shop/shop.properties   file:/etc/shop/config[.yaml]     files
 configtree:/run/secrets/                                                                 a file for each setting
+configtree:/run/secrets/*/                                                               the same in each directory
 nacos:shop.yml   configserver:http://…                                                   not read; a warning says so
 """
 
@@ -71,9 +72,21 @@ def imported_by(document: Document, directory: Path, lookup: Lookup) -> Iterator
                 raise located(value, error) from error
 
 
+def directories_of(path: Path) -> list[Path]:
+    """Return the directory of a path; if its last part is `*`, all directories there, sorted; empty if there is none.
+
+    Directories that begin with two dots are left out: Kubernetes keeps the files of mounted volumes in such.
+    """
+    if path.name == "*":
+        return sorted(each for each in path.parent.glob("*") if each.is_dir() and not each.name.startswith(".."))
+    return [path] if path.is_dir() else []
+
+
 def _found(path: Path, kind: str, *, is_optional: bool) -> Iterator[Import]:
-    if path.is_dir():
-        yield Import(path, is_tree=kind == _TREE)
+    directories = directories_of(path)
+    if directories:
+        for each in directories:
+            yield Import(each, is_tree=kind == _TREE)
         return
     hinted = _SUFFIX_HINT.fullmatch(str(path))
     suffix = path.suffix if hinted is None else hinted[2]

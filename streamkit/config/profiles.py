@@ -1,4 +1,7 @@
-"""Profile expressions: `cloud`, `!cloud`, `eu & (staging | prod)`, and lists, which are true if one item is."""
+"""Profile expressions: `cloud`, `!cloud`, `eu & (staging | prod)`, and lists, which are true if one item is.
+
+As in Spring, `&` and `|` are mixed only with brackets: neither binds stronger.
+"""
 
 import re
 from collections.abc import Callable, Collection, Iterable
@@ -42,7 +45,7 @@ def expanded(profiles: Iterable[str], group_of: Callable[[str], Iterable[str]]) 
 
 
 class _Parser:
-    """or := and {"|" and};  and := not {"&" not};  not := "!" not | "(" or ")" | profile"""
+    """all := not {"&" not} | not {"|" not};  not := "!" not | "(" all ")" | profile"""
 
     def __init__(self, expression: str, active: Collection[str]) -> None:
         self._expression = expression
@@ -50,28 +53,27 @@ class _Parser:
         self._tokens = _TOKEN.findall(expression)
 
     def parse(self) -> bool:
-        result = self._or()
+        result = self._all()
         if self._tokens:
             raise self._malformed()
         return result
 
-    def _or(self) -> bool:
-        result = self._and()
-        while self._accept("|"):
-            result = self._and() or result
-        return result
-
-    def _and(self) -> bool:
-        result = self._not()
-        while self._accept("&"):
-            result = self._not() and result
-        return result
+    def _all(self) -> bool:
+        results = [self._not()]
+        operator = self._tokens[0] if self._tokens and self._tokens[0] in "&|" else None
+        while operator is not None and self._accept(operator):
+            results.append(self._not())
+        if operator is not None and self._tokens and self._tokens[0] in "&|":
+            raise ValueError(
+                f"{self._expression.strip()!r} mixes & and | without brackets: write `(a & b) | c` or `a & (b | c)`"
+            )
+        return all(results) if operator == "&" else any(results)
 
     def _not(self) -> bool:
         if self._accept("!"):
             return not self._not()
         if self._accept("("):
-            result = self._or()
+            result = self._all()
             if not self._accept(")"):
                 raise self._malformed()
             return result

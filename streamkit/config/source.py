@@ -1,9 +1,12 @@
 """Property sources: each has the settings of one place and finds them by relaxed names."""
 
+import getpass
 import json
+import os
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from secrets import randbelow, token_hex
 from typing import Final, Protocol
 from uuid import uuid4
@@ -152,6 +155,41 @@ def _random(kind: str, range_: str | None) -> str | None:
     bounds = [int(bound) for bound in (range_ or "")[1:-1].split(",") if bound.strip()]
     low, high = (0, *bounds)[-2:] if bounds else (-(1 << bits), 1 << bits)
     return str(low + randbelow(high - low)) if low < high else None
+
+
+class SystemProperties:
+    """The properties of Java's system that settings refer to: `user.home`, `java.io.tmpdir`, `PID`, …"""
+
+    name = "system properties"
+
+    def get(self, key: str) -> Value | None:
+        """Return the value of a property; None for other keys."""
+        read = _SYSTEM.get(key.strip())
+        return None if read is None else Value(read(), Origin("system property"), key)
+
+    def entries(self, prefix: Segments = ()) -> Iterator[Entry]:
+        """Return no entries: these are no settings of applications."""
+        return iter(())
+
+    def __repr__(self) -> str:
+        return "SystemProperties()"
+
+
+def _temporary_directory() -> str:
+    import tempfile  # it takes 10 ms to import, and few settings need it
+
+    return tempfile.gettempdir()
+
+
+_SYSTEM: Final[Mapping[str, Callable[[], str]]] = {
+    "PID": lambda: str(os.getpid()),
+    "file.separator": lambda: os.sep,
+    "java.io.tmpdir": _temporary_directory,
+    "path.separator": lambda: os.pathsep,
+    "user.dir": os.getcwd,
+    "user.home": lambda: str(Path.home()),
+    "user.name": getpass.getuser,
+}
 
 
 class SubtreeSource:

@@ -1,5 +1,9 @@
 """The sources of settings and their precedence."""
 
+import os
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from streamkit.config.environment import Environment
@@ -16,7 +20,7 @@ def files(tmp_path):
 
         def write(self, name, text):
             path = tmp_path / name
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
         def load(self, *arguments, variables=None, **options):
@@ -125,12 +129,50 @@ def test_conditional_documents(files):
 
 
 def test_profiles_listed_in_a_file(files):
-    """Files may list the active profiles and include more; a stronger source's list replaces it."""
+    """Files may list the active profiles and include more, which are weaker; a stronger list replaces the first."""
     files.write("application.yml", "spring.profiles: {active: a, include: b}")
-    assert files.load().active_profiles == ("a", "b")
+    assert files.load().active_profiles == ("b", "a")
     files.write("application.yml", "spring.profiles:\n  active: [a, x]\n  include:\n  - b")
-    assert files.load().active_profiles == ("a", "x", "b")
-    assert files.load("--spring.profiles.active=c").active_profiles == ("c", "b")
+    assert files.load().active_profiles == ("b", "a", "x")
+    assert files.load("--spring.profiles.active=c").active_profiles == ("b", "c")
+    files.write("application-b.yml", "k: b")
+    files.write("application-c.yml", "k: c")
+    assert files.load("--spring.profiles.active=c").text("k") == "c"
+
+
+def test_profiles_are_included_by_all_sources(files):
+    """Each source adds profiles, the strongest first; groups are expanded where they stand, as in Spring Boot."""
+    files.write("application.yml", "spring.profiles: {include: a, group.a: g}\n---\nspring.profiles.include: [b, a]")
+    environment = files.load("--spring.profiles.include=c", "--spring.profiles.active=d")
+    assert environment.active_profiles == ("c", "b", "a", "g", "d")
+
+
+@pytest.mark.parametrize("key", ["active", "include", "default", "include[0]"])
+@pytest.mark.parametrize(
+    ("file", "condition"),
+    [
+        ("application-prod.properties", "x=y"),
+        ("application.properties", "spring.config.activate.on-profile=prod"),
+        ("application.properties", "spring.profiles=prod"),
+        ("more-prod.properties", "x=y"),
+    ],
+)
+def test_the_settings_of_a_profile_do_not_activate_profiles(files, key, file, condition):
+    """As in Spring Boot: which profiles are active is known before their settings are read."""
+    files.write("application.yml", "spring.config.import: more.properties\nspring.profiles.group.live: prod")
+    files.write("more.properties", "x=1")
+    files.write(file, f"{condition}\nspring.profiles.{key}=b")
+    place = f"{file}:2: spring.profiles.{key}=b: ".replace("[", r"\[")
+    with pytest.raises(ConfigurationError, match=f"{place}.* cannot say which profiles are active"):
+        files.load("--spring.profiles.include=live")
+
+
+def test_a_stronger_list_of_profiles_hides_one_with_a_condition(files):
+    """Spring Boot does not look at the weaker list either."""
+    files.write("application.properties", "k=1\n#---\nspring.config.activate.on-profile=a\nspring.profiles.active=b")
+    with pytest.raises(ConfigurationError, match=r"application.properties:4: .* a document that depends on a profile"):
+        files.load()
+    assert files.load("--spring.profiles.active=c").active_profiles == ("c",)
 
 
 def test_default_profile(files):
@@ -253,6 +295,15 @@ def test_conditions_before_spring_boot_2_4(files):
     assert files.load().text("k") == "base"
 
 
+def test_a_document_for_another_platform_activates_no_profile(files):
+    """It does not count at all."""
+    files.write(
+        "application.yml", "k: 1\n---\nspring: {config.activate.on-cloud-platform: kubernetes, profiles.active: a}"
+    )
+    assert files.load().active_profiles == ("default",)
+    assert files.load("--spring.main.cloud-platform=kubernetes").active_profiles == ("a",)
+
+
 def test_documents_for_a_cloud_platform(files):
     """A document for Kubernetes applies there, or where a setting names the platform."""
     files.write("application.yml", "k: base\n---\nspring.config.activate.on-cloud-platform: kubernetes\nk: cluster")
@@ -346,6 +397,42 @@ def test_config_tree(files):
     )
     assert str(environment.get("db.password").origin) == "secrets/db/password"
     assert environment.get("git.password") is environment.get("2030_01_01.password") is None
+
+
+def test_directories_below_config(files):
+    """They are read after `config/` itself, by their names; a volume's own directory is left out."""
+    files.write("config/application.yml", "k: 0\nj: 0")
+    files.write("config/b/application.yml", "k: b")
+    files.write("config/a/application.yml", "k: a\nj: a")
+    files.write("config/..2030/application.yml", "k: no")
+    files.write("config/a/application-dev.yml", "k: dev")
+    assert [files.load().text(key) for key in "kj"] == ["b", "a"]
+    assert files.load("--spring.profiles.active=dev").text("k") == "dev"
+    assert files.load("--spring.config.location=config/*/").text("k") == "b"
+    with pytest.raises(ConfigurationError, match="there is no settings file or directory"):
+        files.load("--spring.config.location=nowhere/*/")
+
+
+def test_trees_of_files_in_each_directory(files):
+    """`configtree:secrets/*/`: each directory there is a tree of its own."""
+    files.write("application.yml", "spring.config.import: optional:configtree:secrets/*/")
+    assert files.load().text("db.password") is None
+    files.write("secrets/one/db.password", "x")
+    files.write("secrets/two/shop.token", "y")
+    environment = files.load()
+    assert (environment.text("db.password"), environment.text("shop.token")) == ("x", "y")
+    files.write("application.yml", "spring.config.import: configtree:nothing/*/")
+    with pytest.raises(ConfigurationError, match=r"there is no '.*nothing/\*'"):
+        files.load()
+
+
+def test_javas_system_properties(files):
+    """Spring's files refer to some of them; they win over environment variables and are no settings."""
+    files.write("application.yml", "k: ${user.home}/a\nj: ${java.io.tmpdir}\ni: ${PID}\nh: ${user.dir}")
+    environment = files.load(variables={"USER_HOME": "/nowhere"})
+    expected = [f"{Path.home()}/a", tempfile.gettempdir(), str(os.getpid()), str(Path.cwd())]
+    assert [environment.text(key) for key in "kjih"] == expected
+    assert files.load("--user.home=/here").text("k") == "/here/a"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,9 @@ from streamkit.config.profiles import expanded, matches
         ("a | b", True),
         ("a & !b", True),
         ("b | !(b | !a)", True),
+        ("(a & b) | a", True),
+        ("a & (b | c)", False),
+        ("a | b | c", True),
     ],
 )
 def test_profile_expressions_are_evaluated(expression: str, expected: bool) -> None:
@@ -28,6 +31,13 @@ def test_profile_expressions_are_evaluated(expression: str, expected: bool) -> N
 def test_invalid_profile_expression_is_refused(expression: str) -> None:
     """Instead of being silently true or false."""
     with pytest.raises(ValueError, match="not a profile expression"):
+        matches(expression, {"a"})
+
+
+@pytest.mark.parametrize("expression", ["a & b | c", "a | b & c", "!(a | b & c)"])
+def test_and_and_or_are_mixed_only_with_brackets(expression: str) -> None:
+    """As in Spring, where neither binds stronger."""
+    with pytest.raises(ValueError, match=r"mixes & and \| without brackets"):
         matches(expression, {"a"})
 
 
