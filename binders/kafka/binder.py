@@ -109,7 +109,7 @@ class KafkaBinder(Binder):
             raise self._refused(refusal, "admin") from refusal
         except KafkaError as error:
             raise BinderUnavailable(
-                f"binder {self.name!r} cannot reach a Kafka broker at {self._brokers}: "
+                f"binder {self.name!r} cannot reach a Kafka broker at {self.address}: "
                 f"{error!r}. Start one, or set {PREFIX}.brokers.",
                 binder=self.name,
             ) from error
@@ -130,11 +130,12 @@ class KafkaBinder(Binder):
         key = f"{BOOT}.bootstrap-servers" if self._environment.get(f"{PREFIX}.brokers") is None else f"{PREFIX}.brokers"
         error = located(refusal, self._environment, places, key)
         return ConfigurationError(
-            f"binder {self.name!r} at {self._brokers}: {error}", key=error.key, origin=error.origin
+            f"binder {self.name!r} at {self.address}: {error}", key=error.key, origin=error.origin
         )
 
     @property
-    def _brokers(self) -> str:
+    def address(self) -> str:
+        """The addresses of the brokers in the settings."""
         return ",".join(self._clients.brokers(Client.ADMIN))
 
     def _transactional_sender(self, number: int, threads: Executor) -> Sender:
@@ -183,7 +184,7 @@ class KafkaBinder(Binder):
 
         UP: a broker answers, all partitions in use have a leader, and all consumers fetch.
         """
-        details = {"brokers": self._brokers}
+        details = {"brokers": self.address}
         if self._topics is None:
             return Health(HealthStatus.DOWN, details | {"reason": "not started"})
         try:

@@ -90,12 +90,12 @@ class Topics:
             return found
         if not may_be_smaller:
             raise BinderError(
-                f"topic {topic!r} has {found} partitions, but {partitions} are configured: set "
+                f"topic {topic!r} has {found} partition(s), but {partitions} are configured: set "
                 f"{PREFIX}.auto-add-partitions=true, "
                 "add them with Kafka's own tools, or ask for fewer"
             )
         logger.warning(
-            "Topic %r has %d partitions, and %d calls at the same time are configured: some of them will stay idle",
+            "Topic %r has %d partition(s), and %d calls at the same time are configured: some of them will stay idle",
             topic,
             found,
             partitions,

@@ -124,6 +124,11 @@ class RocketBinder(Binder):
         self._discovered: frozenset[Capability] = frozenset()
         self._subscriptions = Subscriptions()
 
+    @property
+    def address(self) -> str:
+        """The addresses of the name servers, and whether the broker is embedded."""
+        return self._known_name_servers + (", an embedded broker" if self._cluster.is_embedded else "")
+
     # Start and stop
 
     async def start(self) -> None:

@@ -199,7 +199,7 @@ class ConsumerTable:
         changed = group.join(client, data, prepared)
         self._memberships.add(client.connection, group.name)
         if changed:
-            logger.info("consumer group %s: %s subscribes to %d topics, %d members",
+            logger.info("consumer group %s: %s subscribes to %d topic(s), %d member(s)",
                       group.name, client, len(group.subscriptions), len(group),
                       extra=client.connection.log_peer)  # fmt: skip
             self._schedule_notification(group)
@@ -234,7 +234,7 @@ class ConsumerTable:
             del self._groups[group_name]
             for listener in self.on_empty:
                 listener(group_name)
-        logger.info("consumer group %s: %s left, %d members", group_name, left, len(group),
+        logger.info("consumer group %s: %s left, %d member(s) remain", group_name, left, len(group),
                   extra=connection.log_peer)  # fmt: skip
         self._schedule_notification(group)
 

@@ -115,7 +115,7 @@ class OffsetResetProcessor:
         await run_in_steps(_STEP, self._set(connection, header, table, by_next_pull=by_next_pull))
         if not by_next_pull:
             await self._notify_members(header, table, pieces)
-        logger.info("group %s: offsets of %d queues of %s reset", header.group, len(table), header.topic)
+        logger.info("group %s: offsets of %d queue(s) of %s reset", header.group, len(table), header.topic)
         return pieces
 
     def _table(self, header: ResetOffsetRequestHeader, queues: Sequence[int]) -> Generator[None, None, Offsets]:

@@ -79,7 +79,7 @@ class TopicTable(JournaledTable[TopicConfig]):
         ]
         if lost:
             logger.warning(
-                "%s was missing: recreated %d topics from their queues, with the permission to read and write",
+                "%s was missing: recreated %d topic(s) from their queues, with the permission to read and write",
                 self._file.path, len(lost),
             )  # fmt: skip
             self.create_missing(lost)
@@ -121,7 +121,7 @@ class TopicTable(JournaledTable[TopicConfig]):
             topic_filter_type=default.topic_filter_type,
             topic_sys_flag=sys_flag,
         )
-        logger.info("topic %s created with %d queues because %s sent to it", topic, queues, sender,
+        logger.info("topic %s created with %d queue(s) because %s sent to it", topic, queues, sender,
                   extra=log_peer(sender))  # fmt: skip
         self._add([config], owner)
         return config
@@ -172,7 +172,7 @@ class TopicTable(JournaledTable[TopicConfig]):
         self._own(self._check_capacity([config.topic_name for config in configs], owner), owner)
         for config in self._logged(configs):
             logger.info(
-                "topic %s %s: %d queues to write, %d to read, perm %d",
+                "topic %s %s: %d queue(s) to write, %d to read, perm %d",
                 config.topic_name,
                 "changed" if config.topic_name in self._configs else "created",
                 config.write_queue_nums,

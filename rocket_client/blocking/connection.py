@@ -12,7 +12,7 @@ from rocket_client.blocking.pipeline import READ, Pipeline, Request, wait_for
 from rocket_remoting.session.address import parse_address
 from rocket_remoting.session.session import MAX_OPAQUE, Session
 from rocket_remoting.wire.command import Buffer, RemotingCommand
-from rocket_remoting.wire.errors import ConnectError, ConnectionLost
+from rocket_remoting.wire.errors import ConnectError, ConnectionLost, seconds_text
 from rocket_remoting.wire.ext_fields import Header
 from rocket_remoting.wire.frame_decoder import DEFAULT_MAX_FRAME, FrameDecoder
 
@@ -165,7 +165,7 @@ def _connect(address: str, timeout: float) -> socket.socket:
     try:
         sock = socket.create_connection(parse_address(address), timeout)
     except TimeoutError:
-        raise ConnectError(address, f"no connection within {timeout:g} s") from None
+        raise ConnectError(address, f"no connection within {seconds_text(timeout)} s") from None
     except OSError as error:
         raise ConnectError(address, error.strerror or str(error)) from error
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -10,7 +10,7 @@ from rocket_client.consuming.membership import Membership
 from rocket_client.consuming.send_back import SendBack
 from rocket_client.core.process_queue import NOTHING_TO_COMMIT, ProcessQueue
 from rocket_client.settings import PushConsumerSettings
-from rocket_remoting.wire.errors import RemotingError
+from rocket_remoting.wire.errors import RemotingError, seconds_text
 from rocket_remoting.wire.message import MessageExt
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,8 @@ class ListenerConsumption:
 
     def _log_late_calls(self, count: int, timeout: float) -> None:
         if count:
-            logger.warning("group %s: %d listener call(s) did not end within %g s", self._group, count, timeout)
+            logger.warning("group %s: %d listener call(s) did not end within %s s",
+                           self._group, count, seconds_text(timeout))  # fmt: skip
 
     def _log_dropped(self, message: MessageExt, cause: object) -> None:
         logger.warning("group %s drops a message that failed in broadcasting: %r: %r", self._group, message, cause)

@@ -10,7 +10,7 @@ from rocket_remoting.session.address import parse_address
 from rocket_remoting.session.connection import Connection, FramesHandler, Handler
 from rocket_remoting.session.limits import Limits
 from rocket_remoting.transports.transport import ConnectionCallback, Server
-from rocket_remoting.wire.errors import ConnectError
+from rocket_remoting.wire.errors import ConnectError, seconds_text
 
 ACCEPTS_PER_TURN = 16
 """Connections that asyncio accepts in one turn of the loop, before it serves open ones: asyncio's ``backlog``."""
@@ -41,7 +41,7 @@ class TcpTransport:
                     lambda: Connection(handler, limits, remote_address=address), host, port
                 )
         except TimeoutError:
-            raise ConnectError(address, f"no connection within {timeout:g} s") from None
+            raise ConnectError(address, f"no connection within {seconds_text(timeout)} s") from None
         except OSError as error:
             raise ConnectError(address, _reason(error)) from error
         return connection

@@ -17,6 +17,11 @@ The type tells which side is wrong: a `LocalProtocolError` is an error of this e
 from rocket_remoting.wire.codes import request_name, response_name
 
 
+def seconds_text(seconds: float) -> str:
+    """Return a number of seconds as text: two digits below ten, whole from ten on, such as `0.05`, `3` and `15`."""
+    return f"{seconds:.2g}" if seconds < 9.5 else f"{seconds:.0f}"
+
+
 class RemotingError(Exception):
     """Base of all errors of this package."""
 
@@ -57,7 +62,7 @@ class RequestTimeout(RemotingError):  # noqa: N818 - a state, not a mistake
     """`address` did not answer `request_code` within `timeout` seconds. It may have handled the request."""
 
     def __init__(self, address: str, request_code: int, timeout: float) -> None:
-        super().__init__(f"{request_name(request_code)} to {address}: no answer within {timeout:g} s")
+        super().__init__(f"{request_name(request_code)} to {address}: no answer within {seconds_text(timeout)} s")
         self.address = address
         self.request_code = request_code
         self.timeout = timeout

@@ -409,6 +409,11 @@ class Binder(ABC):
         """The key of the setting that chooses :attr:`extended_type`; ``None`` if the type is fixed."""
         return None
 
+    @property
+    def address(self) -> str:
+        """Where the system is, for logs: the addresses of its servers; empty if it has none."""
+        return ""
+
     @abstractmethod
     async def start(self) -> None:
         """Connect to the system. Afterwards :meth:`capabilities` and ``bind_*`` may be called.

@@ -449,7 +449,7 @@ class InputBinding(Binding):
             logger.error(
                 "Binding %r did not stop within %g s and is abandoned: check whether a listener catches CancelledError",
                 self.name,
-                timeout + _STOP_GRACE,
+                round(timeout + _STOP_GRACE, 1),
             )
         for task in stopping:
             if task not in late:

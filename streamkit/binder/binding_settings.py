@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 
+from streamkit.config.config_files import SettingsFiles
 from streamkit.config.located_errors import located
 from streamkit.config.origin import Value
 from streamkit.config.relaxed import uniform
@@ -23,8 +24,15 @@ class BindingSettings:
         origins: The values that settings set, with their origins, by their location below `spring.cloud.stream`.
     """
 
-    def __init__(self, bound: Bound[StreamSettings]) -> None:
+    def __init__(self, bound: Bound[StreamSettings], files: SettingsFiles) -> None:
+        """Make the settings of bindings.
+
+        Args:
+            bound: `spring.cloud.stream.*`.
+            files: The files that settings were read from, for errors.
+        """
         self.stream = bound.value
+        self._files = files
         self.origins: Mapping[Location, Value] = bound.origins
 
     @property
@@ -50,12 +58,13 @@ class BindingSettings:
             declared: The names of the declared bindings.
         """
         known = sorted({*self.configured, *declared})
+        where = "" if known or self._files.read else f" ({self._files})"
         near = get_close_matches(name, known, n=1)
         return ConfigurationError(
             f"{who} names binding {name!r}, which does not exist"
             + (f"; did you mean {near[0]!r}?" if near else ".")
-            + f" Known bindings: {', '.join(known) or 'none'}. Configure it with "
-            f"{PREFIX}.bindings.{name}.destination=<topic>, or declare it with enable_binding.",
+            + f" Known bindings: {', '.join(known) or 'none'}{where}. "
+            f"Configure it with {PREFIX}.bindings.{name}.destination=<topic>, or declare it with enable_binding.",
             value=name,
             suggestion=near[0] if near else None,
         )

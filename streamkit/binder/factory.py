@@ -97,7 +97,7 @@ class BindingFactory:
             customizers: Change consumers and producers before they start.
         """
         self._owner = owner
-        self.settings = BindingSettings(settings)
+        self.settings = BindingSettings(settings, environment.files)
         self._environment = environment
         self._registry = registry
         self._unread = UnreadSettings(environment, registry.types)

@@ -9,6 +9,7 @@ from streamkit.binder.acknowledgment import Acknowledgment
 from streamkit.binder.deadlines import Call, Deadlines
 from streamkit.binder.delivery import Delivery
 from streamkit.binder.permits import Permits
+from streamkit.config.durations import format_duration
 from streamkit.events import message_handled, notify
 from streamkit.messaging.cancellation import failure_of, must_be_raised_again
 from streamkit.messaging.message import Message
@@ -126,6 +127,6 @@ def timed_out(binding: str, delivery: Delivery, message: Message[object]) -> Set
         delivery: The meaning of the binding's extended properties.
         message: The message.
     """
-    reason = f"not settled within consume-timeout {delivery.consume_timeout}"
+    reason = f"not settled within consume-timeout, {format_duration(delivery.consume_timeout)}"
     logger.warning("Binding %r: message %s was %s", binding, message.headers.id, reason)
     return ACCEPT if delivery.broadcast else Requeue(reason, cause=TimeoutError(reason))

@@ -15,10 +15,13 @@ only if its profile expression is true. The documents that a document imports (`
 than the document itself, and weaker than the documents after it.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from streamkit.config import profiles
 from streamkit.config.document import Document
@@ -44,6 +47,7 @@ _ACTIVE = ("spring", "profiles", "active")
 _INCLUDE = ("spring", "profiles", "include")
 _DEFAULT = ("spring", "profiles", "default")
 _GROUP = ("spring", "profiles", "group")
+_PROFILE = re.compile(r"[^&|!(),\s]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +83,43 @@ class Location:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingsFiles:
+    """The files that settings were read from.
+
+    Attributes:
+        read: The files of which at least one document is used, the weakest first.
+        searched: The directories and files that were searched.
+    """
+
+    read: tuple[str, ...] = ()
+    searched: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.read:
+            return f"settings from {', '.join(self.read)}"
+        return f"no settings file found in {', '.join(self.searched)}" if self.searched else "no settings files"
+
+
+NO_FILES: Final = SettingsFiles()
+
+
+@dataclass(frozen=True, slots=True)
 class LoadedFiles:
     """The settings of all files.
 
     Attributes:
         sources: A source for each document that is used, the weakest first.
         active_profiles: The active profiles, in their order.
+        files: The files.
         warnings: Imports of kinds that are not supported.
+        unused_profiles: What to say of each active profile to which no file and no document belongs.
     """
 
     sources: tuple[KeyedSource, ...]
     active_profiles: tuple[str, ...]
+    files: SettingsFiles = NO_FILES
     warnings: tuple[SettingWarning, ...] = ()
+    unused_profiles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +160,52 @@ def load_files(
     # Not those above: they were asked without profiles, and would skip the files that they have followed.
     imports = _Imports(reader, lookup)
     counting: list[_Found] = []
+    of_profiles: set[str] = set()
     for each in names:
         for profile in (None, *active):
-            files = _files(reader, locations, each, profile)
+            files = list(_files(reader, locations, each, profile))
+            if profile is not None and files:
+                of_profiles.add(profile)
             for found in files if profile is None else _of_profile(files):
                 if _counts(found, active, lookup):
                     counting += [found, *imports.of(found, active)]
+    used = {*of_profiles, *imports.profiles, *_named_by_conditions([*general, *counting])}
+    known = {*used, *_profiles_with_files(locations, name)}
     return LoadedFiles(
         tuple(KeyedSource(found.where, found.document.entries) for found in counting),
         active,
+        SettingsFiles(
+            tuple(dict.fromkeys(found.where for found in counting)), tuple(str(each.path) for each in locations)
+        ),
         tuple(imports.warnings),
+        tuple(
+            _nothing_belongs_to(profile, name, known)
+            for profile in active
+            if profile not in used and profile != "default" and not _group_of(profile, general, lookup)
+        ),
+    )
+
+
+def _named_by_conditions(documents: Iterable[_Found]) -> Iterator[str]:
+    """Yield the profiles that conditions of documents name."""
+    for found in documents:
+        yield from _PROFILE.findall(_condition(found) or "")
+
+
+def _profiles_with_files(locations: Iterable[Location], name: str) -> Iterator[str]:
+    """Yield the profiles that have a file in a directory that is searched."""
+    for location in locations:
+        for directory in location.directories():
+            for path in directory.glob(f"{name}-*"):
+                if path.suffix in _SUFFIXES:
+                    yield path.stem.removeprefix(f"{name}-")
+
+
+def _nothing_belongs_to(profile: str, name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(profile, sorted(known), n=1, cutoff=0.5)
+    return (
+        f"No settings belong to the active profile {profile!r}: there is no file {name}-{profile}.yml or "
+        f"{name}-{profile}.properties, and no document names it" + (f"; did you mean {near[0]!r}?" if near else "")
     )
 
 
@@ -202,10 +267,16 @@ class _Reader:
 
 
 class _Imports:
-    """Follows imports. A file that is imported twice is read at its first import only, as in Spring Boot."""
+    """Follows imports. A file that is imported twice is read at its first import only, as in Spring Boot.
+
+    Attributes:
+        warnings: Imports of kinds that are not supported.
+        profiles: The profiles that have a file beside an imported one.
+    """
 
     def __init__(self, reader: _Reader, lookup: Lookup) -> None:
         self.warnings: list[SettingWarning] = []
+        self.profiles: set[str] = set()
         self._reader = reader
         self._lookup = lookup
         self._followed: set[Path] = set()
@@ -231,13 +302,18 @@ class _Imports:
         if each.path.is_dir():
             yield from self._reader.directory_files(each.path, "application")
             for profile in active:
-                yield from _of_profile(self._reader.directory_files(each.path, f"application-{profile}"))
+                yield from self._of_profile(profile, self._reader.directory_files(each.path, f"application-{profile}"))
             return
         yield from self._reader.file(each.path, each.suffix)
         for profile in active:
             path = each.path.with_stem(f"{each.path.stem}-{profile}")
             if path.is_file():
-                yield from _of_profile(self._reader.file(path, each.suffix))
+                yield from self._of_profile(profile, self._reader.file(path, each.suffix))
+
+    def _of_profile(self, profile: str, documents: Iterable[_Found]) -> Iterator[_Found]:
+        for found in _of_profile(documents):
+            self.profiles.add(profile)
+            yield found
 
 
 def _condition(found: _Found) -> str | None:
@@ -286,12 +362,13 @@ def _active_profiles(general: Sequence[_Found], lookup: Lookup) -> tuple[str, ..
     listed = _listed(general, lookup, _ACTIVE)
     included = _included(general, lookup)
     defaults = _listed(general, lookup, _DEFAULT) or ["default"]
+    return tuple(expanded([*included, *listed] or defaults, lambda profile: _group_of(profile, general, lookup)))
+
+
+def _group_of(profile: str, general: Sequence[_Found], lookup: Lookup) -> list[str]:
+    """Return the profiles that a profile stands for."""
     unconditional = [each for each in general if _condition(each) is None]
-    found = expanded(
-        [*included, *listed] or defaults,
-        lambda profile: _listed(unconditional, lookup, (*_GROUP, uniform(profile))),
-    )
-    return tuple(found)
+    return _listed(unconditional, lookup, (*_GROUP, uniform(profile)))
 
 
 def _listed(documents: Sequence[_Found], lookup: Lookup, key: tuple[str, ...]) -> list[str]:

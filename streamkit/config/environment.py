@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
-from streamkit.config.config_files import Location, load_files
+from streamkit.config.config_files import NO_FILES, Location, SettingsFiles, load_files
 from streamkit.config.located_errors import located
 from streamkit.config.origin import Scalar, Value
 from streamkit.config.placeholders import resolve
@@ -48,13 +48,20 @@ class Environment:
     Attributes:
         sources: The sources, the strongest first.
         active_profiles: The profiles with which the files were read.
+        files: The files that settings were read from.
         warnings: The settings without effect that were found so far, by the text of the warning.
         asked: The values that were read so far, by place and key.
     """
 
-    def __init__(self, sources: Sequence[PropertySource] = (), active_profiles: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        sources: Sequence[PropertySource] = (),
+        active_profiles: Sequence[str] = (),
+        files: SettingsFiles = NO_FILES,
+    ) -> None:
         self.sources = tuple(sources)
         self.active_profiles = tuple(active_profiles)
+        self.files = files
         self.warnings: dict[str, SettingWarning] = {}
         self.asked: dict[tuple[str, str], Value] = {}
 
@@ -97,8 +104,10 @@ class Environment:
         )
         weak = [] if defaults is None else [table_source("defaults", defaults, "default given in code")]
         weaker = [*reversed(files.sources), *weak]
-        environment = cls([*strong.sources, *weaker], files.active_profiles)
+        environment = cls([*strong.sources, *weaker], files.active_profiles, files.files)
         environment.note(files.warnings)
+        for text in files.unused_profiles:
+            logger.warning("%s", text)
         more = () if more_sources is None else tuple(more_sources(environment))
         if not more:
             return environment
@@ -225,11 +234,11 @@ class Environment:
         sources = [
             source.only(asked) if isinstance(source, EnvironmentVariables) else source for source in self.sources
         ]
-        return Environment(sources, self.active_profiles)
+        return Environment(sources, self.active_profiles, self.files)
 
     def _with_sources(self, sources: Sequence[PropertySource]) -> "Environment":
         """Return an environment of other sources that shares `warnings` and `asked` with this one."""
-        made = Environment(sources, self.active_profiles)
+        made = Environment(sources, self.active_profiles, self.files)
         made.warnings, made.asked = self.warnings, self.asked
         return made
 

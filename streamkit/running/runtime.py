@@ -29,6 +29,7 @@ from streamkit.messaging.channel import DirectChannel, SubscribableChannel
 from streamkit.messaging.interceptor import ChannelInterceptor
 from streamkit.messaging.portal import Portal
 from streamkit.running.loop_watch import ForkedPortal, ForkGuard, LoopWatch, after_fork, refuse_after_fork
+from streamkit.running.start_messages import bindings_text, settings_text
 
 if TYPE_CHECKING:  # starlette and uvicorn are needed only if management endpoints are served
     from streamkit.management.endpoint import ManagedApplication
@@ -100,6 +101,7 @@ class Runtime:
             raise ApplicationError("the application was stopped while it was starting") from None
 
     async def _start(self) -> None:
+        logger.info("%s", settings_text(self._container.environment()))
         self._assembly = assembly = self._container.assembly()
         assembly.assemble()
         self._channels.attach(self.portal)
@@ -112,7 +114,7 @@ class Runtime:
         assembly.wiring.start()
         if self._watch is not None:
             self._watch.start()
-        logger.info("Started with bindings %s", dict(self.service.states()))
+        logger.info("Started: %s", bindings_text(self.service.bindings.values()))
         if application_started.receivers:
             notify(application_started, self._application)
 

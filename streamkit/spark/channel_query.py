@@ -122,7 +122,7 @@ class ChannelQuery:
         try:
             await asyncio.wait_for(asyncio.to_thread(run.end), timeout)
         except TimeoutError:
-            logger.error("The query of binding %r did not stop within %g s", self.output, timeout)
+            logger.error("The query of binding %r did not stop within %g s", self.output, round(timeout, 1))
         except (
             Exception
         ) as failure:  # an exception of Spark, which may have ended: the binding must be unbound all the same

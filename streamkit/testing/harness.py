@@ -192,7 +192,7 @@ class Harness(Generic[A]):
     def _environment(self) -> Environment:
         own = table_source("test", self._properties, "set by the test")
         known = self.app.environment
-        return Environment([own, *known.sources], known.active_profiles)
+        return Environment([own, *known.sources], known.active_profiles, known.files)
 
     def _note_sent(self, sender: object, *, binding: str, message: Message[object]) -> None:
         self._sent.append((binding, message))

@@ -183,7 +183,7 @@ class Group:
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         self._processes.append(process)
-        await self.journal.tells("Started with bindings {'in': 'running'}")
+        await self.journal.tells("Started: ")
         return process
 
     async def stop(self, process: Process) -> None:

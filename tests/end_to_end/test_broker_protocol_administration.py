@@ -663,7 +663,7 @@ def test_topics_whose_table_was_moved_away_come_back_with_their_messages(
             await client.connection.close()
 
     asyncio.run(main())
-    assert "recreated 1 topics from their queues" in caplog.text
+    assert "recreated 1 topic(s) from their queues" in caplog.text
 
 
 def test_queues_of_forgotten_topics_are_deleted_on_request() -> None:

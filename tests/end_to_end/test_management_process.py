@@ -41,7 +41,7 @@ def test_slow_clients_keep_the_process_neither_from_answering_nor_from_ending(tm
         *SETTINGS,
     )
     with program(tmp_path, *command) as process, ExitStack() as slow:
-        told = until(process, "Started with bindings")
+        told = until(process, "Started: ")
         url = httpx.URL(re.findall(r"Management endpoints at (\S+):", told)[0])
         for number in range(2 * ConnectionLimits().connections):
             stranger = slow.enter_context(socket.create_connection((url.host, url.port or 0)))

@@ -220,7 +220,7 @@ def test_application_may_stop_itself(tmp_path: Path) -> None:
 def test_streamkit_run_passes_settings(tmp_path: Path) -> None:
     """Arguments after the application's name are settings."""
     with program(tmp_path, "-m", "streamkit.cli", "run", "shop", "--seconds=0") as process:
-        assert "Started with bindings {'a': 'running'}" in until(process, "ended")
+        assert "Started: inmemory: input a (" in until(process, "ended")
         assert process.wait(60) == 0
 
 

@@ -1,6 +1,7 @@
 """The sources of settings and their precedence."""
 
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -165,6 +166,44 @@ def test_the_settings_of_a_profile_do_not_activate_profiles(files, key, file, co
     place = f"{file}:2: spring.profiles.{key}=b: ".replace("[", r"\[")
     with pytest.raises(ConfigurationError, match=f"{place}.* cannot say which profiles are active"):
         files.load("--spring.profiles.include=live")
+
+
+@pytest.mark.parametrize(
+    ("active", "warning"),
+    [
+        ("prod", None),
+        ("live", None),  # a group
+        ("beta", None),  # a condition names it
+        ("more", None),  # beside an imported file
+        ("default", None),
+        ("prd", "there is no file application-prd.yml or application-prd.properties, .* did you mean 'prod'?"),
+        ("nothing", "No settings belong to the active profile 'nothing': .* no document names it$"),
+    ],
+)
+def test_an_active_profile_without_settings_is_warned_about(files, caplog, active, warning):
+    """It may be misspelt, and the application may have started with the settings of no profile."""
+    files.write("application.yml", "spring.profiles.group.live: prod\nspring.config.import: x.yml\n---\nk: 1")
+    files.write("x.yml", "spring.config.activate.on-profile: '!beta'\nk: 1")
+    files.write("x-more.yml", "k: 1")
+    files.write("config/application-prod.yml", "k: prod")
+    files.load(f"--spring.profiles.active={active}")
+    assert [re.search(warning, text) is not None for text in caplog.messages] == ([] if warning is None else [True])
+
+
+def test_the_files_that_were_read_are_known(files):
+    """The weakest first; without any, the places that were searched."""
+    assert str(files.load().files) == (
+        f"no settings file found in {files.directory}, {files.directory}/config, {files.directory}/config/*"
+    )
+    files.write("application.yml", "spring.config.import: x.yml\n---\nspring.config.activate.on-profile: a\nk: 1")
+    files.write("x.yml", "k: 2")
+    files.write("application-a.properties", "k=3")
+    assert str(files.load().files) == "settings from application.yml, x.yml"
+    assert files.load("--spring.profiles.active=a").files.read == (
+        "application.yml",
+        "x.yml",
+        "application-a.properties",
+    )
 
 
 def test_a_stronger_list_of_profiles_hides_one_with_a_condition(files):
