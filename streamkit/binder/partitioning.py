@@ -16,40 +16,20 @@ from collections.abc import Callable
 from typing import Final
 
 from streamkit.errors import MessageDeliveryError
+from streamkit.expression.java_hash import java_hash
 from streamkit.messaging.headers import PARTITION, PARTITION_OVERRIDE
 from streamkit.messaging.message import Message
 
-__all__ = ["KeyExtractor", "PartitionSelector", "Partitioner", "java_hash", "partition_of"]
+__all__ = ["KeyExtractor", "PartitionSelector", "Partitioner", "partition_of"]
 
 KeyExtractor = Callable[[Message[object]], object]
 PartitionSelector = Callable[[object, int], int]
 
 _INT_MIN: Final = -(2**31)
-_LONG: Final = 2**64 - 1
 _MOST_DIGITS: Final = 10
 """The most digits of a partition's number in a header, as a Java `int` has: longer texts are not parsed at all."""
 _SHOWN: Final = 100
 """The number of characters of a wrong header that an error shows."""
-
-
-def java_hash(key: object) -> int:
-    """Return ``key.hashCode()`` as Java computes it for text, integers and booleans; other keys hash as their text.
-
-    An integer beyond 32 bits hashes as a Java `Long`.
-    """
-    if isinstance(key, bool):
-        return 1231 if key else 1237
-    if isinstance(key, int):
-        return key if _INT_MIN <= key < 2**31 else _signed((key & _LONG) ^ ((key & _LONG) >> 32))
-    value = 0
-    for unit in memoryview(str(key).encode("utf-16-le", "surrogatepass")).cast("H"):
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return _signed(value)
-
-
-def _signed(value: int) -> int:
-    value &= 0xFFFFFFFF
-    return value - 2**32 if value >= 2**31 else value
 
 
 def partition_of(key: object, count: int) -> int:

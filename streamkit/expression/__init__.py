@@ -6,9 +6,10 @@
 
 The language has `payload` and `headers` with properties, keys and indexes; literals, and lists in braces;
 `== != < <= > >=` and `eq ne lt le gt ge`; `&& || !` and `and or not`; `+ - * / % ^` and `div mod`; `? :`,
-`?:` and `?.`; `matches` and `between`; the methods of `streamkit.expression.methods`. Arithmetic of whole
-numbers is Java's. Nothing else is reachable: no types, no constructors, no beans, no assignments, no methods
-or private names of Python objects.
+`?:` and `?.`; `matches`, `between` and `instanceof T(…)`; selections `.?[…]`, `.^[…]`, `.$[…]` and projections `.![…]`
+of lists and maps; the methods of `streamkit.expression.methods`. Arithmetic of whole numbers is Java's. Nothing else is
+reachable: no constructors, no beans, no assignments, no methods or private names of Python objects, and types only of
+`instanceof`.
 
 If the payload is still bytes, an expression that reads a part of it parses it as JSON.
 

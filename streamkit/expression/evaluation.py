@@ -1,6 +1,6 @@
 """One evaluation of an expression: the root it is evaluated for, and how much work it may still do."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -23,7 +23,8 @@ class Evaluation(msgspec.Struct):
     A msgspec struct, because one is made for every message, in a third of the time of a class with `__init__`.
 
     Attributes:
-        root: The value for which the expression is evaluated.
+        root: The value that bare names and `#this` refer to: the one for which the expression is evaluated, and an item
+            of a list or map while a selection or projection works on it.
         source: The expression's text, for errors.
         work_left: Units of work the evaluation may still do.
     """
@@ -31,8 +32,28 @@ class Evaluation(msgspec.Struct):
     root: object
     source: str
     work_left: int = MAX_WORK
+    _whole: object = None
+    _loops: int = 0
     _data: object = None
     _document: object = None
+
+    @property
+    def whole(self) -> object:
+        """The value for which the whole expression is evaluated: `#root`."""
+        return self._whole if self._loops else self.root
+
+    def within(self, item: object, evaluate: "Callable[[Evaluation], object]") -> object:
+        """Return the value of a part of the expression for an item of a list or map."""
+        outer = self.root
+        if not self._loops:
+            self._whole = outer
+        self._loops += 1
+        self.root = item
+        try:
+            return evaluate(self)
+        finally:
+            self.root = outer
+            self._loops -= 1
 
     def charge(self, work: int, position: int) -> None:
         """Subtract ``work`` from the remaining work, before it is done.

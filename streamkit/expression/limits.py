@@ -1,7 +1,8 @@
 """The limits of expressions, the same for expressions of settings, of code and of messages.
 
-An expression has no loops, so each part of it is evaluated at most once. The limits bound the number of parts
-(`MAX_LENGTH`, `MAX_TOKENS`, `MAX_DEPTH`) and the data that they read and make (`MAX_WORK`, `MAX_NUMBER_BITS`).
+Each part of an expression is evaluated at most once, except within selections and projections: these are charged for
+each item, by the number of their tokens. The limits bound the number of parts (`MAX_LENGTH`, `MAX_TOKENS`, `MAX_DEPTH`)
+and the data that they read and make (`MAX_WORK`, `MAX_NUMBER_BITS`).
 """
 
 from typing import Final

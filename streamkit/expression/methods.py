@@ -1,18 +1,20 @@
 """The methods that expressions may call, with Java's names, for texts, lists, maps and numbers.
 
 texts     length isEmpty startsWith endsWith contains indexOf substring trim toUpperCase toLowerCase
-          replace equals equalsIgnoreCase matches toString
+          replace equals equalsIgnoreCase matches hashCode toString
 lists     size isEmpty contains get indexOf
 maps      size isEmpty get containsKey getOrDefault
-numbers   intValue longValue doubleValue toString
+numbers   intValue longValue doubleValue hashCode toString
 anything  equals toString
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Number
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from streamkit.expression.evaluation import Evaluation, comparison_work
+from streamkit.expression.java_hash import java_hash
 from streamkit.expression.limits import ITEM_WORK
 from streamkit.expression.operators import as_text, equal, shown, truncated
 from streamkit.expression.patterns import compile_pattern
@@ -59,6 +61,22 @@ def _items(items: Sequence[object], item: object) -> int:
     return ITEM_WORK * len(items) + comparison_work(items, item)
 
 
+def _hash_cost(text: str) -> int:
+    """Return the cost of Java's hash code, which Python code computes character by character."""
+    return ITEM_WORK * len(text)
+
+
+def _number_hash(number: object) -> int:
+    """Return the hash code of a whole number or boolean.
+
+    Raises:
+        TypeError: It is another number, whose type in Java is not known.
+    """
+    if not isinstance(number, int):
+        raise TypeError("only texts, whole numbers and booleans have a hash code here")
+    return java_hash(number)
+
+
 _ANYTHING: Final[Mapping[str, Method]] = {"equals": Method(equal, comparison_work)}
 _TEXT: Final[Mapping[str, Method]] = {
     "length": Method(len),
@@ -73,6 +91,7 @@ _TEXT: Final[Mapping[str, Method]] = {
     "toLowerCase": Method(lambda text: text.lower(), _twice),
     "replace": Method(lambda text, old, new: text.replace(old, new), _replacement),
     "equalsIgnoreCase": Method(lambda text, other: text.casefold() == other.casefold(), _twice),
+    "hashCode": Method(java_hash, _hash_cost),
     "matches": Method(lambda text, pattern: compile_pattern(pattern).matches(text), _pattern),
 }
 _LIST: Final[Mapping[str, Method]] = {
@@ -93,7 +112,9 @@ _NUMBER: Final[Mapping[str, Method]] = {
     "intValue": Method(truncated),
     "longValue": Method(truncated),
     "doubleValue": Method(float),
+    "hashCode": Method(_number_hash),
 }
+_GETTER: Final = re.compile(r"(?:get|is)([A-Z]\w*)")
 _NAMES: Final = frozenset(("toString",)).union(_ANYTHING, _TEXT, _LIST, _MAP, _NUMBER)
 _OF_TYPE: Final[Mapping[type, Mapping[str, Method]]] = {
     str: _TEXT,
@@ -109,6 +130,16 @@ _OF_TYPE: Final[Mapping[type, Mapping[str, Method]]] = {
 def is_method(name: str) -> bool:
     """Return whether any value has a method of that name."""
     return name in _NAMES
+
+
+def property_read_by(method: str) -> str | None:
+    """Return the property that a method of a Java bean reads, `name` for `getName`; None for other methods."""
+    found = _GETTER.fullmatch(method)
+    if found is None:
+        return None
+    name = found[1]
+    # As Java does: getURL reads the property URL.
+    return name if name[:2].isupper() and len(name) > 1 else name[0].lower() + name[1:]
 
 
 def call(value: object, name: str, arguments: Sequence[object], run: Evaluation, position: int) -> object:

@@ -4,6 +4,7 @@ Every function takes the evaluation, which is charged for work in proportion to 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 from numbers import Number, Rational
@@ -188,6 +189,57 @@ def item_of(value: object, key: object, run: Evaluation, position: int) -> objec
     raise run.error(f"{shown(value)} has no item {shown(key)}", position)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """An entry of a map, as an item of a selection or projection.
+
+    It equals only itself: comparing values would be work that nothing charges.
+    """
+
+    key: object
+    value: object
+
+
+def items_of(value: object, what: str, run: Evaluation, position: int) -> tuple[list[Any], bool]:
+    """Return the items of a list, or the entries of a map, and whether the value is a map.
+
+    Args:
+        value: The list or map.
+        what: `selection` or `projection`, for errors.
+        run: The evaluation.
+        position: The position, for errors.
+
+    Raises:
+        ExpressionError: The value is neither.
+    """
+    if isinstance(value, _BYTES):
+        value = run.document(value, position)
+    if isinstance(value, Mapping):
+        return [Entry(key, item) for key, item in value.items()], True
+    if isinstance(value, list | tuple | set | frozenset):
+        return list(value), False
+    if value is None:
+        raise run.error(f"null has no items for a {what}; write ?.? or ?.! where it may be null", position)
+    raise run.error(f"a {what} needs a list or a map, not {shown(value)}", position)
+
+
+def selected(chosen: list[Any], kind: str, *, is_map: bool) -> object:
+    """Return the result of a selection: all chosen items, or the first (`^`) or last (`$`), which is null if none is.
+
+    Args:
+        chosen: The items for which the condition of the selection is true.
+        kind: `?`, `^` or `$`.
+        is_map: Whether the items are entries of a map; the result is then a map too.
+    """
+    if kind != "?":
+        chosen = chosen[:1] if kind == "^" else chosen[-1:]
+        if not chosen:
+            return None
+    if is_map:
+        return {entry.key: entry.value for entry in chosen}
+    return chosen if kind == "?" else chosen[0]
+
+
 def as_text(value: object, run: Evaluation, position: int) -> str:
     """Return the value as Java prints it, charging its characters.
 
@@ -210,7 +262,7 @@ def _text_of(value: object, run: Evaluation, position: int) -> str:
         return "true" if value else "false"
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    if isinstance(value, CONTAINERS):
+    if isinstance(value, (*CONTAINERS, Entry)):
         return _joined(value, run, position)
     try:
         return str(value)
@@ -219,6 +271,8 @@ def _text_of(value: object, run: Evaluation, position: int) -> str:
 
 
 def _joined(items: Any, run: Evaluation, position: int) -> str:
+    if isinstance(items, Entry):
+        return f"{as_text(items.key, run, position)}={as_text(items.value, run, position)}"
     run.charge(ITEM_WORK * len(items), position)
     if isinstance(items, Mapping):
         pairs = (f"{as_text(key, run, position)}={as_text(item, run, position)}" for key, item in items.items())

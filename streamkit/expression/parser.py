@@ -11,7 +11,8 @@ from typing import Final, TypeAlias
 from streamkit.errors import ExpressionError, ExpressionLimitExceeded
 from streamkit.expression import methods, operators
 from streamkit.expression.evaluation import Evaluation
-from streamkit.expression.limits import MAX_DEPTH, MAX_NUMBER_BITS, MAX_TOKENS
+from streamkit.expression.java_types import is_instance
+from streamkit.expression.limits import ITEM_WORK, MAX_DEPTH, MAX_NUMBER_BITS, MAX_TOKENS
 from streamkit.expression.patterns import PatternError, compile_pattern
 from streamkit.expression.tokens import Kind, Token, tokenize
 from streamkit.messaging.headers import MessageHeaders
@@ -27,7 +28,7 @@ _POWERS: Final = {
     "?:": _CHOICE,
     "||": _OR,
     "&&": _AND,
-    **dict.fromkeys(("==", "!=", "<", "<=", ">", ">=", "matches", "between"), _RELATION),
+    **dict.fromkeys(("==", "!=", "<", "<=", ">", ">=", "matches", "between", "instanceof"), _RELATION),
     **dict.fromkeys("+-", _SUM),
     **dict.fromkeys("*/%", _PRODUCT),
     "^": _POWER,
@@ -115,6 +116,8 @@ class _Parser:
                 return self._logical(left, operator)
             case "matches":
                 return self._matches(left, operator)
+            case "instanceof":
+                return self._instance_of(left)
         right = self._expression(_POWERS[operator.text])
         return _Node(self._operation(operator, left.evaluate, right.evaluate), left.position)
 
@@ -173,6 +176,22 @@ class _Parser:
         evaluate = _matches(left.evaluate, right.evaluate, right.constant, operator.position)
         return _Node(evaluate, left.position)
 
+    def _instance_of(self, left: _Node) -> _Node:
+        """Return `a instanceof T(java.lang.String)`; types are reachable nowhere else."""
+        start = self._take()
+        if start.text != "T" or start.kind is not Kind.NAME:
+            raise self._error("a type is missing here: T(String)", start)
+        self._expect("(")
+        type_ = self._take().text
+        while self._accepts("."):
+            type_ += f".{self._take().text}"
+        if self._accepts("["):
+            self._expect("]")
+            type_ += "[]"
+        self._expect(")")
+        evaluate = left.evaluate
+        return _Node(lambda run: is_instance(evaluate(run), type_), left.position)
+
     def _check_pattern(self, pattern: _Node) -> None:
         """Refuse a constant pattern that cannot be compiled."""
         if not isinstance(pattern.constant, str):
@@ -219,7 +238,7 @@ class _Parser:
     def _name(self, token: Token) -> _Node:
         if token.text.lower() in _CONSTANTS:
             return _constant(_CONSTANTS[token.text.lower()], token.position)
-        if token.text in ("T", "new", "instanceof"):
+        if token.text in ("T", "new"):
             raise self._error("types are not reachable from expressions", token)
         if self._peek().text == "(" and self._peek().kind is Kind.SYMBOL:
             return self._call(_Node(_root, token.position), token, safe=False)
@@ -229,7 +248,7 @@ class _Parser:
         name = self._take()
         if name.text not in ("root", "this"):
             raise self._error("the only variables are #root and #this", hash_token)
-        return _Node(_root, hash_token.position)
+        return _Node(_root if name.text == "this" else _whole, hash_token.position)
 
     def _postfix(self, node: _Node) -> _Node:
         """Return the operand with the properties, items and calls that follow it."""
@@ -250,9 +269,13 @@ class _Parser:
 
     def _member(self, node: _Node, dot: Token) -> _Node:
         name = self._take()
+        safe = dot.text == "?."
+        if name.kind is Kind.SYMBOL and name.text in ("?[", "^[", "!["):
+            return self._loop(node, name, safe)
+        if name.text == "$" and self._accepts("["):
+            return self._loop(node, name, safe)
         if name.kind is not Kind.NAME:
             raise self._error("a property's name is missing here", name)
-        safe = dot.text == "?."
         if self._peek().text == "(" and self._peek().kind is Kind.SYMBOL:
             return self._call(node, name, safe)
         if name.text.startswith("_"):
@@ -269,10 +292,52 @@ class _Parser:
 
         return _Node(evaluate, node.position)
 
+    def _loop(self, node: _Node, start: Token, safe: bool) -> _Node:
+        """Return a projection, `.![…]`, or a selection: `.?[…]`, `.^[…]` for the first item, `.$[…]` for the last.
+
+        The part between brackets is evaluated for each item, and charged by its tokens.
+        """
+        kind, first = start.text[0], self._next
+        what = "projection" if kind == "!" else "selection"
+        inner = self._expression(0)
+        self._expect("]")
+        cost = ITEM_WORK * (1 + self._next - first)
+        target, position = node.evaluate, start.position
+        for_item, at = inner.evaluate, inner.position
+
+        def evaluate(run: Evaluation) -> object:
+            value = target(run)
+            if safe and value is None:
+                return None
+            items, is_map = operators.items_of(value, what, run, position)
+            run.charge(cost * len(items), position)
+            if kind == "!":
+                return [run.within(item, for_item) for item in items]
+            chosen = [item for item in items if operators.as_boolean(run.within(item, for_item), run, at)]
+            return operators.selected(chosen, kind, is_map=is_map)
+
+        return _Node(evaluate, node.position)
+
+    def _getter(self, node: _Node, name: Token, read: str, safe: bool) -> _Node:
+        """Return the property that a method without arguments reads."""
+        if read == "class":
+            raise self._error("types are not reachable from expressions", name)
+        self._expect(")")
+        target, position = node.evaluate, name.position
+
+        def evaluate(run: Evaluation) -> object:
+            value = target(run)
+            return None if safe and value is None else operators.property_of(value, read, run, position)
+
+        return _Node(evaluate, node.position)
+
     def _call(self, node: _Node, name: Token, safe: bool) -> _Node:
-        if not methods.is_method(name.text):
+        read = None if methods.is_method(name.text) else methods.property_read_by(name.text)
+        if read is None and not methods.is_method(name.text):
             raise self._error(f"there is no method {name.text}()", name)
         self._expect("(")
+        if read is not None:
+            return self._getter(node, name, read, safe)
         given = self._list_until(")")
         if name.text == "matches" and given:
             self._check_pattern(given[0])
@@ -307,6 +372,14 @@ class _Parser:
             self._next += 1
         return token
 
+    def _accepts(self, symbol: str) -> bool:
+        """Take the next token and return True, if it is this symbol."""
+        token = self._peek()
+        if token.kind is Kind.SYMBOL and token.text == symbol:
+            self._take()
+            return True
+        return False
+
     def _expect(self, text: str) -> None:
         token = self._peek()
         if token.kind is not Kind.SYMBOL or token.text != text:
@@ -319,6 +392,10 @@ class _Parser:
 
 def _root(run: Evaluation) -> object:
     return run.root
+
+
+def _whole(run: Evaluation) -> object:
+    return run.whole
 
 
 def _constant(value: object, position: int) -> _Node:

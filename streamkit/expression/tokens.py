@@ -38,7 +38,7 @@ _TOKEN = re.compile(
         (?P<NUMBER>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?[lLdDfF]?(?![\w.]))
       | (?P<NAME>[A-Za-z_$][\w$]*)
       | (?P<TEXT>'(?:[^']|'')*'|"(?:[^"]|"")*")
-      | (?P<SYMBOL>\?\.|\?:|&&|\|\||[=!<>]=|[][()<>!?:.,+\-*/%^{}\#@])
+      | (?P<SYMBOL>[?!^]\[|\?\.|\?:|&&|\|\||[=!<>]=|[][()<>!?:.,+\-*/%^{}\#@])
     )""",
     re.VERBOSE,
 )
@@ -56,6 +56,7 @@ _WORD_OPERATORS = {
     "mod": "%",
     "matches": "matches",
     "between": "between",
+    "instanceof": "instanceof",
 }
 
 

@@ -16,8 +16,8 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
-from streamkit.binder.partitioning import java_hash
 from streamkit.errors import ConfigurationError, MessageConversionError
+from streamkit.expression.java_hash import java_hash
 from streamkit.messaging import headers
 from streamkit.messaging.message import Message
 from streamkit.messaging.mime import MimeType

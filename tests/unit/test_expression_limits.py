@@ -65,6 +65,38 @@ def test_chain_of_replacements_is_refused_before_its_text_is_built() -> None:
 @pytest.mark.parametrize(
     "source",
     [
+        "payload.![#root.payload.![#root.payload.![1]]]",
+        "payload.?[#root.payload.?[#this == 1].size() == 0].?[#root.payload.?[#this == 1].size() == 0]",
+        "payload.![#root.payload.toString()]",
+    ],
+)
+def test_loops_in_loops_are_refused(source: str) -> None:
+    """Each item is charged before the part between the brackets is evaluated for it."""
+    assert peak_of(source, list(range(2000))) < MAX_WORK
+
+
+def test_a_selection_takes_work_in_proportion_to_items_and_tokens() -> None:
+    """Twice the items, or twice the tokens, is twice the work."""
+    once, twice, longer = (
+        work_of("payload.?[#this > 1]", [1] * 1000),
+        work_of("payload.?[#this > 1]", [1] * 2000),
+        work_of("payload.?[#this > 1 && #this > 1]", [1] * 1000),
+    )
+    assert twice == 2 * once
+    assert once < longer < 2 * once
+
+
+def test_the_item_of_a_failed_loop_is_forgotten() -> None:
+    """The next evaluation has a root of its own."""
+    expression = compile_expression("payload.![1 / #this]")
+    with pytest.raises(ExpressionError, match="1 / 0"):
+        expression(Message([1, 0]))
+    assert expression(Message([1, 2])) == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
         "payload" + " + payload" * 20,
         "'' + {" + ", ".join(["payload"] * 20) + "}",
         "{" + ", ".join(["payload"] * 20) + "}.toString()",

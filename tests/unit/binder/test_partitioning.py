@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamkit.binder.partitioning import Partitioner, explicit_partition, java_hash, partition_of
+from streamkit.binder.partitioning import Partitioner, explicit_partition, partition_of
 from streamkit.errors import MessageDeliveryError
+from streamkit.expression.java_hash import java_hash
 from streamkit.messaging.message import Message
 
 
