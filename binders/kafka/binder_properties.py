@@ -7,11 +7,12 @@ from pydantic import AfterValidator, Field, field_validator
 
 from binders.kafka.client_config import Client, checked
 from binders.kafka.properties import ClientProducerProperties
-from streamkit.config.durations import Positive, Seconds
+from streamkit.config.durations import Milliseconds, Positive, Seconds
 from streamkit.config.setting_limits import Accepted, Rejected
 from streamkit.config.settings_model import SettingsModel
 
 PREFIX: Final = "spring.cloud.stream.kafka.binder"
+_NO_ZOOKEEPER: Final = Accepted("clients ask the brokers, not ZooKeeper")
 DEFAULT_BROKERS: Final = ["localhost:9092"]
 """The brokers of a binder that names none."""
 
@@ -84,6 +85,10 @@ class KafkaBinderProperties(SettingsModel):
     certificate_store_directory: Annotated[str | None, Accepted("certificates are read where they are")] = None
     enable_observation: Annotated[bool, Accepted("signals report every message")] = False
     health_indicator_consumer_group: Annotated[str | None, Accepted("health needs no consumer")] = None
+    zk_nodes: Annotated[tuple[str, ...], _NO_ZOOKEEPER] = ()
+    default_zk_port: Annotated[int | None, _NO_ZOOKEEPER] = None
+    zk_connection_timeout: Annotated[Milliseconds | None, _NO_ZOOKEEPER] = None
+    zk_session_timeout: Annotated[Milliseconds | None, _NO_ZOOKEEPER] = None
     auto_alter_topics: Annotated[bool, Rejected("change a topic's configuration with Kafka's own tools: remove it")] = (
         False
     )

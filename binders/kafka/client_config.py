@@ -222,10 +222,19 @@ _REFUSED: Final[Mapping[str, str]] = {
     "ssl.truststore.certificates": f"{_PEM_FILE}ssl.truststore.location",
 }
 _TOKENS: Final = "sasl.oauthbearer."
-_REGISTRY: Final = "schema.registry."
+# Properties of serializers that write and read with a schema registry.
+_REGISTRY: Final = (
+    "auto.register.schemas",
+    "key.subject.name.strategy",
+    "schema.registry.",
+    "specific.avro.reader",
+    "use.latest.version",
+    "value.subject.name.strategy",
+)
 # Properties of Spring's serializers and deserializers.
 _OF_CONVERTERS: Final = ("spring.json.", "spring.deserializer.", "spring.serializer.", "spring.message.")
 
+_STRATEGY: Final = "partition.assignment.strategy"
 _ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 _JAVA_ASSIGNORS: Final = {
     "RangeAssignor": "range",
@@ -252,7 +261,6 @@ def checked(properties: Mapping[str, str], *clients: Client) -> dict[str, str]:
 
     Raises:
         EntryError: A property is unknown to these clients, is refused, or has an invalid value.
-        ValueError: Properties contradict each other, or the login cannot be read.
     """
     known = {**_COMMON, **{name: read for client in clients for name, read in _OWN[client].items()}}
     for spelling, value in properties.items():
@@ -260,9 +268,13 @@ def checked(properties: Mapping[str, str], *clients: Client) -> dict[str, str]:
             _check(_kafka_name(spelling), value, known, clients)
         except ValueError as error:
             raise EntryError(spelling, str(error)) from error
-    named = {_kafka_name(name): value for name, value in properties.items()}
-    _security(named)
-    _assignors(named)
+    spellings = {_kafka_name(spelling): spelling for spelling in properties}
+    named = {name: properties[spelling] for name, spelling in spellings.items()}
+    try:
+        _security(named)
+        _assignors(named)
+    except EntryError as error:
+        raise EntryError(spellings[error.name], str(error)) from error
     return named
 
 
@@ -347,9 +359,10 @@ def _security(properties: Mapping[str, str]) -> Config:
             continue
         kind = properties.get(f"ssl.{store}.type", "")
         if kind.upper() in ("JKS", "PKCS12") or location.lower().endswith((".jks", ".p12", ".pfx")):
-            raise ValueError(
+            raise EntryError(
+                f"ssl.{store}.location",
                 f"ssl.{store}.location: {location!r} is a Java key store, which Python cannot read: name a PEM file "
-                "(`openssl pkcs12 -nodes` makes one)"
+                "(`openssl pkcs12 -nodes` makes one)",
             )
         config[name] = _path(location)
     password = properties.get("ssl.key.password") or properties.get("ssl.keystore.password")
@@ -383,7 +396,7 @@ def _login(jaas: str | None) -> Config:
     if "Krb5LoginModule" in jaas:
         service = options.get("serviceName")
         return {} if service is None else {"sasl_kerberos_service_name": service}
-    raise ValueError('sasl.jaas.config: expected a login module with username="…" and password="…"')
+    raise EntryError("sasl.jaas.config", 'sasl.jaas.config: expected a login module with username="…" and password="…"')
 
 
 def _value(option: re.Match[str]) -> str:
@@ -404,13 +417,14 @@ def _assignors(properties: Mapping[str, str]) -> tuple[str, ...]:
     names = tuple(_JAVA_ASSIGNORS.get(each.rpartition(".")[2], each) for each in asked)
     for name in names:
         if name not in _ASSIGNORS:
-            raise ValueError(
-                f"partition.assignment.strategy: {name!r} is not one of {', '.join((*_JAVA_ASSIGNORS, *_ASSIGNORS))}"
+            raise EntryError(
+                _STRATEGY, f"{_STRATEGY}: {name!r} is not one of {', '.join((*_JAVA_ASSIGNORS, *_ASSIGNORS))}"
             )
     if "cooperative-sticky" in names and len(names) > 1:
-        raise ValueError(
-            "partition.assignment.strategy: CooperativeStickyAssignor has to be the only assignor, because all "
-            "members of the group must use the cooperative protocol"
+        raise EntryError(
+            _STRATEGY,
+            f"{_STRATEGY}: CooperativeStickyAssignor has to be the only assignor, because all members of the group "
+            "must use the cooperative protocol",
         )
     return names
 

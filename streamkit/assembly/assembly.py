@@ -283,7 +283,8 @@ class Assembly:
             self._factory.find_error_handlers(self._error_function)
         for name in settings.input_bindings:
             self._inputs.add(name)
-        for name in (*settings.source, *settings.output_bindings):
+        renamed = map(self._functions_settings.binding, settings.source_bindings)
+        for name in (*renamed, *settings.output_bindings):
             self._outputs.add(name)
         self._bind_functions()
         self._collect_polled()

@@ -38,7 +38,7 @@ class BindingSettings:
     @property
     def configured(self) -> Iterable[str]:
         """The names of the bindings that settings configure."""
-        listed = self.stream.source, self.stream.output_bindings, self.stream.input_bindings
+        listed = self.stream.source_bindings, self.stream.output_bindings, self.stream.input_bindings
         return [*self.stream.bindings, *(name for names in listed for name in names)]
 
     def is_configured(self, name: str) -> bool:

@@ -4,16 +4,21 @@
 all bindings, also of those that are not made: an unknown key is an error for any binding.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import GenericAlias
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pydantic import BaseModel, create_model
 
 from streamkit.config.environment import Environment
 from streamkit.config.settings_model import SettingsModel
 from streamkit.errors import ConfigurationError, ConfigurationErrors
+
+OTHER_PARTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "kafka": {"streams": "there is no binder for Kafka Streams"},
+}
+"""The parts of a type's settings that belong to another of Spring's binders, and why they have no effect."""
 
 ExtendedModels: TypeAlias = Callable[[str], tuple[type[BaseModel], type[BaseModel]]]
 """A function that returns the models of a binder type's `consumer.*` and `producer.*`."""
@@ -32,7 +37,7 @@ def extended_problems(environment: Environment, type_: str, models: ExtendedMode
         return ()
     model = _model_of(*models(type_))
     try:
-        environment.bound(environment.tree(prefix, model, skip=("binder",)), model)
+        environment.bound(environment.tree(prefix, model, skip=("binder", *OTHER_PARTS.get(type_, ()))), model)
     except ConfigurationErrors as found:
         return found.errors
     return ()

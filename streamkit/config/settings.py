@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from streamkit.config.durations import Seconds
 from streamkit.config.environment import Environment
-from streamkit.config.extended import ExtendedModels, extended_problems
+from streamkit.config.extended import OTHER_PARTS, ExtendedModels, extended_problems
 from streamkit.config.function_properties import PollerProperties, StreamFunctionProperties
 from streamkit.config.relaxed import uniform, uniform_key
 from streamkit.config.setting_limits import Accepted, Rejected
@@ -109,7 +109,8 @@ class StreamSettings(ShownWithoutSecrets, BaseSettings):
     binding_retry_interval: Seconds = timedelta(seconds=30)
     """Pause between attempts to bind when the messaging system is away; 0 or less: fail at start."""
     source: Annotated[list[str], Separator(";")] = Field(default_factory=list)
-    """Output bindings to make without a listener that sends to them; the older name of `output-bindings`."""
+    """Output bindings to make without a listener that sends to them, without their ending: `orders` is binding
+    `orders-out-0`. The older form of `output-bindings`."""
     output_bindings: Annotated[list[str], Separator(";")] = Field(default_factory=list)
     """Output bindings to make without a listener that sends to them."""
     input_bindings: Annotated[list[str], Separator(";")] = Field(default_factory=list)
@@ -182,6 +183,11 @@ class StreamSettings(ShownWithoutSecrets, BaseSettings):
         """Return the sources, the strongest first: the constructor's arguments, then the environment."""
         return init_settings, _StreamSource(settings_cls, PREFIX, init_settings)
 
+    @property
+    def source_bindings(self) -> list[str]:
+        """The names of the bindings that `source` makes."""
+        return [f"{name}-out-0" for name in self.source]
+
     def binding(self, name: str) -> BindingProperties:
         """Return the settings of a binding; without a destination, the binding's name is the destination.
 
@@ -223,14 +229,17 @@ def _default_instance_index(tree: RawTree, environment: Environment) -> None:
 
 
 def _settings_of_others(environment: Environment, types: Iterable[str]) -> Iterator[SettingWarning]:
-    """Yield a warning for each setting of a binder type that is not installed.
+    """Yield a warning for each setting of a binder type that is not installed or does not exist here.
 
     The files of a service may have settings of several binders, of which this application uses one.
     """
-    for type_ in types:
+    reasons = {type_: f"no binder of type {type_} is installed" for type_ in types}
+    for type_, parts in OTHER_PARTS.items():
+        reasons |= {f"{type_}.{part}": reason for part, reason in parts.items() if type_ not in reasons}
+    for place, reason in reasons.items():
         for source in environment.sources:
-            for entry in source.entries(uniform_key(f"{PREFIX}.{type_}")):
-                yield SettingWarning(entry.value, f"no binder of type {type_} is installed")
+            for entry in source.entries(uniform_key(f"{PREFIX}.{place}")):
+                yield SettingWarning(entry.value, reason)
 
 
 def _inherit_defaults(tree: RawTree) -> Iterator[SettingWarning]:

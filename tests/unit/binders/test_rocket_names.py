@@ -49,7 +49,7 @@ NO_ADDRESS = "is not an address: expected host:port, such as 127.0.0.1:9876"
 )  # fmt: skip
 def test_illegal_name_is_reported_with_its_setting(tmp_path: Path, line: str, reason: str) -> None:
     """File, line, key, value and reason."""
-    told = refused(tmp_path, "spring.cloud.stream.source=out", f"{BINDINGS}.in.content-type=text/plain", line)
+    told = refused(tmp_path, "spring.cloud.stream.output-bindings=out", f"{BINDINGS}.in.content-type=text/plain", line)
     assert told.removeprefix("1 setting is wrong:\n  - ") == f"application.properties:5: {line}: {reason}"
 
 
@@ -62,7 +62,7 @@ def test_name_length_includes_the_namespace(tmp_path: Path) -> None:
 
 def test_illegal_name_without_a_setting_is_reported_with_its_binding(tmp_path: Path) -> None:
     """The destination defaults to the binding's name."""
-    told = refused(tmp_path, "spring.cloud.stream.source=out put", f"{BINDINGS}.in.group=g")
+    told = refused(tmp_path, "spring.cloud.stream.output-bindings=out put", f"{BINDINGS}.in.group=g")
     assert told == f"binding 'out put': the topic name 'out put' {ILLEGAL}"
 
 
