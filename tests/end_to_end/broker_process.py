@@ -1,4 +1,4 @@
-"""``streamkit broker`` and ``streamkit namesrv`` as processes of their own."""
+"""``streamkit broker`` and ``streamkit namesrv`` as separate processes."""
 
 import os
 import re
@@ -26,7 +26,7 @@ _NAME_SERVER = re.compile(r"The Name Server boot success.*address (?P<address>\S
 
 
 class ServerProcess:
-    """One process; its output is read to its end by threads, so it is never held up by a full pipe.
+    """A server process, whose output is read by threads so that no full pipe blocks it.
 
     Attributes:
         command: ``broker`` or ``namesrv``.
@@ -57,11 +57,11 @@ class ServerProcess:
 
     @property
     def process_id(self) -> int:
-        """The process's number."""
+        """Return the process's id."""
         return self._process.pid
 
     def address(self) -> str:
-        """Wait until it serves and return where."""
+        """Wait until it serves; return its address."""
         pattern = _BROKER if self.command == "broker" else _NAME_SERVER
         with self._changed:
             self._changed.wait_for(lambda: self._match(pattern) or not self._is_reading(), START_SECONDS)
@@ -115,7 +115,7 @@ class ServerProcess:
 
 @contextmanager
 def running(command: str, *arguments: str, cwd: Path) -> Iterator[ServerProcess]:
-    """Start a process; at the end it is killed if it still runs. None of its steps may have taken over 50 ms."""
+    """Start a process and kill it at the end if it still runs. Fail if a step of it took over 50 ms."""
     process = ServerProcess(command, *arguments, cwd=cwd)
     try:
         yield process

@@ -1,4 +1,4 @@
-"""The bundled broker and clients of it on one loop in virtual time: hours of redeliveries pass in milliseconds."""
+"""The bundled broker and its clients on one loop in virtual time: hours of redeliveries pass in milliseconds."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -30,8 +30,8 @@ PATIENCE = 200_000.0
 """Virtual seconds: more than all sixteen redeliveries take."""
 
 
-class Heard:
-    """A listener that notes what it hears and when, and says what `says` gives for it."""
+class RecordingListener:
+    """A listener that records messages with their times and returns the outcome of `says`."""
 
     def __init__(self, says: Callable[[MessageExt], object] = lambda message: None) -> None:
         self.messages: list[MessageExt] = []
@@ -59,7 +59,7 @@ class Heard:
         return [message.body for message in self.messages]
 
     async def count(self, wanted: int, patience: float = 200.0) -> None:
-        """Return when that many messages were heard."""
+        """Wait until that many messages were received."""
         async with asyncio.timeout(patience):
             while len(self.messages) < wanted:
                 self._more.clear()
@@ -67,7 +67,7 @@ class Heard:
 
 
 class ClientStage:
-    """A broker, and makers of clients that reach it."""
+    """A broker, and factories of clients that use it."""
 
     def __init__(self, time: VirtualTime, broker: EmbeddedBroker, transport: MemoryTransport) -> None:
         self.time = time
@@ -99,7 +99,7 @@ class ClientStage:
         return consumer
 
     def polling(self, group: str = "kitchen", topic: str = "orders", **settings: Any) -> LitePullConsumer:
-        """A lite pull consumer; of topic `orders` unless told, and of none with an empty name."""
+        """Return a lite pull consumer, of topic `orders` by default, of none with an empty name."""
         settings.setdefault("consume_from_where", ConsumeFromWhere.FIRST_OFFSET)
         consumer = LitePullConsumer(group, LitePullConsumerSettings(**self._with_address(settings)), **self._ends())
         if topic:
@@ -110,13 +110,13 @@ class ClientStage:
         return PullConsumer(group, PullConsumerSettings(**self._with_address(settings)), **self._ends())
 
     async def send(self, bodies: Iterable[bytes], topic: str = "orders", queue: int | None = None) -> list[SendResult]:
-        """Send one message each, all to one queue if it is given."""
+        """Send one message per body, all to one queue if it is given."""
         async with self.producer() as producer:
             target = None if queue is None else MessageQueue(topic, "broker-a", queue)
             return [await producer.send(Message(topic, body), queue=target) for body in bodies]
 
     async def topic(self, topic: str = "orders", queues: int = 4) -> None:
-        """Make the topic."""
+        """Create the topic."""
         async with self.admin() as admin:
             await admin.create_topic(topic, queues)
             await admin.await_topic(topic, queues=queues)
@@ -129,7 +129,7 @@ class ClientStage:
 
 
 def play(scene: Callable[[ClientStage], Awaitable[None]], *, queues: int = 4, **settings: str) -> None:
-    """Run the scene before a broker that has topic `orders`; settings are the broker's."""
+    """Run the scene with a broker that has topic `orders`; settings are the broker's."""
     with VirtualTime() as time:
 
         async def main() -> None:
@@ -153,14 +153,14 @@ async def cancel_own_task() -> None:
 
 
 async def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
-    """Return when the condition holds, looking every 50 ms of loop time."""
+    """Wait until the condition holds, checking every 50 ms of loop time."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110  # conditions on foreign state set no event
             await asyncio.sleep(0.05)
 
 
 async def stop_and_restart(stage: ClientStage, seconds: float = 2) -> None:
-    """Stop the broker, and later start another one with its store, at its address."""
+    """Stop the broker, and later start another one with its store at its address."""
     port = int(stage.broker.broker_address.rpartition(":")[2])
     await stage.broker.broker.stop()
     await asyncio.sleep(seconds)
@@ -168,7 +168,7 @@ async def stop_and_restart(stage: ClientStage, seconds: float = 2) -> None:
 
 
 async def restart(stage: ClientStage, port: int) -> None:
-    """Start a broker with the store of the one that was stopped."""
+    """Start a broker with the store of the stopped one."""
     settings = replace(stage.broker._broker_settings(), listen_port=port)
     fresh = Broker(settings, transport=stage.transport, clock=stage.time.clock)
     await fresh.start()
@@ -178,5 +178,5 @@ async def restart(stage: ClientStage, port: int) -> None:
 
 
 def orders_of(consumer: PushConsumer) -> set[MessageQueue]:
-    """The consumer's queues of topic `orders`; its retry topic's aside."""
+    """Return the consumer's queues of topic `orders`, without those of the retry topic."""
     return {queue for queue in consumer.assigned if queue.topic == "orders"}

@@ -1,4 +1,4 @@
-"""An application that sends and hears all the while, and is not to notice what others do to its broker."""
+"""An application that sends and receives continuously, and fails if other clients of its broker disturb it."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ _OURS = ("streamkit", "binders", "rocket_client")
 
 
 class Warnings(logging.Handler):
-    """Notes what an application and its client warn of."""
+    """Records the warnings of an application and its client."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -45,9 +45,9 @@ class Warnings(logging.Handler):
 
 
 def settings(name_server: str, **more: str) -> dict[str, str]:
-    """Settings of an application with the broker; further ones by their keys below `spring.cloud.stream`.
+    """Return settings of an application with the broker, and further ones below `spring.cloud.stream`.
 
-    The shop's sends are never tried again, and a machine with much to do may stand still for seconds.
+    The application's sends are never retried, and their timeouts allow for a busy machine.
     """
     return {
         "spring.cloud.stream.default-binder": "rocketmq",
@@ -123,13 +123,13 @@ class HonestShop:
             await asyncio.sleep(_PAUSE)
 
     async def hears_from(self, queues: set[int]) -> None:
-        """Return when something came from each of the queues."""
+        """Wait until a message came from each of the queues."""
         async with asyncio.timeout(PATIENCE):
             while not queues <= self.queues:
                 await self.goes_on(1)
 
     async def goes_on(self, count: int = 20) -> None:
-        """Return when so many more were sent and heard."""
+        """Wait until so many more numbers were sent and received."""
         await self._until_heard(self.sent + count)
 
     async def _until_heard(self, wanted: int) -> None:
@@ -180,5 +180,5 @@ class HonestShop:
 
 
 def _place(headers: Mapping[str, object]) -> str:
-    """Which message it is, and where it stands: whether it was sent again or delivered again."""
+    """Return the identity of a message and its position, which shows whether it was sent or delivered again."""
     return " ".join(str(headers.get(name)) for name in (MESSAGE_ID, QUEUE_ID, QUEUE_OFFSET, RECONSUME_TIMES))

@@ -1,4 +1,4 @@
-"""An application that is a process: a member of a group that prints each number it hears."""
+"""An application process: a member of a group that prints each number it receives."""
 
 MEMBER = """
 import sys

@@ -1,4 +1,4 @@
-"""A client that sends single requests over a connection, as the wire has them, and a broker to send them to."""
+"""A client that sends single requests over a connection, and a broker for it."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
@@ -68,7 +68,7 @@ class RawClient:
         *,
         answer: Callable[[RemotingCommand], Any] = lambda request: None,
     ) -> "RawClient":
-        """Return a client; ``answer`` gives the responses to what the broker asks."""
+        """Return a client; ``answer`` gives the responses to the broker's requests."""
         pushed: list[RemotingCommand] = []
 
         def handle(_: Connection, request: RemotingCommand) -> RemotingCommand | None:
@@ -184,7 +184,7 @@ class RawClient:
         return answer
 
     async def send_back(self, message: MessageExt, group: str = "g", **fields: Any) -> RemotingCommand:
-        """Give a message back; returns the answer, whatever its code."""
+        """Send a message back; return the answer, whatever its code."""
         known = {"delay_level": 0, "origin_topic": message.topic, "origin_msg_id": message.msg_id}
         values: dict[str, Any] = known | fields
         header = ConsumerSendMsgBackRequestHeader(
@@ -228,12 +228,12 @@ class Pulled:
 
     @property
     def header(self) -> PullMessageResponseHeader:
-        """Where the queue begins and ends, and where to go on."""
+        """Return the queue's minimum and maximum offset and the next one."""
         return self._answer.header(PullMessageResponseHeader)
 
     @property
     def bodies(self) -> list[bytes]:
-        """The messages' bodies."""
+        """Return the messages' bodies."""
         return [message.body for message in self.messages]
 
 
@@ -253,7 +253,7 @@ def send_header(topic: str, properties: Mapping[str, str] | None = None, **field
 
 
 def pull_header(topic: str, offset: int, **fields: Any) -> PullMessageRequestHeader:
-    """Return a pull that has its subscription with it and is not held."""
+    """Return a pull header with a subscription and no hold time."""
     values: dict[str, Any] = {
         "consumer_group": "g",
         "queue_id": 0,
@@ -277,7 +277,7 @@ Scene = Callable[[RawClient, EmbeddedBroker], Coroutine[Any, Any, T]]
 
 
 def with_broker(scene: Scene[T], **settings: str) -> T:
-    """Run the scene with a client and a broker in memory, under virtual time."""
+    """Run the scene with a client and a broker in memory, in virtual time."""
 
     async def main(clock: Any) -> T:
         transport = MemoryTransport()

@@ -1,4 +1,4 @@
-"""Applications whose name servers die, whose topics grow, and that are killed themselves."""
+"""Applications whose name servers die, whose topics grow, and that are killed."""
 
 import asyncio
 import signal
@@ -57,8 +57,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 @pytest.mark.promise
 @pytest.mark.slow
 @pytest.mark.parametrize("orderly", ["false", "true"])
-def test_with_all_name_servers_killed_an_application_goes_on(cluster: Cluster, orderly: str) -> None:
-    """B8: it has its routes. When a name server is back, what is new is found again."""
+def test_application_continues_without_name_servers(cluster: Cluster, orderly: str) -> None:
+    """It has its routes. When a name server is back, new topics are found again."""
 
     async def main() -> None:
         keys = POLL | {"rocketmq.bindings.in.consumer.orderly": orderly}
@@ -81,8 +81,8 @@ def test_with_all_name_servers_killed_an_application_goes_on(cluster: Cluster, o
 
 
 @pytest.mark.parametrize("orderly", ["false", "true"])
-def test_queues_added_to_a_live_topic_are_used_and_heard(orderly: str) -> None:
-    """B12: at the next poll of the routes, by senders and consumers; nothing is lost or comes twice."""
+def test_queues_added_to_a_live_topic_are_used(orderly: str) -> None:
+    """At the next poll of the routes, by senders and consumers, without loss or duplicates."""
 
     async def main(name_server: str) -> None:
         keys = POLL | {"rocketmq.bindings.in.consumer.orderly": orderly}
@@ -101,12 +101,11 @@ def test_queues_added_to_a_live_topic_are_used_and_heard(orderly: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("orderly", ["false", "true"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_another_member_takes_over_from_a_process_that_ends(
-    tmp_path: Path, number: signal.Signals, orderly: str
-) -> None:
-    """What a killed member had not committed comes again; of one that is stopped nothing does, in order.
+def test_another_member_takes_over_from_an_ended_process(tmp_path: Path, number: signal.Signals, orderly: str) -> None:
+    """Uncommitted messages of a killed member are redelivered;
 
-    Without order a queue changes its member while calls are under way, whose messages may come twice.
+    a stopped member leaves none, in order. Without order a queue may change its member during calls, whose messages may
+    be delivered twice.
     """
     (tmp_path / "member.py").write_text(MEMBER)
 

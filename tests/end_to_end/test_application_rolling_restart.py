@@ -1,4 +1,4 @@
-"""Applications of one group are stopped and started one after the other under load, and nobody loses a message."""
+"""Rolling restart of applications in one group under load, without message loss."""
 
 import asyncio
 import itertools
@@ -47,7 +47,7 @@ async def take(message: Message[int]) -> None:
 
 @dataclass(frozen=True)
 class Call:
-    """One message in one process."""
+    """One listener call in one process."""
 
     process: int
     queue: str
@@ -57,7 +57,7 @@ class Call:
 
 @dataclass
 class Journal:
-    """What processes tell through one pipe, in the order in which it happened.
+    """The events of all processes in order, read from one pipe.
 
     Attributes:
         lines: All lines.
@@ -84,7 +84,7 @@ class Journal:
             self._news.set()
 
     async def until(self, is_true: Callable[[], bool]) -> None:
-        """Return when what was read makes it true."""
+        """Wait until the events read make the condition true."""
         try:
             async with asyncio.timeout(PATIENCE):
                 while not is_true():
@@ -94,13 +94,13 @@ class Journal:
             raise AssertionError("".join(self.lines[-200:])) from None
 
     async def tells(self, text: str) -> None:
-        """Return when a further line has the text."""
+        """Wait for a further line with the text."""
         known = len(self.lines)
         await self.until(lambda: any(text in line for line in self.lines[known:]))
 
 
 class Group:
-    """A topic with a sender, and processes that handle what it sends.
+    """A topic with a sender, and processes that handle its messages.
 
     Attributes:
         journal: What they tell.
@@ -126,13 +126,13 @@ class Group:
         self.set(edition="first")
 
     def set(self, **changed: str) -> None:
-        """Write the settings file, with these beside what the group has in common."""
+        """Write the settings file, with these settings beside the group's common ones."""
         lines = (f"{key}={value}\n" for key, value in (self._settings | changed).items())
         (self._directory / "application.properties").write_text("".join(lines))
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Send all the while; at the end check that nothing was lost, and that no call was cut off."""
+        """Send continuously; at the end check that no message was lost and no call interrupted."""
         async with Admin(ClientSettings(name_servers=self._name_server)) as admin:
             await admin.create_topic("orders", queues=QUEUES)
         ours, self._pipe = os.pipe()
@@ -173,7 +173,7 @@ class Group:
                 await asyncio.sleep(0.008)
 
     async def start(self, *options: str) -> Process:
-        """Start a process, and return when it says that it has started."""
+        """Start a process, and wait until it reports its start."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "streamkit.cli", "run", *options, "member"),
@@ -193,12 +193,12 @@ class Group:
         self.journal.gone[process.pid] = len(self.journal.begun)
 
     async def takes_part(self, process: Process) -> None:
-        """Return when a process has handled messages, and all that was sent until then was handled."""
+        """Wait until a process has handled messages, and everything sent before was handled."""
         await self.journal.until(lambda: any(call.process == process.pid for call in self.journal.ended))
         await self.has_handled_all()
 
     async def has_handled_all(self) -> None:
-        """Return when all that was sent until now was handled."""
+        """Wait until everything sent before was handled."""
         sent = set(range(self.sent))
         await self.journal.until(lambda: sent <= {call.number for call in self.journal.ended})
 
@@ -213,7 +213,7 @@ class Group:
 
 
 def check_order(journal: Journal) -> None:
-    """Each message of a queue is handled once, after the one before it, and by one process at a time."""
+    """Check that each queue's messages were handled once, in order, and by one process at a time."""
     calls = defaultdict(list)
     for line in journal.lines:
         if line.startswith(("begun", "ended")):
@@ -226,11 +226,11 @@ def check_order(journal: Journal) -> None:
 
 @pytest.mark.promise
 @pytest.mark.parametrize(("orderly", "count"), [("false", 2), ("true", 3)])
-def test_processes_restart_one_after_the_other_and_nothing_is_lost(tmp_path: Path, orderly: str, count: int) -> None:
-    """What a stopped process had handled does not come again; in order, nothing comes twice at all.
+def test_rolling_restart_loses_no_message(tmp_path: Path, orderly: str, count: int) -> None:
+    """Messages handled by a stopped process are not redelivered;
 
-    Without order, queues also change hands among those that stay, if there are several. A machine too busy to do that
-    within a moment may handle some messages twice.
+    in ordered mode there are no duplicates at all. Without order, queues also move among the remaining processes, if
+    there are several. A machine too busy to do that within a moment may handle some messages twice.
     """
 
     async def main(name_server: str) -> None:
@@ -251,8 +251,8 @@ def test_processes_restart_one_after_the_other_and_nothing_is_lost(tmp_path: Pat
 
 @pytest.mark.promise
 @pytest.mark.parametrize("orderly", ["false", "true"])
-def test_workers_restart_one_by_one_with_new_settings(tmp_path: Path, orderly: str) -> None:
-    """SIGHUP takes over changed files; wrong ones change nothing."""
+def test_rolling_restart_of_workers_loads_new_settings(tmp_path: Path, orderly: str) -> None:
+    """SIGHUP applies changed files; wrong ones change nothing."""
 
     async def main(name_server: str) -> None:
         group = Group(name_server, tmp_path, orderly)

@@ -1,4 +1,4 @@
-"""Applications that ask for what cannot be are told so, and a right one beside them, at the same broker, goes on."""
+"""Applications with errors are refused, while a correct one at the same broker continues."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -22,11 +22,11 @@ def broker() -> Iterator[ThreadedBroker]:
 
 
 def application(name_server: str, lines: Mapping[str, str], listeners: str = "") -> StreamApplication:
-    """An application with further settings, and a listener for each of the bindings."""
+    """Return an application with further settings, and a listener for each of the bindings."""
     app = StreamApplication(config_location="optional:/none", properties=settings(name_server, **lines))
 
     async def take(payload: bytes) -> None:
-        """Anything."""
+        """Accept any message."""
 
     for name in listeners.split():
         app.stream_listener(name)(take)
@@ -55,10 +55,10 @@ TAGS = {
         (TAGS, "bills red", "are both in group 'office', but one subscribes to 'bills' with tags '*'"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_told_at_start(
+def test_invalid_application_is_refused_at_startup(
     lines: dict[str, str], listeners: str, told: str, broker: ThreadedBroker
 ) -> None:
-    """By one error that says which setting or listener it is; the right application notices nothing."""
+    """By one error that names the setting or listener; the correct application is not disturbed."""
 
     async def main() -> None:
         async with HonestShop(broker.name_server) as shop:
@@ -84,8 +84,8 @@ PRODUCER = "rocketmq.bindings.bills.producer"
         ("33554432", {f"{PRODUCER}.max-message-size": "33554432"}, "failed after 3 attempts"),
     ],
 )
-def test_a_body_that_is_too_large_fails_alone(broker_limit: str, lines: dict[str, str], told: str) -> None:
-    """At the client's limit, the broker's, and that of its frames: the next one of the same binding arrives."""
+def test_too_large_body_fails_alone(broker_limit: str, lines: dict[str, str], told: str) -> None:
+    """At the client's limit, the broker's, and the frame limit: the binding's next message is delivered."""
     size = {"10000": 50_000, "4194304": 5_000_000, "33554432": 20_000_000}[broker_limit]
     keys = {
         "bindings.bills.destination": "bills",
@@ -115,8 +115,8 @@ def test_a_body_that_is_too_large_fails_alone(broker_limit: str, lines: dict[str
         asyncio.run(main(broker.name_server))
 
 
-def test_refusals_do_not_use_up_the_window_of_async_sends(broker: ThreadedBroker) -> None:
-    """However many messages are refused before they are sent, the next good one is sent."""
+def test_refused_messages_free_the_window_of_async_sends(broker: ThreadedBroker) -> None:
+    """After any number of refusals the next valid message is sent."""
 
     async def main() -> None:
         lines = {
@@ -144,10 +144,8 @@ def test_refusals_do_not_use_up_the_window_of_async_sends(broker: ThreadedBroker
     ],
 )
 @pytest.mark.parametrize("binder", ["rocketmq", "inmemory"])
-def test_a_delay_nobody_understands_is_refused(
-    name: str, value: object, expected: str, binder: str, broker: ThreadedBroker
-) -> None:
-    """It would be no delay otherwise."""
+def test_invalid_delay_is_refused(name: str, value: object, expected: str, binder: str, broker: ThreadedBroker) -> None:
+    """It must not count as no delay."""
 
     async def main() -> None:
         lines = {"bindings.bills.destination": "bills", "default-binder": binder}
@@ -158,8 +156,11 @@ def test_a_delay_nobody_understands_is_refused(
     asyncio.run(main())
 
 
-def test_a_topic_nobody_creates_is_told_and_waited_for() -> None:
-    """With auto-creation off: the sender's error says what to do; the consumer warns, and hears once there is one."""
+def test_missing_topic_is_reported_and_waited_for() -> None:
+    """Without auto-creation the sender's error says what to do;
+
+    the consumer warns, and receives once the topic exists.
+    """
     heard: asyncio.Queue[str] = asyncio.Queue()
 
     async def main(name_server: str) -> None:
@@ -198,8 +199,8 @@ def test_a_topic_nobody_creates_is_told_and_waited_for() -> None:
 MISSING = {"bindings.missing.group": "office", "rocketmq.binder.provisioning": "verify"}
 
 
-def test_a_topic_that_must_exist_is_refused_at_start(broker: ThreadedBroker) -> None:
-    """`provisioning=verify`: nothing of the application runs."""
+def test_topic_that_must_exist_is_refused_at_startup(broker: ThreadedBroker) -> None:
+    """With `provisioning=verify` nothing of the application runs."""
 
     async def main() -> None:
         app = application(broker.name_server, MISSING, "missing")

@@ -1,8 +1,4 @@
-"""Whatever is sent to a broker and its name server, an honest application of theirs notices nothing.
-
-Each hostile act is done over raw sockets, while the application sends and hears; what each hostile client is
-answered is tested next door, in `test_broker_protocol_hostile`.
-"""
+"""Whatever is sent to a broker and its name server, another application is not disturbed."""
 
 import asyncio
 import signal
@@ -30,19 +26,19 @@ Act = Callable[[str, int], Awaitable[object]]
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[ThreadedBroker]:
-    """One broker for all of the hostile acts."""
+    """One broker for all hostile clients."""
     with ThreadedBroker() as started:
         yield started
 
 
 def frame_of(code: int, header: Header | None = None) -> bytes:
-    """A request's bytes."""
+    """Return a request's bytes."""
     return b"".join(bytes(piece) for piece in RemotingCommand.request(code, header).encode())
 
 
 @asynccontextmanager
 async def connections(host: str, port: int, count: int = 1) -> AsyncIterator[list[Streams]]:
-    """Open so many; at the end they are reset."""
+    """Open so many connections; reset them at the end."""
     streams: list[Streams] = []
     try:
         for _ in range(count):
@@ -55,7 +51,7 @@ async def connections(host: str, port: int, count: int = 1) -> AsyncIterator[lis
 
 
 async def send_and_leave(host: str, port: int, data: bytes) -> None:
-    """Write bytes on a connection of their own, and read until the other side closes it or answers no more."""
+    """Write bytes on a new connection, and read until the other side closes it or stops answering."""
     async with connections(host, port) as [(reader, writer)]:
         try:
             writer.write(data)
@@ -68,7 +64,7 @@ async def send_and_leave(host: str, port: int, data: bytes) -> None:
 
 @asynccontextmanager
 async def raw_client(host: str, port: int) -> AsyncIterator[RawClient]:
-    """A client that sends single requests."""
+    """Return a client that sends single requests."""
     client = await RawClient.connect(TcpTransport(), f"{host}:{port}")
     try:
         yield client
@@ -77,7 +73,7 @@ async def raw_client(host: str, port: int) -> AsyncIterator[RawClient]:
 
 
 async def garbage(host: str, port: int) -> None:
-    """No frames at all."""
+    """Send data without frames."""
     for data in (
         b"\x00" * 99,
         b"\xff" * 99,
@@ -92,7 +88,7 @@ async def garbage(host: str, port: int) -> None:
 
 
 async def oversized_frames(host: str, port: int) -> None:
-    """Lengths nobody has, and 17 MiB that are really sent."""
+    """Send absurd lengths, and a real frame of 17 MiB."""
     for length in (2**31 - 1, 2**24 + 1, -1, -(2**31)):
         await send_and_leave(host, port, struct.pack(">ii", length, 10) + bytes(64))
     size = 17 * 1024 * 1024
@@ -100,7 +96,7 @@ async def oversized_frames(host: str, port: int) -> None:
 
 
 async def truncated_frames(host: str, port: int) -> None:
-    """Every beginning of a good request; some of the connections stay open behind it."""
+    """Send every prefix of a valid request; keep some of the connections open."""
     good = frame_of(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic="orders"))
     for length in range(1, len(good), 7):
         await send_and_leave(host, port, good[:length])
@@ -111,7 +107,7 @@ async def truncated_frames(host: str, port: int) -> None:
 
 
 async def unknown_requests(host: str, port: int) -> None:
-    """Five thousand at once: each is answered, and says which it was."""
+    """Send five thousand at once: each is answered with its number."""
     async with raw_client(host, port) as client:
         answers = await asyncio.gather(*(client.ask(50_000 + number) for number in range(5_000)))
     assert {answer.code for answer in answers} == {ResponseCode.REQUEST_CODE_NOT_SUPPORTED}
@@ -119,7 +115,7 @@ async def unknown_requests(host: str, port: int) -> None:
 
 
 async def answers_nobody_asked_for(host: str, port: int) -> None:
-    """Responses to requests that were never made."""
+    """Send responses to requests that were never made."""
     asked = RemotingCommand.request(RequestCode.HEART_BEAT)
     data = bytearray()
     for number in range(1_000):
@@ -130,7 +126,7 @@ async def answers_nobody_asked_for(host: str, port: int) -> None:
 
 
 async def illegal_names(host: str, port: int) -> None:
-    """Topics and groups that cannot be: each request is refused, with a reason."""
+    """Send illegal topics and groups: each request is refused with a reason."""
     async with raw_client(host, port) as client:
         for name in ("", " ", "no good", "a" * 300, "../../etc", "\x00", "订单"):
             headers: dict[RequestCode, Header] = {
@@ -147,7 +143,7 @@ async def illegal_names(host: str, port: int) -> None:
 
 
 async def too_large_bodies(host: str, port: int) -> None:
-    """A body over maxMessageSize is refused, again and again."""
+    """Send bodies over maxMessageSize; each is refused."""
     async with raw_client(host, port) as client:
         for _ in range(5):
             answer = await client.try_send(body=bytes(5 * 1024 * 1024))
@@ -155,7 +151,7 @@ async def too_large_bodies(host: str, port: int) -> None:
 
 
 async def a_client_that_reads_nothing(host: str, port: int) -> None:
-    """It asks for megabytes, thousands of times."""
+    """Request megabytes thousands of times without reading."""
     pull = frame_of(RequestCode.PULL_MESSAGE, pull_header("orders", 0, max_msg_nums=4096))
     route = frame_of(RequestCode.GET_BROKER_CLUSTER_INFO)
     async with connections(host, port) as [(_, writer)]:
@@ -165,7 +161,7 @@ async def a_client_that_reads_nothing(host: str, port: int) -> None:
 
 
 async def slow_senders(host: str, port: int) -> None:
-    """Three hundred that send their request byte by byte, and are answered in the end."""
+    """Send requests byte by byte on three hundred connections; all are answered."""
     good = frame_of(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic="orders"))
     async with connections(host, port, 300) as streams:
         for at in range(0, len(good), 16):
@@ -178,7 +174,7 @@ async def slow_senders(host: str, port: int) -> None:
 
 
 async def connections_that_come_and_go(host: str, port: int) -> None:
-    """A thousand, each reset as soon as it stands."""
+    """Open and reset a thousand connections."""
     for _ in range(1_000):
         with socket.create_connection((host, port)) as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -201,8 +197,8 @@ ACTS: list[Act] = [
 
 @pytest.mark.parametrize("door", ["broker", "name server"])
 @pytest.mark.parametrize("act", ACTS, ids=lambda act: act.__name__)
-def test_an_honest_application_notices_nothing(act: Act, door: str, broker: ThreadedBroker) -> None:
-    """It loses nothing, hears nothing twice, and need not try anything again."""
+def test_honest_application_is_not_disturbed(act: Act, door: str, broker: ThreadedBroker) -> None:
+    """It loses no message, receives none twice, and retries nothing."""
 
     async def main() -> None:
         host, _, port = (broker.address if door == "broker" else broker.name_server).rpartition(":")
@@ -214,8 +210,8 @@ def test_an_honest_application_notices_nothing(act: Act, door: str, broker: Thre
 
 
 @pytest.mark.slow
-def test_thousands_of_connections_disturb_nobody(broker: ThreadedBroker) -> None:
-    """Four thousand that stay open; half of them ask something now and then."""
+def test_thousands_of_connections_disturb_no_client(broker: ThreadedBroker) -> None:
+    """Four thousand stay open, and half of them send a request now and then."""
 
     async def main() -> None:
         host, _, port = broker.address.rpartition(":")
@@ -234,8 +230,8 @@ def test_thousands_of_connections_disturb_nobody(broker: ThreadedBroker) -> None
 
 
 @pytest.mark.slow
-def test_a_flood_of_connections_leaves_the_broker_its_files(tmp_path: Path) -> None:
-    """A broker that may have 300 files open still makes and flushes those of its store."""
+def test_flood_of_connections_leaves_the_broker_its_files(tmp_path: Path) -> None:
+    """A broker limited to 300 open files still creates and flushes those of its store."""
     resource = pytest.importorskip("resource")
 
     async def main(name_server: str, host: str, port: str) -> None:

@@ -36,7 +36,7 @@ from tests.ports import free_ports
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[ThreadedBroker]:
-    """One broker for all tests here: each has its own topic."""
+    """One broker for all tests of this module: each has its own topic."""
     with ThreadedBroker() as running:
         yield running
 
@@ -50,7 +50,7 @@ def client(broker: ThreadedBroker) -> Iterator[BlockingClient]:
 
 @pytest.fixture
 def queue(client: BlockingClient, request: pytest.FixtureRequest) -> MessageQueue:
-    """A queue of a topic of the test's own, with 100 messages: bodies 0 … 99, tags even and odd."""
+    """A queue of the test's own topic with 100 messages: bodies 0 … 99, tags even and odd."""
     topic = str(request.node.name).replace("[", "-").replace("]", "")
     queue = client.publish_queues(topic)[1]
     for start in range(0, 100, 25):
@@ -60,8 +60,8 @@ def queue(client: BlockingClient, request: pytest.FixtureRequest) -> MessageQueu
     return queue
 
 
-def test_a_message_goes_and_comes(client: BlockingClient) -> None:
-    """What is sent can be pulled where the result says it is, properties included."""
+def test_message_can_be_sent_and_pulled(client: BlockingClient) -> None:
+    """At the offset of the send result, with its properties."""
     sent = Message("goes-and-comes", b"a body" * 1000, tags="new", keys="k1", properties={"colour": "red"})
     result = client.send(sent)
     assert (result.status, result.msg_id) == (SendStatus.SEND_OK, sent.unique_key)
@@ -73,16 +73,16 @@ def test_a_message_goes_and_comes(client: BlockingClient) -> None:
     assert pulled.next_offset == result.queue_offset + 1
 
 
-def test_queues_of_a_topic(client: BlockingClient, queue: MessageQueue) -> None:
-    """A topic's queues are listed, those to read as well as those to write; an unknown topic is an error."""
+def test_queues_of_a_topic_are_listed(client: BlockingClient, queue: MessageQueue) -> None:
+    """Readable and writable ones; an unknown topic is an error."""
     assert client.queues(queue.topic) == client.publish_queues(queue.topic)
     assert queue in client.queues(queue.topic)
     with pytest.raises(TopicNotFoundError, match="no-such-topic"):
         client.queues("no-such-topic")
 
 
-def test_offsets(client: BlockingClient, queue: MessageQueue) -> None:
-    """Ends of a queue are known, a moment leads to a message, and a group's place is kept."""
+def test_offsets_are_queried_searched_and_committed(client: BlockingClient, queue: MessageQueue) -> None:
+    """Ends of a queue, offsets by time, and a group's committed offset."""
     assert (client.min_offset(queue), client.max_offset(queue)) == (0, 100)
     first = next(client.pull(queue, 0, max_messages=1).messages())
     found = client.search_offset(queue, first.store_timestamp)
@@ -92,8 +92,8 @@ def test_offsets(client: BlockingClient, queue: MessageQueue) -> None:
     assert client.committed_offset(queue) == 42
 
 
-def test_a_queue_read_to_its_end(client: BlockingClient, queue: MessageQueue) -> None:
-    """Pull after pull leads to the end, where there is nothing new."""
+def test_queue_is_read_to_its_end(client: BlockingClient, queue: MessageQueue) -> None:
+    """Pull by pull, until there is no new message."""
     offset, bodies = 0, []
     while (result := client.pull(queue, offset)).status is PullStatus.FOUND:
         bodies += [message.body for message in result.messages()]
@@ -104,21 +104,21 @@ def test_a_queue_read_to_its_end(client: BlockingClient, queue: MessageQueue) ->
 
 
 def test_tags_are_filtered(client: BlockingClient, queue: MessageQueue) -> None:
-    """A tag expression leaves the other messages out."""
+    """By a tag expression."""
     messages = client.pull(queue, 0, expression="odd || other", max_messages=10).messages()
     assert [message.body for message in messages] == [b"%d" % number for number in range(1, 20, 2)]
 
 
-def test_waiting_for_a_message(client: BlockingClient, queue: MessageQueue) -> None:
-    """A pull at the end may wait; it is answered when a message comes."""
+def test_pull_waits_for_a_message(client: BlockingClient, queue: MessageQueue) -> None:
+    """It is answered when one is stored."""
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(client.pull, queue, 100, wait=10.0)
         client.send(Message(queue.topic, b"new"), queue=queue)
         assert [message.body for message in waiting.result(5).messages()] == [b"new"]
 
 
-def test_many_pulls_under_way(client: BlockingClient, queue: MessageQueue) -> None:
-    """Many pulls share a connection, and each result knows what was asked."""
+def test_many_concurrent_pulls_share_a_connection(client: BlockingClient, queue: MessageQueue) -> None:
+    """Each result knows its request."""
     requests = (PullRequest(queue, offset, 5) for offset in range(0, 100, 5))
     results = {result.request.offset: result for result in client.pull_many(requests, depth=8)}
     bodies = [message.body for offset in sorted(results) for message in results[offset].messages()]
@@ -126,7 +126,7 @@ def test_many_pulls_under_way(client: BlockingClient, queue: MessageQueue) -> No
 
 
 def test_ranges_are_read_to_their_end(client: BlockingClient, queue: MessageQueue) -> None:
-    """Several ranges, pulls of any size: all messages in order, and none beyond the range's end."""
+    """Several ranges with pulls of any size: all messages in order, none beyond the end."""
     other = client.publish_queues(queue.topic)[2]
     client.send(Message(queue.topic, b"other"), queue=other)
     ranges = [QueueRange(queue, 10, 95), QueueRange(other, 0, 1)]
@@ -136,14 +136,14 @@ def test_ranges_are_read_to_their_end(client: BlockingClient, queue: MessageQueu
         assert bodies == [b"%d" % number for number in range(10, 95)] + [b"other"]
 
 
-def test_a_filtered_range(client: BlockingClient, queue: MessageQueue) -> None:
-    """A filter may leave everything out; the range ends all the same."""
+def test_filtered_range_ends(client: BlockingClient, queue: MessageQueue) -> None:
+    """Even if the filter drops every message."""
     parts = list(client.read_ranges([QueueRange(queue, 0, 100)], expression="none"))
     assert (parts[-1].end, any(part.is_lost for part in parts)) == (100, False)
 
 
 def test_offsets_of_many_queues(client: BlockingClient, queue: MessageQueue) -> None:
-    """All queues are asked at once, and committed at once."""
+    """All queues are queried and committed concurrently."""
     queues = client.queues(queue.topic)
     assert client.max_offsets(queues) == {each: 100 if each == queue else 0 for each in queues}
     assert set(client.min_offsets(queues).values()) == {0}
@@ -153,15 +153,15 @@ def test_offsets_of_many_queues(client: BlockingClient, queue: MessageQueue) -> 
 
 
 def encoded(client: BlockingClient, queue: MessageQueue, number: int) -> EncodedBatch:
-    """A batch of two messages."""
+    """Return a batch of two messages."""
     outgoing = OutgoingMessages("g", ProducerSettings(name_servers="x:1"), SystemClock(), UniqueIdGenerator(None))
     batch = outgoing.batch([Message(queue.topic, b"%d-%d" % (number, each)) for each in range(2)])
     header = outgoing.header(batch, queue.broker_name, queue.queue_id)
     return EncodedBatch(queue, Request(batch.code, header, batch.body), 2)
 
 
-def test_batches_under_way(client: BlockingClient, queue: MessageQueue) -> None:
-    """Encoded batches are stored in the order they were given, many of them under way."""
+def test_concurrent_batches_are_stored_in_order(client: BlockingClient, queue: MessageQueue) -> None:
+    """Encoded batches, many pending at a time."""
     with client.batch_sender(depth=4) as sender:
         for number in range(20):
             sender.put(encoded(client, queue, number))
@@ -172,16 +172,16 @@ def test_batches_under_way(client: BlockingClient, queue: MessageQueue) -> None:
     assert bodies == [b"%d-%d" % (number, each) for number in range(20) for each in range(2)]
 
 
-def test_a_refused_batch(client: BlockingClient, queue: MessageQueue) -> None:
-    """What a broker refuses for good is an error, and not tried again."""
+def test_refused_batch_is_an_error(client: BlockingClient, queue: MessageQueue) -> None:
+    """A final refusal is not retried."""
     with client.batch_sender() as sender:
         sender.put(encoded(client, MessageQueue(queue.topic, queue.broker_name, 99), 0))
         with pytest.raises(ResponseError, match="queueId"):
             sender.flush()
 
 
-def test_a_broker_that_stays_away() -> None:
-    """Reading and sending wait for a broker as long as they are told, then say who is away."""
+def test_unavailable_broker_is_an_error_after_the_timeout() -> None:
+    """Reading and sending wait that long, then name the broker."""
     with ThreadedBroker() as running:
         settings = ProducerSettings(name_servers=running.name_server, connect_timeout=timedelta(seconds=1))
         client = BlockingClient("blocking-group", settings)
@@ -195,7 +195,7 @@ def test_a_broker_that_stays_away() -> None:
                 sender.flush()
 
 
-def test_a_broker_that_comes_back(tmp_path: Path) -> None:
+def test_reading_and_sending_continue_when_the_broker_returns(tmp_path: Path) -> None:
     """A sender and a reader go on where they were when their broker is there again."""
     name_server_port, broker_port = free_ports()
     ports = {"name_server_port": name_server_port, "broker_port": broker_port}
@@ -215,8 +215,8 @@ def test_a_broker_that_comes_back(tmp_path: Path) -> None:
     assert bodies == [b"x", b"0-0", b"0-1", b"1-0", b"1-1"]
 
 
-def test_a_broker_that_is_drained() -> None:
-    """One that is to be restarted is written to no more; what it has can be read to the end."""
+def test_draining_broker_is_only_read() -> None:
+    """It gets no more messages, and its queues can be read to their ends."""
 
     async def drain(name_server: str, broker_name: str) -> None:
         async with Admin(ClientSettings(name_servers=name_server)) as admin:
@@ -236,8 +236,8 @@ def test_a_broker_that_is_drained() -> None:
                     client.publish_queues("drained", create=create)
 
 
-def test_a_group_that_is_reset_meanwhile() -> None:
-    """Its next pull is told where the group goes on; what is read here does not depend on it, and nothing is lost."""
+def test_offset_reset_does_not_affect_running_reads() -> None:
+    """The reset redirects the group's next pull; these reads keep their own offsets and lose nothing."""
 
     async def reset(name_server: str, topic: str) -> None:
         async with Admin(ClientSettings(name_servers=name_server)) as admin:
@@ -258,8 +258,8 @@ def test_a_group_that_is_reset_meanwhile() -> None:
                 assert read == (list(range(5, 20)) if expression == "*" else [])
 
 
-def test_messages_that_are_being_deleted(tmp_path: Path) -> None:
-    """Where the first messages are gone, and the queue does not begin behind them yet, none is handed out twice."""
+def test_deleted_messages_are_not_read_twice(tmp_path: Path) -> None:
+    """When the first messages are deleted before the queue's minimum offset moved."""
     settings = {"mappedFileSizeCommitLog": "65536", "deleteCommitLogFilesInterval": "600000"}
     with ThreadedBroker(tmp_path, settings=settings) as running:
         client = BlockingClient("g", ProducerSettings(name_servers=running.name_server))
@@ -282,21 +282,21 @@ def test_messages_that_are_being_deleted(tmp_path: Path) -> None:
                 assert offsets[0] > 0
 
 
-def test_a_selector_chooses_the_queue(client: BlockingClient) -> None:
+def test_selector_chooses_the_queue(client: BlockingClient) -> None:
     """Messages with one key go to one queue, in order."""
     results = [client.send(Message("chosen", b"%d" % n), selector=select_by_hash, argument="key") for n in range(5)]
     assert len({result.message_queue for result in results}) == 1
     assert [result.queue_offset for result in results] == list(range(5))
 
 
-def test_sends_go_round_the_queues(client: BlockingClient) -> None:
+def test_sends_use_the_queues_in_turn(client: BlockingClient) -> None:
     """Without a choice, messages are spread over the topic's queues."""
     results = [client.send(Message("spread", b"x")) for _ in range(8)]
     assert {result.message_queue.queue_id for result in results} == set(range(4))
 
 
-def test_refusals(client: BlockingClient, queue: MessageQueue) -> None:
-    """What cannot be sent, or asked, is told with its reason."""
+def test_refusals_have_a_reason(client: BlockingClient, queue: MessageQueue) -> None:
+    """Of sends and queries."""
     with pytest.raises(IllegalMessageError, match="character"):
         client.send(Message("bad topic", b"x"))
     with pytest.raises(IllegalMessageError, match="empty"):
@@ -312,23 +312,23 @@ def test_refusals(client: BlockingClient, queue: MessageQueue) -> None:
         client.pull(MessageQueue(queue.topic, queue.broker_name, 99), 0)
 
 
-def test_no_name_server() -> None:
-    """Without a name server there is no route, and the error tells all that were tried."""
+def test_missing_name_servers_are_an_error() -> None:
+    """It lists all that were tried."""
     settings = ProducerSettings(name_servers="127.0.0.1:1;127.0.0.1:2", connect_timeout=timedelta(milliseconds=200))
     with BlockingClient("g", settings) as client, pytest.raises(NameServersUnreachableError) as raised:
         client.queues("any")
     assert len(raised.value.causes) == 2
 
 
-def test_the_next_name_server_is_asked(broker: ThreadedBroker) -> None:
-    """One dead name server does not matter."""
+def test_next_name_server_is_asked(broker: ThreadedBroker) -> None:
+    """If one is unavailable."""
     settings = ProducerSettings(name_servers=f"127.0.0.1:1;{broker.name_server};127.0.0.1:2")
     with BlockingClient("g", settings) as client:
         assert client.send(Message("next-name-server", b"x")).status is SendStatus.SEND_OK
 
 
-def test_a_broker_that_was_started_anew(client: BlockingClient) -> None:
-    """A client outlives its broker: reads go on at the same address, and known routes serve meanwhile."""
+def test_client_survives_a_broker_restart(client: BlockingClient) -> None:
+    """Reads continue at the same address, with the known routes."""
     name_server_port, broker_port = free_ports()
     ports = {"name_server_port": name_server_port, "broker_port": broker_port}
     with ThreadedBroker(**ports) as first:
@@ -342,8 +342,8 @@ def test_a_broker_that_was_started_anew(client: BlockingClient) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_a_lost_broker_costs_no_route() -> None:
-    """With all name servers away as well, the route stays for when the broker comes back."""
+def test_lost_broker_keeps_its_route() -> None:
+    """Without name servers too, until the broker returns."""
     with ThreadedBroker() as running:
         settings = ProducerSettings(name_servers=running.name_server, request_timeout=timedelta(seconds=60))
         client = BlockingClient("blocking-group", settings)
@@ -354,8 +354,8 @@ def test_a_lost_broker_costs_no_route() -> None:
                 client.max_offset(queue)
 
 
-def test_a_forked_child_goes_on(client: BlockingClient) -> None:
-    """A client made before a fork serves parent and child: the way Spark's workers are made."""
+def test_forked_child_can_use_the_client(client: BlockingClient) -> None:
+    """Parent and child, as Spark's workers do."""
     client.send(Message("forked", b"parent before"))
     child = os.fork()
     if child == 0:
@@ -376,7 +376,7 @@ def test_a_forked_child_goes_on(client: BlockingClient) -> None:
 
 
 def test_threads_share_a_client(client: BlockingClient) -> None:
-    """Threads send and pull at once over one client."""
+    """Sending and pulling concurrently."""
     queue = client.publish_queues("threads")[0]
     with ThreadPoolExecutor(8) as threads:
         results = list(threads.map(lambda n: client.send(Message("threads", b"%d" % n), queue=queue), range(100)))

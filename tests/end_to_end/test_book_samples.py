@@ -1,4 +1,4 @@
-"""The book's first applications, two processes that know each other only through the broker."""
+"""The book's first applications: two processes connected only by the broker."""
 
 import os
 import re
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 @contextmanager
 def sample(name: str, broker: RocketBroker, **variables: str) -> Iterator["subprocess.Popen[str]"]:
-    """The sample, running until the block ends."""
+    """Run the sample until the block ends."""
     environment = os.environ | {
         "SPRING_CLOUD_STREAM_ROCKETMQ_BINDER_NAME_SERVER": broker.name_server,
         "SPRING_CLOUD_STREAM_ROCKETMQ_BINDER_PROVISIONING": "create",
@@ -35,7 +35,7 @@ def sample(name: str, broker: RocketBroker, **variables: str) -> Iterator["subpr
 
 
 def get(producer: "subprocess.Popen[str]", base: list[str], path: str) -> str:
-    """What the producer answers; `base` remembers where it listens, which it prints once."""
+    """Return the producer's answer; `base` is cached, since the address is printed once."""
     if not base:
         assert producer.stdout is not None
         base.append(producer.stdout.readline().removeprefix("Try ").partition("/send")[0])
@@ -44,7 +44,7 @@ def get(producer: "subprocess.Popen[str]", base: list[str], path: str) -> str:
 
 
 def received(consumer: "subprocess.Popen[str]") -> str:
-    """The next text the consumer prints as received."""
+    """Return the next text that the consumer prints as received."""
     assert consumer.stdout is not None
     line = consumer.stdout.readline()
     found = re.fullmatch(r"TopicTest receive: (.*)，receiveTime = \d{13}\n", line)
@@ -53,7 +53,7 @@ def received(consumer: "subprocess.Popen[str]") -> str:
 
 
 @pytest.mark.slow
-def test_what_the_producer_is_asked_to_send_the_consumer_prints(rocket_broker: RocketBroker) -> None:
+def test_consumer_prints_what_the_producer_sends(rocket_broker: RocketBroker) -> None:
     """A1 – A4 and 9.4 of the book: one message, then the steps of an order in their order."""
     base: list[str] = []
     with (

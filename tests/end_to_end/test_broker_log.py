@@ -25,7 +25,7 @@ SERVERS = {
 
 
 def write(server: ServerProcess, data: bytes, source: str) -> None:
-    """Send bytes from an address of this machine, and wait until the server has closed the connection."""
+    """Send bytes from a loopback address, and wait until the server closes the connection."""
     host, _, port = server.address().rpartition(":")
     with socket.create_connection((host, int(port)), timeout=60, source_address=(source, 0)) as connection:
         connection.sendall(data)
@@ -33,16 +33,19 @@ def write(server: ServerProcess, data: bytes, source: str) -> None:
             pass
 
 
-def told(lines: list[str], text: str) -> int:
-    """Return of how many events with this text the lines tell."""
+def counted(lines: list[str], text: str) -> int:
+    """Return the number of events with this text according to the lines."""
     about = [line for line in lines if text in line]
     left_out = [int(found[1]) for line in about if (found := re.search(r": (\d+) further lines of", line))]
     return len(about) - len(left_out) + sum(left_out)
 
 
 @pytest.mark.parametrize("command", SERVERS)
-def test_who_sends_nonsense_without_end_fills_no_log(tmp_path: Path, command: str) -> None:
-    """10,000 refused requests and 200 bad frames are some lines with their counts; others are told of beside them."""
+def test_endless_invalid_requests_do_not_fill_the_log(tmp_path: Path, command: str) -> None:
+    """10,000 refused requests and 200 invalid frames are some lines with their counts;
+
+    other events are still logged.
+    """
     arguments, code = SERVERS[command]
     oneway = frame({"code": code, "flag": 2, "opaque": 1, "language": "JAVA", "version": 0})
     with running(command, *arguments, cwd=tmp_path) as server:
@@ -51,14 +54,14 @@ def test_who_sends_nonsense_without_end_fills_no_log(tmp_path: Path, command: st
             write(server, NO_FRAME, "127.0.0.1")
         write(server, NO_FRAME, "127.0.0.2")
         assert server.signal(signal.SIGTERM) == 0
-    assert told(server.log, " from 127.0.0.1:") == 10_000
-    assert told(server.log, "closing the connection to") == 201
+    assert counted(server.log, " from 127.0.0.1:") == 10_000
+    assert counted(server.log, "closing the connection to") == 201
     assert len(server.log) < 100
     assert "closing the connection to 127.0.0.2:" in "".join(server.log)
 
 
-def test_lines_about_a_client_name_it(caplog: pytest.LogCaptureFixture) -> None:
-    """So that what one client makes the broker say leaves room for the others."""
+def test_log_lines_name_the_client(caplog: pytest.LogCaptureFixture) -> None:
+    """So that the limit per client applies."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.try_send("orders")
@@ -82,8 +85,8 @@ def test_lines_about_a_client_name_it(caplog: pytest.LogCaptureFixture) -> None:
     assert all(getattr(record, "peer", "") for record in records)
 
 
-def test_no_client_writes_lines_of_its_own(tmp_path: Path) -> None:
-    """Control characters are written out: they forge no line, and move no terminal's cursor."""
+def test_clients_cannot_inject_log_lines(tmp_path: Path) -> None:
+    """Control characters are escaped."""
 
     async def contradict(address: str) -> None:
         clients = [await RawClient.connect(TcpTransport(), address) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""The broker as a process: started, stopped, killed, started again."""
+"""The broker as a process: started, stopped, killed, restarted."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ def with_client(address: str, scene: Callable[[RawClient], Coroutine[Any, Any, T
 
 
 def store_with(tmp_path: Path, **settings: str) -> tuple[str, ...]:
-    """Arguments for a broker on a free port with its store and settings in the directory."""
+    """Return arguments for a broker on a free port with store and settings in the directory."""
     config = tmp_path / "broker.conf"
     lines = {
         "brokerName": "broker-a",
@@ -69,8 +69,8 @@ async def read_back(client: RawClient) -> tuple[list[bytes], int | None]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stopped_broker_has_written_everything_down(tmp_path: Path, number: signal.Signals) -> None:
-    """It ends with code 0, and starts again with its topics, messages and offsets."""
+def test_stopped_broker_has_written_everything(tmp_path: Path, number: signal.Signals) -> None:
+    """It exits with code 0, and restarts with its topics, messages and offsets."""
     arguments = store_with(tmp_path)
     with running("broker", *arguments, cwd=tmp_path) as broker:
         with_client(broker.address(), send_three)
@@ -82,8 +82,8 @@ def test_a_stopped_broker_has_written_everything_down(tmp_path: Path, number: si
 
 
 @pytest.mark.promise
-def test_a_killed_broker_has_all_it_acknowledged(tmp_path: Path) -> None:
-    """kill -9 in the middle of sending: each message whose sender was answered is there, once and whole."""
+def test_killed_broker_has_all_acknowledged_messages(tmp_path: Path) -> None:
+    """After kill -9 during sends each is there, once and complete."""
     arguments = store_with(tmp_path, mappedFileSizeCommitLog="1048576")
     acknowledged: list[int] = []
 
@@ -120,8 +120,8 @@ def test_a_killed_broker_has_all_it_acknowledged(tmp_path: Path) -> None:
     assert all(len(body.partition(b":")[2]) == number % 3000 for body, number in zip(bodies, numbers, strict=True))
 
 
-def test_a_killed_broker_has_its_offsets_of_an_interval_ago(tmp_path: Path) -> None:
-    """consumerOffset.json is written every interval; topics and groups with every change."""
+def test_killed_broker_has_its_last_written_offsets(tmp_path: Path) -> None:
+    """consumerOffset.json is written periodically; topics and groups with every change."""
     arguments = store_with(tmp_path, flushConsumerOffsetInterval="20")
     stored = tmp_path / "store" / "config" / "consumerOffset.json"
 
@@ -140,15 +140,15 @@ def test_a_killed_broker_has_its_offsets_of_an_interval_ago(tmp_path: Path) -> N
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="Linux tells what a process has loaded")
 @needs_native_core
-def test_a_broker_that_serves_has_loaded_the_native_core(tmp_path: Path) -> None:
+def test_serving_broker_has_loaded_the_native_core(tmp_path: Path) -> None:
     """The first batch does not wait for it."""
     with running("broker", *store_with(tmp_path), cwd=tmp_path) as broker:
         broker.address()
         assert "/rocket_native" in Path(f"/proc/{broker.process_id}/maps").read_text()
 
 
-def test_a_broker_and_its_name_server_find_each_other(tmp_path: Path) -> None:
-    """Routes name the broker; it goes on without the name server and is known again to the next one."""
+def test_broker_and_name_server_find_each_other(tmp_path: Path) -> None:
+    """Routes name the broker; it continues without the name server and registers with the next one."""
 
     async def route(client: RawClient) -> str:
         header = GetRouteInfoRequestHeader(topic="orders")
@@ -173,8 +173,8 @@ def test_a_broker_and_its_name_server_find_each_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["broker", "namesrv"])
-def test_a_port_in_use_is_one_clear_sentence(tmp_path: Path, command: str) -> None:
-    """The address, the setting, exit code 1, no traceback."""
+def test_port_in_use_is_a_one_line_error(tmp_path: Path, command: str) -> None:
+    """With the address, the setting and exit code 1, without a traceback."""
     with closing(socket.socket()) as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -194,8 +194,8 @@ def test_a_port_in_use_is_one_clear_sentence(tmp_path: Path, command: str) -> No
         ("aclEnable=true", "broker.conf:4: aclEnable=true: access control is not built in"),
     ],
 )
-def test_a_wrong_settings_file_is_one_clear_sentence(tmp_path: Path, line: str, message: str) -> None:
-    """File, line, key, value and what was expected; nothing is started."""
+def test_wrong_settings_file_is_a_one_line_error(tmp_path: Path, line: str, message: str) -> None:
+    """File, line, key, value and what is expected; nothing is started."""
     key, _, value = line.partition("=")
     with running("broker", *store_with(tmp_path, **{key: value}), cwd=tmp_path) as process:
         assert process.wait() == 1
@@ -203,8 +203,8 @@ def test_a_wrong_settings_file_is_one_clear_sentence(tmp_path: Path, line: str, 
     assert not (tmp_path / "store").exists()
 
 
-def test_two_brokers_cannot_share_a_store(tmp_path: Path) -> None:
-    """The second one says which directory is in use and ends."""
+def test_second_broker_on_a_store_is_refused(tmp_path: Path) -> None:
+    """The error names the directory."""
     arguments = store_with(tmp_path)
     with running("broker", *arguments, cwd=tmp_path) as first:
         first.address()
@@ -214,8 +214,8 @@ def test_two_brokers_cannot_share_a_store(tmp_path: Path) -> None:
         assert first.signal(signal.SIGTERM) == 0
 
 
-def test_a_store_that_cannot_be_written_is_one_clear_sentence(tmp_path: Path) -> None:
-    """Before anything is served, and with the file that was refused."""
+def test_unwritable_store_is_a_one_line_error(tmp_path: Path) -> None:
+    """Before anything is served, with the file."""
     (tmp_path / "store").write_text("a file where the directory should be")
     with running("broker", *store_with(tmp_path), cwd=tmp_path) as broker:
         assert broker.wait() == 1
@@ -225,8 +225,8 @@ def test_a_store_that_cannot_be_written_is_one_clear_sentence(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(not Path("/sys/kernel").is_dir(), reason="Linux has a directory that nobody may write to")
-def test_a_directory_that_nobody_may_write_to_is_one_clear_sentence(tmp_path: Path) -> None:
-    """Not even root: the system's own answer, and what to do."""
+def test_unwritable_directory_is_a_one_line_error(tmp_path: Path) -> None:
+    """Even for root: the system's error, and what to do."""
     arguments = store_with(tmp_path, storePathRootDir="/sys/kernel/streamkit")
     with running("broker", *arguments, cwd=tmp_path) as broker:
         assert broker.wait() == 1
@@ -236,8 +236,8 @@ def test_a_directory_that_nobody_may_write_to_is_one_clear_sentence(tmp_path: Pa
     assert "Traceback" not in log
 
 
-def test_the_effective_settings_are_shown_with_their_origins(tmp_path: Path) -> None:
-    """Each honoured key with its value and where it came from; nothing is started."""
+def test_effective_settings_are_shown_with_their_origins(tmp_path: Path) -> None:
+    """Each supported key with value and origin; nothing is started."""
     arguments = store_with(tmp_path, brokerPermission="4")
     with running("broker", *arguments, "-p", "0", "-m", "--json", cwd=tmp_path) as process:
         assert process.wait() == 0
@@ -247,7 +247,7 @@ def test_the_effective_settings_are_shown_with_their_origins(tmp_path: Path) -> 
     assert rows["brokerClusterName"] == ("DefaultCluster", "default")
 
 
-def test_alone_it_brings_its_name_server_and_keeps_its_store_here(tmp_path: Path) -> None:
+def test_broker_without_arguments_starts_its_own_name_server(tmp_path: Path) -> None:
     """Without -c and -n: 9876 and 10911 on loopback, the store in ./.streamkit, Apache's lines on the terminal."""
     for port in (9876, 10911):
         with closing(socket.socket()) as probe:
@@ -264,8 +264,8 @@ def test_alone_it_brings_its_name_server_and_keeps_its_store_here(tmp_path: Path
     assert (tmp_path / ".streamkit" / "commitlog").is_dir()
 
 
-def test_alone_it_finds_its_name_server_on_whatever_port(tmp_path: Path) -> None:
-    """On free ports, too: the broker registers where its name server is."""
+def test_broker_finds_its_own_name_server_on_any_port(tmp_path: Path) -> None:
+    """With free ports too."""
     with running("broker", "-p", "0", "--name-server-port", "0", cwd=tmp_path) as broker:
         address = broker.address()
         broker.wait_for_log(f"broker broker-a of cluster DefaultCluster registered at {address}")
@@ -275,7 +275,7 @@ def test_alone_it_finds_its_name_server_on_whatever_port(tmp_path: Path) -> None
 
 @pytest.fixture
 def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """The socket of a service manager, in the environment of what the test starts."""
+    """Set a service manager's socket in the environment of started processes."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.settimeout(60)
         manager.bind(str(tmp_path / "notify"))
@@ -284,10 +284,8 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.
 
 
 @pytest.mark.parametrize("command", ["broker", "namesrv"])
-def test_systemd_is_told_when_a_server_serves_and_when_it_stops(
-    tmp_path: Path, systemd: socket.socket, command: str
-) -> None:
-    """As units of Type=notify want it: whoever waited for READY can connect."""
+def test_systemd_is_notified_of_start_and_stop(tmp_path: Path, systemd: socket.socket, command: str) -> None:
+    """As Type=notify requires: after READY clients can connect."""
     arguments = store_with(tmp_path) if command == "broker" else ("-p", "0")
     with running(command, *arguments, cwd=tmp_path) as server:
         assert systemd.recv(1000) == b"READY=1"
@@ -297,8 +295,8 @@ def test_systemd_is_told_when_a_server_serves_and_when_it_stops(
         assert systemd.recv(1000) == b"STOPPING=1"
 
 
-def test_systemd_is_not_told_before_the_name_server_knows_the_broker(tmp_path: Path, systemd: socket.socket) -> None:
-    """What is started after the broker finds its topics in the routes."""
+def test_systemd_is_notified_after_the_registration(tmp_path: Path, systemd: socket.socket) -> None:
+    """Services started after the broker find its topics in the routes."""
 
     async def main() -> None:
         asked: asyncio.Queue[tuple[Connection, RemotingCommand]] = asyncio.Queue()
@@ -320,8 +318,8 @@ def test_systemd_is_not_told_before_the_name_server_knows_the_broker(tmp_path: P
 
 
 @pytest.mark.parametrize("command", ["broker", "namesrv"])
-def test_one_address_cannot_take_all_connections(tmp_path: Path, command: str) -> None:
-    """At its share of them it is refused, and whoever comes from elsewhere is served."""
+def test_connections_per_address_are_limited(tmp_path: Path, command: str) -> None:
+    """Beyond its share an address is refused; others are served."""
     config = tmp_path / "server.conf"
     store = f"storePathRootDir={tmp_path / 'store'}\n" if command == "broker" else ""
     config.write_text(f"listenPort=0\nmaxAddressConnectionsRatio=1\n{store}")

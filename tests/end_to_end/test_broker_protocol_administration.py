@@ -1,4 +1,4 @@
-"""What mqadmin and consoles ask of a broker, over connections."""
+"""Requests of mqadmin and consoles to a broker."""
 
 import asyncio
 import json
@@ -71,14 +71,14 @@ Q0 = MessageQueue("orders", "broker-a", 0)
 
 
 def offsets_on_disk(embedded: EmbeddedBroker) -> dict[str, dict[int, int]]:
-    """Return what the next start would read."""
+    """Return the offsets that the next start would read."""
     found = ConsumerOffsetTable(embedded.broker.settings)
     found.load()
     return {key: dict(queues) for key, queues in found.table().items()}
 
 
 def topic_header(**changes: Any) -> CreateTopicRequestHeader:
-    """Return the wish for a topic of two queues."""
+    """Return a request header for a topic of two queues."""
     values: dict[str, Any] = {
         "topic": "orders",
         "default_topic": "TBW102",
@@ -91,14 +91,14 @@ def topic_header(**changes: Any) -> CreateTopicRequestHeader:
 
 
 async def answering(embedded: EmbeddedBroker, answer: Any) -> RawClient:
-    """Return a consumer that answers what the broker asks."""
+    """Return a consumer that answers the broker's requests."""
     transport = embedded.broker.transport
     assert isinstance(transport, MemoryTransport)
     return await RawClient.connect(transport, embedded.broker_address, answer=answer)
 
 
-def test_a_topic_is_made_changed_and_looked_at() -> None:
-    """One topic alone (5.x), or all of them."""
+def test_topic_is_created_changed_and_read() -> None:
+    """Individually (5.x), or with all topics."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.ask_ok(Code.UPDATE_AND_CREATE_TOPIC, topic_header())
@@ -128,8 +128,8 @@ def test_a_topic_is_made_changed_and_looked_at() -> None:
         {"attributes": "nonsense"},
     ],
 )
-def test_a_topic_that_makes_no_sense_is_refused(changes: dict[str, Any]) -> None:
-    """The broker's own, illegal names, absurd numbers, attributes that are not served."""
+def test_invalid_topic_is_refused(changes: dict[str, Any]) -> None:
+    """System topics, illegal names, absurd numbers, unsupported attributes."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         before = dict(embedded.broker.topics.configs())
@@ -141,8 +141,8 @@ def test_a_topic_that_makes_no_sense_is_refused(changes: dict[str, Any]) -> None
     with_broker(scene)
 
 
-def test_several_topics_and_groups_are_made_at_once() -> None:
-    """5.x: all of them, or none when one makes no sense."""
+def test_several_topics_and_groups_are_created_at_once() -> None:
+    """5.x: all of them, or none if one is invalid."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         topics = [TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1) for name in ("a", "b")]
@@ -161,7 +161,7 @@ def test_several_topics_and_groups_are_made_at_once() -> None:
 
 
 def test_attributes_of_several_topics_are_changes() -> None:
-    """As of one: what is not named stays, and what no broker serves makes none of the topics."""
+    """As for one: others stay, and an unsupported one creates no topic."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         async def update(**attributes: dict[str, str]) -> int:
@@ -185,8 +185,8 @@ def test_attributes_of_several_topics_are_changes() -> None:
     with_broker(scene)
 
 
-def test_a_deleted_topic_is_gone_with_its_messages_and_offsets() -> None:
-    """Made again, it begins anew."""
+def test_deleted_topic_loses_its_messages_and_offsets() -> None:
+    """Created again, it starts at 0."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
@@ -203,8 +203,8 @@ def test_a_deleted_topic_is_gone_with_its_messages_and_offsets() -> None:
 
 
 @pytest.mark.parametrize("deleted", ["topic", "group"])
-def test_offsets_deleted_with_a_topic_or_a_group_stay_away_over_a_kill(deleted: str) -> None:
-    """Made again before the offsets are written the next time, a topic would have its first messages passed over."""
+def test_offsets_deleted_with_a_topic_or_group_stay_deleted_after_a_kill(deleted: str) -> None:
+    """Otherwise a recreated topic's first messages would be skipped."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
@@ -222,8 +222,8 @@ def test_offsets_deleted_with_a_topic_or_a_group_stay_away_over_a_kill(deleted: 
     with_broker(scene)
 
 
-def test_topic_stats_tell_each_queue_s_span() -> None:
-    """First and last offset and when it last grew; nothing for an empty one."""
+def test_topic_stats_have_each_queues_range() -> None:
+    """Minimum and maximum offset and last update; none for an empty queue."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders", queues=2)
@@ -239,7 +239,7 @@ def test_topic_stats_tell_each_queue_s_span() -> None:
     with_broker(scene)
 
 
-def test_the_broker_names_its_own_topics() -> None:
+def test_system_topics_are_listed() -> None:
     """Those of every broker, of its cluster, and its own name."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -249,8 +249,8 @@ def test_the_broker_names_its_own_topics() -> None:
     with_broker(scene)
 
 
-def test_a_group_is_made_changed_and_deleted() -> None:
-    """Its offsets go with it when that is asked for, by either version's name."""
+def test_group_is_created_changed_and_deleted() -> None:
+    """Its offsets are deleted on request, by either version's field name."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
@@ -279,7 +279,7 @@ def test_a_group_is_made_changed_and_deleted() -> None:
 
 
 def test_connections_of_consumers_and_producers_are_listed() -> None:
-    """With what each is subscribed to, and since when it was heard of."""
+    """With subscriptions and last update."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat("me", consumers={"g": {"orders": "A"}}, producers=("p",))
@@ -306,8 +306,8 @@ def test_connections_of_consumers_and_producers_are_listed() -> None:
     with_broker(scene)
 
 
-def test_consume_stats_tell_how_far_a_group_is() -> None:
-    """In one topic, in all of its topics, and for all groups together."""
+def test_consume_stats_show_a_groups_progress() -> None:
+    """In one topic, in all its topics, and for all groups."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         for _ in range(3):
@@ -326,7 +326,7 @@ def test_consume_stats_tell_how_far_a_group_is() -> None:
     with_broker(scene)
 
 
-def test_who_consumes_a_topic_and_what_a_group_consumes() -> None:
+def test_groups_of_a_topic_and_topics_of_a_group_are_listed() -> None:
     """Live groups by their subscriptions, others by their offsets."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -345,8 +345,8 @@ def test_who_consumes_a_topic_and_what_a_group_consumes() -> None:
     with_broker(scene)
 
 
-def test_old_messages_are_deleted_on_request() -> None:
-    """Those in files written longer ago than they are kept; queues begin behind them."""
+def test_expired_messages_are_deleted_on_request() -> None:
+    """Those in files older than the retention time; queues begin behind them."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         for _ in range(10):
@@ -368,8 +368,8 @@ def test_old_messages_are_deleted_on_request() -> None:
     with_broker(scene, mappedFileSizeCommitLog="4096", deleteWhen="4")
 
 
-def test_messages_that_are_to_be_kept_are_not_deleted_on_request() -> None:
-    """Whoever asks, and however often: nobody has consumed them yet."""
+def test_unexpired_messages_are_not_deleted_on_request() -> None:
+    """However often it is requested."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         for _ in range(10):
@@ -385,8 +385,8 @@ def test_messages_that_are_to_be_kept_are_not_deleted_on_request() -> None:
     with_broker(scene, mappedFileSizeCommitLog="4096", fileReservedTime="72")
 
 
-def test_a_group_s_subscription_is_told() -> None:
-    """As its heartbeats said; nothing for a group that is not there."""
+def test_subscription_of_a_group_is_returned() -> None:
+    """As its heartbeats said; none for an unknown group."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat(consumers={"g": {"orders": "A"}}, version=7)
@@ -402,8 +402,8 @@ def test_a_group_s_subscription_is_told() -> None:
     with_broker(scene)
 
 
-def test_a_time_span_tells_how_late_a_group_is() -> None:
-    """From its oldest message that it has not consumed."""
+def test_time_span_shows_a_groups_delay() -> None:
+    """Since its oldest unconsumed message."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders")
@@ -422,7 +422,7 @@ def test_a_time_span_tells_how_late_a_group_is() -> None:
     with_broker(scene)
 
 
-def test_one_group_is_given_another_s_offsets() -> None:
+def test_offsets_are_cloned_to_another_group() -> None:
     """In all its topics, or in one."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -435,8 +435,8 @@ def test_one_group_is_given_another_s_offsets() -> None:
     with_broker(scene)
 
 
-def test_messages_are_found_by_key_by_unique_key_and_by_offset() -> None:
-    """Whole records; what is not there is answered as such."""
+def test_messages_are_found_by_key_unique_key_and_offset() -> None:
+    """As whole records; a missing one has its own code."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         for n in range(3):
@@ -458,8 +458,8 @@ def test_messages_are_found_by_key_by_unique_key_and_by_offset() -> None:
 
 
 @pytest.mark.parametrize("offset", [1, -1, 10**12, 2**63 - 1])
-def test_an_offset_that_no_message_has_is_not_viewed(offset: int) -> None:
-    """Nothing but whole records leaves the broker."""
+def test_offset_without_a_message_cannot_be_viewed(offset: int) -> None:
+    """Only whole records leave the broker."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
@@ -469,7 +469,7 @@ def test_an_offset_that_no_message_has_is_not_viewed(offset: int) -> None:
     with_broker(scene)
 
 
-def test_a_consume_queue_is_shown_with_what_a_group_s_filter_says() -> None:
+def test_consume_queue_is_shown_with_a_groups_filter_result() -> None:
     """Entry by entry."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -484,8 +484,8 @@ def test_a_consume_queue_is_shown_with_what_a_group_s_filter_says() -> None:
     with_broker(scene)
 
 
-def test_runtime_information_has_what_the_tools_read() -> None:
-    """Rates as three numbers, for 10 s, 1 min and 10 min; both spellings of the transfer rate."""
+def test_runtime_information_has_the_fields_that_tools_read() -> None:
+    """Rates for 10 s, 1 min and 10 min; both spellings of the transfer rate."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await asyncio.sleep(700)
@@ -509,8 +509,8 @@ def test_runtime_information_has_what_the_tools_read() -> None:
     with_broker(scene)
 
 
-def test_offset_tables_are_shown_as_they_are() -> None:
-    """Consumer and delay offsets, as a replica would ask for them."""
+def test_offset_tables_are_returned() -> None:
+    """Consumer and delay offsets, as a replica requests them."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send(properties={"DELAY": "1"})
@@ -524,7 +524,7 @@ def test_offset_tables_are_shown_as_they_are() -> None:
     with_broker(scene)
 
 
-def test_resetting_offsets_tells_live_members_where_to_go_on() -> None:
+def test_offset_reset_notifies_live_members() -> None:
     """Each gets the offsets of that time; the answer has them too."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -549,7 +549,7 @@ def test_resetting_offsets_tells_live_members_where_to_go_on() -> None:
     with_broker(scene)
 
 
-def test_nothing_is_reset_without_a_topic_an_offset_or_a_member() -> None:
+def test_offset_reset_without_topic_offset_or_member_is_refused() -> None:
     """Code 206 makes tools set the offsets themselves."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -566,7 +566,7 @@ def test_nothing_is_reset_without_a_topic_an_offset_or_a_member() -> None:
     with_broker(scene)
 
 
-def test_a_member_s_offsets_are_asked_through_the_broker() -> None:
+def test_members_offsets_are_queried_through_the_broker() -> None:
     """By client id; a member that does not answer is left out."""
 
     def answer(request: RemotingCommand) -> RemotingCommand | None:
@@ -588,8 +588,8 @@ def test_a_member_s_offsets_are_asked_through_the_broker() -> None:
     with_broker(scene)
 
 
-def test_a_consumer_s_inside_is_shown_as_it_answers() -> None:
-    """Body and code are passed on; silence becomes a timeout, absence an error."""
+def test_consumer_running_info_is_relayed() -> None:
+    """Body and code; silence becomes a timeout, absence an error."""
 
     def answer(request: RemotingCommand) -> RemotingCommand | None:
         if request.code != Code.GET_CONSUMER_RUNNING_INFO:
@@ -614,7 +614,7 @@ def test_a_consumer_s_inside_is_shown_as_it_answers() -> None:
     with_broker(scene)
 
 
-def test_one_message_is_handed_to_one_consumer() -> None:
+def test_message_is_consumed_directly_by_one_consumer() -> None:
     """The broker adds the record and its own name."""
     got: list[RemotingCommand] = []
 
@@ -640,10 +640,8 @@ def test_one_message_is_handed_to_one_consumer() -> None:
     with_broker(scene)
 
 
-def test_topics_whose_table_was_moved_away_come_back_with_their_messages(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A damaged table is moved away by people: the topics are there again, and nobody takes their queues for unused."""
+def test_topics_of_a_removed_table_return_with_their_messages(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A damaged table is moved away by hand: topics are found in the store, and their queues do not count as unused."""
 
     async def main() -> None:
         async with EmbeddedBroker(tmp_path) as embedded:
@@ -666,8 +664,8 @@ def test_topics_whose_table_was_moved_away_come_back_with_their_messages(
     assert "recreated 1 topic(s) from their queues" in caplog.text
 
 
-def test_queues_of_forgotten_topics_are_deleted_on_request() -> None:
-    """CLEAN_UNUSED_TOPIC: what is in the store and not in the table."""
+def test_queues_of_unknown_topics_are_deleted_on_request() -> None:
+    """CLEAN_UNUSED_TOPIC: topics in the store but not in the table."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send("kept")

@@ -1,4 +1,4 @@
-"""A broker that does not come round in time: what waited for too long is refused, and nothing is lost by it."""
+"""Fast failure of an overloaded broker: late requests are refused, and nothing is lost."""
 
 import asyncio
 import threading
@@ -23,7 +23,7 @@ IMPATIENT = {"brokerFastFailureEnable": "true", "waitTimeMillsInSendQueue": "100
 
 
 class SlowDisk:
-    """Takes 250 ms for each message whose number is named, and the loop waits."""
+    """Blocks the loop for 250 ms per message with a number in its body."""
 
     def __init__(self, embedded: EmbeddedBroker, *slow: int) -> None:
         self._slow = slow
@@ -36,8 +36,11 @@ class SlowDisk:
         self._number += 1
 
 
-def test_sends_behind_a_slow_one_are_refused_and_what_is_acknowledged_is_there() -> None:
-    """By code and remark as Apache's brokers do; what was refused is not stored, and may be sent again at once."""
+def test_sends_behind_a_slow_one_are_refused() -> None:
+    """With Apache's code and remark;
+
+    refused messages are not stored and can be sent again, acknowledged ones are stored.
+    """
 
     async def main() -> None:
         async with EmbeddedBroker(settings=IMPATIENT) as embedded:
@@ -61,8 +64,8 @@ def test_sends_behind_a_slow_one_are_refused_and_what_is_acknowledged_is_there()
     asyncio.run(main())
 
 
-def test_a_client_that_may_sends_again_what_was_refused() -> None:
-    """With SYSTEM_BUSY among the codes to retry, as 5.x's clients have it: each message is stored once."""
+def test_refused_send_is_retried_by_5_x_clients() -> None:
+    """With SYSTEM_BUSY among the codes to retry each message is stored once."""
 
     async def main() -> None:
         async with EmbeddedBroker(settings=IMPATIENT) as embedded:
@@ -86,7 +89,7 @@ def test_a_client_that_may_sends_again_what_was_refused() -> None:
     asyncio.run(main())
 
 
-def test_a_pull_waits_longer_than_a_send() -> None:
+def test_pull_may_wait_longer_than_a_send() -> None:
     """Consumers are served by a broker that is too slow for producers."""
 
     async def main() -> None:
@@ -102,8 +105,8 @@ def test_a_pull_waits_longer_than_a_send() -> None:
     asyncio.run(main())
 
 
-def test_a_transaction_whose_end_comes_late_is_asked_about() -> None:
-    """An end is sent one way, so nobody hears that it was refused: the broker asks, and its message is delivered."""
+def test_transaction_with_a_refused_end_is_checked() -> None:
+    """Ends are one-way, so the refusal is not noticed: the broker checks, and the message is delivered."""
 
     async def main() -> None:
         asked, delivered = asyncio.Event(), asyncio.Event()
@@ -134,8 +137,8 @@ def test_a_transaction_whose_end_comes_late_is_asked_about() -> None:
     asyncio.run(main())
 
 
-def test_the_embedded_broker_lets_everything_wait() -> None:
-    """There is no other broker to go to, and the machine has other work."""
+def test_embedded_broker_never_refuses_for_waiting() -> None:
+    """There is no other broker, and its process has other work."""
 
     async def main() -> None:
         async with EmbeddedBroker(settings={"waitTimeMillsInSendQueue": "100"}) as embedded:

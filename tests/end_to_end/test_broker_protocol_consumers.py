@@ -1,4 +1,4 @@
-"""Heartbeats, groups, offsets and locks, over connections."""
+"""Requests about heartbeats, groups, offsets and locks."""
 
 import asyncio
 import json
@@ -42,14 +42,14 @@ Q0, Q1 = (MessageQueue("orders", "broker-a", number) for number in (0, 1))
 
 
 async def second_client(client: RawClient, embedded: EmbeddedBroker) -> RawClient:
-    """Return another client, over a connection of its own."""
+    """Return another client with its own connection."""
     transport = embedded.broker.transport
     assert isinstance(transport, MemoryTransport)
     return await RawClient.connect(transport, embedded.broker_address)
 
 
 async def members(client: RawClient, group: str = "g") -> list[str] | None:
-    """Return the group's members as consumers ask for them."""
+    """Return the group's members as consumers request them."""
     header = GetConsumerListByGroupRequestHeader(consumer_group=group)
     answer = await client.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
     if answer.code == ResponseCode.SYSTEM_ERROR:
@@ -57,8 +57,8 @@ async def members(client: RawClient, group: str = "g") -> list[str] | None:
     return decode_body(answer.body, GetConsumerListByGroupResponseBody).consumer_id_list
 
 
-def test_a_heartbeat_makes_the_group_and_its_retry_topic() -> None:
-    """The answer's version lets clients use what a 4.1 broker can."""
+def test_heartbeat_creates_the_group_and_its_retry_topic() -> None:
+    """The answer's version enables the features of a 4.1 broker."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         answer = await client.heartbeat(consumers={"g": {"orders": "*"}})
@@ -72,8 +72,8 @@ def test_a_heartbeat_makes_the_group_and_its_retry_topic() -> None:
     with_broker(scene)
 
 
-def test_a_group_with_an_illegal_name_is_refused_whole() -> None:
-    """Nothing of the heartbeat is taken."""
+def test_group_with_an_illegal_name_is_refused() -> None:
+    """With the rest of the heartbeat."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         with pytest.raises(AssertionError, match="group name"):
@@ -83,8 +83,8 @@ def test_a_group_with_an_illegal_name_is_refused_whole() -> None:
     with_broker(scene)
 
 
-def test_a_group_without_retry_queues_has_a_retry_topic_without_queues() -> None:
-    """However negative the number that a tool set: no name server would take such a topic."""
+def test_group_without_retry_queues_has_a_retry_topic_without_queues() -> None:
+    """Also with a negative number, which no name server would accept in a topic."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         config = SubscriptionGroupConfig(group_name="g", retry_queue_nums=-1)
@@ -97,8 +97,8 @@ def test_a_group_without_retry_queues_has_a_retry_topic_without_queues() -> None
     with_broker(scene)
 
 
-def test_a_heartbeat_of_very_many_groups_is_refused() -> None:
-    """Each new one is kept for good, with a topic; some hundreds are one change of each table."""
+def test_heartbeat_with_too_many_groups_is_refused() -> None:
+    """Each new one is stored for good with a topic; some hundreds are one change of each table."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         known = len(embedded.broker.groups)
@@ -113,8 +113,8 @@ def test_a_heartbeat_of_very_many_groups_is_refused() -> None:
     with_broker(scene)
 
 
-def test_members_hear_of_each_other_at_once() -> None:
-    """When one joins, when one leaves, and when a socket closes; well under a second."""
+def test_members_are_notified_of_changes_at_once() -> None:
+    """When one joins, leaves, or its socket closes."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         other = await second_client(client, embedded)
@@ -134,8 +134,8 @@ def test_members_hear_of_each_other_at_once() -> None:
     with_broker(scene)
 
 
-def test_a_member_without_heartbeats_is_dropped_after_two_minutes() -> None:
-    """Its connection is closed: it must come back as new."""
+def test_member_without_heartbeats_is_removed_after_two_minutes() -> None:
+    """Its connection is closed, so that it registers again."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         other = await second_client(client, embedded)
@@ -150,8 +150,8 @@ def test_a_member_without_heartbeats_is_dropped_after_two_minutes() -> None:
     with_broker(scene)
 
 
-def test_one_group_with_two_subscriptions_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
-    """Once, with both clients and what they want; both go on."""
+def test_differing_subscriptions_of_a_group_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    """Once, with both clients and subscriptions; both continue."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         other = await second_client(client, embedded)
@@ -166,8 +166,8 @@ def test_one_group_with_two_subscriptions_is_warned_about(caplog: pytest.LogCapt
     assert "one subscribes to {orders: A}, two to {orders: B}" in warning
 
 
-def test_a_consumer_that_contradicts_its_group_is_refused_when_that_is_set() -> None:
-    """Its heartbeat is answered with both subscriptions; its other group is served all the same."""
+def test_consumer_with_a_differing_subscription_can_be_refused() -> None:
+    """Its heartbeat's answer has both subscriptions; its other group is served."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat("one", consumers={"g": {"orders": "A"}})
@@ -182,8 +182,8 @@ def test_a_consumer_that_contradicts_its_group_is_refused_when_that_is_set() -> 
     with_broker(scene, refuseDifferentSubscriptions="true")
 
 
-def test_a_filter_that_cannot_be_served_is_refused_at_the_consumer_s_start() -> None:
-    """CHECK_CLIENT_CONFIG, which Java consumers send for expressions that are no tags."""
+def test_unsupported_filter_is_refused_at_the_consumers_start() -> None:
+    """By CHECK_CLIENT_CONFIG, which Java consumers send for expressions other than tags."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         for type_, code in (("TAG", ResponseCode.SUCCESS), ("SQL92", ResponseCode.SYSTEM_ERROR)):
@@ -194,8 +194,8 @@ def test_a_filter_that_cannot_be_served_is_refused_at_the_consumer_s_start() -> 
     with_broker(scene, enablePropertyFilter="false")
 
 
-def test_offsets_are_committed_and_asked_for() -> None:
-    """Also backwards."""
+def test_offsets_are_committed_and_queried() -> None:
+    """Lower ones too."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
@@ -214,8 +214,8 @@ def _commit_header(offset: int) -> UpdateConsumerOffsetRequestHeader:
     return UpdateConsumerOffsetRequestHeader(consumer_group="g", topic="orders", queue_id=0, commit_offset=offset)
 
 
-def test_a_new_group_begins_at_0_while_the_queue_is_young() -> None:
-    """Also in a queue that nothing was stored in."""
+def test_new_group_starts_at_0_of_a_young_queue() -> None:
+    """Also of an empty queue."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
@@ -237,8 +237,8 @@ def test_a_new_group_begins_at_0_while_the_queue_is_young() -> None:
         ({}, -1, ResponseCode.INVALID_PARAMETER),
     ],
 )
-def test_a_commit_that_means_nothing_is_refused(fields: dict[str, str], offset: int, code: ResponseCode) -> None:
-    """The table holds only what a consumer can have."""
+def test_invalid_commit_is_refused(fields: dict[str, str], offset: int, code: ResponseCode) -> None:
+    """The table has only offsets that a consumer can have."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
@@ -248,8 +248,8 @@ def test_a_commit_that_means_nothing_is_refused(fields: dict[str, str], offset: 
     with_broker(scene)
 
 
-def test_a_queue_tells_its_first_offset_and_when_it_began() -> None:
-    """An empty one: 0, and no time."""
+def test_minimum_offset_and_earliest_time_of_a_queue() -> None:
+    """0 and none for an empty one."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
@@ -264,8 +264,8 @@ def test_a_queue_tells_its_first_offset_and_when_it_began() -> None:
     with_broker(scene)
 
 
-def test_a_time_is_found_as_an_offset() -> None:
-    """The nearest message; beyond the last one, the last one (4.9)."""
+def test_offset_is_searched_by_time() -> None:
+    """The nearest message; after the last one, the last one (4.9)."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         for _ in range(3):
@@ -280,8 +280,8 @@ def test_a_time_is_found_as_an_offset() -> None:
     with_broker(scene)
 
 
-def test_a_queue_is_locked_for_one_client_at_a_time() -> None:
-    """The answer lists what the client holds; locks end after a minute, or when they are given up."""
+def test_queue_is_locked_by_one_client_at_a_time() -> None:
+    """The answer lists the client's locks; they expire after a minute or are released."""
 
     async def lock(client: RawClient, who: str) -> set[MessageQueue]:
         body = LockBatchRequestBody(consumer_group="g", client_id=who, mq_set={Q0, Q1})
@@ -301,8 +301,8 @@ def test_a_queue_is_locked_for_one_client_at_a_time() -> None:
     with_broker(scene)
 
 
-def test_locks_are_json_as_apache_s_clients_write_it() -> None:
-    """Queues as objects, in the answer too."""
+def test_locks_have_the_json_of_apaches_clients() -> None:
+    """With queues as objects, in the answer too."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders")
@@ -314,8 +314,8 @@ def test_locks_are_json_as_apache_s_clients_write_it() -> None:
     with_broker(scene)
 
 
-def test_a_live_group_is_no_more_behind_in_what_it_left() -> None:
-    """Its progress is told of topics that exist and, while it has members, of those that they subscribe to."""
+def test_progress_excludes_topics_that_a_live_group_left() -> None:
+    """It covers existing topics and, while the group has members, those they subscribe to."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         for topic in ("orders", "left", "deleted"):

@@ -1,4 +1,4 @@
-"""Batches that are stored once, however often they come: request 70001."""
+"""Idempotent batches, stored once however often they are sent: request 70001."""
 
 import asyncio
 from pathlib import Path
@@ -27,7 +27,7 @@ def batch(
     *,
     last: bytes | None = None,
 ) -> Request:
-    """Messages of an epoch; the bodies are their numbers, ``last`` the last one's."""
+    """Return messages of an epoch with numbers as bodies, up to ``last``."""
     messages = [
         Message(
             queue.topic,
@@ -54,18 +54,18 @@ class Scene:
         self.queue = self.client.publish_queues("once")[0]
 
     def send(self, epoch: int, numbers: range, writer: str = WRITER) -> RemotingCommand:
-        """The answer to a batch."""
+        """Return the answer to a batch."""
         return self.client.ask(self.queue, batch(self.queue, epoch, numbers, writer))
 
     def stored(self) -> list[str]:
-        """The bodies in the queue."""
+        """Return the bodies in the queue."""
         end = self.client.max_offset(self.queue)
         return [m.body.decode() for m in self.client.pull(self.queue, 0, max_messages=end + 1).messages()]
 
 
 @pytest.mark.parametrize("settings", [{}, {"flushDiskType": "SYNC_FLUSH"}])
-def test_what_is_stored_is_not_stored_again(settings: dict[str, str]) -> None:
-    """The same batch again, one that overlaps it, one of an earlier epoch: each answered, nothing twice."""
+def test_repeated_batch_is_not_stored_again(settings: dict[str, str]) -> None:
+    """The same batch, an overlapping one, and one of an earlier epoch are answered with success."""
     with ThreadedBroker(settings=settings) as broker:
         scene = Scene(broker)
         with scene.client:
@@ -79,8 +79,8 @@ def test_what_is_stored_is_not_stored_again(settings: dict[str, str]) -> None:
             assert other.header(SendMessageResponseHeader).queue_offset == 7
 
 
-def test_a_broker_that_was_started_anew_still_knows(tmp_path: Path) -> None:
-    """It finds what is stored by the index: whole batches, parts of them, and earlier epochs."""
+def test_repeated_batch_is_recognised_after_a_restart(tmp_path: Path) -> None:
+    """By the index: whole batches, parts of them, and earlier epochs."""
     with ThreadedBroker(tmp_path) as broker:
         scene = Scene(broker)
         with scene.client:
@@ -102,8 +102,8 @@ def test_a_broker_that_was_started_anew_still_knows(tmp_path: Path) -> None:
                 before += added
 
 
-def test_a_damaged_message_does_not_stop_its_writer(tmp_path: Path) -> None:
-    """After a start it is known by its key, whatever the disk made of its other properties."""
+def test_damaged_message_does_not_block_its_writer(tmp_path: Path) -> None:
+    """After a restart it is found by its key, whatever its other properties."""
     with ThreadedBroker(tmp_path) as broker:
         scene = Scene(broker)
         with scene.client:
@@ -120,8 +120,8 @@ def test_a_damaged_message_does_not_stop_its_writer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_gap_is_refused(known: bool) -> None:
-    """An answer would mean that all before it is stored; the sender sends that first and comes again."""
+def test_gap_in_the_sequence_is_refused(known: bool) -> None:
+    """The sender must first send the missing messages."""
     with ThreadedBroker() as broker:
         scene = Scene(broker)
         with scene.client:
@@ -136,8 +136,8 @@ def test_a_gap_is_refused(known: bool) -> None:
 
 
 @pytest.mark.parametrize("pool", ["true", "false"])
-def test_the_rest_of_a_batch_that_failed_half_way_is_stored(pool: str) -> None:
-    """What had been stored of it is found, be it in the transient store pool still."""
+def test_rest_of_a_partly_stored_batch_is_stored(pool: str) -> None:
+    """The stored part is found, even in the transient store pool."""
     settings = {
         "transientStorePoolEnable": pool,
         "commitIntervalCommitLog": "60000",
@@ -152,8 +152,8 @@ def test_the_rest_of_a_batch_that_failed_half_way_is_stored(pool: str) -> None:
             assert scene.send(0, range(3, 4)).header(SendMessageResponseHeader).queue_offset == 3
 
 
-def test_a_batch_under_other_keys_is_refused() -> None:
-    """Keys that are not the header's could not be found again."""
+def test_batch_with_wrong_keys_is_refused() -> None:
+    """Keys other than the header's could not be found again."""
     with ThreadedBroker() as broker:
         scene = Scene(broker)
         with scene.client:
@@ -168,7 +168,7 @@ def test_a_batch_under_other_keys_is_refused() -> None:
 
 
 def test_large_batches_are_stored_once(tmp_path: Path) -> None:
-    """Again, overlapping, under a later epoch, after a start: as with small ones."""
+    """Repeated, overlapping, under a later epoch, and after a restart."""
     large = [f"0/{number}" for number in range(300)] + [f"1/{number}" for number in range(200)]
     with ThreadedBroker(tmp_path) as broker:
         scene = Scene(broker)
@@ -198,7 +198,7 @@ def test_large_batches_are_stored_once(tmp_path: Path) -> None:
         (b"UNIQ_KEY", b"ELSE_KEY"),
     ],
 )
-def test_one_other_key_in_a_large_batch_is_refused(right: bytes, wrong: bytes) -> None:
+def test_one_wrong_key_in_a_large_batch_is_refused(right: bytes, wrong: bytes) -> None:
     """Nothing of the batch is stored."""
     with ThreadedBroker() as broker:
         scene = Scene(broker)
@@ -215,8 +215,8 @@ def test_one_other_key_in_a_large_batch_is_refused(right: bytes, wrong: bytes) -
     ("settings", "code"),
     [({}, ResponseCode.SUCCESS), ({"messageIndexEnable": "false"}, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)],
 )
-def test_whether_it_is_served_can_be_asked(settings: dict[str, str], code: ResponseCode) -> None:
-    """A request without a body stores nothing; without its index the broker cannot serve it."""
+def test_support_can_be_queried(settings: dict[str, str], code: ResponseCode) -> None:
+    """A request without a body stores nothing; a broker without an index does not support it."""
     with ThreadedBroker(settings=settings) as broker:
         scene = Scene(broker)
         with scene.client:
@@ -224,8 +224,8 @@ def test_whether_it_is_served_can_be_asked(settings: dict[str, str], code: Respo
             assert scene.client.ask(scene.queue, question).code == code
 
 
-def test_a_batch_that_is_sent_again_while_it_is_being_stored_is_refused_and_stored_once() -> None:
-    """The answer to the second one makes its sender ask again; by then all of it is known."""
+def test_concurrent_repetition_of_a_batch_is_refused() -> None:
+    """Its sender asks again, and by then the batch is stored once."""
     size = 5_000
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:

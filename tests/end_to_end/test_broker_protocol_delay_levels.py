@@ -1,4 +1,4 @@
-"""The table of delay levels: Apache's eighteen, one of one's own, and another one after a restart."""
+"""The delay level table: Apache's eighteen, a custom one, and a changed one after a restart."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -30,7 +30,7 @@ async def send(client: RawClient, *levels: int) -> None:
 
 
 async def arrived(client: RawClient) -> list[int]:
-    """Return the levels of the messages that have come."""
+    """Return the levels of the delivered messages."""
     return [int(message.body) for message in await client.messages()]
 
 
@@ -50,8 +50,8 @@ def with_tables(store: Path, *runs: tuple[str, Scene]) -> None:
         time.run(main(time))
 
 
-def test_eighteen_levels_at_the_documented_times() -> None:
-    """1 s to 2 h, each on time; a level beyond is the eighteenth."""
+def test_eighteen_levels_are_delivered_at_the_documented_times() -> None:
+    """1 s to 2 h; a higher level is the eighteenth."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await send(client, *range(18, 0, -1), 99)
@@ -66,8 +66,8 @@ def test_eighteen_levels_at_the_documented_times() -> None:
     with_broker(scene)
 
 
-def test_a_table_of_ones_own(tmp_path: Path) -> None:
-    """As many levels as it has, in seconds, minutes, hours and days, in any order."""
+def test_custom_delay_table(tmp_path: Path) -> None:
+    """In seconds, minutes, hours and days, in any order."""
 
     async def scene(client: RawClient) -> None:
         await send(client, 1, 2, 3, 4)
@@ -82,7 +82,7 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_redeliveries_follow_the_table(tmp_path: Path) -> None:
-    """From level 3 on, one more each time, and the last one for all beyond."""
+    """From level 3 on, one higher each time, and the last one from then on."""
 
     async def scene(client: RawClient) -> None:
         await client.send()
@@ -97,8 +97,8 @@ def test_redeliveries_follow_the_table(tmp_path: Path) -> None:
     with_tables(tmp_path, ("1s 2s 7s 9s", scene))
 
 
-def test_messages_keep_the_time_they_were_given(tmp_path: Path) -> None:
-    """A longer level after a restart holds up no message that was sent before; new ones wait longer."""
+def test_messages_keep_their_delivery_time_when_the_table_changes(tmp_path: Path) -> None:
+    """A level lengthened at a restart does not delay earlier messages."""
 
     async def before(client: RawClient) -> None:
         await send(client, 1)
@@ -113,10 +113,8 @@ def test_messages_keep_the_time_they_were_given(tmp_path: Path) -> None:
     with_tables(tmp_path, ("10s", before), ("1m", after))
 
 
-def test_a_level_that_is_gone_keeps_its_messages_until_it_is_back(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A shorter table delivers nothing of it, says so, and forgets nothing."""
+def test_removed_level_keeps_its_messages(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """They are delivered when the level is back; meanwhile a warning is logged."""
 
     async def before(client: RawClient) -> None:
         await send(client, 1, 20, 20)
@@ -138,8 +136,8 @@ def test_a_level_that_is_gone_keeps_its_messages_until_it_is_back(
     assert "delay level 20 is not in messageDelayLevel any more: 2 messages wait" in caplog.text
 
 
-def test_a_level_over_sockets(tmp_path: Path) -> None:
-    """On the real clock: not before its time."""
+def test_level_over_sockets(tmp_path: Path) -> None:
+    """On the real clock: not too early."""
 
     async def main() -> None:
         async with EmbeddedBroker(tmp_path, settings={"messageDelayLevel": "1s"}) as embedded:

@@ -1,4 +1,4 @@
-"""Filtering by properties: pulls by SQL92, what groups tell in heartbeats, and what is refused."""
+"""Filtering by properties: SQL92 pulls, filters in heartbeats, and refusals."""
 
 import asyncio
 import json
@@ -22,8 +22,8 @@ async def priced(client: RawClient, *prices: int, topic: str = "orders") -> None
         await client.send(topic, str(price).encode(), properties={"price": str(price)})
 
 
-def test_a_pull_by_sql_gets_what_matches() -> None:
-    """The offset moves on over what doesn't, also when nothing does."""
+def test_sql_pull_returns_matching_messages() -> None:
+    """The offset advances over the others, also when none matches."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await priced(client, 5, 20, 7, 30, 8)
@@ -36,8 +36,8 @@ def test_a_pull_by_sql_gets_what_matches() -> None:
     with_broker(scene)
 
 
-def test_a_held_pull_is_woken_by_a_match_only() -> None:
-    """What does not match leaves it waiting; when its time is up its offset has moved over that."""
+def test_held_pull_is_woken_only_by_a_match() -> None:
+    """At its timeout the offset has advanced over other messages."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await priced(client, 1)
@@ -64,8 +64,8 @@ def test_a_held_pull_is_woken_by_a_match_only() -> None:
     with_broker(scene)
 
 
-def test_a_held_pull_that_nothing_matches_is_moved_on_by_the_five_second_look() -> None:
-    """As on Apache's broker, each time: the consumer pulls again, from behind what it does not want."""
+def test_periodic_check_advances_a_held_pull_without_matches() -> None:
+    """Every five seconds, as in Apache's broker: the consumer pulls again with the next offset."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await priced(client, 1)
@@ -81,8 +81,8 @@ def test_a_held_pull_that_nothing_matches_is_moved_on_by_the_five_second_look() 
     with_broker(scene)
 
 
-def test_a_group_filters_by_what_its_heartbeat_told() -> None:
-    """A newer version replaces the filter, an older one does not; a pull must not be ahead of it."""
+def test_group_is_filtered_by_its_heartbeats_expression() -> None:
+    """A newer version replaces the filter, an older one does not; a pull must not be newer."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await priced(client, 5, 20)
@@ -104,8 +104,8 @@ def test_a_group_filters_by_what_its_heartbeat_told() -> None:
     with_broker(scene)
 
 
-def test_a_group_whose_expression_is_wrong_is_told_where() -> None:
-    """By Apache's code at each pull; the heartbeat itself is taken."""
+def test_invalid_expression_of_a_group_is_an_error_at_each_pull() -> None:
+    """With Apache's code; the heartbeat is accepted."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await priced(client, 5)
@@ -120,8 +120,8 @@ def test_a_group_whose_expression_is_wrong_is_told_where() -> None:
     with_broker(scene)
 
 
-def test_a_client_learns_beforehand_whether_its_expression_is_served() -> None:
-    """CHECK_CLIENT_CONFIG, which Apache's consumers ask before they start."""
+def test_client_can_check_its_expression_in_advance() -> None:
+    """CHECK_CLIENT_CONFIG, which Apache's consumers send before they start."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         async def check(expression: str, kind: str = "SQL92") -> tuple[int, str]:
@@ -141,7 +141,7 @@ def test_a_client_learns_beforehand_whether_its_expression_is_served() -> None:
     with_broker(scene)
 
 
-def test_a_broker_without_the_setting_serves_no_sql() -> None:
+def test_sql_is_refused_without_the_setting() -> None:
     """``enablePropertyFilter=false`` is Apache's default."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -155,8 +155,8 @@ def test_a_broker_without_the_setting_serves_no_sql() -> None:
     with_broker(scene, enablePropertyFilter="false")
 
 
-def test_filters_are_on_the_disk_as_apache_keeps_them() -> None:
-    """A group that left is dead, not forgotten; after a day it is."""
+def test_filters_are_stored_in_apaches_format() -> None:
+    """A group that left is marked dead, and removed after a day."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat(consumers={"g": {"orders": "price > 1"}}, version=7, expression_type="SQL92")
@@ -180,8 +180,8 @@ def test_filters_are_on_the_disk_as_apache_keeps_them() -> None:
     with_broker(scene)
 
 
-def test_redelivered_messages_are_filtered_only_when_asked() -> None:
-    """By the group's filter of the topic they came from (``filterSupportRetry``)."""
+def test_redelivered_messages_are_filtered_if_configured() -> None:
+    """By the group's filter of the original topic (``filterSupportRetry``)."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> list[bytes]:
         await client.heartbeat(consumers={"g": {"orders": "price > 10"}}, expression_type="SQL92")
@@ -194,8 +194,8 @@ def test_redelivered_messages_are_filtered_only_when_asked() -> None:
     assert with_broker(scene, filterSupportRetry="true") == [b"20"]
 
 
-def test_a_costly_filter_looks_at_few_messages_a_pull() -> None:
-    """The loop is everybody's; the consumer goes on from where the look ended."""
+def test_costly_filter_checks_few_messages_per_pull() -> None:
+    """The loop serves others; the consumer continues at the returned offset."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await priced(client, *[1] * 250)
@@ -207,8 +207,8 @@ def test_a_costly_filter_looks_at_few_messages_a_pull() -> None:
     with_broker(scene)
 
 
-def test_a_connection_may_not_have_too_much_compared_at_each_message() -> None:
-    """The pull beyond is refused; another queue's is not."""
+def test_filter_cost_per_connection_is_limited() -> None:
+    """A pull beyond the limit is refused; one of another queue is not."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()

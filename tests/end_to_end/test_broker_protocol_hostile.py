@@ -1,4 +1,4 @@
-"""Clients that mean harm, or know no better: none of them disturbs another."""
+"""Hostile and faulty clients disturb no others."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ def frame(header: object, body: bytes = b"") -> bytes:
 
 @pytest.mark.parametrize("code", [0, 1, -1, 9999, 39, 400, 200050, 2**31 - 1])
 def test_unknown_request_code_is_answered_as_not_supported(code: int) -> None:
-    """And the connection goes on."""
+    """The connection stays open."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         answer = await client.ask(code)
@@ -37,8 +37,8 @@ def test_unknown_request_code_is_answered_as_not_supported(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_a_request_without_anything_in_it_is_answered(code: int) -> None:
-    """With success where it needs nothing, else with an error; the broker serves on."""
+def test_empty_request_is_answered(code: int) -> None:
+    """With success where it needs nothing, otherwise with an error."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.ask(code)
@@ -61,7 +61,7 @@ GARBAGE = [
 
 
 @pytest.mark.parametrize("code", [34, 41, 42, 46, 200, 25, 320, 36, 309])
-def test_a_body_that_is_garbage_is_answered_with_an_error(code: int) -> None:
+def test_garbage_body_is_answered_with_an_error(code: int) -> None:
     """Whatever it is."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -115,8 +115,8 @@ HONEST_FLAGS = {"isForce": "true", "isOrder": "false", "k": "false", "m": "false
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_random_absurdities_never_make_a_handler_fail(seed: int, caplog: pytest.LogCaptureFixture) -> None:
-    """Requests that are right but for a field or two: each is answered, none by an exception nobody foresaw."""
+def test_random_invalid_fields_cause_no_unexpected_errors(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Of requests that are valid except for a field or two, each gets an expected answer."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         chance = random.Random(seed)
@@ -139,7 +139,7 @@ def test_random_absurdities_never_make_a_handler_fail(seed: int, caplog: pytest.
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-def test_every_field_of_a_pull_may_be_absurd() -> None:
+def test_every_field_of_a_pull_may_be_extreme() -> None:
     """Largest and smallest numbers are answered with a code."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -158,8 +158,8 @@ def test_every_field_of_a_pull_may_be_absurd() -> None:
     with_broker(scene)
 
 
-def test_every_number_of_a_message_may_be_absurd() -> None:
-    """Stored or refused, never half."""
+def test_every_number_of_a_message_may_be_extreme() -> None:
+    """Stored or refused, never partly."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         stored = 0
@@ -179,7 +179,7 @@ def test_every_number_of_a_message_may_be_absurd() -> None:
     with_broker(scene)
 
 
-def test_a_topic_that_asks_for_no_queues_at_its_creation_takes_no_messages() -> None:
+def test_topic_created_with_a_negative_queue_count_takes_no_messages() -> None:
     """A negative number of queues is none."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -204,8 +204,8 @@ def test_a_topic_that_asks_for_no_queues_at_its_creation_takes_no_messages() -> 
         frame({"code": 310, "extFields": 5, "opaque": 1}),
     ],
 )
-def test_garbage_on_a_socket_ends_that_connection_and_no_other(data: bytes) -> None:
-    """Real sockets: no frame, an oversized or negative one, another protocol, a header that is none."""
+def test_garbage_on_a_socket_closes_only_that_connection(data: bytes) -> None:
+    """No frame, an oversized or negative one, another protocol, an invalid header."""
 
     async def main() -> None:
         async with EmbeddedBroker() as embedded:
@@ -225,13 +225,13 @@ def test_garbage_on_a_socket_ends_that_connection_and_no_other(data: bytes) -> N
 
 
 def stalled_at(embedded: EmbeddedBroker) -> list[Connection]:
-    """Return the broker's connections that are not read from any more."""
+    """Return the broker's connections whose reading is paused."""
     assert embedded.broker._server is not None
     return [connection for connection in embedded.broker._server.connections if connection._stalled]
 
 
-def test_a_client_that_reads_nothing_does_not_fill_the_broker_s_memory() -> None:
-    """It is not read from any more, and the others are served."""
+def test_client_that_reads_nothing_does_not_fill_the_memory() -> None:
+    """Its connection is no longer read, and the others are served."""
 
     async def main() -> None:
         async with EmbeddedBroker() as embedded:
@@ -257,8 +257,8 @@ def test_a_client_that_reads_nothing_does_not_fill_the_broker_s_memory() -> None
     asyncio.run(main())
 
 
-def test_many_requests_in_one_write_are_answered_one_by_one() -> None:
-    """In their order, each with its own number."""
+def test_many_requests_in_one_write_are_answered_individually() -> None:
+    """In order, each with its own number."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         answers = await asyncio.gather(

@@ -1,4 +1,4 @@
-"""Clients that would fill the broker's memory and tables: each finds a limit, and the others are served."""
+"""Limits on the memory and tables that clients can use; other clients are served."""
 
 import asyncio
 
@@ -42,7 +42,7 @@ ERROR = ResponseCode.SYSTEM_ERROR
 
 
 async def another(embedded: EmbeddedBroker) -> RawClient:
-    """Return a client with a connection of its own."""
+    """Return a client with its own connection."""
     return await RawClient.connect(embedded.broker.transport, embedded.broker_address)
 
 
@@ -53,8 +53,8 @@ def names(prefix: str, count: int) -> tuple[str, ...]:
 # Heartbeats
 
 
-def test_a_connection_belongs_to_so_many_groups_however_many_heartbeats_it_sends() -> None:
-    """One group more is refused, until it has left another."""
+def test_groups_per_connection_are_limited() -> None:
+    """One more is refused until the connection leaves another."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat(producers=names("first", MAX_GROUPS - 1))
@@ -69,8 +69,8 @@ def test_a_connection_belongs_to_so_many_groups_however_many_heartbeats_it_sends
     with_broker(scene)
 
 
-def test_who_tells_too_much_keeps_what_it_had() -> None:
-    """Its heartbeats are refused for as long as they tell that; its groups and its connection live on."""
+def test_excessive_heartbeats_keep_the_previous_state() -> None:
+    """They are refused; the client's groups and connection stay."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         consumers = {"group": {"orders": "*"}}
@@ -96,8 +96,8 @@ def test_who_tells_too_much_keeps_what_it_had() -> None:
     ],
     ids=["client id", "subscriptions", "expression", "topic"],
 )
-def test_a_heartbeat_beyond_a_limit_registers_nothing(client_id: str, topics: dict[str, str]) -> None:
-    """It is told which, in few words; the connection goes on."""
+def test_heartbeat_beyond_a_limit_registers_nothing(client_id: str, topics: dict[str, str]) -> None:
+    """The short answer names the limit; the connection stays."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         answer = await client.heartbeat(client_id, consumers={"good": {"orders": "*"}, "g": topics}, expected=ERROR)
@@ -109,8 +109,8 @@ def test_a_heartbeat_beyond_a_limit_registers_nothing(client_id: str, topics: di
     with_broker(scene)
 
 
-def test_what_one_client_subscribes_to_is_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over all its groups and heartbeats; what it has is not counted again, and less is always welcome."""
+def test_subscriptions_per_client_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over all its groups and heartbeats; existing ones do not count again, and fewer are always accepted."""
     monkeypatch.setattr(heartbeat_limits, "MAX_OF_CONNECTION", 100_000)
     wide = dict.fromkeys(names("topic", 45), "*")
 
@@ -126,8 +126,8 @@ def test_what_one_client_subscribes_to_is_bounded_in_all(monkeypatch: pytest.Mon
     with_broker(scene)
 
 
-def test_what_all_clients_subscribe_to_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker is busy for one more; who is there is served, and who leaves makes room."""
+def test_subscriptions_of_all_clients_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker answers busy; present clients are served, and a leaving one frees its share."""
     monkeypatch.setattr(heartbeat_limits, "MAX_TOTAL", 100_000)
     wide = dict.fromkeys(names("topic", 80), "*")
 
@@ -144,8 +144,8 @@ def test_what_all_clients_subscribe_to_is_bounded(monkeypatch: pytest.MonkeyPatc
     with_broker(scene)
 
 
-def test_ids_that_a_connection_invents_are_not_all_kept() -> None:
-    """A client has one; the last ones are found."""
+def test_only_recent_client_ids_of_a_connection_are_kept() -> None:
+    """A client has one; invented ones are dropped except the latest."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         for number in range(100):
@@ -163,8 +163,8 @@ def test_ids_that_a_connection_invents_are_not_all_kept() -> None:
 # Topics, groups, offsets, locks
 
 
-def test_topics_that_appear_are_bounded() -> None:
-    """An unknown topic is refused as such, and what settings say of it is told; known topics are served."""
+def test_automatically_created_topics_are_limited() -> None:
+    """An unknown topic is refused, with the setting in the remark; known topics are served."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         answers = [await client.try_send(f"topic-{number}") for number in range(30)]
@@ -182,7 +182,7 @@ def test_topics_that_appear_are_bounded() -> None:
     with_broker(scene, maxTopics="20")
 
 
-def test_a_tool_s_topics_are_bounded_too() -> None:
+def test_topics_created_by_tools_are_limited() -> None:
     """All of a request or none."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -196,8 +196,8 @@ def test_a_tool_s_topics_are_bounded_too() -> None:
     with_broker(scene, maxTopics="20")
 
 
-def test_a_topic_s_or_group_s_configuration_is_bounded() -> None:
-    """What nobody reads, too: it would be written with every change of the table."""
+def test_configuration_of_a_topic_or_group_is_limited_in_size() -> None:
+    """Including unknown fields, which would be written with every change of the table."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         long = {"message.type": "x" * 5000}
@@ -214,8 +214,8 @@ def test_a_topic_s_or_group_s_configuration_is_bounded() -> None:
     with_broker(scene)
 
 
-def test_groups_that_appear_are_bounded() -> None:
-    """Those beyond do not exist, for pulls, offsets and tools."""
+def test_automatically_created_groups_are_limited() -> None:
+    """Those beyond do not exist for pulls, offsets and tools."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
@@ -233,8 +233,8 @@ def test_groups_that_appear_are_bounded() -> None:
     with_broker(scene, maxGroups="20")
 
 
-def test_offsets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of groups that are made up; those that are there move on, and a deleted topic makes room."""
+def test_offsets_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of invented groups; existing ones can be committed, and a deleted topic frees its share."""
     monkeypatch.setattr(consumer_offset_table, "MAX_OFFSETS", 8)
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -255,8 +255,8 @@ def test_offsets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     with_broker(scene)
 
 
-def test_no_offset_is_reset_in_a_queue_that_is_none() -> None:
-    """However many numbers there are."""
+def test_offset_of_a_missing_queue_is_not_reset() -> None:
+    """However many queue ids there are."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
@@ -271,8 +271,8 @@ def test_no_offset_is_reset_in_a_queue_that_is_none() -> None:
     with_broker(scene, useServerSideResetOffset="true")
 
 
-def test_locks_are_kept_of_queues_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And of no more than fit: the others are to be asked for again."""
+def test_locks_are_kept_for_existing_queues_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And up to a limit; further ones must be requested again."""
     monkeypatch.setattr(queue_locks, "MAX_LOCKS", 8)
 
     async def lock(client: RawClient, group: str, *queues: MessageQueue) -> set[MessageQueue]:
@@ -302,8 +302,8 @@ def test_locks_are_kept_of_queues_that_exist(monkeypatch: pytest.MonkeyPatch) ->
 # Pulls and filters
 
 
-def test_a_held_pull_keeps_nothing_that_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A field without a meaning does not count, however long; as the filter it would be too long."""
+def test_held_pull_keeps_no_unused_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unknown field of any length does not count, but the filter's length does."""
     monkeypatch.setattr(pull_request_hold, "MAX_BYTES_PER_CONNECTION", 50_000)
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -325,8 +325,8 @@ def test_a_held_pull_keeps_nothing_that_is_not_looked_at(monkeypatch: pytest.Mon
     with_broker(scene)
 
 
-def test_filters_that_pulls_bring_count_by_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long ones fill what a connection may have held; short ones do not."""
+def test_filters_of_held_pulls_count_by_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long ones reach the connection's limit, short ones do not."""
     monkeypatch.setattr(pull_request_hold, "MAX_BYTES_PER_CONNECTION", 100_000)
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -344,8 +344,8 @@ def test_filters_that_pulls_bring_count_by_their_length(monkeypatch: pytest.Monk
     with_broker(scene)
 
 
-def test_filters_of_groups_are_bounded_and_the_dead_ones_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who finds no room is told so when it pulls; the same text is counted once."""
+def test_filters_of_groups_are_limited_and_dead_ones_are_removed_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group without space for its filter gets an error at its pulls; equal texts count once."""
     monkeypatch.setattr(consumer_filter_table, "MAX_CHARACTERS", 80)
     text = "a = '{}' AND b = 'xx'"
 
@@ -383,8 +383,8 @@ def test_filters_of_groups_are_bounded_and_the_dead_ones_go_first(monkeypatch: p
 # What tools ask of consumers
 
 
-def test_tools_cannot_ask_consumers_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond so many calls under way the broker is busy; each that ends makes room."""
+def test_requests_of_tools_to_consumers_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the limit of pending ones the broker answers busy; each that ends frees a place."""
     monkeypatch.setattr(relay, "CALL_SECONDS", 5.0)
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -401,8 +401,8 @@ def test_tools_cannot_ask_consumers_without_end(monkeypatch: pytest.MonkeyPatch)
     with_broker(scene)
 
 
-def test_settings_without_a_meaning_can_be_sent_again_and_again() -> None:
-    """Each time they are refused, and nothing is kept of them."""
+def test_unknown_settings_are_refused_and_not_kept() -> None:
+    """However often they are sent."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         before = list(embedded.broker.settings.warnings)
@@ -417,8 +417,8 @@ def test_settings_without_a_meaning_can_be_sent_again_and_again() -> None:
 # Buffers
 
 
-def test_who_reads_nothing_gets_no_more_when_memory_is_short() -> None:
-    """Its pulls are refused, others are served; beyond the bound its connection is closed."""
+def test_client_that_reads_nothing_is_limited_when_memory_is_scarce() -> None:
+    """Its pulls are refused, others are served; beyond the limit its connection is closed."""
 
     async def main() -> None:
         settings = {"maxBufferedBytes": str(4 * 1024 * 1024)}
@@ -445,8 +445,8 @@ def test_who_reads_nothing_gets_no_more_when_memory_is_short() -> None:
     asyncio.run(main())
 
 
-def test_hundreds_of_connections_cost_little_and_all_are_served() -> None:
-    """Each with its heartbeat; the broker knows them all, and forgets them with their connections."""
+def test_hundreds_of_connections_are_served() -> None:
+    """Each with its heartbeat; the broker forgets them with their connections."""
 
     async def main() -> None:
         async with EmbeddedBroker() as embedded:
@@ -464,8 +464,8 @@ def test_hundreds_of_connections_cost_little_and_all_are_served() -> None:
     asyncio.run(main())
 
 
-def test_one_client_cannot_keep_the_broker_compiling() -> None:
-    """What it sends beyond a measure is to be sent again later; who sends what is known, or little, notices nothing."""
+def test_compilation_per_client_is_limited() -> None:
+    """Excess filters must be sent again later; known or few ones are not affected."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()

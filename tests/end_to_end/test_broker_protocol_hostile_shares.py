@@ -1,7 +1,4 @@
-"""A client that wants everything at one address, and a healthy one at another: the first is refused, with the reason.
-
-The broker is at 127.0.0.1, whose own clients have no share that they could exceed.
-"""
+"""Limits per address: a greedy client is refused with the reason, while a client at another address is served."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -47,7 +44,7 @@ GREEDY, HEALTHY = "127.0.0.2", "127.0.0.3"
 
 
 class Stage:
-    """A broker, with clients at several addresses."""
+    """A broker with clients at several addresses."""
 
     def __init__(self, embedded: EmbeddedBroker, network: MemoryTransport) -> None:
         self.embedded = embedded
@@ -55,7 +52,7 @@ class Stage:
         self._network = network
 
     async def client(self, host: str, *, answer: Callable[[RemotingCommand], Any] = lambda request: None) -> RawClient:
-        """Return a client with a connection of its own from the address."""
+        """Return a client with its own connection from the address."""
         return await RawClient.connect(self._network.at(host), self.embedded.broker_address, answer=answer)
 
 
@@ -63,7 +60,7 @@ Scene = Callable[[Stage, RawClient, RawClient], Coroutine[Any, Any, None]]
 
 
 def on_stage(scene: Scene, **settings: str) -> None:
-    """Run the scene with a greedy and a healthy client, under virtual time."""
+    """Run the scene with a greedy and a healthy client, in virtual time."""
     keys = {"serverChannelMaxIdleTimeSeconds": "0", "channelExpiredTimeout": "100000000"} | settings
 
     async def main(clock: Any) -> None:
@@ -77,12 +74,12 @@ def on_stage(scene: Scene, **settings: str) -> None:
 
 
 def is_share(answer: RemotingCommand, code: ResponseCode, owner: str = f"address {GREEDY}") -> bool:
-    """Return whether the answer says that the owner has its share."""
+    """Return whether the answer says that the owner's share is used up."""
     return answer.code == code and (answer.remark or "").startswith(f"{owner} has ")
 
 
 async def lock(client: RawClient, group: str, *queues: MessageQueue) -> RemotingCommand:
-    """Return the answer to a wish for locks."""
+    """Return the answer to a lock request."""
     wish = LockBatchRequestBody(consumer_group=group, client_id="c", mq_set=set(queues))
     return await client.ask(Code.LOCK_BATCH_MQ, None, wish)
 
@@ -96,8 +93,8 @@ def locked(answer: RemotingCommand) -> set[MessageQueue]:
 # Topics and groups
 
 
-def test_topics_of_one_address_leave_room_for_others() -> None:
-    """However they are made; a topic that is deleted makes room, and the broker's own machine has no share."""
+def test_topics_per_address_are_limited() -> None:
+    """However they are created; a deleted topic frees its place, and the broker's own machine has no limit."""
 
     async def scene(stage: Stage, greedy: RawClient, healthy: RawClient) -> None:
         for number in range(7):
@@ -127,8 +124,8 @@ def test_topics_of_one_address_leave_room_for_others() -> None:
     on_stage(scene, maxTopics="40")
 
 
-def test_topics_that_are_loaded_have_no_owner(tmp_path: Any) -> None:
-    """Who made them is not known after a restart; all together they count."""
+def test_loaded_topics_have_no_owner(tmp_path: Any) -> None:
+    """After a restart their creators are unknown; only the total is limited."""
 
     async def main(clock: Any) -> None:
         network = MemoryTransport()
@@ -145,8 +142,8 @@ def test_topics_that_are_loaded_have_no_owner(tmp_path: Any) -> None:
         time.run(main(time.clock))
 
 
-def test_groups_of_one_address_leave_room_for_others() -> None:
-    """Whatever asks for a group is told why there is none."""
+def test_groups_per_address_are_limited() -> None:
+    """Each kind of request gets the reason."""
 
     async def scene(stage: Stage, greedy: RawClient, healthy: RawClient) -> None:
         await greedy.send()
@@ -169,8 +166,11 @@ def test_groups_of_one_address_leave_room_for_others() -> None:
     on_stage(scene, maxGroups="40")
 
 
-def test_new_queues_of_one_address_are_made_at_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each keeps all clients waiting for its file: of known topics too, and no topic appears that would get none."""
+def test_new_queues_per_address_are_limited_in_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Creating a queue's file blocks all clients:
+
+    of existing topics too, and no topic is created that would get none.
+    """
     monkeypatch.setattr(new_queues, "AT_ONCE", 10)
     monkeypatch.setattr(new_queues, "A_SECOND", 2)
 
@@ -200,7 +200,7 @@ def test_new_queues_of_one_address_are_made_at_a_rate(monkeypatch: pytest.Monkey
     on_stage(scene)
 
 
-def test_new_queues_of_one_address_are_bounded_in_the_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_queues_per_address_are_limited_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their files take disk space for good."""
     monkeypatch.setattr(new_queues, "MOST", 10)
 
@@ -218,10 +218,10 @@ def test_new_queues_of_one_address_are_bounded_in_the_long_run(monkeypatch: pyte
 # Offsets and locks
 
 
-def test_offsets_of_one_address_and_of_one_group_leave_room_for_others(
+def test_offsets_per_address_and_group_are_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Commits, commits of pulls, and copies; those that are there move on."""
+    """Commits, commits of pulls, and clones; existing ones can be updated."""
     monkeypatch.setattr(consumer_offset_table, "MAX_OFFSETS", 40)
 
     async def scene(stage: Stage, greedy: RawClient, healthy: RawClient) -> None:
@@ -247,8 +247,8 @@ def test_offsets_of_one_address_and_of_one_group_leave_room_for_others(
     on_stage(scene)
 
 
-def test_locks_of_one_address_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wish for which there is no room is told so; what it brings all the same is held, as what was held before is."""
+def test_locks_per_address_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refused request has the reason; locks that were granted, in it or before, are held."""
     monkeypatch.setattr(queue_locks, "MAX_LOCKS", 2048)
     queues = [MessageQueue("orders", "broker-a", number) for number in range(1024)]
 
@@ -277,8 +277,8 @@ def test_locks_of_one_address_leave_room_for_others(monkeypatch: pytest.MonkeyPa
 # Heartbeats, filters, pulls
 
 
-def test_subscriptions_of_one_address_leave_memory_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over all its connections; one that closes makes room."""
+def test_subscription_memory_per_address_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over all its connections; a closed one frees its share."""
     monkeypatch.setattr(heartbeat_limits, "MAX_TOTAL", 400_000)
     wide = {f"topic-{number}": "*" for number in range(80)}
 
@@ -294,8 +294,8 @@ def test_subscriptions_of_one_address_leave_memory_to_others(monkeypatch: pytest
     on_stage(scene)
 
 
-def test_filters_of_one_address_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own dead filters make room, those of others do not."""
+def test_filters_per_address_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own dead filters are removed first, those of others are not."""
     monkeypatch.setattr(consumer_filter_table, "MAX_CHARACTERS", 400)
 
     async def scene(stage: Stage, greedy: RawClient, healthy: RawClient) -> None:
@@ -325,8 +325,8 @@ def test_filters_of_one_address_leave_room_for_others(monkeypatch: pytest.Monkey
     on_stage(scene)
 
 
-def test_the_connections_of_one_address_do_not_keep_the_broker_compiling() -> None:
-    """Together they have what one has, by pulls and by heartbeats."""
+def test_compilation_per_address_is_limited() -> None:
+    """All its connections share one measure, for pulls and heartbeats."""
 
     async def scene(stage: Stage, greedy: RawClient, healthy: RawClient) -> None:
         long = "a = '" + "y" * (MAX_LENGTH - 20) + "' OR b = {}"
@@ -347,8 +347,8 @@ def test_the_connections_of_one_address_do_not_keep_the_broker_compiling() -> No
     on_stage(scene)
 
 
-def test_pulls_of_one_address_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By their memory, over all connections; others are held, and answered when a message comes."""
+def test_held_pulls_per_address_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By memory over all connections; others are held and answered."""
     monkeypatch.setattr(pull_request_hold, "MAX_BYTES", 40 * pull_request_hold.PULL_SIZE)
 
     async def scene(stage: Stage, greedy: RawClient, healthy: RawClient) -> None:
@@ -375,10 +375,10 @@ def _held() -> Mapping[str, Any]:
 # Transactions, and what waits for clients
 
 
-def test_transactions_of_one_address_and_of_one_group_leave_room_for_others(
+def test_transactions_per_address_and_group_are_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Never ended they count; each end makes room, and a check does not."""
+    """Pending ones count; each end frees a place, a check does not."""
     monkeypatch.setattr(pending, "MAX_PENDING", 12)
 
     async def scene(stage: Stage, greedy: RawClient, healthy: RawClient) -> None:
@@ -410,8 +410,8 @@ def test_transactions_of_one_address_and_of_one_group_leave_room_for_others(
     on_stage(scene)
 
 
-def test_tools_at_one_address_leave_consumers_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests that a consumer does not answer are a quarter of those under way at most."""
+def test_tool_requests_per_address_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most a quarter of the pending requests to consumers."""
     monkeypatch.setattr(relay, "MAX_CALLS", 16)
 
     async def scene(stage: Stage, greedy: RawClient, healthy: RawClient) -> None:
@@ -430,8 +430,8 @@ def test_tools_at_one_address_leave_consumers_to_others(monkeypatch: pytest.Monk
     on_stage(scene)
 
 
-def test_replies_of_one_address_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To clients that do not answer: by number and by bytes."""
+def test_replies_per_address_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To clients that do not answer: by number and bytes."""
     monkeypatch.setattr(reply, "MAX_PUSHES", 16)
     monkeypatch.setattr(reply, "MAX_PUSHED_BYTES", 16_000)
 

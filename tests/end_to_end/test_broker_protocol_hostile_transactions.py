@@ -1,4 +1,4 @@
-"""Half messages made to harm: those that are none, and those that cannot be stored anew."""
+"""Forged half messages, and half messages that cannot be stored again."""
 
 import asyncio
 
@@ -21,12 +21,12 @@ RECORD_HEAD = 88
 
 
 def with_broker(scene: Scene[None]) -> None:
-    """Run the scene with a broker that forgets no client for want of heartbeats."""
+    """Run the scene with a broker that expires no client."""
     with_any_broker(scene, channelExpiredTimeout="100000000")
 
 
 async def send_hidden(client: RawClient, topic: str) -> int:
-    """Send a message whose body is the record of another; return where that begins."""
+    """Send a message whose body contains a record; return the record's offset."""
     first, second = [parse_offset_id((await client.send(body=b"")).msg_id)[2] for _ in range(2)]
     offset = second + (second - first) + RECORD_HEAD
     body = encode_record(
@@ -47,8 +47,8 @@ async def send_hidden(client: RawClient, topic: str) -> int:
     return offset
 
 
-def test_a_half_message_within_a_body_is_none() -> None:
-    """Who knows where a body will lie could end the transactions of others by it, and reach any topic."""
+def test_half_message_within_a_body_is_refused() -> None:
+    """A predictable offset could end other transactions or reach any topic."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         half = await begin(client, embedded.broker.clock.now_ms())
@@ -62,8 +62,8 @@ def test_a_half_message_within_a_body_is_none() -> None:
     with_broker(scene)
 
 
-def test_a_message_put_aside_within_a_body_is_none() -> None:
-    """It does not become a half message of anybody's choice."""
+def test_put_aside_message_within_a_body_is_refused() -> None:
+    """It cannot become a forged half message."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         offset = await send_hidden(client, PUT_ASIDE)
@@ -77,8 +77,8 @@ def test_a_message_put_aside_within_a_body_is_none() -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"CHECK_IMMUNITY_TIME_IN_SECONDS": "100"}])
-def test_a_half_message_that_cannot_grow_holds_up_nobody(more: dict[str, str]) -> None:
-    """Its properties have no room for the number of checks: it is put aside, and the next one is asked about."""
+def test_half_message_that_cannot_grow_does_not_block_others(more: dict[str, str]) -> None:
+    """Its properties have no space for the number of checks: it is put aside, and the next one is checked."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat(producers=(GROUP,))
@@ -96,8 +96,8 @@ def test_a_half_message_that_cannot_grow_holds_up_nobody(more: dict[str, str]) -
 
 
 @pytest.mark.parametrize("flaw", ["REAL_TOPIC", "REAL_QID", "PGROUP"])
-def test_a_half_message_that_says_not_where_it_belongs_is_put_aside(flaw: str) -> None:
-    """Nobody can be asked about it: people look at it, and who comes behind it is asked."""
+def test_half_message_without_its_target_is_put_aside(flaw: str) -> None:
+    """No producer can be asked; later ones are checked."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         own = {"REAL_TOPIC": "orders", "REAL_QID": "0", "PGROUP": GROUP, "TRAN_MSG": "true", "UNIQ_KEY": "id"}

@@ -1,7 +1,4 @@
-"""Tiny requests that ask for much work: other clients are served meanwhile.
-
-The watchdog of all tests fails a test in which the broker works for more than 50 ms in one step.
-"""
+"""Small requests that cause much work: other clients are served meanwhile."""
 
 import asyncio
 
@@ -27,7 +24,7 @@ async def neighbour_of(embedded: EmbeddedBroker) -> RawClient:
 
 
 async def beside(neighbour: RawClient, asking: "asyncio.Future[RemotingCommand]") -> int:
-    """Send messages one after the other until a request is answered; return how many."""
+    """Send messages one after the other until a request is answered; return their number."""
     sent = 0
     while not asking.done():
         await neighbour.send("letters")
@@ -42,12 +39,12 @@ async def beside(neighbour: RawClient, asking: "asyncio.Future[RemotingCommand]"
         (RequestCode.GET_BROKER_CONSUME_STATS, GetConsumeStatsInBrokerHeader(is_order=False)),
     ],
 )
-def test_statistics_of_a_million_queues_hold_nobody_up(
+def test_statistics_of_a_million_queues_do_not_block_others(
     code: int, header: GetConsumeStatsRequestHeader | GetConsumeStatsInBrokerHeader
 ) -> None:
-    """41 requests make twenty topics of 65,536 queues, each with an offset, and ask how far the group is.
+    """41 requests create twenty topics of 65,536 queues, commit an offset in each, and query the group's progress.
 
-    An answer that no client could read is refused as soon as it is too long.
+    A too long answer is refused as soon as its length is known.
     """
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -74,8 +71,8 @@ def test_statistics_of_a_million_queues_hold_nobody_up(
         RequestCode.GET_ALL_CONSUMER_OFFSET,
     ],
 )
-def test_a_full_table_is_told_while_others_are_served(code: int) -> None:
-    """One of nearly 50,000 topics, groups, or offsets."""
+def test_full_table_is_returned_while_others_are_served(code: int) -> None:
+    """Nearly 50,000 topics, groups or offsets."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         broker = embedded.broker
@@ -98,7 +95,7 @@ def test_a_full_table_is_told_while_others_are_served(code: int) -> None:
     with_broker(scene)
 
 
-def test_writing_half_a_million_offsets_holds_nobody_up() -> None:
+def test_writing_half_a_million_offsets_does_not_block_others() -> None:
     """They are written every five seconds, in steps and by a thread."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -114,8 +111,8 @@ def test_writing_half_a_million_offsets_holds_nobody_up() -> None:
     with_broker(scene)
 
 
-def test_keys_of_one_hash_make_no_long_search() -> None:
-    """`Aa` and `BB` have one hash in Java, so thousands of keys have; what is asked for is older than all of them."""
+def test_keys_with_equal_hashes_do_not_slow_a_query_down() -> None:
+    """`Aa` and `BB` have one hash in Java, so thousands of keys can; the requested one is the oldest."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         neighbour = await neighbour_of(embedded)
@@ -141,8 +138,8 @@ def test_keys_of_one_hash_make_no_long_search() -> None:
     with_broker(scene)
 
 
-def test_a_message_that_wakes_twelve_thousand_pulls_holds_nobody_up() -> None:
-    """Each of them is answered with it."""
+def test_message_that_wakes_twelve_thousand_pulls_does_not_block_others() -> None:
+    """Each pull is answered with it."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()

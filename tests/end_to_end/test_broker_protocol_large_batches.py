@@ -1,4 +1,4 @@
-"""Batches of many tiny messages, and messages with many keys: other clients are served meanwhile."""
+"""Batches of many small messages, and messages with many keys: other clients are served meanwhile."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,24 +23,24 @@ async def send_batch(client: RawClient, messages: list[Message]) -> RemotingComm
 
 
 def ids(answer: RemotingCommand) -> list[str]:
-    """Return the ids of the messages that were stored."""
+    """Return the ids of the stored messages."""
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     return answer.header(SendMessageResponseHeader).msg_id.split(",")
 
 
 def tagged(number: int) -> Message:
-    """Return a message that is stored in one go with others."""
+    """Return a message that is stored in one call with others."""
     return Message("orders", b"%d" % number, tags="a", keys=[f"k{number}"])
 
 
 def odd(number: int) -> Message:
-    """Return a message that is stored by itself: its property has no value."""
+    """Return a message that is stored individually, because its property has no value."""
     return Message("orders", b"%d" % number, properties={"name": ""})
 
 
 @pytest.mark.parametrize(("make", "count"), [(tagged, 60_000), (odd, 20_000)])
-def test_another_client_sends_while_a_large_batch_is_stored(make: Callable[[int], Message], count: int) -> None:
-    """The batch is stored in its order, and its answer has the place of each message."""
+def test_client_sends_while_another_ones_large_batch_is_stored(make: Callable[[int], Message], count: int) -> None:
+    """The batch is stored in order, and its answer has each message's offset."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders")
@@ -70,8 +70,8 @@ def test_another_client_sends_while_a_large_batch_is_stored(make: Callable[[int]
     with_broker(scene)
 
 
-def test_a_batch_has_a_largest_number_of_messages() -> None:
-    """One more than that is refused, and nothing of it is stored; so are 190,650 empty ones, 4 MiB."""
+def test_batch_size_is_limited_in_messages() -> None:
+    """One more is refused and nothing is stored, as are 190,650 empty ones (4 MiB)."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders")
@@ -86,8 +86,8 @@ def test_a_batch_has_a_largest_number_of_messages() -> None:
     with_broker(scene)
 
 
-def test_a_batch_that_is_cut_off_in_its_last_part_is_not_stored_at_all() -> None:
-    """It is read before it is stored."""
+def test_batch_truncated_at_its_end_is_not_stored() -> None:
+    """It is parsed before anything is stored."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders")
@@ -100,8 +100,8 @@ def test_a_batch_that_is_cut_off_in_its_last_part_is_not_stored_at_all() -> None
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_a_message_has_a_largest_number_of_keys(batch: bool) -> None:
-    """One more is refused, and says so; so is one among others."""
+def test_keys_of_a_message_are_limited(batch: bool) -> None:
+    """One more is refused with the reason, also within a batch."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders")
@@ -118,8 +118,8 @@ def test_a_message_has_a_largest_number_of_keys(batch: bool) -> None:
     with_broker(scene)
 
 
-def test_many_keys_of_many_messages_are_indexed_in_steps() -> None:
-    """Two thousand messages of 500 keys are a million entries; the watchdog of all tests sees no long step."""
+def test_many_keys_are_indexed_in_steps() -> None:
+    """Two thousand messages of 500 keys are a million entries; the test suite's watchdog sees no long step."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders")

@@ -1,4 +1,4 @@
-"""Namespaces: ``ns%topic`` and ``ns%group`` are names like others, their retry and dead letter topics included."""
+"""Namespaces: ``ns%topic`` and ``ns%group`` are ordinary names, also in retry and dead letter topics."""
 
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_remoting.wire.codes import RequestCode as Code
@@ -6,8 +6,8 @@ from rocket_remoting.wire.codes import ResponseCode
 from tests.end_to_end.raw_client import RawClient, pull_header, send_header, with_broker
 
 
-def test_a_group_in_a_namespace_has_its_own_retry_and_dead_letter_topics() -> None:
-    """``%RETRY%ns%group`` and ``%DLQ%ns%group``; the same names outside are other ones."""
+def test_group_in_a_namespace_has_its_own_retry_and_dead_letter_topics() -> None:
+    """``%RETRY%ns%group`` and ``%DLQ%ns%group``, distinct from those without the namespace."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat(consumers={"ns%g": {"ns%orders": "*", "%RETRY%ns%g": "*"}})
@@ -27,8 +27,8 @@ def test_a_group_in_a_namespace_has_its_own_retry_and_dead_letter_topics() -> No
     with_broker(scene)
 
 
-def test_fields_of_newer_clients_are_passed_over() -> None:
-    """5.x names the broker and a namespace in every request's fields."""
+def test_fields_of_newer_clients_are_ignored() -> None:
+    """5.x sends broker name and namespace with every request."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         newer = {"bname": "broker-a", "nsd": "true", "ns": "space", "oway": "false", "lo": "true", "x": "y"}

@@ -1,4 +1,4 @@
-"""A broker that takes nothing, because its disk is full or slow: who is told what, and what waits until it has room."""
+"""A broker that refuses messages because its disk is full or slow: answers, and what waits for space."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ REFUSED = ResponseCode.SERVICE_NOT_AVAILABLE
 
 @asynccontextmanager
 async def full_disk(embedded: EmbeddedBroker) -> AsyncIterator[None]:
-    """Have more of the disk used than the broker may use."""
+    """Simulate disk usage above the limit."""
     store = embedded.broker.store
     store.keep_files_as(replace(store.settings, disk_space_warning_level_ratio=-1))
     await store.clean()
@@ -35,8 +35,8 @@ async def full_disk(embedded: EmbeddedBroker) -> AsyncIterator[None]:
     await store.clean()
 
 
-def test_a_full_disk_refuses_all_that_would_be_stored_and_nothing_else() -> None:
-    """Each with the code of Apache's brokers and nothing stored; what is there is pulled, offsets are committed."""
+def test_full_disk_refuses_only_requests_that_store() -> None:
+    """With Apache's codes; stored messages are pulled, offsets are committed."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send(body=b"stored")
@@ -68,8 +68,8 @@ def test_a_full_disk_refuses_all_that_would_be_stored_and_nothing_else() -> None
     with_broker(scene)
 
 
-def test_what_waits_for_its_time_waits_for_room_too() -> None:
-    """Delayed and timed messages come once each, in their order, when there is room; none is passed over."""
+def test_delayed_messages_wait_for_space() -> None:
+    """Delayed and timed ones are delivered once and in order when there is space."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         for number in range(3):
@@ -86,8 +86,8 @@ def test_what_waits_for_its_time_waits_for_room_too() -> None:
     with_broker(scene)
 
 
-def test_no_check_of_a_transaction_counts_while_there_is_no_room() -> None:
-    """Nobody is asked then, and however many rounds that takes, all fifteen checks are still to come."""
+def test_transaction_checks_pause_without_space() -> None:
+    """No producer is asked, and none of the fifteen checks is used up."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         async def minutes(number: int) -> None:
@@ -107,8 +107,8 @@ def test_no_check_of_a_transaction_counts_while_there_is_no_room() -> None:
     with_broker(scene)
 
 
-def test_a_reply_reaches_who_asked_though_it_cannot_be_stored() -> None:
-    """The asker has his answer: that counts, as on Apache's brokers."""
+def test_reply_reaches_the_requester_although_it_cannot_be_stored() -> None:
+    """As with Apache's brokers."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         asker = await asking(embedded, RemotingCommand.response)
@@ -125,8 +125,8 @@ def test_a_reply_reaches_who_asked_though_it_cannot_be_stored() -> None:
 
 
 @pytest.mark.parametrize("wait", ["true", "false"])
-def test_a_disk_that_is_too_slow_is_told_to_who_waits_for_it(monkeypatch: pytest.MonkeyPatch, wait: str) -> None:
-    """FLUSH_DISK_TIMEOUT, with where the message lies: it is stored; with WAIT=false nobody waits."""
+def test_flush_timeout_is_reported_to_waiting_senders(monkeypatch: pytest.MonkeyPatch, wait: str) -> None:
+    """FLUSH_DISK_TIMEOUT with the message's offset, since it is stored; with WAIT=false the sender does not wait."""
     may_sync, fsync = threading.Event(), os.fsync
 
     def slow(descriptor: int) -> None:

@@ -1,4 +1,4 @@
-"""What a consumer meets: PULL_MESSAGE and its long polling."""
+"""PULL_MESSAGE and its long polling."""
 
 import asyncio
 
@@ -16,8 +16,8 @@ def loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
-def test_a_pull_answers_messages_and_where_to_go_on() -> None:
-    """Records as they were stored, with the queue's first and last offset."""
+def test_pull_returns_messages_and_offsets() -> None:
+    """Stored records with the queue's minimum, maximum and next offset."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         for n in range(5):
@@ -35,8 +35,8 @@ def test_a_pull_answers_messages_and_where_to_go_on() -> None:
     with_broker(scene)
 
 
-def test_a_pull_gets_as_many_messages_as_it_asks_for() -> None:
-    """Apache's broker stops at 32; ours honours more."""
+def test_pull_returns_up_to_the_requested_number() -> None:
+    """Apache's broker limits it to 32, ours does not."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await asyncio.gather(*(client.send() for _ in range(100)))
@@ -47,8 +47,8 @@ def test_a_pull_gets_as_many_messages_as_it_asks_for() -> None:
     with_broker(scene)
 
 
-def test_an_answer_is_bounded_in_bytes_but_never_empty_for_that() -> None:
-    """256 KiB for 32 messages as Apache's, one message at least."""
+def test_answer_is_limited_in_bytes_but_has_a_message() -> None:
+    """256 KiB for 32 messages as in Apache's, with at least one."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         for _ in range(4):
@@ -73,7 +73,7 @@ def test_an_answer_is_bounded_in_bytes_but_never_empty_for_that() -> None:
         (-(2**63), ResponseCode.PULL_OFFSET_MOVED, 0),
     ],
 )
-def test_an_offset_outside_the_queue_is_corrected(offset: int, code: ResponseCode, next_offset: int) -> None:
+def test_offset_outside_the_queue_is_corrected(offset: int, code: ResponseCode, next_offset: int) -> None:
     """However absurd it is."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -86,8 +86,8 @@ def test_an_offset_outside_the_queue_is_corrected(offset: int, code: ResponseCod
 
 
 @pytest.mark.parametrize(("offset", "code"), [(0, ResponseCode.PULL_NOT_FOUND), (5, ResponseCode.PULL_OFFSET_MOVED)])
-def test_an_empty_queue_has_nothing_at_its_begin_and_corrects_any_other_offset(offset: int, code: ResponseCode) -> None:
-    """A queue nothing was ever stored in."""
+def test_empty_queue_corrects_offsets_other_than_0(offset: int, code: ResponseCode) -> None:
+    """A queue in which nothing was ever stored."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders")
@@ -98,7 +98,7 @@ def test_an_empty_queue_has_nothing_at_its_begin_and_corrects_any_other_offset(o
 
 
 def test_tags_are_filtered_by_the_broker() -> None:
-    """When nothing matches, the consumer is sent on behind what was looked at."""
+    """Without a match the next offset is behind the checked entries."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         for tag in ("A", "B", "C", "A"):
@@ -110,8 +110,8 @@ def test_tags_are_filtered_by_the_broker() -> None:
     with_broker(scene)
 
 
-def test_the_subscription_is_taken_from_the_heartbeat_when_the_pull_has_none() -> None:
-    """As Apache's push consumers do it."""
+def test_pull_without_a_subscription_uses_the_heartbeats() -> None:
+    """As Apache's push consumers do."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send(body=b"A", properties={"TAGS": "A"})
@@ -124,8 +124,8 @@ def test_the_subscription_is_taken_from_the_heartbeat_when_the_pull_has_none() -
     with_broker(scene)
 
 
-def test_a_pull_without_any_subscription_is_refused() -> None:
-    """A group nobody has told of, or a topic it does not subscribe to."""
+def test_pull_without_any_subscription_is_refused() -> None:
+    """From an unknown group, or of a topic it does not subscribe to."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
@@ -137,8 +137,8 @@ def test_a_pull_without_any_subscription_is_refused() -> None:
     with_broker(scene)
 
 
-def test_an_expression_that_cannot_be_served_is_refused() -> None:
-    """SQL by a remark that says so, a list without a tag as unreadable."""
+def test_unsupported_expression_is_refused() -> None:
+    """SQL with the reason, a list without a tag as malformed."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
@@ -162,8 +162,8 @@ def test_an_expression_that_cannot_be_served_is_refused() -> None:
         ({"consumer_group": "bad group"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
     ],
 )
-def test_a_pull_from_where_nothing_can_be_is_refused(fields: dict[str, object], code: ResponseCode) -> None:
-    """Unknown topics, queues out of range, illegal group names."""
+def test_pull_from_an_impossible_place_is_refused(fields: dict[str, object], code: ResponseCode) -> None:
+    """Unknown topics, queue ids out of range, illegal group names."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
@@ -172,8 +172,8 @@ def test_a_pull_from_where_nothing_can_be_is_refused(fields: dict[str, object], 
     with_broker(scene)
 
 
-def test_nobody_reads_without_permission() -> None:
-    """Of the topic, or of the group."""
+def test_pull_needs_read_permission() -> None:
+    """Of the topic and of the group."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("write-only", perm=2)
@@ -191,8 +191,8 @@ def test_nobody_reads_without_permission() -> None:
     with_broker(scene)
 
 
-def test_a_pull_carries_the_committed_offset() -> None:
-    """Only when its flag says so, and never a negative one."""
+def test_pull_carries_the_commit_offset() -> None:
+    """Only if its flag says so, and never a negative one."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
@@ -206,8 +206,8 @@ def test_a_pull_carries_the_committed_offset() -> None:
     with_broker(scene)
 
 
-def test_a_pull_is_held_until_a_message_arrives() -> None:
-    """Then it is answered at once; the commit it carries is taken when it comes."""
+def test_pull_is_held_until_a_message_arrives() -> None:
+    """It is answered at once then; its commit offset is taken when it arrives."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders")
@@ -222,8 +222,8 @@ def test_a_pull_is_held_until_a_message_arrives() -> None:
     with_broker(scene)
 
 
-def test_a_held_pull_ends_empty_when_its_time_is_up() -> None:
-    """Not before, and not at the next look of a slow scan."""
+def test_held_pull_ends_empty_at_its_timeout() -> None:
+    """Not before, and not only at the next periodic check."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders")
@@ -234,8 +234,8 @@ def test_a_held_pull_ends_empty_when_its_time_is_up() -> None:
     with_broker(scene)
 
 
-def test_a_held_pull_is_not_woken_by_other_tags() -> None:
-    """It is, by a message it wants, and then skips the others."""
+def test_held_pull_is_not_woken_by_other_tags() -> None:
+    """A matching message wakes it, and the others are skipped."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders")
@@ -251,8 +251,8 @@ def test_a_held_pull_is_not_woken_by_other_tags() -> None:
     with_broker(scene)
 
 
-def test_each_queue_wakes_its_own_pulls() -> None:
-    """And several consumers at one queue are all woken."""
+def test_message_wakes_all_pulls_of_its_queue_only() -> None:
+    """Of several consumers."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders", queues=2)
@@ -269,7 +269,7 @@ def test_each_queue_wakes_its_own_pulls() -> None:
     with_broker(scene)
 
 
-def test_without_long_polling_a_pull_waits_a_second() -> None:
+def test_pull_is_held_for_a_second_without_long_polling() -> None:
     """The settings ``longPollingEnable`` and ``shortPollingTimeMills``."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -280,7 +280,7 @@ def test_without_long_polling_a_pull_waits_a_second() -> None:
     with_broker(scene, longPollingEnable="false")
 
 
-def test_pulls_held_for_a_connection_that_closes_are_forgotten() -> None:
+def test_held_pulls_of_a_closed_connection_are_dropped() -> None:
     """The broker keeps nothing for a peer that is gone."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -297,7 +297,7 @@ def test_pulls_held_for_a_connection_that_closes_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize("timeout", [-1, -(2**63), 0])
-def test_a_time_that_is_up_already_holds_nothing(timeout: int) -> None:
+def test_pull_with_a_past_timeout_is_answered_at_once(timeout: int) -> None:
     """The answer comes at once."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -308,8 +308,8 @@ def test_a_time_that_is_up_already_holds_nothing(timeout: int) -> None:
     with_broker(scene)
 
 
-def test_an_absurdly_long_time_is_cut() -> None:
-    """To a day: no timer beyond what a loop can count."""
+def test_very_long_hold_time_is_reduced() -> None:
+    """To a day, since timers of a loop are limited."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders")
@@ -319,7 +319,7 @@ def test_an_absurdly_long_time_is_cut() -> None:
     with_broker(scene, serverChannelMaxIdleTimeSeconds="0")
 
 
-def test_the_second_code_for_pulls_is_served_too() -> None:
+def test_second_pull_code_is_served() -> None:
     """LITE_PULL_MESSAGE (361) of 5.x clients."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -329,7 +329,7 @@ def test_the_second_code_for_pulls_is_served_too() -> None:
     with_broker(scene)
 
 
-def test_messages_of_one_broker_read_carry_its_queue() -> None:
+def test_pulled_records_have_their_queue_position() -> None:
     """The record's own queue id and offset."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -344,7 +344,7 @@ def test_messages_of_one_broker_read_carry_its_queue() -> None:
     with_broker(scene)
 
 
-def test_a_group_that_may_not_broadcast_is_refused() -> None:
+def test_group_without_broadcast_permission_is_refused() -> None:
     """The group's setting ``consumeBroadcastEnable``."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:

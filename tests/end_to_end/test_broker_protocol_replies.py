@@ -1,4 +1,4 @@
-"""Request-reply: a reply goes to the client that asked, over its own connection, and into the reply topic."""
+"""Request-reply: a reply goes to the requester over its connection and into the reply topic."""
 
 import asyncio
 from typing import Any
@@ -22,7 +22,7 @@ TO_ASKER = {"REPLY_TO_CLIENT": "asker@1", "CORRELATION_ID": "7"}
 
 
 async def asking(embedded: EmbeddedBroker, answer: Any) -> RawClient:
-    """Return the client that asked; ``answer`` is what it makes of a reply."""
+    """Return the requesting client; ``answer`` is its answer to a pushed reply."""
     transport = embedded.broker.transport
     pushed: list[RemotingCommand] = []
 
@@ -40,8 +40,8 @@ async def reply(client: RawClient, properties: dict[str, str], body: bytes = b"4
     return await client.ask(Code.SEND_REPLY_MESSAGE_V2, send_header(TOPIC, properties), body)
 
 
-def test_a_reply_reaches_who_asked_and_is_stored() -> None:
-    """The asker gets body, properties and when it was pushed; the responder where the reply lies."""
+def test_reply_reaches_the_requester_and_is_stored() -> None:
+    """The requester gets body, properties and push time; the responder the offset."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         asker = await asking(embedded, RemotingCommand.response)
@@ -64,7 +64,7 @@ def test_a_reply_reaches_who_asked_and_is_stored() -> None:
     with_broker(scene)
 
 
-def test_the_older_form_of_the_request_is_served_too() -> None:
+def test_older_reply_request_is_served() -> None:
     """SEND_REPLY_MESSAGE (324), with long names."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -80,8 +80,8 @@ def test_the_older_form_of_the_request_is_served_too() -> None:
     with_broker(scene)
 
 
-def test_replies_need_not_be_stored() -> None:
-    """``storeReplyMessageEnable=false``: the answer has an id all the same, clients cannot do without."""
+def test_reply_storage_can_be_disabled() -> None:
+    """``storeReplyMessageEnable=false``: the answer has an id nevertheless, which clients need."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         asker = await asking(embedded, RemotingCommand.response)
@@ -100,8 +100,8 @@ def test_replies_need_not_be_stored() -> None:
         ({"REPLY_TO_CLIENT": "nobody"}, "push reply message fail, channel of <nobody> not found."),
     ],
 )
-def test_a_reply_to_nobody_is_told_so(properties: dict[str, str], remark: str) -> None:
-    """It is stored, as on Apache's broker."""
+def test_reply_to_an_unknown_client_is_reported(properties: dict[str, str], remark: str) -> None:
+    """It is stored, as in Apache's broker."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         answer = await reply(client, properties)
@@ -111,8 +111,8 @@ def test_a_reply_to_nobody_is_told_so(properties: dict[str, str], remark: str) -
     with_broker(scene)
 
 
-def test_an_asker_that_came_again_is_found_where_it_is() -> None:
-    """A client connects anew before the broker hears that its old connection has ended: its id leads to the new one."""
+def test_reconnected_requester_gets_its_reply() -> None:
+    """Before the broker notices the end of the old connection, the id leads to the new one."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         before = await asking(embedded, RemotingCommand.response)
@@ -126,7 +126,7 @@ def test_an_asker_that_came_again_is_found_where_it_is() -> None:
     with_broker(scene)
 
 
-def test_an_asker_that_left_is_nobody() -> None:
+def test_disconnected_requester_is_unknown() -> None:
     """Its id leads nowhere once its connection has ended."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -138,8 +138,8 @@ def test_an_asker_that_left_is_nobody() -> None:
     with_broker(scene)
 
 
-def test_an_asker_that_refuses_or_is_silent_is_told_to_the_responder() -> None:
-    """A silent one has ten seconds."""
+def test_refusal_or_timeout_of_the_requester_is_reported_to_the_responder() -> None:
+    """After ten seconds without an answer."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         loop = asyncio.get_running_loop()
@@ -163,8 +163,8 @@ def test_an_asker_that_refuses_or_is_silent_is_told_to_the_responder() -> None:
     with_broker(scene)
 
 
-def test_a_reply_to_an_unknown_topic_or_queue_is_refused() -> None:
-    """By the codes of any send."""
+def test_reply_to_an_unknown_topic_or_queue_is_refused() -> None:
+    """With the codes of any send."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         wrong_queue = send_header(TOPIC, TO_ASKER, queue_id=9)
@@ -175,8 +175,8 @@ def test_a_reply_to_an_unknown_topic_or_queue_is_refused() -> None:
     with_broker(scene)
 
 
-def test_replies_to_who_does_not_answer_fill_no_memory() -> None:
-    """64 MiB of them are on their way at most; one that is larger than any message is refused at once."""
+def test_pending_replies_are_limited_in_memory() -> None:
+    """To 64 MiB in total; one larger than any message is refused at once."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         came: asyncio.Queue[None] = asyncio.Queue()

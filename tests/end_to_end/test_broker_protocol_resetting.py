@@ -1,4 +1,4 @@
-"""Offsets that others set: reset at the broker (5.x), corrected; and which broker to read from."""
+"""Offsets changed by others: reset at the broker (5.x), corrected; and the suggested broker."""
 
 import asyncio
 import json
@@ -43,8 +43,8 @@ async def consumed(client: RawClient, count: int, *, offset: int) -> None:
     await client.pull("orders", offset, sys_flag=COMMITTING, commit_offset=offset)
 
 
-def test_offsets_are_reset_without_any_member() -> None:
-    """The answer has the new offsets, and the group is there at once."""
+def test_offsets_are_reset_without_members() -> None:
+    """The answer has the new offsets, and the group exists at once."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await consumed(client, 5, offset=4)
@@ -60,8 +60,8 @@ def test_offsets_are_reset_without_any_member() -> None:
     with_broker(scene, **SERVER_SIDE)
 
 
-def test_whoever_consumes_the_queue_is_told_at_its_next_pull() -> None:
-    """Once, as an offset that moved; what it commits before counts for nothing."""
+def test_consumer_is_notified_of_a_reset_at_its_next_pull() -> None:
+    """Once, as a moved offset; its earlier commits are ignored."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await consumed(client, 5, offset=5)
@@ -83,8 +83,8 @@ def test_whoever_consumes_the_queue_is_told_at_its_next_pull() -> None:
     with_broker(scene, **SERVER_SIDE)
 
 
-def test_a_pull_that_nobody_waits_for_any_more_does_not_use_up_a_reset() -> None:
-    """A pull is held for a while after its queue went to another member, which is to be told as well."""
+def test_held_pull_of_a_former_owner_does_not_consume_the_reset() -> None:
+    """The queue moved to another member, which must be notified too."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await consumed(client, 5, offset=5)
@@ -114,7 +114,7 @@ def test_a_pull_that_nobody_waits_for_any_more_does_not_use_up_a_reset() -> None
         ),
     ],
 )
-def test_a_reset_that_leads_nowhere_is_refused(fields: dict[str, Any], code: int, remark: str) -> None:
+def test_impossible_reset_is_refused(fields: dict[str, Any], code: int, remark: str) -> None:
     """With 5.x's codes."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -127,8 +127,8 @@ def test_a_reset_that_leads_nowhere_is_refused(fields: dict[str, Any], code: int
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_a_queue_that_is_named_is_the_only_one_reset(force: bool) -> None:
-    """As tools of 5.x ask, with time 0 beside it: whoever consumes the others goes on where it is."""
+def test_only_the_named_queue_is_reset(force: bool) -> None:
+    """As 5.x's tools request it, with time 0; the other queues are unchanged."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders", 2)
@@ -148,8 +148,8 @@ def test_a_queue_that_is_named_is_the_only_one_reset(force: bool) -> None:
     with_broker(scene)
 
 
-def test_a_queue_that_is_named_is_reset_without_any_member() -> None:
-    """The offset is the broker's; nobody need be told."""
+def test_named_queue_is_reset_without_members() -> None:
+    """The offset is the broker's; nobody must be notified."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await consumed(client, 5, offset=5)
@@ -162,8 +162,8 @@ def test_a_queue_that_is_named_is_reset_without_any_member() -> None:
     with_broker(scene)
 
 
-def test_the_c_client_is_told_in_the_form_it_reads() -> None:
-    """A list, beside Java's map: it reads no keys but texts. Constants in its heartbeat are numbers."""
+def test_cpp_client_gets_offsets_as_a_list() -> None:
+    """Beside Java's map, whose keys it cannot read. Constants in its heartbeat are numbers."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await consumed(client, 5, offset=5)
@@ -189,8 +189,8 @@ def test_the_c_client_is_told_in_the_form_it_reads() -> None:
     with_broker(scene)
 
 
-def test_offsets_are_corrected_by_what_all_groups_have_consumed() -> None:
-    """The least of them; the greatest number there is where the group to compare with is behind it."""
+def test_offsets_are_corrected_by_all_groups_progress() -> None:
+    """The minimum of them; the maximum value if the compared group is behind it."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         for queue_id in (0, 1):
@@ -210,8 +210,8 @@ def test_offsets_are_corrected_by_what_all_groups_have_consumed() -> None:
     with_broker(scene)
 
 
-def test_a_consumer_far_behind_is_sent_where_its_group_says() -> None:
-    """Only when ``slaveReadEnable`` is set; with a ratio of 0 everybody is far behind who is not at the end."""
+def test_slow_consumer_is_sent_to_its_groups_suggested_broker() -> None:
+    """Only with ``slaveReadEnable``; with a ratio of 0 every consumer not at the end counts as slow."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> list[int]:
         config = SubscriptionGroupConfig(group_name="g", broker_id=0, which_broker_when_consume_slowly=7)

@@ -23,7 +23,7 @@ DOCUMENTED_SECONDS = [10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1
 
 
 async def sent(client: RawClient, **properties: str) -> MessageExt:
-    """Return a message that was stored just now."""
+    """Return a message that was just stored."""
     answer = await client.send(properties=properties)
     (message,) = await client.messages(offset=answer.queue_offset)
     return message
@@ -35,8 +35,8 @@ async def first(client: RawClient, topic: str) -> MessageExt:
     return message
 
 
-def test_a_failed_message_comes_back_after_ten_seconds() -> None:
-    """Under the group's retry topic, with what it was and where it came from."""
+def test_failed_message_is_redelivered_after_ten_seconds() -> None:
+    """From the group's retry topic, with its content and origin."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         message = await sent(client, TAGS="A", KEYS="k", mine="x")
@@ -64,7 +64,7 @@ def test_a_failed_message_comes_back_after_ten_seconds() -> None:
 
 
 def test_sixteen_redeliveries_at_the_documented_times_then_a_dead_letter() -> None:
-    """10 s, 30 s, 1 m … 2 h; the origin is kept throughout."""
+    """10 s, 30 s, 1 m … 2 h; the origin is kept."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         message = origin = await sent(client)
@@ -84,8 +84,8 @@ def test_sixteen_redeliveries_at_the_documented_times_then_a_dead_letter() -> No
     with_broker(scene)
 
 
-def test_a_consumer_chooses_the_level_or_the_dead_letter() -> None:
-    """A level above 0 is that level, one above the highest the highest, one below 0 a dead letter at once."""
+def test_consumer_chooses_the_level_or_the_dead_letter() -> None:
+    """A level above 0 is used, up to the highest; one below 0 means a dead letter at once."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         message = await sent(client)
@@ -102,7 +102,7 @@ def test_a_consumer_chooses_the_level_or_the_dead_letter() -> None:
 
 
 @pytest.mark.parametrize(("version", "is_dead"), [(Version.V3_4_9, True), (Version.V3_4_9 - 1, False)])
-def test_a_consumer_s_own_limit_counts_from_client_version_3_4_9_on(version: int, is_dead: bool) -> None:
+def test_consumers_retry_limit_counts_from_client_version_3_4_9(version: int, is_dead: bool) -> None:
     """Older clients send the field without meaning it."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -119,8 +119,8 @@ def test_a_consumer_s_own_limit_counts_from_client_version_3_4_9_on(version: int
     with_broker(scene)
 
 
-def test_the_group_s_own_settings_count() -> None:
-    """``retryMaxTimes``, ``retryQueueNums``; no retry queues: success without action."""
+def test_groups_retry_settings_apply() -> None:
+    """``retryMaxTimes``, ``retryQueueNums``; without retry queues: success without action."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         for config in (
@@ -142,8 +142,8 @@ def test_the_group_s_own_settings_count() -> None:
     with_broker(scene)
 
 
-def test_nothing_is_given_back_to_a_retry_topic_that_takes_nothing() -> None:
-    """The consumer is told, and keeps the message: nothing is stored."""
+def test_send_back_to_an_unwritable_retry_topic_is_refused() -> None:
+    """The consumer keeps the message; nothing is stored."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         message = await sent(client)
@@ -156,8 +156,8 @@ def test_nothing_is_given_back_to_a_retry_topic_that_takes_nothing() -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 3, 10**9, 2**63 - 1, -(2**63)])
-def test_an_offset_where_no_message_begins_is_refused(offset: int) -> None:
-    """In the middle of a record, behind the end, before the begin."""
+def test_send_back_of_an_offset_without_a_message_is_refused(offset: int) -> None:
+    """Within a record, behind the end, before the beginning."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         message = await sent(client)
@@ -170,7 +170,7 @@ def test_an_offset_where_no_message_begins_is_refused(offset: int) -> None:
     with_broker(scene)
 
 
-def test_an_unknown_group_gives_nothing_back_when_groups_are_not_created() -> None:
+def test_send_back_of_an_unknown_group_is_refused_without_auto_creation() -> None:
     """SUBSCRIPTION_GROUP_NOT_EXIST; an illegal name likewise."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -184,8 +184,8 @@ def test_an_unknown_group_gives_nothing_back_when_groups_are_not_created() -> No
     with_broker(scene, autoCreateSubscriptionGroup="false")
 
 
-def test_a_client_may_send_to_the_retry_topic_itself() -> None:
-    """Apache's fall-back: a message with its level and times; the limit makes it a dead letter at once."""
+def test_client_may_send_to_the_retry_topic() -> None:
+    """Apache's fallback: a message with level and times; above the limit it becomes a dead letter at once."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         properties = {"DELAY": "3", "RETRY_TOPIC": "orders"}
@@ -200,8 +200,8 @@ def test_a_client_may_send_to_the_retry_topic_itself() -> None:
     with_broker(scene)
 
 
-def test_a_delayed_message_arrives_when_it_is_due() -> None:
-    """With the properties a consumer of Apache's sees."""
+def test_delayed_message_is_delivered_when_it_is_due() -> None:
+    """With the properties that Apache's consumers see."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         sent = await client.send(queue_id=2, properties={"DELAY": "2", "TAGS": "A", "WAIT": "true"})
@@ -223,8 +223,8 @@ def test_a_delayed_message_arrives_when_it_is_due() -> None:
     with_broker(scene)
 
 
-def test_every_level_keeps_its_own_time_and_order() -> None:
-    """A short delay overtakes a long one; messages of one level arrive in the order they were sent."""
+def test_levels_have_their_own_time_and_order() -> None:
+    """A short delay overtakes a long one; messages of one level stay in order."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         for level, body in ((3, b"long"), (1, b"a"), (1, b"b"), (2, b"middle")):
@@ -236,8 +236,8 @@ def test_every_level_keeps_its_own_time_and_order() -> None:
 
 
 @pytest.mark.parametrize(("level", "ok"), [("0", True), ("-3", True), ("x", False), ("", True), ("9" * 5000, False)])
-def test_a_level_that_is_none(level: str, ok: bool) -> None:
-    """Zero and less is delivered at once, what is no number is illegal."""
+def test_invalid_level(level: str, ok: bool) -> None:
+    """Zero and less means no delay, other texts are illegal."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         answer = await client.try_send(properties={"DELAY": level})
@@ -248,8 +248,8 @@ def test_a_level_that_is_none(level: str, ok: bool) -> None:
 
 
 @pytest.mark.parametrize("level", ["+2", " 2", "0_2"])
-def test_a_level_is_stored_as_recovery_reads_it(level: str) -> None:
-    """However it was written: after a crash the time it is due is reckoned from the stored text."""
+def test_level_is_stored_as_recovery_reads_it(level: str) -> None:
+    """Whatever its spelling: after a crash the due time is computed from the stored text."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send(properties={"DELAY": level})
@@ -260,8 +260,8 @@ def test_a_level_is_stored_as_recovery_reads_it(level: str) -> None:
     with_broker(scene)
 
 
-def test_nothing_polls_while_a_message_waits() -> None:
-    """Two hours of waiting cost a few wake-ups, not seventy thousand."""
+def test_waiting_message_is_not_polled() -> None:
+    """Two hours of waiting take a few wake-ups, not seventy thousand."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send(properties={"DELAY": "18"})
@@ -281,8 +281,8 @@ def test_nothing_polls_while_a_message_waits() -> None:
     with_broker(scene)
 
 
-def test_a_pull_that_waits_is_woken_by_a_delayed_message() -> None:
-    """At the moment it is delivered."""
+def test_held_pull_is_woken_by_a_delayed_message() -> None:
+    """At its delivery."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders")
@@ -294,10 +294,10 @@ def test_a_pull_that_waits_is_woken_by_a_delayed_message() -> None:
     with_broker(scene)
 
 
-def test_a_message_that_cannot_be_delivered_does_not_hold_up_its_level(
+def test_undeliverable_message_does_not_block_its_level(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A record without its real topic, as a damaged store might have, is skipped with an error in the log."""
+    """One without its real topic, as in a damaged store, is skipped and logged."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         for properties in (b"", b"REAL_TOPIC\x01orders\x02REAL_QID\x01x"):
@@ -312,7 +312,7 @@ def test_a_message_that_cannot_be_delivered_does_not_hold_up_its_level(
 
 
 class Restarts:
-    """A broker on a store of its own, started again and again in one virtual time."""
+    """A broker on its own store that is restarted repeatedly in one virtual time."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
@@ -327,8 +327,8 @@ class Restarts:
             await client.connection.close()
 
 
-def test_a_restart_neither_loses_nor_repeats_delayed_messages(tmp_path: Path) -> None:
-    """What was delivered stays delivered; what fell due meanwhile is delivered at once, the rest on time."""
+def test_restart_neither_loses_nor_repeats_delayed_messages(tmp_path: Path) -> None:
+    """Those that became due meanwhile are delivered at once, the others on time."""
 
     async def before(client: RawClient, embedded: EmbeddedBroker) -> None:
         for level, body in (("1", b"early"), ("2", b"meanwhile"), ("5", b"late")):
@@ -356,8 +356,8 @@ def test_a_restart_neither_loses_nor_repeats_delayed_messages(tmp_path: Path) ->
         time.run(main(time.clock))
 
 
-def test_a_shorter_table_after_a_restart_does_not_keep_messages_waiting(tmp_path: Path) -> None:
-    """A due time further away than its level's delay now is was reckoned with the old table: due at once."""
+def test_shortened_table_delivers_earlier_messages_at_once(tmp_path: Path) -> None:
+    """A due time further away than its level's present delay comes from the old table."""
 
     async def before(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send(properties={"DELAY": "1"})
@@ -375,8 +375,8 @@ def test_a_shorter_table_after_a_restart_does_not_keep_messages_waiting(tmp_path
         time.run(main(time.clock))
 
 
-def test_the_offsets_are_written_a_second_after_a_delivery(tmp_path: Path) -> None:
-    """Not only at the end: a killed broker repeats little."""
+def test_delay_offsets_are_written_a_second_after_a_delivery(tmp_path: Path) -> None:
+    """Not only at the stop, so that a killed broker repeats little."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         file = tmp_path / "config" / "delayOffset.json"

@@ -1,4 +1,4 @@
-"""What a producer meets: SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE over a connection."""
+"""SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE over a connection."""
 
 import asyncio
 
@@ -21,8 +21,8 @@ from rocket_remoting.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPAR
 from tests.end_to_end.raw_client import RawClient, send_header, with_broker
 
 
-def test_the_answer_tells_where_the_message_lies() -> None:
-    """Queue, number in the queue, and an offset id with the broker's address; the record reads back whole."""
+def test_answer_has_the_messages_position() -> None:
+    """Queue, queue offset, and an offset id with the broker's address; the record can be read."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send(body=b"first")
@@ -40,8 +40,8 @@ def test_the_answer_tells_where_the_message_lies() -> None:
     with_broker(scene)
 
 
-def test_the_first_message_makes_its_topic() -> None:
-    """With as many queues as the producer asks, at most as many as the broker allows."""
+def test_first_message_creates_its_topic() -> None:
+    """With the producer's number of queues, up to the broker's limit."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send("small", default_topic_queue_nums=3)
@@ -53,8 +53,8 @@ def test_the_first_message_makes_its_topic() -> None:
     with_broker(scene)
 
 
-def test_without_auto_creation_an_unknown_topic_is_refused() -> None:
-    """Code 17, which makes producers ask for TBW102's route."""
+def test_unknown_topic_is_refused_without_auto_creation() -> None:
+    """Code 17, which makes producers use TBW102's route."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         answer = await client.try_send("unknown")
@@ -75,8 +75,8 @@ def test_without_auto_creation_an_unknown_topic_is_refused() -> None:
         ("RMQ_SYS_TRANS_HALF_TOPIC", ResponseCode.NO_PERMISSION),
     ],
 )
-def test_a_topic_that_cannot_be_sent_to_is_refused(topic: str, code: ResponseCode) -> None:
-    """Illegal names, and the broker's own topics."""
+def test_unsendable_topic_is_refused(topic: str, code: ResponseCode) -> None:
+    """Illegal names and system topics."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         answer = await client.try_send(topic)
@@ -86,7 +86,7 @@ def test_a_topic_that_cannot_be_sent_to_is_refused(topic: str, code: ResponseCod
     with_broker(scene)
 
 
-def test_a_topic_without_write_permission_takes_nothing() -> None:
+def test_topic_without_write_permission_is_refused() -> None:
     """NO_PERMISSION names the topic."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -100,7 +100,7 @@ def test_a_topic_without_write_permission_takes_nothing() -> None:
     with_broker(scene)
 
 
-def test_no_queue_asked_for_is_any_queue() -> None:
+def test_negative_queue_id_means_any_queue() -> None:
     """Over many messages each queue gets some."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -110,8 +110,8 @@ def test_no_queue_asked_for_is_any_queue() -> None:
     with_broker(scene)
 
 
-def test_a_queue_the_topic_does_not_have_is_refused() -> None:
-    """The remark says which one and what the topic is."""
+def test_missing_queue_is_refused() -> None:
+    """The remark names it and the topic's configuration."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
@@ -122,8 +122,8 @@ def test_a_queue_the_topic_does_not_have_is_refused() -> None:
     with_broker(scene)
 
 
-def test_a_body_over_the_limit_is_illegal() -> None:
-    """One of just the limit is stored."""
+def test_body_over_the_limit_is_illegal() -> None:
+    """One of exactly the limit is stored."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send(body=bytes(1000))
@@ -136,7 +136,7 @@ def test_a_body_over_the_limit_is_illegal() -> None:
 
 
 def test_properties_over_32_kib_are_illegal() -> None:
-    """What the broker adds counts too."""
+    """Including those the broker adds."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         answer = await client.try_send(properties={"a": "x" * 32_760})
@@ -147,8 +147,8 @@ def test_properties_over_32_kib_are_illegal() -> None:
 
 
 @pytest.mark.parametrize("text", ["\x01\x02", "a\x01b\x01c\x02", "novalue\x02", "\x02\x02\x02", "a\x01", "\x00"])
-def test_malformed_properties_are_taken_as_far_as_they_can_be_read(text: str) -> None:
-    """As Apache's broker does: what is no name and value is dropped, the message is stored."""
+def test_malformed_properties_are_dropped(text: str) -> None:
+    """As in Apache's broker: the rest of the message is stored."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.ask_ok(RequestCode.SEND_MESSAGE_V2, _with_text(text), b"x")
@@ -164,8 +164,8 @@ def _with_text(text: str) -> SendMessageRequestHeaderV2:
     return header
 
 
-def test_a_producer_s_wish_to_wait_is_not_stored() -> None:
-    """As Apache's broker saves nine bytes a message."""
+def test_wait_property_is_not_stored() -> None:
+    """As in Apache's broker, which saves nine bytes per message."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send(properties={"WAIT": "true", "a": "b"})
@@ -175,7 +175,7 @@ def test_a_producer_s_wish_to_wait_is_not_stored() -> None:
     with_broker(scene)
 
 
-def test_long_header_names_are_understood_too() -> None:
+def test_long_header_names_are_understood() -> None:
     """SEND_MESSAGE (10) is SEND_MESSAGE_V2 (310) with long names."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -190,7 +190,7 @@ def test_long_header_names_are_understood_too() -> None:
     with_broker(scene)
 
 
-def test_a_one_way_message_is_stored_without_an_answer() -> None:
+def test_one_way_message_is_stored_without_an_answer() -> None:
     """Errors are not answered either."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -202,8 +202,8 @@ def test_a_one_way_message_is_stored_without_an_answer() -> None:
     with_broker(scene)
 
 
-def test_a_batch_becomes_single_messages() -> None:
-    """In their order, with ids separated by commas; each gets the batch's properties too."""
+def test_batch_becomes_single_messages() -> None:
+    """In order, with comma-separated ids; each gets the batch's properties too."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         body = encode_batch([Message("orders", bytes([n]), tags=f"T{n}", keys=f"k{n}") for n in range(3)])
@@ -231,8 +231,8 @@ def test_a_batch_becomes_single_messages() -> None:
         encode_batch([Message("orders", b"x")])[:-1],
     ],
 )
-def test_a_malformed_batch_is_illegal_and_stores_nothing(body: bytes) -> None:
-    """Lengths that lead nowhere, negative ones, a body that is cut off."""
+def test_malformed_batch_is_illegal_and_stores_nothing(body: bytes) -> None:
+    """Wrong or negative lengths, or a truncated body."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         answer = await client.ask(RequestCode.SEND_BATCH_MESSAGE, send_header("orders", batch=True), body)
@@ -254,10 +254,8 @@ def test_a_malformed_batch_is_illegal_and_stores_nothing(body: bytes) -> None:
         ("%RETRY%g", {}, 0),
     ],
 )
-def test_a_batch_that_asks_for_what_batches_cannot_have_is_illegal(
-    topic: str, properties: dict[str, str], sys_flag: int
-) -> None:
-    """Neither delays, timers, transactions nor redeliveries: nothing of it is stored."""
+def test_batch_with_unsupported_features_is_illegal(topic: str, properties: dict[str, str], sys_flag: int) -> None:
+    """Delays, timers, transactions or redeliveries: nothing of it is stored."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         header = send_header(topic, properties, batch=True, sys_flag=sys_flag)
@@ -271,8 +269,8 @@ def test_a_batch_that_asks_for_what_batches_cannot_have_is_illegal(
 
 @pytest.mark.parametrize("count", [2, 200])
 @pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
-def test_no_message_of_a_batch_can_be_timed(count: int, name: str) -> None:
-    """It would be delivered at once; neither it nor the others are stored."""
+def test_timed_message_in_a_batch_is_refused(count: int, name: str) -> None:
+    """It would be delivered at once; none of the batch is stored."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         messages = [Message("orders", b"x" * 50, keys=f"key{number}") for number in range(count)]
@@ -288,8 +286,8 @@ def test_no_message_of_a_batch_can_be_timed(count: int, name: str) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 200])
-def test_messages_of_a_batch_may_have_been_timed(count: int) -> None:
-    """Whoever passes on what it received, or asks for a time that is past, has it delivered at once."""
+def test_formerly_timed_message_in_a_batch_is_accepted(count: int) -> None:
+    """Forwarded ones, and times in the past, are delivered at once."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         messages = [Message("orders", b"x" * 50, keys=f"key{number}") for number in range(count)]
@@ -302,8 +300,8 @@ def test_messages_of_a_batch_may_have_been_timed(count: int) -> None:
     with_broker(scene)
 
 
-def test_synchronous_flush_answers_when_the_disk_has_the_message() -> None:
-    """Messages that want to wait and such that do not are all answered with success."""
+def test_synchronous_flush_answers_after_the_flush() -> None:
+    """Messages with and without waiting are all answered with success."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await asyncio.gather(*(client.send(body=bytes([n])) for n in range(20)))
@@ -313,7 +311,7 @@ def test_synchronous_flush_answers_when_the_disk_has_the_message() -> None:
     with_broker(scene, flushDiskType="SYNC_FLUSH")
 
 
-def test_a_broker_that_does_not_take_sends_yet_says_until_when() -> None:
+def test_broker_refuses_sends_before_the_configured_time() -> None:
     """The setting ``startAcceptSendRequestTimeStamp``."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -324,8 +322,8 @@ def test_a_broker_that_does_not_take_sends_yet_says_until_when() -> None:
     with_broker(scene, startAcceptSendRequestTimeStamp="9999999999999")
 
 
-def test_an_answer_takes_its_request_s_encoding() -> None:
-    """Headers in RocketMQ's binary form, which clients may choose."""
+def test_answer_has_its_requests_encoding() -> None:
+    """RocketMQ's binary header form is the client's choice."""
 
     async def main() -> None:
         async with EmbeddedBroker() as embedded:
@@ -357,10 +355,10 @@ def test_an_answer_takes_its_request_s_encoding() -> None:
 
 
 @pytest.mark.parametrize(("permission", "sends", "pulls", "gives_back"), [(4, 0, 0, 16), (2, 0, 16, 0)])
-def test_a_broker_without_a_permission_refuses_what_apache_s_refuses(
+def test_broker_permission_refuses_what_apaches_refuses(
     permission: int, sends: int, pulls: int, gives_back: int
 ) -> None:
-    """What is under way to an unordered topic is still taken: producers learn from the route to stay away."""
+    """Messages to unordered topics are still accepted: producers learn from the route."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         assert (await client.try_send()).code == sends

@@ -1,4 +1,4 @@
-"""What waits at a broker is delivered, whatever `maxMessageSize` is after a restart."""
+"""Waiting messages are delivered although `maxMessageSize` was lowered by a restart."""
 
 import asyncio
 from pathlib import Path
@@ -11,8 +11,8 @@ from tests.end_to_end.raw_client import RawClient
 from tests.end_to_end.transactions import GROUP, begin, end, questions
 
 
-def test_what_waits_is_delivered_although_no_such_message_is_taken_any_more(tmp_path: Path) -> None:
-    """Delayed, timed, of a transaction, or given back: it was acknowledged when more was allowed."""
+def test_waiting_messages_above_a_lowered_limit_are_delivered(tmp_path: Path) -> None:
+    """Delayed, timed, transactional, or sent back: they were acknowledged under the former limit."""
 
     async def main(time: VirtualTime) -> None:
         transport = MemoryTransport()

@@ -1,4 +1,4 @@
-"""Topics and groups of the broker's own: what clients may do with each, and that nothing else has an effect."""
+"""System topics and groups: permitted and refused requests."""
 
 import asyncio
 import signal
@@ -45,12 +45,12 @@ REPORTS = sorted(REPORT_TOPICS)
 
 
 def make(embedded: EmbeddedBroker, topic: str) -> None:
-    """Make a topic known as the broker itself does."""
+    """Create a topic as the broker itself does."""
     embedded.broker.topics.create_by_send_back(topic, 1, 6)
 
 
 async def lock(client: RawClient, topic: str, group: str = "g") -> RemotingCommand:
-    """Return the answer to a wish for the lock on the topic's first queue."""
+    """Return the answer to a lock request for the topic's first queue."""
     queues = {MessageQueue(topic, "broker-a", 0)}
     body = LockBatchRequestBody(consumer_group=group, client_id="c", mq_set=queues)
     return await client.ask(Code.LOCK_BATCH_MQ, None, body)
@@ -63,7 +63,7 @@ async def reset(client: RawClient, topic: str, group: str = "g", queue_id: int =
 
 
 async def clone(client: RawClient, source: str, target: str, topic: str | None = None) -> RemotingCommand:
-    """Return the answer to a copy of a group's offsets."""
+    """Return the answer to a clone of a group's offsets."""
     header = CloneGroupOffsetRequestHeader(src_group=source, dest_group=target, topic=topic, offline=True)
     return await client.ask(Code.CLONE_GROUP_OFFSET, header)
 
@@ -72,8 +72,8 @@ async def clone(client: RawClient, source: str, target: str, topic: str | None =
 
 
 @pytest.mark.parametrize("topic", [*INTERNAL, *REPORTS])
-def test_nobody_sends_to_a_topic_that_only_the_broker_writes(topic: str) -> None:
-    """By none of the requests, and no topic of that name appears."""
+def test_client_cannot_send_to_a_topic_of_the_broker(topic: str) -> None:
+    """By none of the requests, and no topic is created."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         embedded.broker.topics.delete(topic)
@@ -94,8 +94,8 @@ def test_nobody_sends_to_a_topic_that_only_the_broker_writes(topic: str) -> None
 
 
 @pytest.mark.parametrize("topic", SHARED)
-def test_a_topic_that_clients_share_is_sent_to_and_consumed(topic: str) -> None:
-    """By any group, in order too."""
+def test_shared_system_topic_can_be_used(topic: str) -> None:
+    """By any group, in ordered mode too."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send(topic)
@@ -108,8 +108,8 @@ def test_a_topic_that_clients_share_is_sent_to_and_consumed(topic: str) -> None:
 
 
 @pytest.mark.parametrize("topic", REPORTS)
-def test_what_the_broker_reports_is_consumed_by_any_group(topic: str) -> None:
-    """mqadmin's monitor is a push consumer of one of these topics."""
+def test_topics_with_broker_reports_can_be_consumed(topic: str) -> None:
+    """mqadmin's monitor is a push consumer of one."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         make(embedded, topic)
@@ -121,7 +121,7 @@ def test_what_the_broker_reports_is_consumed_by_any_group(topic: str) -> None:
 
 @pytest.mark.parametrize("topic", INTERNAL)
 def test_only_tools_pull_from_an_internal_topic(topic: str) -> None:
-    """As mqadmin's printMsg does; they commit nothing there."""
+    """As mqadmin's printMsg, without commits."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         make(embedded, topic)
@@ -136,8 +136,8 @@ def test_only_tools_pull_from_an_internal_topic(topic: str) -> None:
 
 
 @pytest.mark.parametrize("topic", INTERNAL)
-def test_no_client_sets_an_offset_in_an_internal_topic_or_locks_it(topic: str) -> None:
-    """Whatever its group, by none of the requests that do so elsewhere."""
+def test_offsets_and_locks_of_internal_topics_are_refused(topic: str) -> None:
+    """For any group, by every such request."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         make(embedded, topic)
@@ -161,7 +161,7 @@ def test_no_client_sets_an_offset_in_an_internal_topic_or_locks_it(topic: str) -
 
 
 @pytest.mark.parametrize("topic", [*INTERNAL, *REPORTS, *SHARED])
-def test_no_client_configures_or_deletes_a_topic_of_the_broker(topic: str) -> None:
+def test_system_topic_cannot_be_configured_or_deleted(topic: str) -> None:
     """The answer is Apache's."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -180,13 +180,13 @@ def test_no_client_configures_or_deletes_a_topic_of_the_broker(topic: str) -> No
     with_broker(scene)
 
 
-def test_the_client_refuses_to_send_where_the_broker_does() -> None:
+def test_client_and_broker_refuse_sends_to_the_same_topics() -> None:
     """The client's list is the broker's table."""
     assert TOPICS_CLOSED_TO_CLIENTS == INTERNAL_TOPICS | REPORT_TOPICS
 
 
-def test_a_message_of_an_internal_topic_is_given_back_by_nobody() -> None:
-    """Its copy under a retry topic would be a half message that anybody reads."""
+def test_message_of_an_internal_topic_cannot_be_sent_back() -> None:
+    """Its copy in a retry topic would be a readable half message."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await begin(client, embedded.broker.clock.now_ms())
@@ -201,8 +201,8 @@ def test_a_message_of_an_internal_topic_is_given_back_by_nobody() -> None:
 # Groups
 
 
-def test_no_client_consumes_as_a_group_of_the_broker() -> None:
-    """No pull, offset, lock or redelivery; the group does not appear, nor does its retry topic."""
+def test_client_cannot_consume_as_a_system_group() -> None:
+    """No pull, offset, lock or redelivery; neither the group nor its retry topic is created."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         sent = await client.send("orders")
@@ -231,8 +231,8 @@ def test_no_client_consumes_as_a_group_of_the_broker() -> None:
 
 
 @pytest.mark.parametrize("group", [*sorted(PREDEFINED_GROUPS), OURS])
-def test_no_client_configures_or_deletes_a_group_of_the_broker(group: str) -> None:
-    """Closed or deleted, mqadmin could not pull any more."""
+def test_system_group_cannot_be_configured_or_deleted(group: str) -> None:
+    """mqadmin could not pull any more."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         config = SubscriptionGroupConfig(group_name=group, consume_enable=False)
@@ -255,8 +255,8 @@ def test_no_client_configures_or_deletes_a_group_of_the_broker(group: str) -> No
 
 
 @pytest.mark.parametrize("group", sorted(PREDEFINED_GROUPS))
-def test_a_predefined_group_is_consumed_as(group: str) -> None:
-    """Tools do, and commit."""
+def test_predefined_group_can_consume(group: str) -> None:
+    """As tools do, with commits."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send()
@@ -267,8 +267,8 @@ def test_a_predefined_group_is_consumed_as(group: str) -> None:
     with_broker(scene)
 
 
-def test_the_broker_s_offsets_are_not_copied_to_others() -> None:
-    """A copy of all offsets of its own group brings none."""
+def test_system_group_offsets_are_not_cloned() -> None:
+    """A clone of its own group's offsets copies none."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         half = await begin(client, embedded.broker.clock.now_ms())
@@ -283,8 +283,8 @@ def test_the_broker_s_offsets_are_not_copied_to_others() -> None:
 
 @pytest.mark.promise
 @pytest.mark.slow
-def test_a_forged_commit_loses_no_half_message_by_a_kill(tmp_path: Path) -> None:
-    """It is refused, so the next broker asks about the acknowledged half message, and takes its commit."""
+def test_forged_commit_cannot_lose_a_half_message(tmp_path: Path) -> None:
+    """It is refused, so the next broker checks the acknowledged half message and accepts its commit."""
     settings = store_with(
         tmp_path, transactionCheckInterval="200", transactionTimeOut="200", flushConsumerOffsetInterval="100"
     )

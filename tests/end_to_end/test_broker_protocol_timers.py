@@ -1,4 +1,4 @@
-"""Messages delivered at any time that their senders ask for, by the properties of 5.x."""
+"""Messages delivered at a given time, by the properties of 5.x."""
 
 import asyncio
 from pathlib import Path
@@ -25,14 +25,14 @@ def now_ms(embedded: EmbeddedBroker) -> int:
 
 
 async def second_begins(embedded: EmbeddedBroker) -> int:
-    """Return the time when a second has just begun."""
+    """Wait for the beginning of a second and return it."""
     await asyncio.sleep((1000 - now_ms(embedded) % 1000) / 1000)
     return now_ms(embedded)
 
 
 @pytest.mark.parametrize(("name", "value"), [("TIMER_DELAY_SEC", 17 * 60 + 22), ("TIMER_DELAY_MS", 1_042_000)])
-def test_a_message_comes_after_any_delay(name: str, value: int) -> None:
-    """17 min 22 s: not earlier, a second late at most, with what it had and what Apache's brokers add."""
+def test_message_is_delivered_after_any_delay(name: str, value: int) -> None:
+    """17 min 22 s: not early, at most a second late, with its content and the properties that Apache's brokers add."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         sent = await second_begins(embedded) + 300
@@ -62,8 +62,8 @@ def test_a_message_comes_after_any_delay(name: str, value: int) -> None:
     with_broker(scene)
 
 
-def test_a_message_comes_at_the_time_it_names() -> None:
-    """TIMER_DELIVER_MS on a full second is met exactly; queue and order are the senders'."""
+def test_message_is_delivered_at_its_time() -> None:
+    """TIMER_DELIVER_MS on a full second is met exactly; queue and order are kept."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders", queues=3)
@@ -81,7 +81,7 @@ def test_a_message_comes_at_the_time_it_names() -> None:
     with_broker(scene)
 
 
-def test_the_precision_can_be_a_tenth_of_a_second() -> None:
+def test_precision_can_be_a_tenth_of_a_second() -> None:
     """timerPrecisionMs."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -95,8 +95,8 @@ def test_the_precision_can_be_a_tenth_of_a_second() -> None:
 
 
 @pytest.mark.parametrize("past", ["-5", "0"])
-def test_a_time_that_is_past_is_no_delay(past: str) -> None:
-    """The message is there at once."""
+def test_past_time_is_no_delay(past: str) -> None:
+    """The message is delivered at once."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send(properties={"TIMER_DELAY_SEC": past})
@@ -106,8 +106,8 @@ def test_a_time_that_is_past_is_no_delay(past: str) -> None:
     with_broker(scene)
 
 
-def test_a_delay_level_wins() -> None:
-    """As on Apache's brokers: what else the message asks is forgotten."""
+def test_delay_level_takes_precedence() -> None:
+    """As in Apache's brokers, over the other timer properties."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send(properties={"DELAY": "2", "TIMER_DELAY_SEC": "100"})
@@ -118,8 +118,8 @@ def test_a_delay_level_wins() -> None:
     with_broker(scene)
 
 
-def test_a_level_below_zero_is_none() -> None:
-    """The message waits for as long as its other property says."""
+def test_level_below_zero_is_ignored() -> None:
+    """The other timer property applies."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send(properties={"DELAY": "-1", "TIMER_DELAY_SEC": "5"})
@@ -130,8 +130,8 @@ def test_a_level_below_zero_is_none() -> None:
     with_broker(scene)
 
 
-def test_a_delivered_message_is_not_timed_again() -> None:
-    """Sent on with all its properties, or given back, it does not wait anew."""
+def test_delivered_message_is_not_timed_again() -> None:
+    """Forwarded with all its properties or sent back, it is not delayed again."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send(properties={"TIMER_DELAY_SEC": "5"})
@@ -160,8 +160,8 @@ def test_a_delivered_message_is_not_timed_again() -> None:
         ({"TIMER_DELAY_MS": "-1", "TIMER_DEL_UNIQKEY": "orders+id"}, "it is to cancel what was due"),
     ],
 )
-def test_a_time_that_cannot_be_is_refused(properties: dict[str, str], words: str | None) -> None:
-    """With Apache's code and a remark that says what was asked; an empty property is none."""
+def test_invalid_time_is_refused(properties: dict[str, str], words: str | None) -> None:
+    """With Apache's code and the value in the remark; an empty property is ignored."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         answer = await client.try_send(properties=properties)
@@ -175,7 +175,7 @@ def test_a_time_that_cannot_be_is_refused(properties: dict[str, str], words: str
     with_broker(scene)
 
 
-def test_without_the_wheel_a_time_is_refused() -> None:
+def test_timed_message_is_refused_without_the_timer_wheel() -> None:
     """timerWheelEnable=false."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -186,8 +186,8 @@ def test_without_the_wheel_a_time_is_refused() -> None:
     with_broker(scene, timerWheelEnable="false")
 
 
-def test_nobody_sends_to_the_timers_topic() -> None:
-    """It is the broker's own: what came there without a time would be in the way for ever."""
+def test_client_cannot_send_to_the_timer_topic() -> None:
+    """A message without a time would block it for ever."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send(properties={"TIMER_DELAY_SEC": "5"})
@@ -197,8 +197,8 @@ def test_nobody_sends_to_the_timers_topic() -> None:
     with_broker(scene)
 
 
-def test_too_many_for_one_moment_are_refused() -> None:
-    """timerCongestNumEachSlot; another moment is free."""
+def test_timers_of_one_slot_are_limited() -> None:
+    """timerCongestNumEachSlot; another second is free."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         at = await second_begins(embedded) + 60_000
@@ -214,8 +214,8 @@ def test_too_many_for_one_moment_are_refused() -> None:
 
 
 @pytest.mark.parametrize("key", [cancel_key("orders", "id-1"), "id-1"])
-def test_a_message_can_be_cancelled(key: str) -> None:
-    """By another for the very same time that names it, topic and key; before 5.3 the key alone."""
+def test_timed_message_can_be_cancelled(key: str) -> None:
+    """By a message for the same time that names topic and key; before 5.3 the key alone."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         at = str(now_ms(embedded) + 60_000)
@@ -229,8 +229,8 @@ def test_a_message_can_be_cancelled(key: str) -> None:
     with_broker(scene)
 
 
-def test_who_names_another_time_or_topic_cancels_nothing() -> None:
-    """And what cancels is itself delivered to nobody."""
+def test_cancellation_with_another_time_or_topic_has_no_effect() -> None:
+    """And a cancelling message is not delivered."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         at = await second_begins(embedded) + 60_000
@@ -244,8 +244,8 @@ def test_who_names_another_time_or_topic_cancels_nothing() -> None:
     with_broker(scene)
 
 
-def test_a_long_delay_is_rolled_on() -> None:
-    """Stored anew at the end of each window, so that its record does not grow old; it can be cancelled all the same."""
+def test_long_delay_is_rolled() -> None:
+    """It is stored again at the end of each window, so that its record does not expire; it can still be cancelled."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         at = await second_begins(embedded) + 150_000
@@ -265,8 +265,8 @@ def test_a_long_delay_is_rolled_on() -> None:
     with_broker(scene, timerRollWindowSlot="60")
 
 
-def test_timers_outlive_their_broker(tmp_path: Path) -> None:
-    """Stopped and started again, it delivers what is due, what became due meanwhile at once, and nothing twice."""
+def test_timers_survive_a_restart(tmp_path: Path) -> None:
+    """Due and overdue ones are delivered, none twice."""
 
     async def main(time: VirtualTime) -> None:
         transport = MemoryTransport()
@@ -295,8 +295,8 @@ def test_timers_outlive_their_broker(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["timers of different seconds", "messages of a delay level"])
-def test_what_became_due_while_the_broker_was_down_is_delivered_in_slices(tmp_path: Path, kind: str) -> None:
-    """Thousands of messages: the loop serves clients after some of them."""
+def test_overdue_timers_are_delivered_in_steps(tmp_path: Path, kind: str) -> None:
+    """Thousands of messages, with clients served in between."""
     count, most_in_a_turn = 2_000, 300
 
     async def main(time: VirtualTime) -> None:
@@ -327,7 +327,7 @@ def test_what_became_due_while_the_broker_was_down_is_delivered_in_slices(tmp_pa
 
 
 def test_timers_over_sockets(tmp_path: Path) -> None:
-    """On the real clock: not before its time."""
+    """On the real clock: not too early."""
 
     async def main() -> None:
         async with EmbeddedBroker(tmp_path, settings={"timerPrecisionMs": "100"}) as embedded:
@@ -349,8 +349,8 @@ async def recall(client: RawClient, handle: str, topic: str = "orders") -> Remot
     return await client.ask(RequestCode.RECALL_MESSAGE, header)
 
 
-def test_a_message_is_recalled_by_its_handle() -> None:
-    """The answer to a timed message has one, as 5.3's; who gives it back takes the message back."""
+def test_message_is_recalled_by_its_handle() -> None:
+    """The answer to a timed message has one, as in 5.3."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         sent = [
@@ -365,8 +365,8 @@ def test_a_message_is_recalled_by_its_handle() -> None:
     with_broker(scene)
 
 
-def test_a_handle_that_names_nothing_here_is_refused() -> None:
-    """With Apache's codes, and what is wrong."""
+def test_invalid_recall_handle_is_refused() -> None:
+    """With Apache's codes and the reason."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         sent = await client.send(properties={"TIMER_DELAY_SEC": "60", "UNIQ_KEY": "id"})
@@ -392,7 +392,7 @@ def test_a_handle_that_names_nothing_here_is_refused() -> None:
 
 
 def test_only_timed_messages_have_handles() -> None:
-    """And none is taken back where recalling is turned off."""
+    """None can be recalled where recalling is disabled."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         plain = await client.send(properties={"UNIQ_KEY": "id"})
@@ -405,8 +405,8 @@ def test_only_timed_messages_have_handles() -> None:
     with_broker(scene, recallMessageEnable="false")
 
 
-def test_a_message_without_room_for_what_the_broker_adds_comes_too() -> None:
-    """Its properties are as long as can be: it is delivered without the times of its timer."""
+def test_message_without_space_for_timer_properties_is_delivered() -> None:
+    """Its own properties have the maximum length; the timer's are omitted."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         asked = {"TIMER_DELAY_SEC": "10", "UNIQ_KEY": "id"}

@@ -1,4 +1,4 @@
-"""Transactions over the wire: half messages, their ends, checks and what is put aside."""
+"""Transactions over the wire: half messages, ends, checks and messages put aside."""
 
 import asyncio
 from pathlib import Path
@@ -32,7 +32,7 @@ MINUTE = 60.0
 
 
 def with_broker(scene: Scene[None], **settings: str) -> None:
-    """Run the scene with a broker that forgets no client for want of heartbeats."""
+    """Run the scene with a broker that expires no client."""
     with_any_broker(scene, channelExpiredTimeout="100000000", **settings)
 
 
@@ -41,8 +41,8 @@ def now_ms(embedded: EmbeddedBroker) -> int:
     return embedded.broker.clock.now_ms()
 
 
-def test_a_half_message_is_seen_by_nobody_until_it_is_committed() -> None:
-    """It waits in the half topic with where it belongs; the answer tells what ends it."""
+def test_half_message_is_invisible_until_it_is_committed() -> None:
+    """It is in the half topic with its target; the answer has the offsets for the end."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders", queues=2)
@@ -69,8 +69,8 @@ def test_a_half_message_is_seen_by_nobody_until_it_is_committed() -> None:
     with_broker(scene)
 
 
-def test_a_rollback_leaves_nothing_but_its_op_message() -> None:
-    """The message reaches nobody, and is not asked about."""
+def test_rollback_leaves_only_its_op_message() -> None:
+    """The message is neither delivered nor checked."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat(producers=(GROUP,))
@@ -84,8 +84,8 @@ def test_a_rollback_leaves_nothing_but_its_op_message() -> None:
     with_broker(scene)
 
 
-def test_a_committed_message_is_found_by_its_tag_and_its_own_queue() -> None:
-    """It gets the queue that its sender chose, and the next offset there."""
+def test_committed_message_has_its_tag_and_queue() -> None:
+    """Its sender's queue, at the next offset."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders", queues=3)
@@ -117,8 +117,8 @@ def test_a_committed_message_is_found_by_its_tag_and_its_own_queue() -> None:
         ({"commit_or_rollback": 5}, "commitOrRollback field wrong: 5"),
     ],
 )
-def test_an_end_that_means_another_transaction_is_refused(changed: dict[str, object], remark: str) -> None:
-    """With Apache's code and remark, and what is wrong; the transaction stays open."""
+def test_end_for_another_transaction_is_refused(changed: dict[str, object], remark: str) -> None:
+    """With Apache's code and remark and the reason; the transaction stays open."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         half = await begin(client, now_ms(embedded))
@@ -132,8 +132,8 @@ def test_an_end_that_means_another_transaction_is_refused(changed: dict[str, obj
     with_broker(scene)
 
 
-def test_an_end_that_points_at_a_plain_message_is_refused() -> None:
-    """Only half messages can be committed: nobody gets a message stored twice by its offset."""
+def test_end_for_a_plain_message_is_refused() -> None:
+    """Otherwise any message could be stored twice by its offset."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         plain = await client.send(properties={"PGROUP": GROUP})
@@ -162,8 +162,8 @@ def test_transaction_can_end_once(first: int) -> None:
     with_broker(scene)
 
 
-def test_unknown_leaves_the_transaction_to_a_check() -> None:
-    """Nothing is stored; the next round asks, and its answer commits."""
+def test_unknown_end_leaves_the_transaction_to_a_check() -> None:
+    """Nothing is stored; the next round checks, and its answer commits."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat(producers=(GROUP,))
@@ -177,8 +177,8 @@ def test_unknown_leaves_the_transaction_to_a_check() -> None:
     with_broker(scene)
 
 
-def test_a_check_shows_the_message_as_its_producer_made_it() -> None:
-    """Under its own topic, with its ids, and with the offsets that the answer needs."""
+def test_check_has_the_original_message() -> None:
+    """With its topic and ids, and the offsets for the answer."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat(producers=(GROUP,))
@@ -197,8 +197,8 @@ def test_a_check_shows_the_message_as_its_producer_made_it() -> None:
     with_broker(scene)
 
 
-def test_the_producers_own_end_still_counts_after_a_check() -> None:
-    """A local transaction that takes longer than a round is ended by the offsets of its first answer."""
+def test_producers_own_end_is_valid_after_a_check() -> None:
+    """A long local transaction is ended by the offsets of its first answer."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat(producers=(GROUP,))
@@ -216,8 +216,8 @@ def test_the_producers_own_end_still_counts_after_a_check() -> None:
     with_broker(scene)
 
 
-def test_fifteen_checks_then_people_must_look() -> None:
-    """One a minute; then the message lies in TRANS_CHECK_MAX_TIME_TOPIC with all it had."""
+def test_transaction_is_put_aside_after_fifteen_checks() -> None:
+    """One a minute; then the message is in TRANS_CHECK_MAX_TIME_TOPIC with all its properties."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat(producers=(GROUP,))
@@ -242,8 +242,8 @@ def test_fifteen_checks_then_people_must_look() -> None:
     with_broker(scene)
 
 
-def test_a_message_put_aside_can_be_taken_up_again() -> None:
-    """By request 323 with its id: it is asked about anew, from the first check on."""
+def test_put_aside_message_can_be_resumed() -> None:
+    """By request 323 with its id: checks start again from the first."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat(producers=(GROUP,))
@@ -263,8 +263,8 @@ def test_a_message_put_aside_can_be_taken_up_again() -> None:
 
 
 @pytest.mark.parametrize("message_id", ["", "zz", "7F00000100002A9F00000000000F4240"])
-def test_only_what_was_put_aside_can_be_taken_up(message_id: str) -> None:
-    """An id that names nothing of the kind is refused, and nothing is stored."""
+def test_only_put_aside_messages_can_be_resumed(message_id: str) -> None:
+    """Other ids are refused, and nothing is stored."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         plain = await client.send()
@@ -277,8 +277,8 @@ def test_only_what_was_put_aside_can_be_taken_up(message_id: str) -> None:
     with_broker(scene)
 
 
-def test_any_live_producer_of_the_group_is_asked() -> None:
-    """They take turns; one that left is not asked any more."""
+def test_live_producers_of_the_group_are_checked_in_turn() -> None:
+    """One that left is not asked any more."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         transport = embedded.broker.transport
@@ -301,8 +301,8 @@ def test_any_live_producer_of_the_group_is_asked() -> None:
     with_broker(scene)
 
 
-def test_a_young_transaction_is_left_alone() -> None:
-    """For transactionTimeOut; until then its producer may well be at work."""
+def test_young_transaction_is_not_checked() -> None:
+    """For transactionTimeOut, since its producer may still be working."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat(producers=(GROUP,))
@@ -316,8 +316,8 @@ def test_a_young_transaction_is_left_alone() -> None:
     with_broker(scene, transactionTimeOut="6000")
 
 
-def test_a_message_may_say_itself_how_long_it_is_left_alone() -> None:
-    """CHECK_IMMUNITY_TIME_IN_SECONDS holds up nobody else, costs no check, and its end still counts."""
+def test_message_may_set_its_own_check_immunity_time() -> None:
+    """CHECK_IMMUNITY_TIME_IN_SECONDS blocks no others, uses up no check, and the end is valid meanwhile."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat(producers=(GROUP,))
@@ -338,8 +338,8 @@ def test_a_message_may_say_itself_how_long_it_is_left_alone() -> None:
     with_broker(scene)
 
 
-def test_a_transaction_older_than_the_files_are_kept_is_put_aside() -> None:
-    """fileReservedTime: without asking any more."""
+def test_transaction_older_than_the_retention_time_is_put_aside() -> None:
+    """fileReservedTime: without further checks."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat(producers=(GROUP,))
@@ -351,8 +351,8 @@ def test_a_transaction_older_than_the_files_are_kept_is_put_aside() -> None:
     with_broker(scene)
 
 
-def test_rejected_transactions_are_refused_at_their_half_message() -> None:
-    """rejectTransactionMessage can be set while the broker runs; plain messages are taken."""
+def test_half_messages_can_be_refused_by_a_setting() -> None:
+    """rejectTransactionMessage can be changed while the broker runs; plain messages are accepted."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         half = {"TRAN_MSG": "true", "PGROUP": GROUP}
@@ -368,8 +368,8 @@ def test_rejected_transactions_are_refused_at_their_half_message() -> None:
     ("properties", "sys_flag"),
     [({"TRAN_MSG": "true", "DELAY": "3"}, 4), ({}, 4), ({}, 8), ({"TRAN_MSG": "false"}, 12)],
 )
-def test_a_message_that_is_half_a_half_message_is_refused(properties: dict[str, str], sys_flag: int) -> None:
-    """One that is delayed too, or transactional only by its flag: stored plainly it would be delivered early."""
+def test_inconsistent_half_message_is_refused(properties: dict[str, str], sys_flag: int) -> None:
+    """A delayed one, or one transactional only by its flag: stored plainly it would be delivered early."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         answer = await client.try_send(properties=properties, sys_flag=sys_flag)
@@ -379,8 +379,8 @@ def test_a_message_that_is_half_a_half_message_is_refused(properties: dict[str, 
     with_broker(scene)
 
 
-def test_a_redelivery_that_still_says_it_is_half_is_no_half_message() -> None:
-    """Clients before 4.6.1 give transactional messages back so."""
+def test_redelivery_with_the_half_message_property_is_no_half_message() -> None:
+    """Clients before 4.6.1 send transactional messages back so."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send(
@@ -396,8 +396,8 @@ def test_a_redelivery_that_still_says_it_is_half_is_no_half_message() -> None:
     with_broker(scene)
 
 
-def test_a_transaction_outlives_its_broker(tmp_path: Path) -> None:
-    """Pending ones are asked about after a restart; ended ones stay ended, and no late end brings them back."""
+def test_transactions_survive_a_restart(tmp_path: Path) -> None:
+    """Pending ones are checked; ended ones stay ended, also after a late end."""
 
     settings = {"channelExpiredTimeout": "100000000", "serverChannelMaxIdleTimeSeconds": "0"}
 
@@ -434,8 +434,8 @@ def test_a_transaction_outlives_its_broker(tmp_path: Path) -> None:
         time.run(main(time))
 
 
-def test_oneway_ends_work_and_their_refusals_disturb_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    """As clients send them; a flood of wrong ones stores nothing, and fills no log."""
+def test_oneway_ends_are_served_and_their_refusals_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    """A flood of wrong ones stores nothing and fills no log."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         half = await begin(client, now_ms(embedded))
@@ -450,8 +450,8 @@ def test_oneway_ends_work_and_their_refusals_disturb_nobody(caplog: pytest.LogCa
     assert caplog.text.count("The producer group wrong") == 1
 
 
-def test_a_round_of_many_checks_lets_others_have_their_turn() -> None:
-    """It goes on in small steps: a thousand open transactions hold up nobody."""
+def test_round_of_many_checks_yields_to_other_work() -> None:
+    """A thousand open transactions are checked in small steps."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat(producers=(GROUP,))
@@ -478,7 +478,7 @@ def test_a_round_of_many_checks_lets_others_have_their_turn() -> None:
 
 
 def test_checks_and_answers_over_sockets(tmp_path: Path) -> None:
-    """On the real clock, with a short interval: asked, answered, delivered."""
+    """On the real clock with a short interval: checked, answered, delivered."""
 
     async def main() -> None:
         keys = {

@@ -1,4 +1,4 @@
-"""Administration through the bundled broker, and what brokers ask of clients on an administrator's behalf."""
+"""Administration through the bundled broker, and requests of brokers to clients on its behalf."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ from rocket_remoting.wire.headers import (
     GetConsumerRunningInfoRequestHeader,
     GetConsumerStatusRequestHeader,
 )
-from tests.end_to_end.client_stage import ClientStage, Heard, play, until
+from tests.end_to_end.client_stage import ClientStage, RecordingListener, play, until
 
 B = TypeVar("B", bound=Body)
 
@@ -38,8 +38,8 @@ def administer(scene: Callable[[ClientStage, Admin], Awaitable[None]], **setting
     play(with_admin, queues=4, **settings)
 
 
-def test_topics_are_made_and_deleted() -> None:
-    """Name servers know of both at once."""
+def test_topics_are_created_and_deleted() -> None:
+    """Name servers know at once."""
 
     async def scene(stage: ClientStage, admin: Admin) -> None:
         await admin.create_topic("bills", 3, read_queues=5)
@@ -53,7 +53,7 @@ def test_topics_are_made_and_deleted() -> None:
     administer(scene)
 
 
-def test_an_illegal_topic_is_not_asked_for() -> None:
+def test_illegal_topic_is_refused_locally() -> None:
     """The name is checked here."""
 
     async def scene(stage: ClientStage, admin: Admin) -> None:
@@ -65,7 +65,7 @@ def test_an_illegal_topic_is_not_asked_for() -> None:
     administer(scene)
 
 
-def test_a_topic_that_does_not_come_is_a_timeout() -> None:
+def test_topic_that_does_not_appear_is_a_timeout() -> None:
     """Waiting has an end."""
 
     async def scene(stage: ClientStage, admin: Admin) -> None:
@@ -75,8 +75,8 @@ def test_a_topic_that_does_not_come_is_a_timeout() -> None:
     administer(scene)
 
 
-def test_what_is_for_every_broker_is_an_error_without_one() -> None:
-    """Nothing would have been done, and nobody told."""
+def test_request_to_all_brokers_needs_a_broker() -> None:
+    """Otherwise nothing would happen silently."""
 
     async def scene(stage: ClientStage) -> None:
         async with stage.admin() as admin:
@@ -91,11 +91,11 @@ def test_what_is_for_every_broker_is_an_error_without_one() -> None:
     play(scene)
 
 
-def test_stats_tell_the_span_of_each_queue_and_where_groups_are() -> None:
+def test_stats_have_queue_ranges_and_group_offsets() -> None:
     """Offsets by queue."""
 
     async def scene(stage: ClientStage, admin: Admin) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         await stage.send([b"x"] * 3, queue=0)
         async with stage.concurrent(heard):
             await heard.count(3)
@@ -110,7 +110,7 @@ def test_stats_tell_the_span_of_each_queue_and_where_groups_are() -> None:
 
 
 def test_messages_are_found_by_id_and_by_key() -> None:
-    """Where the record lies, what the producer called it, and one of its keys."""
+    """Offset id, unique key, and one of the keys."""
 
     async def scene(stage: ClientStage, admin: Admin) -> None:
         async with stage.producer() as producer:
@@ -124,11 +124,11 @@ def test_messages_are_found_by_id_and_by_key() -> None:
     administer(scene)
 
 
-def test_who_is_connected_is_told() -> None:
-    """Client id, and what the group subscribes to."""
+def test_connected_clients_are_listed() -> None:
+    """Client id and subscriptions."""
 
     async def scene(stage: ClientStage, admin: Admin) -> None:
-        async with stage.concurrent(Heard(), tags="A") as consumer:
+        async with stage.concurrent(RecordingListener(), tags="A") as consumer:
             connection = await admin.consumer_connections("kitchen")
             assert [member.client_id for member in connection.connection_set] == [consumer.client_id]
             assert connection.subscription_table["orders"].sub_string == "A"
@@ -138,12 +138,12 @@ def test_who_is_connected_is_told() -> None:
     administer(scene)
 
 
-def test_a_group_made_by_hand_has_its_settings() -> None:
-    """Its redeliveries are the consumer's own business, its existence the broker's."""
+def test_created_group_has_its_settings() -> None:
+    """Redeliveries are the consumer's business, the group's existence the broker's."""
 
     async def scene(stage: ClientStage, admin: Admin) -> None:
         await admin.create_group(SubscriptionGroupConfig(group_name="kitchen", retry_max_times=3))
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.concurrent(heard):
             await stage.send([b"x"])
             await heard.count(1)
@@ -151,11 +151,11 @@ def test_a_group_made_by_hand_has_its_settings() -> None:
     administer(scene, autoCreateSubscriptionGroup="false")
 
 
-def test_offsets_are_reset_while_the_group_is_online() -> None:
-    """Its members are told, and hear everything since that time again."""
+def test_offsets_of_an_online_group_are_reset() -> None:
+    """Its members are notified and receive everything since that time again."""
 
     async def scene(stage: ClientStage, admin: Admin) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.concurrent(heard) as consumer:
             await stage.send([b"old"], queue=0)
             await heard.count(1)
@@ -174,12 +174,12 @@ def test_offsets_are_reset_while_the_group_is_online() -> None:
     administer(scene)
 
 
-def test_offsets_may_be_reset_forward() -> None:
-    """To the end: what waits is passed over."""
+def test_offsets_can_be_reset_forward() -> None:
+    """To the end, which skips waiting messages."""
 
     async def scene(stage: ClientStage, admin: Admin) -> None:
         release = asyncio.Event()
-        heard = Heard(lambda message: release.wait())
+        heard = RecordingListener(lambda message: release.wait())
         await stage.send([b"%d" % number for number in range(100)], queue=0)
         async with stage.concurrent(heard, concurrency=1):
             await heard.count(1)
@@ -197,12 +197,12 @@ def test_offsets_may_be_reset_forward() -> None:
     administer(scene)
 
 
-def test_a_consumer_tells_how_it_is_from_inside() -> None:
+def test_consumer_running_info_is_queried() -> None:
     """Settings, subscriptions and process queues, relayed by the broker."""
 
     async def scene(stage: ClientStage, admin: Admin) -> None:
         release = asyncio.Event()
-        heard = Heard(lambda message: release.wait())
+        heard = RecordingListener(lambda message: release.wait())
         await stage.send([b"x"] * 3, queue=0)
         async with stage.concurrent(heard) as consumer:
             await heard.count(3)
@@ -217,11 +217,11 @@ def test_a_consumer_tells_how_it_is_from_inside() -> None:
     administer(scene)
 
 
-def test_a_consumer_tells_its_offsets() -> None:
-    """As it knows them, before they are committed."""
+def test_consumer_offsets_are_queried() -> None:
+    """As the consumer knows them, before they are committed."""
 
     async def scene(stage: ClientStage, admin: Admin) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.concurrent(heard) as consumer:
             await stage.send([b"x"] * 3, queue=0)
             await heard.count(3)
@@ -239,11 +239,11 @@ def test_a_consumer_tells_its_offsets() -> None:
         (ValueError("no"), ConsumeMessageResult.CR_THROW_EXCEPTION),
     ],
 )
-def test_a_message_can_be_given_to_a_consumer_directly(said: object, result: ConsumeMessageResult) -> None:
-    """The answer tells what its listener said."""
+def test_message_can_be_consumed_directly(said: object, result: ConsumeMessageResult) -> None:
+    """The answer has the listener's outcome."""
 
     async def scene(stage: ClientStage, admin: Admin) -> None:
-        heard = Heard(lambda message: said)
+        heard = RecordingListener(lambda message: said)
         (sent,) = await stage.send([b"x"])
         async with stage.concurrent(heard, tags="nothing-like-it") as consumer:
             header = ConsumeMessageDirectlyResultRequestHeader(
@@ -260,7 +260,7 @@ def test_a_message_can_be_given_to_a_consumer_directly(said: object, result: Con
 
 
 async def ask(stage: ClientStage, code: RequestCode, header: Header, type_: type[B]) -> B:
-    """Ask the broker as mqadmin does."""
+    """Send the broker a request as mqadmin does."""
     connection = await stage.transport.connect(stage.broker.broker_address)
     response = await connection.invoke(code, header, timeout=10)
     await connection.close()

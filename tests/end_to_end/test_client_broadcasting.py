@@ -1,4 +1,4 @@
-"""Broadcasting on the bundled broker: every member hears everything, and keeps its own place."""
+"""Broadcasting on the bundled broker: every member receives everything and keeps its own offsets."""
 
 import asyncio
 from pathlib import Path
@@ -8,19 +8,19 @@ import pytest
 
 from rocket_client import GroupInUseError, MessageModel, PushConsumer
 from rocket_remoting.wire.bodies import ResetOffsetBody, decode_body
-from tests.end_to_end.client_stage import ClientStage, Heard, orders_of, play
+from tests.end_to_end.client_stage import ClientStage, RecordingListener, orders_of, play
 
 
-def listening(stage: ClientStage, heard: Heard, directory: Path, **settings: Any) -> PushConsumer:
+def listening(stage: ClientStage, heard: RecordingListener, directory: Path, **settings: Any) -> PushConsumer:
     settings = {"message_model": MessageModel.BROADCASTING, "local_offset_store_dir": directory, **settings}
     return stage.concurrent(heard, **settings)
 
 
-def test_every_member_hears_everything(tmp_path: Path) -> None:
+def test_every_broadcast_member_receives_everything(tmp_path: Path) -> None:
     """Each has every queue of the topic, and no retry topic."""
 
     async def scene(stage: ClientStage) -> None:
-        first, second = Heard(), Heard()
+        first, second = RecordingListener(), RecordingListener()
         async with (
             listening(stage, first, tmp_path, instance_name="one") as one,
             listening(stage, second, tmp_path, instance_name="two") as two,
@@ -34,11 +34,11 @@ def test_every_member_hears_everything(tmp_path: Path) -> None:
     play(scene)
 
 
-def test_a_failure_is_logged_and_dropped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is sent back, and the queue goes on."""
+def test_broadcast_failure_is_logged_and_dropped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is sent back, and the queue continues."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(lambda message: ValueError("no"))
+        heard = RecordingListener(lambda message: ValueError("no"))
         async with listening(stage, heard, tmp_path):
             await stage.send([b"x", b"y"], queue=0)
             await heard.count(2)
@@ -49,11 +49,11 @@ def test_a_failure_is_logged_and_dropped(tmp_path: Path, caplog: pytest.LogCaptu
     assert "drops a message that failed in broadcasting" in caplog.text
 
 
-def test_a_member_goes_on_where_it_was(tmp_path: Path) -> None:
-    """Its file is found by client id and group, the broker knows nothing of it."""
+def test_broadcast_member_continues_at_its_offsets(tmp_path: Path) -> None:
+    """Its file is found by client id and group; the broker stores none."""
 
     async def scene(stage: ClientStage) -> None:
-        first, second = Heard(), Heard()
+        first, second = RecordingListener(), RecordingListener()
         await stage.send([b"1"], queue=0)
         async with listening(stage, first, tmp_path):
             await first.count(1)
@@ -69,11 +69,11 @@ def test_a_member_goes_on_where_it_was(tmp_path: Path) -> None:
     assert file.parent.parent.name.endswith("@DEFAULT")
 
 
-def test_the_file_is_written_every_5_seconds(tmp_path: Path) -> None:
-    """A member that is killed repeats that much at most."""
+def test_broadcast_offsets_are_written_every_5_seconds(tmp_path: Path) -> None:
+    """A killed member repeats at most that much."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         async with listening(stage, heard, tmp_path):
             await stage.send([b"1"], queue=0)
             await heard.count(1)
@@ -88,12 +88,12 @@ def test_the_file_is_written_every_5_seconds(tmp_path: Path) -> None:
     play(scene)
 
 
-def test_two_members_of_one_name_are_one_too_many(tmp_path: Path) -> None:
-    """They would write over each other's file."""
+def test_two_broadcast_members_with_one_name_are_refused(tmp_path: Path) -> None:
+    """They would overwrite each other's file."""
 
     async def scene(stage: ClientStage) -> None:
-        async with listening(stage, Heard(), tmp_path):
+        async with listening(stage, RecordingListener(), tmp_path):
             with pytest.raises(GroupInUseError):
-                await listening(stage, Heard(), tmp_path).start()
+                await listening(stage, RecordingListener(), tmp_path).start()
 
     play(scene)

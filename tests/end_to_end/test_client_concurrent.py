@@ -12,17 +12,17 @@ import pytest
 from rocket_client import ConsumeContext, ConsumeFromWhere, Reject, RetryLater, Success
 from rocket_remoting import Message, MessageExt, MessageQueue
 from rocket_remoting.wire.java_hash import java_hash
-from tests.end_to_end.client_stage import PATIENCE, ClientStage, Heard, cancel_own_task, play, until
+from tests.end_to_end.client_stage import PATIENCE, ClientStage, RecordingListener, cancel_own_task, play, until
 
 # The pauses before the 16 redeliveries.
 PAUSES = [10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200]
 
 
-def test_every_message_comes_once() -> None:
-    """From all queues, with what the broker and the client noted about it."""
+def test_every_message_is_delivered_once() -> None:
+    """From all queues, with the properties that broker and client add."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         sent = [b"%d" % number for number in range(200)]
         await stage.send(sent)
         async with stage.concurrent(heard):
@@ -36,11 +36,11 @@ def test_every_message_comes_once() -> None:
     play(scene)
 
 
-def test_a_message_is_heard_as_soon_as_it_is_sent() -> None:
-    """The broker holds the pull and answers at once."""
+def test_message_is_delivered_as_soon_as_it_is_sent() -> None:
+    """The held pull is answered at once."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.concurrent(heard), stage.producer() as producer:
             await asyncio.sleep(7)
             begun = asyncio.get_running_loop().time()
@@ -51,11 +51,11 @@ def test_a_message_is_heard_as_soon_as_it_is_sent() -> None:
     play(scene)
 
 
-def test_a_large_body_arrives_as_it_was() -> None:
-    """Compressed on the way, and unpacked again."""
+def test_large_body_is_delivered_unchanged() -> None:
+    """Compressed in transit."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         body = bytes(range(256)) * 400
         await stage.send([body])
         async with stage.concurrent(heard):
@@ -66,11 +66,11 @@ def test_a_large_body_arrives_as_it_was() -> None:
     play(scene)
 
 
-def test_batches_are_as_large_as_allowed() -> None:
+def test_batches_have_the_configured_size() -> None:
     """Ten messages in batches of four make three calls."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         await stage.send([b"%d" % number for number in range(10)], queue=0)
         async with stage.concurrent(heard, consume_message_batch_max_size=4):
             await heard.count(10)
@@ -80,8 +80,8 @@ def test_batches_are_as_large_as_allowed() -> None:
 
 
 @pytest.mark.parametrize(("concurrency", "most"), [(1, 1), (7, 7), (None, 60)])
-def test_concurrency_limits_the_calls(concurrency: int | None, most: int) -> None:
-    """As many at once as allowed, and no more; None: as many as there are messages."""
+def test_concurrency_is_limited(concurrency: int | None, most: int) -> None:
+    """To the setting; None means one call per message."""
 
     async def scene(stage: ClientStage) -> None:
         now = peak = done = 0
@@ -102,12 +102,12 @@ def test_concurrency_limits_the_calls(concurrency: int | None, most: int) -> Non
     play(scene)
 
 
-def test_tags_choose_the_messages() -> None:
-    """Also between tags with the same hash code, which the broker cannot tell apart."""
+def test_tags_select_the_messages() -> None:
+    """Also tags with equal hash codes, which the broker cannot distinguish."""
     assert java_hash("Aa") == java_hash("BB")
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.producer() as producer:
             for tag in ("Aa", "BB", "C", "D"):
                 await producer.send(Message("orders", tag.encode(), tags=tag))
@@ -120,11 +120,11 @@ def test_tags_choose_the_messages() -> None:
     play(scene)
 
 
-def test_a_failure_is_delivered_again_sixteen_times_and_then_buried() -> None:
-    """After 10 s, 30 s, 1 min … 2 h; with its own topic and id; the dead letter tells why."""
+def test_failed_message_is_redelivered_sixteen_times_then_a_dead_letter() -> None:
+    """After 10 s, 30 s, 1 min … 2 h, with its topic and id; the dead letter has the reason."""
 
     async def scene(stage: ClientStage) -> None:
-        heard, dead = Heard(lambda message: ValueError("no such dish")), Heard()
+        heard, dead = RecordingListener(lambda message: ValueError("no such dish")), RecordingListener()
         seldom: dict[str, Any] = {
             "broker_suspend_max_time": timedelta(hours=1),
             "consumer_timeout_when_suspend": timedelta(hours=2),
@@ -154,11 +154,11 @@ def test_a_failure_is_delivered_again_sixteen_times_and_then_buried() -> None:
 
 
 @pytest.mark.parametrize("most", [0, 1, 3])
-def test_the_number_of_redeliveries_is_a_setting(most: int) -> None:
-    """So many after the first delivery, on any broker."""
+def test_number_of_redeliveries_is_a_setting(most: int) -> None:
+    """After the first delivery, on any broker."""
 
     async def scene(stage: ClientStage) -> None:
-        heard, dead = Heard(lambda message: RetryLater(1)), Heard()
+        heard, dead = RecordingListener(lambda message: RetryLater(1)), RecordingListener()
         async with (
             stage.concurrent(heard, max_reconsume_times=most),
             stage.concurrent(dead, "graveyard", topic="%DLQ%kitchen"),
@@ -172,11 +172,11 @@ def test_the_number_of_redeliveries_is_a_setting(most: int) -> None:
     play(scene)
 
 
-def test_a_delay_level_of_ones_own() -> None:
+def test_delay_level_can_be_set() -> None:
     """Level 5 is a minute, each time."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(lambda message: RetryLater(5) if message.reconsume_times < 2 else None)
+        heard = RecordingListener(lambda message: RetryLater(5) if message.reconsume_times < 2 else None)
         async with stage.concurrent(heard):
             await stage.send([b"x"])
             await heard.count(3)
@@ -185,11 +185,11 @@ def test_a_delay_level_of_ones_own() -> None:
     play(scene)
 
 
-def test_reject_buries_at_once() -> None:
-    """No redelivery, and the cause goes along as text."""
+def test_reject_makes_a_dead_letter_at_once() -> None:
+    """Without redelivery; it has the cause as text."""
 
     async def scene(stage: ClientStage) -> None:
-        heard, dead = Heard(lambda message: Reject("not edible")), Heard()
+        heard, dead = RecordingListener(lambda message: Reject("not edible")), RecordingListener()
         async with stage.concurrent(heard), stage.concurrent(dead, "graveyard", topic="%DLQ%kitchen"):
             await stage.send([b"x"])
             await dead.count(1)
@@ -200,11 +200,11 @@ def test_reject_buries_at_once() -> None:
     play(scene)
 
 
-def test_a_batch_may_succeed_in_part() -> None:
-    """`ack_index` names the last message that is done; those after it come again."""
+def test_batch_may_succeed_partly() -> None:
+    """`ack_index` is the last successful message; later ones are redelivered."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(lambda message: Success(ack_index=1) if message.reconsume_times == 0 else None)
+        heard = RecordingListener(lambda message: Success(ack_index=1) if message.reconsume_times == 0 else None)
         await stage.send([b"0", b"1", b"2", b"3"], queue=0)
         async with stage.concurrent(heard, consume_message_batch_max_size=4):
             await heard.count(6)
@@ -215,12 +215,12 @@ def test_a_batch_may_succeed_in_part() -> None:
     play(scene)
 
 
-def test_a_batch_may_say_something_about_each() -> None:
-    """A list of outcomes, one for each message."""
+def test_batch_may_have_an_outcome_per_message() -> None:
+    """A list of outcomes."""
 
     async def scene(stage: ClientStage) -> None:
         calls: list[list[bytes]] = []
-        dead = Heard()
+        dead = RecordingListener()
 
         async def listen(messages: list[MessageExt], context: ConsumeContext) -> object:
             calls.append([message.body for message in messages])
@@ -240,11 +240,11 @@ def test_a_batch_may_say_something_about_each() -> None:
 
 
 @pytest.mark.parametrize("said", ["yes", [Success()] * 2, True])
-def test_an_outcome_that_is_none_is_a_failure_that_is_logged(said: object, caplog: pytest.LogCaptureFixture) -> None:
-    """The log tells what may be returned; the message comes again."""
+def test_invalid_outcome_is_a_failure(said: object, caplog: pytest.LogCaptureFixture) -> None:
+    """The log lists the valid ones; the message is redelivered."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(lambda message: said if message.reconsume_times == 0 else None)
+        heard = RecordingListener(lambda message: said if message.reconsume_times == 0 else None)
         async with stage.concurrent(heard):
             await stage.send([b"x"])
             await heard.count(2)
@@ -253,11 +253,11 @@ def test_an_outcome_that_is_none_is_a_failure_that_is_logged(said: object, caplo
     assert "a concurrent listener returns Success, RetryLater, Reject, None" in caplog.text
 
 
-def test_a_failing_listener_is_logged_with_its_message(caplog: pytest.LogCaptureFixture) -> None:
+def test_listener_error_is_logged_with_its_message(caplog: pytest.LogCaptureFixture) -> None:
     """Group, topic, queue, offset, id and the exception."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(lambda message: ValueError("no") if message.reconsume_times == 0 else None)
+        heard = RecordingListener(lambda message: ValueError("no") if message.reconsume_times == 0 else None)
         async with stage.concurrent(heard):
             (sent,) = await stage.send([b"x"], queue=2)
             await heard.count(2)
@@ -271,11 +271,13 @@ def test_a_failing_listener_is_logged_with_its_message(caplog: pytest.LogCapture
 
 
 @pytest.mark.parametrize("cancel", [asyncio.CancelledError, cancel_own_task])
-def test_a_listener_that_is_cancelled_while_the_consumer_runs_has_failed(cancel: Callable[[], object]) -> None:
-    """The message is sent back, and those behind it are handled, whoever cancelled the call."""
+def test_call_cancelled_while_the_consumer_runs_is_a_failure(cancel: Callable[[], object]) -> None:
+    """The message is sent back, and later messages are handled, whoever cancelled the call."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(lambda message: cancel() if message.reconsume_times == 0 and message.body == b"x" else None)
+        heard = RecordingListener(
+            lambda message: cancel() if message.reconsume_times == 0 and message.body == b"x" else None
+        )
         async with stage.concurrent(heard, concurrency=1):
             await stage.send([b"x", b"y"])
             await heard.count(3)
@@ -284,15 +286,15 @@ def test_a_listener_that_is_cancelled_while_the_consumer_runs_has_failed(cancel:
     play(scene)
 
 
-def test_what_cannot_be_sent_back_is_tried_here_after_5_seconds() -> None:
-    """The broker is gone when the call fails; the message is not lost, and counts one more."""
+def test_message_that_cannot_be_sent_back_is_retried_locally_after_5_seconds() -> None:
+    """The broker is unavailable when the call fails; the attempt counts."""
 
     async def scene(stage: ClientStage) -> None:
         async def fail() -> None:
             await stage.broker.broker.stop()
             raise ValueError("no")
 
-        heard = Heard(lambda message: fail() if message.reconsume_times < 2 else None)
+        heard = RecordingListener(lambda message: fail() if message.reconsume_times < 2 else None)
         async with stage.concurrent(heard):
             await stage.send([b"x"])
             await heard.count(3)
@@ -302,12 +304,12 @@ def test_what_cannot_be_sent_back_is_tried_here_after_5_seconds() -> None:
     play(scene)
 
 
-def test_a_call_that_takes_too_long_is_sent_back() -> None:
-    """After 15 minutes, at level 3; the queue goes on, and the late end changes nothing."""
+def test_call_beyond_its_timeout_is_sent_back() -> None:
+    """After 15 minutes, at level 3; the queue continues, and the late result is ignored."""
 
     async def scene(stage: ClientStage) -> None:
         release = asyncio.Event()
-        hang = Heard(
+        hang = RecordingListener(
             lambda message: release.wait() if message.body == b"slow" and not message.reconsume_times else None
         )
         await stage.send([b"slow", b"quick"], queue=0)
@@ -325,8 +327,8 @@ def test_a_call_that_takes_too_long_is_sent_back() -> None:
     play(scene)
 
 
-def test_a_queue_sends_back_sixteen_at_once_of_what_takes_too_long() -> None:
-    """The others a quarter of an hour later."""
+def test_expired_messages_are_sent_back_sixteen_at_a_time() -> None:
+    """Per queue; the others a quarter of an hour later."""
 
     async def scene(stage: ClientStage) -> None:
         never = asyncio.Event()
@@ -334,7 +336,7 @@ def test_a_queue_sends_back_sixteen_at_once_of_what_takes_too_long() -> None:
         async def wait() -> None:
             await never.wait()
 
-        hang = Heard(lambda message: None if message.reconsume_times else wait())
+        hang = RecordingListener(lambda message: None if message.reconsume_times else wait())
         await stage.send([b"%d" % number for number in range(20)], queue=0)
         async with stage.concurrent(hang, concurrency=40):
             await hang.count(40, PATIENCE)
@@ -348,17 +350,17 @@ def test_a_queue_sends_back_sixteen_at_once_of_what_takes_too_long() -> None:
 
 
 def test_smallest_unsettled_offset_is_committed() -> None:
-    """One call hangs: everything from its message on comes again to the next member."""
+    """One call hangs: its message and all later ones are redelivered to the next member."""
 
     async def scene(stage: ClientStage) -> None:
         never = asyncio.Event()
-        stuck = Heard(lambda message: never.wait() if message.body == b"3" else None)
+        stuck = RecordingListener(lambda message: never.wait() if message.body == b"3" else None)
         await stage.send([b"%d" % number for number in range(10)], queue=0)
         consumer = stage.concurrent(stuck)
         await consumer.start()
         await stuck.count(10)
         await consumer.shutdown(timeout=1)
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.concurrent(heard):
             await heard.count(7)
         assert sorted(heard.bodies) == [b"%d" % number for number in range(3, 10)]
@@ -366,16 +368,16 @@ def test_smallest_unsettled_offset_is_committed() -> None:
     play(scene)
 
 
-def test_a_shutdown_finishes_the_calls_under_way() -> None:
-    """What they settled is committed; what had not begun is left to others."""
+def test_shutdown_completes_calls_in_progress() -> None:
+    """Their messages are committed; messages not begun are left to others."""
 
     async def scene(stage: ClientStage) -> None:
-        first = Heard(lambda message: asyncio.sleep(2))
+        first = RecordingListener(lambda message: asyncio.sleep(2))
         await stage.send([b"%d" % number for number in range(10)], queue=0)
         async with stage.concurrent(first, concurrency=3):
             await first.count(3)
         assert len(first.messages) == 3
-        second = Heard()
+        second = RecordingListener()
         async with stage.concurrent(second):
             await second.count(7)
         assert sorted(first.bodies + second.bodies) == [b"%d" % number for number in range(10)]
@@ -384,10 +386,10 @@ def test_a_shutdown_finishes_the_calls_under_way() -> None:
 
 
 def test_settled_messages_are_committed_every_5_seconds() -> None:
-    """Without a pull that would carry the offset along, and without an end."""
+    """Without a pull that carries the offset, and without a shutdown."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.concurrent(heard) as consumer, stage.admin() as admin:
             await stage.send([b"x"], queue=1)
             await heard.count(1)
@@ -398,8 +400,8 @@ def test_settled_messages_are_committed_every_5_seconds() -> None:
     play(scene)
 
 
-def test_a_queue_with_too_many_unsettled_messages_is_not_pulled() -> None:
-    """Never more than the threshold and one more pull."""
+def test_queue_with_too_many_unsettled_messages_is_not_pulled() -> None:
+    """At most the threshold and one more pull."""
 
     async def scene(stage: ClientStage) -> None:
         peak = 0
@@ -409,7 +411,7 @@ def test_a_queue_with_too_many_unsettled_messages_is_not_pulled() -> None:
             peak = max(peak, *(len(queue) for queue in consumer.process_queues))
             await asyncio.sleep(0.01)
 
-        heard = Heard(lambda message: listen([], None))  # type: ignore[arg-type]
+        heard = RecordingListener(lambda message: listen([], None))  # type: ignore[arg-type]
         await stage.send([b"x"] * 300, queue=0)
         consumer = stage.concurrent(heard, concurrency=5, pull_threshold_for_queue=50)
         async with consumer:
@@ -419,12 +421,12 @@ def test_a_queue_with_too_many_unsettled_messages_is_not_pulled() -> None:
     play(scene)
 
 
-def test_the_threshold_of_a_topic_is_divided_among_its_queues() -> None:
+def test_topic_threshold_is_divided_among_its_queues() -> None:
     """Forty for four queues are ten each."""
 
     async def scene(stage: ClientStage) -> None:
         never = asyncio.Event()
-        heard = Heard(lambda message: never.wait())
+        heard = RecordingListener(lambda message: never.wait())
         await stage.send([b"x"] * 400)
         settings: dict[str, Any] = {"pull_threshold_for_topic": 40, "pull_batch_size": 4, "concurrency": None}
         consumer = stage.concurrent(heard, **settings)
@@ -439,12 +441,12 @@ def test_the_threshold_of_a_topic_is_divided_among_its_queues() -> None:
 
 
 @pytest.mark.parametrize("limit", [{"pull_threshold_size_for_queue": 1}, {"pull_threshold_size_for_topic": 4}], ids=str)
-def test_large_messages_are_bounded_by_their_size(limit: dict[str, Any]) -> None:
-    """A MiB for a queue, set for it or as its part of the topic's, and one more pull."""
+def test_unsettled_messages_are_limited_by_size(limit: dict[str, Any]) -> None:
+    """A MiB per queue, set for it or as its share of the topic's, and one more pull."""
 
     async def scene(stage: ClientStage) -> None:
         never, body = asyncio.Event(), bytes(200 * 1024)
-        heard = Heard(lambda message: never.wait())
+        heard = RecordingListener(lambda message: never.wait())
         await stage.send([body] * 20, queue=0)
         async with stage.concurrent(heard, pull_batch_size=1, **limit) as consumer:
             await asyncio.sleep(30)
@@ -456,12 +458,12 @@ def test_large_messages_are_bounded_by_their_size(limit: dict[str, Any]) -> None
     play(scene)
 
 
-def test_a_wide_gap_stops_the_pulls() -> None:
-    """One message that does not end lets the others run ahead by the span, no further."""
+def test_offset_span_is_limited() -> None:
+    """One unsettled message lets the others run ahead by the span only."""
 
     async def scene(stage: ClientStage) -> None:
         never = asyncio.Event()
-        heard = Heard(lambda message: never.wait() if message.queue_offset in {0, 120} else None)
+        heard = RecordingListener(lambda message: never.wait() if message.queue_offset in {0, 120} else None)
         await stage.send([b"x"] * 500, queue=0)
         async with stage.concurrent(heard, consume_concurrently_max_span=100):
             await asyncio.sleep(60)
@@ -472,8 +474,8 @@ def test_a_wide_gap_stops_the_pulls() -> None:
     play(scene)
 
 
-def test_a_call_that_takes_too_long_is_overtaken() -> None:
-    """After consume_timeout its message comes again, at level 3, and the offset moves on; its end counts no more."""
+def test_late_result_of_a_timed_out_call_is_ignored() -> None:
+    """After consume_timeout the message is redelivered at level 3, and the offset advances."""
 
     async def scene(stage: ClientStage) -> None:
         end = asyncio.Event()
@@ -482,7 +484,7 @@ def test_a_call_that_takes_too_long_is_overtaken() -> None:
             await end.wait()
             raise ValueError("too late to matter")
 
-        heard = Heard(lambda one: fail_late() if (one.body, one.reconsume_times) == (b"slow", 0) else None)
+        heard = RecordingListener(lambda one: fail_late() if (one.body, one.reconsume_times) == (b"slow", 0) else None)
         queue = MessageQueue("orders", "broker-a", 0)
         async with stage.admin() as admin, stage.concurrent(heard, consume_timeout=timedelta(minutes=1)):
             await asyncio.sleep(150)
@@ -500,11 +502,11 @@ def test_a_call_that_takes_too_long_is_overtaken() -> None:
 
 
 @pytest.mark.parametrize("where", [ConsumeFromWhere.FIRST_OFFSET, ConsumeFromWhere.LAST_OFFSET])
-def test_a_new_group_misses_nothing_of_a_young_queue(where: ConsumeFromWhere) -> None:
-    """The broker says 0 for a queue that still has its first message, whatever the group wants."""
+def test_new_group_misses_nothing_of_a_young_queue(where: ConsumeFromWhere) -> None:
+    """The broker returns 0 for a queue with its first message, whatever the group's start position."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         await stage.send([b"old"], queue=0)
         async with stage.concurrent(heard, consume_from_where=where):
             await stage.send([b"new"], queue=0)
@@ -514,11 +516,11 @@ def test_a_new_group_misses_nothing_of_a_young_queue(where: ConsumeFromWhere) ->
     play(scene)
 
 
-def test_a_new_group_may_begin_at_a_time() -> None:
-    """What was stored before it is passed over."""
+def test_new_group_may_start_at_a_time() -> None:
+    """Earlier messages are skipped."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         for number in range(6):
             await stage.send([b"%d" % number], queue=0)
             await asyncio.sleep(60)
@@ -535,11 +537,11 @@ def test_a_new_group_may_begin_at_a_time() -> None:
     play(scene)
 
 
-def test_a_suspended_consumer_pulls_nothing() -> None:
+def test_suspended_consumer_does_not_pull() -> None:
     """Until it is resumed."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.concurrent(heard) as consumer:
             await asyncio.sleep(1)
             consumer.suspend()
@@ -556,11 +558,11 @@ def test_a_suspended_consumer_pulls_nothing() -> None:
     play(scene)
 
 
-def test_pauses_between_pulls() -> None:
-    """With `pull_interval`, 64 messages of a queue take two pulls and one pause."""
+def test_pull_interval_is_the_pause_between_pulls() -> None:
+    """64 messages of a queue take two pulls and one pause."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         await stage.send([b"x"] * 64, queue=0)
         async with stage.concurrent(heard, pull_interval=timedelta(seconds=3)):
             await heard.count(64)
@@ -569,11 +571,11 @@ def test_pauses_between_pulls() -> None:
     play(scene)
 
 
-def test_the_expression_may_go_with_each_pull() -> None:
-    """`post_subscription_when_pull`: the broker need not know the group's heartbeat."""
+def test_expression_may_be_sent_with_each_pull() -> None:
+    """`post_subscription_when_pull`: the broker does not need the heartbeat."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.producer() as producer:
             for tag in ("A", "B"):
                 await producer.send(Message("orders", tag.encode(), tags=tag))

@@ -1,4 +1,4 @@
-"""Compressed bodies that become large: consumers of every kind hold few of them, and go on behind unreadable ones."""
+"""Compressed bodies that become large: consumers of every kind hold few of them, and skip unreadable ones."""
 
 import asyncio
 import tracemalloc
@@ -11,7 +11,7 @@ from rocket_remoting import Message, MessageExt, MessageQueue
 from rocket_remoting.wire.bodies import ConsumeMessageResult
 from rocket_remoting.wire.compression import compress
 from rocket_remoting.wire.sys_flag import COMPRESSED
-from tests.end_to_end.client_stage import ClientStage, Heard, play, until
+from tests.end_to_end.client_stage import ClientStage, RecordingListener, play, until
 from tests.traced_memory import memory_below
 
 MIB = 1 << 20
@@ -22,8 +22,8 @@ NARROW = {"max_decompressed_body_size": MIB, "max_decompressed_size": 2 * MIB}
 QUEUE = MessageQueue("orders", "broker-a", 0)
 
 
-class Holder:
-    """A listener that notes how much it holds at once, and keeps nothing."""
+class MemoryRecorder:
+    """A listener that records how much it holds at once, and keeps nothing."""
 
     def __init__(self) -> None:
         self.count = self.held = self.most = 0
@@ -42,12 +42,12 @@ class Holder:
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-def test_bodies_wait_for_their_turn_compressed(orderly: bool) -> None:
-    """Sixty of 4 MiB take no more than what may be decompressed at once; what is decompressed counts for pulls."""
+def test_bodies_are_decompressed_just_before_their_call(orderly: bool) -> None:
+    """Sixty of 4 MiB use no more than the limit of decompressed bytes; pulls count decompressed bodies."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([LARGE] * 60)
-        holder = Holder()
+        holder = MemoryRecorder()
         consumer = (stage.orderly if orderly else stage.concurrent)(holder, pull_threshold_size_for_queue=1, **BOUNDED)
         with memory_below(48 * MIB):
             async with consumer:
@@ -66,12 +66,12 @@ def test_bodies_wait_for_their_turn_compressed(orderly: bool) -> None:
     play(scene)
 
 
-def test_small_bodies_pass_those_that_wait_for_room() -> None:
-    """Nothing of an ordinary message waits for large ones."""
+def test_small_bodies_overtake_those_that_wait_for_memory() -> None:
+    """Ordinary messages do not wait for large ones."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([LARGE] * 10 + [b"small"] * 10)
-        small = Heard()
+        small = RecordingListener()
         gate = asyncio.Event()
 
         async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
@@ -87,12 +87,12 @@ def test_small_bodies_pass_those_that_wait_for_room() -> None:
     play(scene)
 
 
-def test_a_batch_has_as_many_messages_as_there_is_room_for() -> None:
-    """The others of the batch are in the next ones, in their order."""
+def test_batch_has_as_many_messages_as_fit() -> None:
+    """The others are in the next batches, in order."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([b"%d" % number * MIB for number in range(9)], queue=0)
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.orderly(heard, consume_message_batch_max_size=9, **BOUNDED):
             await heard.count(9)
         assert [body[:1] for body in heard.bodies] == [b"%d" % number for number in range(9)]
@@ -102,18 +102,18 @@ def test_a_batch_has_as_many_messages_as_there_is_room_for() -> None:
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-def test_a_body_beyond_the_limit_is_a_dead_letter(orderly: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """No listener is called; its neighbours are heard, all is committed, and the dead letter is as it was sent."""
+def test_body_beyond_the_limit_is_a_dead_letter(orderly: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """No listener is called, the others are delivered, everything is committed, and the dead letter is unchanged."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([b"before", LARGE, b"after"], queue=0)
-        heard = Heard()
+        heard = RecordingListener()
         async with (stage.orderly if orderly else stage.concurrent)(heard, **NARROW):
             await heard.count(2)
             await until(lambda: "no listener is called" in caplog.text)
             await asyncio.sleep(10)
         assert heard.bodies == [b"before", b"after"]
-        dead = Heard()
+        dead = RecordingListener()
         async with stage.concurrent(dead, "undertaker", topic="%DLQ%kitchen"):
             await dead.count(1)
         assert dead.messages[0].body == LARGE
@@ -124,14 +124,12 @@ def test_a_body_beyond_the_limit_is_a_dead_letter(orderly: bool, caplog: pytest.
     play(scene)
 
 
-def test_in_broadcasting_a_body_beyond_the_limit_is_passed_over(
-    caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    """As whatever fails there is."""
+def test_body_beyond_the_limit_is_dropped_in_broadcasting(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    """As any failed message."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([b"before", LARGE, b"after"], queue=0)
-        heard = Heard()
+        heard = RecordingListener()
         settings = {"message_model": MessageModel.BROADCASTING, "local_offset_store_dir": tmp_path}
         async with stage.concurrent(heard, **settings, **NARROW):
             await heard.count(2)
@@ -142,8 +140,8 @@ def test_in_broadcasting_a_body_beyond_the_limit_is_passed_over(
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-def test_what_failed_goes_back_as_it_was_stored(orderly: bool) -> None:
-    """It is decompressed anew for each call, and comes as large as it was."""
+def test_failed_message_is_sent_back_compressed(orderly: bool) -> None:
+    """It is decompressed for each call, and keeps its size."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([LARGE])
@@ -163,12 +161,12 @@ def test_what_failed_goes_back_as_it_was_stored(orderly: bool) -> None:
     play(scene)
 
 
-def test_a_listener_s_message_is_its_own() -> None:
-    """It keeps the decompressed body after the call, and says that it is not compressed."""
+def test_message_keeps_its_body_after_the_call() -> None:
+    """Decompressed, and flagged so."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([LARGE, b"x" * 5000])
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.concurrent(heard):
             await heard.count(2)
         assert sorted(map(len, heard.bodies)) == [5000, 4 * MIB]
@@ -177,8 +175,8 @@ def test_a_listener_s_message_is_its_own() -> None:
     play(scene)
 
 
-def test_a_poll_returns_as_many_as_there_is_room_for() -> None:
-    """And the next poll those behind them; what was polled takes no room any more when the next poll comes."""
+def test_poll_returns_as_many_messages_as_fit() -> None:
+    """The next poll returns those behind them, and frees the memory of the first."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([b"%d" % number * MIB for number in range(9)], queue=0)
@@ -196,15 +194,15 @@ def test_a_poll_returns_as_many_as_there_is_room_for() -> None:
     play(scene)
 
 
-def test_a_poll_passes_over_a_body_beyond_the_limit() -> None:
-    """Its message is a dead letter, and counts as consumed."""
+def test_poll_skips_a_body_beyond_the_limit() -> None:
+    """Its message becomes a dead letter and counts as consumed."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([b"before", LARGE, b"after"], queue=0)
         async with stage.polling(**NARROW) as consumer:
             bodies = [message.body for _ in range(2) for message in await consumer.poll(60)]
         assert bodies == [b"before", b"after"]
-        dead = Heard()
+        dead = RecordingListener()
         async with stage.concurrent(dead, "undertaker", topic="%DLQ%kitchen"):
             await dead.count(1)
         assert dead.messages[0].body == LARGE
@@ -214,8 +212,8 @@ def test_a_poll_passes_over_a_body_beyond_the_limit() -> None:
     play(scene)
 
 
-def test_a_pull_has_as_many_messages_as_may_be_decompressed() -> None:
-    """Its next offset is that of the first message left out."""
+def test_pull_returns_as_many_messages_as_fit() -> None:
+    """Its next offset is that of the first omitted message."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([b"%d" % number * MIB for number in range(9)], queue=0)
@@ -232,8 +230,8 @@ def test_a_pull_has_as_many_messages_as_may_be_decompressed() -> None:
     play(scene)
 
 
-def test_a_pull_tells_a_body_beyond_the_limit() -> None:
-    """After the messages before it; whoever pulls decides what becomes of it."""
+def test_pull_reports_a_body_beyond_the_limit() -> None:
+    """After the messages before it; the caller decides."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([b"before", LARGE, b"after"], queue=0)
@@ -252,8 +250,8 @@ def test_a_pull_tells_a_body_beyond_the_limit() -> None:
     play(scene)
 
 
-def test_a_reply_beyond_the_limit_is_an_error_of_its_request() -> None:
-    """Nobody else waits for it."""
+def test_reply_beyond_the_limit_is_an_error_of_its_request() -> None:
+    """Other requests are not affected."""
 
     async def scene(stage: ClientStage) -> None:
         async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
@@ -270,8 +268,8 @@ def test_a_reply_beyond_the_limit_is_an_error_of_its_request() -> None:
     play(scene)
 
 
-def test_an_admin_sees_a_body_beyond_the_limit_as_it_is_stored(caplog: pytest.LogCaptureFixture) -> None:
-    """What can be decompressed is."""
+def test_admin_gets_a_body_beyond_the_limit_compressed(caplog: pytest.LogCaptureFixture) -> None:
+    """Others are decompressed."""
 
     async def scene(stage: ClientStage) -> None:
         async with stage.producer() as producer:
@@ -288,11 +286,11 @@ def test_an_admin_sees_a_body_beyond_the_limit_as_it_is_stored(caplog: pytest.Lo
 
 
 @pytest.mark.parametrize("size", [MIB, 2 * MIB])
-def test_a_message_given_directly_is_decompressed_or_told(size: int) -> None:
-    """As an administrator asks for it."""
+def test_directly_consumed_message_is_decompressed_or_refused(size: int) -> None:
+    """As an administrator requests it."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.concurrent(heard, **NARROW) as consumer:
             body = compress(bytes(size))
             message = MessageExt("orders", body, sys_flag=COMPRESSED, broker_name="broker-a")

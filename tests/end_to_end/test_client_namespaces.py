@@ -1,4 +1,4 @@
-"""Clients in namespaces on the bundled broker: they say names without it, the broker knows them with it."""
+"""Clients in namespaces: they use names without the namespace, the broker uses names with it."""
 
 import asyncio
 from pathlib import Path
@@ -14,31 +14,31 @@ from rocket_client import (
 )
 from rocket_remoting import Message, MessageExt, MessageQueue
 from rocket_remoting.wire.bodies import ConsumeMessageResult, ResetOffsetBody, decode_body
-from tests.end_to_end.client_stage import ClientStage, Heard, play, until
+from tests.end_to_end.client_stage import ClientStage, RecordingListener, play, until
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 COMMIT, _, UNKNOWN = LocalTransactionState
 
 
 async def send(stage: ClientStage, *bodies: bytes, namespace: str = "left") -> list[SendResult]:
-    """Send to topic `orders` of the namespace, which is made with one queue first."""
+    """Send to topic `orders` of the namespace, which is created with one queue first."""
     await stage.topic(f"{namespace}%orders", queues=1)
     async with stage.producer(namespace=namespace) as producer:
         return [await producer.send(Message("orders", body)) for body in bodies]
 
 
 async def stored(stage: ClientStage, topic: str) -> list[MessageExt]:
-    """The messages of a topic of one queue, as a client in no namespace sees them."""
+    """Return the messages of a topic with one queue, as a client without a namespace sees them."""
     async with stage.pulling("onlooker") as onlooker:
         (queue,) = await onlooker.fetch_message_queues(topic)
         return (await onlooker.pull(queue, 0)).messages
 
 
-def test_namespaces_part_topics_and_groups() -> None:
-    """Members of two namespaces share all names and no message."""
+def test_namespaces_separate_topics_and_groups() -> None:
+    """Members of two namespaces have equal names and no common messages."""
 
     async def scene(stage: ClientStage) -> None:
-        left, right = Heard(), Heard()
+        left, right = RecordingListener(), RecordingListener()
         (sent,) = await send(stage, b"for left")
         await send(stage, b"for right", namespace="right")
         async with (
@@ -57,11 +57,11 @@ def test_namespaces_part_topics_and_groups() -> None:
     play(scene)
 
 
-def test_what_failed_comes_again_inside_the_namespace() -> None:
-    """By the retry topic of the namespace's group; the listener sees the topic it was sent to each time."""
+def test_redelivery_stays_in_the_namespace() -> None:
+    """Through the retry topic of the namespace's group; the listener sees the original topic."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(lambda message: None if message.reconsume_times == 2 else ValueError("not yet"))
+        heard = RecordingListener(lambda message: None if message.reconsume_times == 2 else ValueError("not yet"))
         await send(stage, b"bad")
         async with stage.concurrent(heard, namespace="left") as consumer:
             await heard.count(3)
@@ -73,8 +73,8 @@ def test_what_failed_comes_again_inside_the_namespace() -> None:
     play(scene)
 
 
-def test_dead_letters_are_read_inside_the_namespace() -> None:
-    """From ``%DLQ%`` and the group; orderly members bury theirs there as well."""
+def test_dead_letters_stay_in_the_namespace() -> None:
+    """In ``%DLQ%`` and the group, from orderly consumers as well."""
 
     async def scene(stage: ClientStage) -> None:
         await send(stage, b"bad")
@@ -87,7 +87,7 @@ def test_dead_letters_are_read_inside_the_namespace() -> None:
                 seen.append(context)
                 return Reject("never")
 
-            group, buried = listen.__name__, Heard()
+            group, buried = listen.__name__, RecordingListener()
             async with (
                 listen(reject, group, namespace="left"),
                 stage.concurrent(buried, "graveyard", topic=f"%DLQ%{group}", namespace="left"),
@@ -100,8 +100,8 @@ def test_dead_letters_are_read_inside_the_namespace() -> None:
     play(scene)
 
 
-def test_every_way_to_send_stays_inside() -> None:
-    """To a queue given or chosen, in a batch, one way; results and selectors show queues without the namespace."""
+def test_every_kind_of_send_uses_the_namespace() -> None:
+    """To a given or selected queue, in a batch, one way; results and selectors show queues without it."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.topic("left%orders", queues=2)
@@ -122,11 +122,11 @@ def test_every_way_to_send_stays_inside() -> None:
     play(scene)
 
 
-def test_a_delivery_in_a_namespace_is_cancelled() -> None:
-    """The cancellation names the topic as the broker knows it."""
+def test_timed_message_in_a_namespace_can_be_cancelled() -> None:
+    """The cancellation has the topic's full name."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         await send(stage)
         async with stage.producer(namespace="left") as producer, stage.concurrent(heard, namespace="left"):
             at = stage.time.clock.now_ms() + 60_000
@@ -142,8 +142,8 @@ def test_a_delivery_in_a_namespace_is_cancelled() -> None:
     play(scene)
 
 
-def test_transactions_are_ended_and_checked_inside() -> None:
-    """A check comes to a member of the namespace's group, and shows the topic without it."""
+def test_transactions_use_the_namespace() -> None:
+    """A check reaches a producer of the namespace's group and shows the topic without it."""
 
     async def scene(stage: ClientStage) -> None:
         checked: list[str] = []
@@ -152,7 +152,7 @@ def test_transactions_are_ended_and_checked_inside() -> None:
             checked.append(message.topic)
             return COMMIT
 
-        heard = Heard()
+        heard = RecordingListener()
         await send(stage)
         settings = TransactionProducerSettings(name_servers=stage.broker.name_server_address, namespace="left")
         producer = TransactionProducer("shop", settings, check, topics=["orders"], **stage._ends())
@@ -170,7 +170,7 @@ def test_transactions_are_ended_and_checked_inside() -> None:
 
 
 def test_requests_are_answered_across_namespaces() -> None:
-    """A reply goes to the cluster's own topic, whatever namespace who replies is in."""
+    """A reply goes to the cluster's reply topic, whatever the responder's namespace."""
 
     async def scene(stage: ClientStage) -> None:
         async def answer(messages: list[MessageExt], context: ConsumeContext) -> None:
@@ -188,8 +188,8 @@ def test_requests_are_answered_across_namespaces() -> None:
     play(scene)
 
 
-def test_a_polling_member_says_queues_without_the_namespace() -> None:
-    """Those it is told of, and those it assigns, seeks, pauses and commits."""
+def test_lite_pull_consumer_shows_queues_without_the_namespace() -> None:
+    """Assigned ones, and those it assigns, seeks, pauses and commits."""
 
     async def scene(stage: ClientStage) -> None:
         told: list[object] = []
@@ -225,8 +225,8 @@ def test_a_polling_member_says_queues_without_the_namespace() -> None:
     play(scene)
 
 
-def test_a_pull_consumer_says_queues_without_the_namespace() -> None:
-    """And its offsets are the namespace's group's."""
+def test_pull_consumer_shows_queues_without_the_namespace() -> None:
+    """Its offsets are those of the namespace's group."""
 
     async def scene(stage: ClientStage) -> None:
         begun = stage.time.clock.now_ms()
@@ -246,14 +246,14 @@ def test_a_pull_consumer_says_queues_without_the_namespace() -> None:
     play(scene)
 
 
-def test_broadcast_offsets_are_the_namespaces_own(tmp_path: Path) -> None:
-    """Members with one client id keep them apart, in files that Apache's client reads too."""
+def test_broadcast_offsets_are_separate_per_namespace(tmp_path: Path) -> None:
+    """Members with one client id have separate files, which Apache's client can read."""
 
     async def scene(stage: ClientStage) -> None:
         for namespace in ("left", "right"):
             await send(stage, b"a", b"b", namespace=namespace)
             for expected in (2, 0):
-                heard = Heard()
+                heard = RecordingListener()
                 async with stage.concurrent(
                     heard,
                     namespace=namespace,
@@ -271,11 +271,11 @@ def test_broadcast_offsets_are_the_namespaces_own(tmp_path: Path) -> None:
         assert offsets == {MessageQueue(f"{namespace}%orders", "broker-a", 0): 2}
 
 
-def test_a_broker_reaches_members_of_a_namespace() -> None:
-    """Offsets reset by an administrator, questions about them, a message given to the listener directly."""
+def test_broker_requests_reach_members_of_a_namespace() -> None:
+    """Offset resets, queries, and direct consumption."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         await send(stage, b"a", b"b")
         async with stage.concurrent(heard, namespace="left") as consumer, stage.admin() as admin:
             await heard.count(2)

@@ -15,7 +15,7 @@ from rocket_remoting import MessageExt
 from streamkit.binder.permits import Permits
 from tests.end_to_end.client_stage import (
     ClientStage,
-    Heard,
+    RecordingListener,
     cancel_own_task,
     orders_of,
     play,
@@ -25,8 +25,8 @@ from tests.end_to_end.client_stage import (
 )
 
 
-def test_each_queue_is_heard_in_its_order() -> None:
-    """One call at a time in each queue, several queues at once."""
+def test_each_queue_is_consumed_in_order() -> None:
+    """One call at a time per queue, several queues at once."""
 
     async def scene(stage: ClientStage) -> None:
         heard: dict[int, list[int]] = defaultdict(list)
@@ -75,11 +75,11 @@ def test_concurrency_limits_the_calls_of_all_queues() -> None:
     play(scene)
 
 
-def test_a_failure_holds_up_its_queue_and_no_other() -> None:
-    """Every second it is tried again, one more in its reconsume times; nothing behind it is heard before."""
+def test_failure_blocks_only_its_queue() -> None:
+    """It is retried every second with an increased attempt count; later messages wait."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(
+        heard = RecordingListener(
             lambda message: ValueError("no") if message.body == b"bad" and message.reconsume_times < 3 else None
         )
         await stage.send([b"bad", b"behind"], queue=0)
@@ -95,11 +95,11 @@ def test_a_failure_holds_up_its_queue_and_no_other() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "pause"), [(None, 2), (5, 5), (0, 0.01), (3600, 30)])
-def test_how_long_it_waits_is_said(seconds: float | None, pause: float) -> None:
-    """By the outcome, within 10 ms and 30 s; else by the setting."""
+def test_retry_pause_is_configurable(seconds: float | None, pause: float) -> None:
+    """By the outcome, within 10 ms and 30 s; otherwise by the setting."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(lambda message: Suspend(seconds) if message.reconsume_times == 0 else None)
+        heard = RecordingListener(lambda message: Suspend(seconds) if message.reconsume_times == 0 else None)
         await stage.send([b"x"], queue=0)
         async with stage.orderly(heard, suspend_current_queue_time=timedelta(seconds=2)):
             await heard.count(2)
@@ -108,11 +108,11 @@ def test_how_long_it_waits_is_said(seconds: float | None, pause: float) -> None:
     play(scene)
 
 
-def test_all_messages_of_a_failing_batch_come_again() -> None:
-    """In the same order, as one batch."""
+def test_failed_batch_is_retried_as_a_whole() -> None:
+    """In the same order."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(lambda message: Suspend() if message.reconsume_times == 0 else None)
+        heard = RecordingListener(lambda message: Suspend() if message.reconsume_times == 0 else None)
         await stage.send([b"0", b"1", b"2"], queue=0)
         async with stage.orderly(heard, consume_message_batch_max_size=3):
             await heard.count(6)
@@ -121,11 +121,14 @@ def test_all_messages_of_a_failing_batch_come_again() -> None:
     play(scene)
 
 
-def test_too_many_failures_bury_the_message_and_the_queue_goes_on() -> None:
-    """Without a delay, and telling why."""
+def test_message_becomes_a_dead_letter_after_too_many_failures() -> None:
+    """Without a delay and with the reason; the queue continues."""
 
     async def scene(stage: ClientStage) -> None:
-        heard, dead = Heard(lambda message: ValueError("no") if message.body == b"bad" else None), Heard()
+        heard, dead = (
+            RecordingListener(lambda message: ValueError("no") if message.body == b"bad" else None),
+            RecordingListener(),
+        )
         await stage.send([b"bad", b"behind"], queue=0)
         async with (
             stage.orderly(heard, max_reconsume_times=2),
@@ -142,11 +145,14 @@ def test_too_many_failures_bury_the_message_and_the_queue_goes_on() -> None:
     play(scene)
 
 
-def test_reject_buries_at_once() -> None:
+def test_reject_makes_a_dead_letter_at_once() -> None:
     """One call, and on."""
 
     async def scene(stage: ClientStage) -> None:
-        heard, dead = Heard(lambda message: Reject("bad") if message.body == b"bad" else Success()), Heard()
+        heard, dead = (
+            RecordingListener(lambda message: Reject("bad") if message.body == b"bad" else Success()),
+            RecordingListener(),
+        )
         await stage.send([b"bad", b"behind"], queue=0)
         async with stage.orderly(heard), stage.concurrent(dead, "graveyard", topic="%DLQ%kitchen"):
             await heard.count(2)
@@ -156,15 +162,15 @@ def test_reject_buries_at_once() -> None:
     play(scene)
 
 
-def test_what_cannot_be_buried_holds_up_its_queue() -> None:
-    """The broker is gone: the message is tried here again until it can be."""
+def test_failed_dead_letter_blocks_its_queue() -> None:
+    """The broker is unavailable: the message is retried locally until it can be sent."""
 
     async def scene(stage: ClientStage) -> None:
         async def reject() -> Reject:
             await stage.broker.broker.stop()
             return Reject("bad")
 
-        heard = Heard(lambda message: reject() if message.reconsume_times < 2 else None)
+        heard = RecordingListener(lambda message: reject() if message.reconsume_times < 2 else None)
         await stage.send([b"bad", b"behind"], queue=0)
         async with stage.orderly(heard):
             await heard.count(4)
@@ -173,11 +179,11 @@ def test_what_cannot_be_buried_holds_up_its_queue() -> None:
     play(scene)
 
 
-def test_an_outcome_that_is_none_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
-    """The log tells what may be returned."""
+def test_invalid_outcome_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    """The log lists the valid ones."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(lambda message: "yes" if message.reconsume_times == 0 else None)
+        heard = RecordingListener(lambda message: "yes" if message.reconsume_times == 0 else None)
         await stage.send([b"x"])
         async with stage.orderly(heard):
             await heard.count(2)
@@ -186,8 +192,8 @@ def test_an_outcome_that_is_none_is_a_failure(caplog: pytest.LogCaptureFixture) 
     assert "an orderly listener returns Success, Suspend, Reject, None or one of them for each" in caplog.text
 
 
-def test_a_joining_member_takes_its_queues_over_in_order() -> None:
-    """No queue is heard by two at a time, and no message before an earlier one of its queue."""
+def test_joining_member_takes_queues_over_in_order() -> None:
+    """No queue has two consumers at a time, and no message overtakes an earlier one of its queue."""
 
     async def scene(stage: ClientStage) -> None:
         owner: dict[int, str] = {}
@@ -221,12 +227,12 @@ def test_a_joining_member_takes_its_queues_over_in_order() -> None:
     play(scene)
 
 
-def test_a_leaving_member_unlocks_its_queues() -> None:
-    """The others have them well within a second."""
+def test_leaving_member_unlocks_its_queues() -> None:
+    """The others take them within a second."""
 
     async def scene(stage: ClientStage) -> None:
-        async with stage.orderly(Heard()) as stays:
-            leaves = stage.orderly(Heard())
+        async with stage.orderly(RecordingListener()) as stays:
+            leaves = stage.orderly(RecordingListener())
             await leaves.start()
             await until(lambda: len(orders_of(leaves)) == 2)
             await leaves.shutdown()
@@ -238,11 +244,11 @@ def test_a_leaving_member_unlocks_its_queues() -> None:
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-def test_who_has_lost_a_queue_while_it_was_calling_commits_nothing_there(leaves: bool) -> None:
-    """A call outlasts its lock at the broker: where the queue's new member is stays what it says."""
+def test_member_that_lost_a_queue_during_a_call_does_not_commit(leaves: bool) -> None:
+    """The call outlasts the lock at the broker: the new member's offset stays."""
 
     async def scene(stage: ClientStage) -> None:
-        calls, second = 0, Heard()
+        calls, second = 0, RecordingListener()
 
         async def slow(messages: list[MessageExt], context: ConsumeContext) -> None:
             nonlocal calls
@@ -267,10 +273,10 @@ def test_who_has_lost_a_queue_while_it_was_calling_commits_nothing_there(leaves:
 
 
 def test_locks_are_renewed() -> None:
-    """A consumer that is quiet for an hour still has its queues, and hears the next message at once."""
+    """After an idle hour the consumer still has its queues, and gets the next message at once."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.orderly(heard) as consumer:
             await asyncio.sleep(3600)
             assert all(queue.locked_at is not None for queue in consumer.process_queues)
@@ -282,11 +288,11 @@ def test_locks_are_renewed() -> None:
     play(scene)
 
 
-def test_a_lock_that_another_has_is_no_lock() -> None:
-    """Taken away at the broker, the queue is given back and taken again when it is free."""
+def test_lock_taken_by_another_member_releases_the_queue() -> None:
+    """It is taken again when the lock is free."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.orderly(heard) as consumer:
             queues = orders_of(consumer)
             client = consumer._client
@@ -303,11 +309,11 @@ def test_a_lock_that_another_has_is_no_lock() -> None:
     play(scene)
 
 
-def test_two_renewals_that_find_a_lock_lost_give_the_queue_back_once() -> None:
-    """The driver of a queue and the timer ask at once; then each message is heard once, by one driver."""
+def test_two_renewals_that_find_a_lock_lost_release_the_queue_once() -> None:
+    """The queue's driver and the timer ask concurrently; then one driver delivers each message once."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.orderly(heard) as consumer:
             queues = orders_of(consumer)
             client, rebalancer = consumer._client, consumer._rebalancer
@@ -328,10 +334,10 @@ def test_two_renewals_that_find_a_lock_lost_give_the_queue_back_once() -> None:
 
 
 def test_orderly_broadcasting_needs_no_locks(tmp_path: Path) -> None:
-    """Each member hears everything in order; what it rejects is dropped."""
+    """Each member receives everything in order; rejected messages are dropped."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(lambda message: Reject("bad") if message.body == b"1" else None)
+        heard = RecordingListener(lambda message: Reject("bad") if message.body == b"1" else None)
         await stage.send([b"0", b"1", b"2"], queue=0)
         settings: dict[str, Any] = {
             "message_model": MessageModel.BROADCASTING,
@@ -344,11 +350,11 @@ def test_orderly_broadcasting_needs_no_locks(tmp_path: Path) -> None:
     play(scene)
 
 
-def test_a_lock_that_cannot_be_renewed_counts_for_30_seconds() -> None:
-    """Then the messages here wait until the broker confirms it again: another member may have it."""
+def test_unrenewed_lock_is_valid_for_30_seconds() -> None:
+    """Afterwards local messages wait until the broker confirms it, since another member may have it."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(lambda message: asyncio.sleep(5))
+        heard = RecordingListener(lambda message: asyncio.sleep(5))
         await stage.send([b"%d" % number for number in range(20)], queue=0)
         async with stage.orderly(heard):
             await heard.count(2)
@@ -367,11 +373,11 @@ def test_a_lock_that_cannot_be_renewed_counts_for_30_seconds() -> None:
 
 
 @pytest.mark.parametrize("has_capacity", [False, True])
-def test_a_lock_that_ends_while_a_call_waits_for_another_counts_no_more(has_capacity: bool) -> None:
+def test_lock_that_expires_while_its_queue_waits_is_not_used(has_capacity: bool) -> None:
     """With calls of 40 s, one at a time, the second queue's lock is too old when its turn comes."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(lambda message: asyncio.sleep(40))
+        heard = RecordingListener(lambda message: asyncio.sleep(40))
         for queue in range(2):
             await stage.send([b"%d" % queue], queue=queue)
         async with one_at_a_time(stage, heard, Permits(1) if has_capacity else None):
@@ -387,8 +393,8 @@ def test_a_lock_that_ends_while_a_call_waits_for_another_counts_no_more(has_capa
     play(scene, queues=2)
 
 
-def one_at_a_time(stage: ClientStage, heard: Heard, capacity: Permits | None) -> PushConsumer:
-    """Return a consumer that makes one call at a time, or whose listener lets one call at a time work."""
+def one_at_a_time(stage: ClientStage, heard: RecordingListener, capacity: Permits | None) -> PushConsumer:
+    """Return a consumer that makes one call at a time, or whose listener does one call's work at a time."""
     if capacity is None:
         return stage.orderly(heard, concurrency=1)
 
@@ -402,12 +408,12 @@ def one_at_a_time(stage: ClientStage, heard: Heard, capacity: Permits | None) ->
     return stage.orderly(listen, capacity=capacity)
 
 
-def test_queues_take_turns_where_there_is_room_for_one() -> None:
-    """Who was heard stands behind the others, and who gives its queues back while it waits is in nobody's way."""
+def test_queues_take_turns_for_one_call() -> None:
+    """A served queue goes to the end of the line, and one that is released leaves it."""
 
     async def scene(stage: ClientStage) -> None:
         capacity = Permits(1)
-        first, second = (Heard(lambda message: asyncio.sleep(1)) for _ in range(2))
+        first, second = (RecordingListener(lambda message: asyncio.sleep(1)) for _ in range(2))
         for queue in range(4):
             await stage.send([b"%d" % queue] * 6, queue=queue)
         capacity.withhold()
@@ -425,11 +431,11 @@ def test_queues_take_turns_where_there_is_room_for_one() -> None:
     play(scene)
 
 
-def test_a_call_that_needs_no_room_leaves_it_to_those_behind_it() -> None:
-    """It may have failed before it got there: whoever stands in line behind it is called all the same."""
+def test_call_that_ends_before_its_turn_passes_it_on() -> None:
+    """For example by a failure: the next in line is called."""
 
     async def scene(stage: ClientStage) -> None:
-        capacity, heard = Permits(1), Heard()
+        capacity, heard = Permits(1), RecordingListener()
 
         async def listen(messages: list[MessageExt], context: ConsumeContext) -> object:
             if messages[0].body != b"0":
@@ -449,8 +455,8 @@ def test_a_call_that_needs_no_room_leaves_it_to_those_behind_it() -> None:
     play(scene)
 
 
-def test_a_restarted_broker_gives_nobody_s_queue_away() -> None:
-    """Whoever comes back first is alone for a moment, and asks for all queues while others work on theirs."""
+def test_restarted_broker_keeps_the_owners_of_queues() -> None:
+    """The first member to return is alone for a moment and requests all queues, while others still work on theirs."""
 
     async def scene(stage: ClientStage) -> None:
         at_work: dict[int, str] = {}
@@ -480,11 +486,11 @@ def test_a_restarted_broker_gives_nobody_s_queue_away() -> None:
     play(scene)
 
 
-def test_a_shutdown_lets_the_call_under_way_finish() -> None:
-    """And hands nothing behind it to the listener; the next member begins there."""
+def test_shutdown_completes_the_call_in_progress() -> None:
+    """No later message is delivered; the next member starts there."""
 
     async def scene(stage: ClientStage) -> None:
-        first, second = Heard(lambda message: asyncio.sleep(3)), Heard()
+        first, second = RecordingListener(lambda message: asyncio.sleep(3)), RecordingListener()
         await stage.send([b"0", b"1", b"2"], queue=0)
         async with stage.orderly(first):
             await first.count(1)
@@ -495,8 +501,8 @@ def test_a_shutdown_lets_the_call_under_way_finish() -> None:
     play(scene)
 
 
-def test_a_shutdown_lets_calls_of_queues_that_are_given_back_finish() -> None:
-    """Another member has joined a moment before: what it takes over is not cut off in the middle."""
+def test_shutdown_completes_calls_of_revoked_queues() -> None:
+    """Another member joined just before; the call is not interrupted."""
 
     async def scene(stage: ClientStage) -> None:
         begun: list[int] = []
@@ -511,7 +517,7 @@ def test_a_shutdown_lets_calls_of_queues_that_are_given_back_finish() -> None:
 
         for queue in range(2):
             await stage.send([b"%d %d" % (queue, number) for number in range(3)], queue=queue)
-        first, second = stage.orderly(slow), Heard()
+        first, second = stage.orderly(slow), RecordingListener()
         await first.start()
         await until(lambda: len(begun) == 2)
         async with stage.orderly(second):
@@ -531,12 +537,12 @@ def test_a_shutdown_lets_calls_of_queues_that_are_given_back_finish() -> None:
     play(scene, queues=2)
 
 
-def test_a_call_that_does_not_finish_is_cancelled() -> None:
-    """Its message is not settled, and comes again."""
+def test_unfinished_call_is_cancelled() -> None:
+    """Its message is not settled and is redelivered."""
 
     async def scene(stage: ClientStage) -> None:
         never = asyncio.Event()
-        first, second = Heard(lambda message: never.wait()), Heard()
+        first, second = RecordingListener(lambda message: never.wait()), RecordingListener()
         await stage.send([b"0", b"1"], queue=0)
         consumer = stage.orderly(first)
         await consumer.start()
@@ -550,11 +556,11 @@ def test_a_call_that_does_not_finish_is_cancelled() -> None:
 
 
 @pytest.mark.parametrize("cancel", [asyncio.CancelledError, cancel_own_task])
-def test_a_listener_that_is_cancelled_while_the_consumer_runs_has_failed(cancel: Callable[[], object]) -> None:
-    """The message comes again, in its place, whoever cancelled the call."""
+def test_call_cancelled_while_the_consumer_runs_is_a_failure(cancel: Callable[[], object]) -> None:
+    """The message is redelivered in its place, whoever cancelled the call."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(lambda message: cancel() if message.reconsume_times == 0 else None)
+        heard = RecordingListener(lambda message: cancel() if message.reconsume_times == 0 else None)
         await stage.send([b"0", b"1"], queue=0)
         async with stage.orderly(heard):
             await heard.count(4)
@@ -563,11 +569,11 @@ def test_a_listener_that_is_cancelled_while_the_consumer_runs_has_failed(cancel:
     play(scene)
 
 
-def test_a_reset_reaches_a_queue_that_is_held_up() -> None:
-    """What failed before is left behind, and the queue is heard in order from where it was reset to."""
+def test_offset_reset_reaches_a_suspended_queue() -> None:
+    """The failed message is abandoned, and the queue continues from the new offset in order."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(lambda message: ValueError("no") if message.body == b"5" and not healed else None)
+        heard = RecordingListener(lambda message: ValueError("no") if message.body == b"5" and not healed else None)
         healed = False
         await stage.send([b"%d" % number for number in range(10)], queue=0)
         async with stage.orderly(heard) as consumer, stage.admin() as admin:

@@ -1,4 +1,4 @@
-"""Lite pull consumers on the bundled broker: polls, commits, positions, pauses, shares."""
+"""Lite pull consumers on the bundled broker: polls, commits, positions, pauses, assignment."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ QUEUE = MessageQueue("orders", "broker-a", 0)
 
 
 async def polled(consumer: LitePullConsumer, count: int, timeout: float = 30.0) -> list[MessageExt]:
-    """That many messages, or fewer if a poll finds none in time."""
+    """Return that many polled messages, or fewer if a poll times out."""
     messages: list[MessageExt] = []
     while len(messages) < count:
         more = await consumer.poll(timeout)
@@ -34,7 +34,7 @@ def bodies(messages: list[MessageExt]) -> list[bytes]:
 
 
 def test_every_message_is_polled_once() -> None:
-    """From all queues, each poll with messages of one of them."""
+    """From all queues; each poll returns messages of one queue."""
 
     async def scene(stage: ClientStage) -> None:
         sent = sorted(b"%03d" % number for number in range(100))
@@ -48,8 +48,8 @@ def test_every_message_is_polled_once() -> None:
     play(scene)
 
 
-def test_a_poll_waits_for_a_message() -> None:
-    """It returns as soon as one is sent, and with nothing after its time."""
+def test_poll_waits_for_a_message() -> None:
+    """Until one is sent or the timeout."""
 
     async def scene(stage: ClientStage) -> None:
         async with stage.polling() as consumer, stage.producer() as producer:
@@ -63,8 +63,8 @@ def test_a_poll_waits_for_a_message() -> None:
     play(scene)
 
 
-def test_what_was_polled_is_committed_at_the_end() -> None:
-    """The next member of the group goes on behind it."""
+def test_polled_messages_are_committed_at_the_end() -> None:
+    """The next member continues behind them."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([b"0", b"1"])
@@ -77,8 +77,8 @@ def test_what_was_polled_is_committed_at_the_end() -> None:
     play(scene)
 
 
-def test_what_a_failing_block_polled_last_comes_again() -> None:
-    """Only what the polls before returned counts as consumed."""
+def test_last_polled_messages_of_a_failing_block_are_redelivered() -> None:
+    """Only earlier polls count as consumed."""
 
     async def fail(stage: ClientStage) -> None:
         async with stage.polling(pull_batch_size=1) as consumer:
@@ -95,8 +95,8 @@ def test_what_a_failing_block_polled_last_comes_again() -> None:
     play(scene)
 
 
-def test_without_auto_commit_the_application_commits() -> None:
-    """Nothing by itself; then what was polled, or the offsets it names."""
+def test_application_commits_without_auto_commit() -> None:
+    """All that was polled, or given offsets."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([b"%d" % number for number in range(5)], queue=0)
@@ -116,8 +116,8 @@ def test_without_auto_commit_the_application_commits() -> None:
     play(scene)
 
 
-def test_seeking_moves_the_next_poll() -> None:
-    """To an offset, to the begin, to the end, to a time; what was pulled already is forgotten."""
+def test_seek_moves_the_next_poll() -> None:
+    """To an offset, the beginning, the end or a time; messages already pulled are dropped."""
 
     async def scene(stage: ClientStage) -> None:
         sent = await stage.send([b"%d" % number for number in range(9)], queue=0)
@@ -143,7 +143,7 @@ def test_seeking_moves_the_next_poll() -> None:
     play(scene)
 
 
-def test_a_position_sought_is_committed() -> None:
+def test_sought_position_is_committed() -> None:
     """Also when nothing was polled after the seek."""
 
     async def scene(stage: ClientStage) -> None:
@@ -157,8 +157,8 @@ def test_a_position_sought_is_committed() -> None:
     play(scene)
 
 
-def test_paused_queues_are_passed_over() -> None:
-    """What waits of them stays, and comes after they are resumed."""
+def test_paused_queues_are_skipped() -> None:
+    """Their messages are polled after they are resumed."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([b"0"], queue=0)
@@ -175,8 +175,11 @@ def test_paused_queues_are_passed_over() -> None:
     play(scene)
 
 
-def test_assigned_queues_are_read_by_everybody() -> None:
-    """Two members with the same queue both get all of it, in its own expression; subscribing as well is an error."""
+def test_assigned_queues_are_not_shared() -> None:
+    """Two members with the same queue both get all its messages, by its own expression;
+
+    subscribing as well is an error.
+    """
 
     async def scene(stage: ClientStage) -> None:
         async with stage.producer() as producer:
@@ -196,8 +199,8 @@ def test_assigned_queues_are_read_by_everybody() -> None:
     play(scene)
 
 
-def test_members_share_the_queues_and_are_told() -> None:
-    """Each rebalance listener hears which queues its member has now."""
+def test_members_share_the_queues_and_are_notified() -> None:
+    """Rebalance listeners get the member's queues."""
 
     async def scene(stage: ClientStage) -> None:
         told: list[tuple[str, int, set[int]]] = []
@@ -215,8 +218,8 @@ def test_members_share_the_queues_and_are_told() -> None:
     play(scene)
 
 
-def test_a_member_that_comes_takes_over_behind_what_was_committed() -> None:
-    """It is done by and by, as the polls go on."""
+def test_joining_member_starts_at_the_committed_offsets() -> None:
+    """It takes over gradually as polls go on."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([b"%d" % number for number in range(8)])
@@ -229,8 +232,8 @@ def test_a_member_that_comes_takes_over_behind_what_was_committed() -> None:
     play(scene)
 
 
-def test_messages_that_wait_are_bounded() -> None:
-    """With too many of them no queue is pulled, and pulling goes on when they were polled."""
+def test_buffered_messages_are_limited() -> None:
+    """With too many no queue is pulled until some are polled."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([b"x"] * 400)
@@ -243,8 +246,8 @@ def test_messages_that_wait_are_bounded() -> None:
     play(scene)
 
 
-def test_broadcasting_members_each_poll_everything(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """And keep their offsets in a file of their own."""
+def test_broadcast_members_each_poll_everything(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """They keep their offsets in a file."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([b"0", b"1"])
@@ -261,8 +264,8 @@ def test_broadcasting_members_each_poll_everything(tmp_path_factory: pytest.Temp
     assert heard == [[b"0", b"1"], [b"0", b"1"], []]
 
 
-def test_what_was_sent_back_comes_by_the_retry_topic() -> None:
-    """To members that subscribe to it, who see it in that topic's queue; too often, and it is a dead letter."""
+def test_messages_sent_back_arrive_by_the_retry_topic() -> None:
+    """To members that subscribe to it, in that topic's queue; after too many retries they are dead letters."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([b"bad"])
@@ -283,8 +286,8 @@ def test_what_was_sent_back_comes_by_the_retry_topic() -> None:
     play(scene)
 
 
-def test_a_reset_reaches_a_running_consumer() -> None:
-    """An administrator moves the group, and the next polls begin there."""
+def test_offset_reset_reaches_a_running_consumer() -> None:
+    """The next polls start at the new offset."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([b"%d" % number for number in range(4)], queue=0)
@@ -297,8 +300,8 @@ def test_a_reset_reaches_a_running_consumer() -> None:
     play(scene)
 
 
-def test_a_reset_forgets_what_waits_for_polls() -> None:
-    """It counts no more towards `pull_threshold_for_all`, which held the pulls back until then."""
+def test_offset_reset_drops_buffered_messages() -> None:
+    """They no longer count towards `pull_threshold_for_all`, which stopped the pulls."""
 
     async def scene(stage: ClientStage) -> None:
         sent = [b"%03d" % number for number in range(100)]
@@ -313,7 +316,7 @@ def test_a_reset_forgets_what_waits_for_polls() -> None:
     play(scene)
 
 
-def test_mistakes_are_told() -> None:
+def test_misuse_is_an_error() -> None:
     """Nothing subscribed, assigned after subscribing, polled before the start."""
 
     async def scene(stage: ClientStage) -> None:

@@ -1,4 +1,4 @@
-"""The client over TCP, before name servers and brokers that are processes of their own and are killed."""
+"""The client over TCP with name servers and brokers in processes that are killed."""
 
 import asyncio
 import signal
@@ -20,13 +20,13 @@ from rocket_client import (
 )
 from rocket_remoting import Message
 from tests.end_to_end.broker_process import PATIENT, ServerProcess, running
-from tests.end_to_end.client_stage import Heard, until
+from tests.end_to_end.client_stage import RecordingListener, until
 from tests.ports import free_ports
 
 SOON = timedelta(milliseconds=200)
 
 
-def consumer(name_servers: str, listener: Heard) -> PushConsumer:
+def consumer(name_servers: str, listener: RecordingListener) -> PushConsumer:
     settings = PushConsumerSettings(
         name_servers=name_servers,
         consume_from_where=ConsumeFromWhere.FIRST_OFFSET,
@@ -38,11 +38,11 @@ def consumer(name_servers: str, listener: Heard) -> PushConsumer:
     return made
 
 
-def test_messages_travel_over_tcp() -> None:
-    """A thousand of them, many at once on one connection, and each is heard once."""
+def test_messages_are_sent_over_tcp() -> None:
+    """A thousand concurrently on one connection, each delivered once."""
 
     async def main(name_server: str) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         settings = ProducerSettings(name_servers=name_server, send_timeout=timedelta(seconds=30))
         async with Producer("shop", settings) as producer:
             sent = [b"%d" % number for number in range(1000)]
@@ -55,12 +55,12 @@ def test_messages_travel_over_tcp() -> None:
         asyncio.run(main(broker.name_server))
 
 
-def test_nobody_at_the_name_servers_address_is_an_error_at_start() -> None:
-    """A consumer says so; so does a producer's first send."""
+def test_unreachable_name_server_is_an_error() -> None:
+    """At a consumer's start and at a producer's first send."""
 
     async def main() -> None:
         with pytest.raises(NameServersUnreachableError, match=r"127\.0\.0\.1:1\b"):
-            await consumer("127.0.0.1:1", Heard()).start()
+            await consumer("127.0.0.1:1", RecordingListener()).start()
         async with Producer("shop", ProducerSettings(name_servers="127.0.0.1:1")) as producer:
             with pytest.raises(NameServersUnreachableError):
                 await producer.send(Message("orders", b"x"))
@@ -70,7 +70,7 @@ def test_nobody_at_the_name_servers_address_is_an_error_at_start() -> None:
 
 
 class Processes:
-    """Two name servers and a broker that knows them."""
+    """Two name servers, and a broker registered with them."""
 
     def __init__(self, stack: ExitStack, directory: Path) -> None:
         self._stack = stack
@@ -102,18 +102,18 @@ class Processes:
         return broker
 
     def restart_broker(self) -> None:
-        """kill -9, then start it again on its port with its store."""
+        """Kill the broker with kill -9, then start it again on its port with its store."""
         self.broker.signal(signal.SIGKILL)
         self.broker = self._start_broker()
 
 
 @pytest.mark.promise
 @pytest.mark.slow
-def test_a_killed_brokers_acknowledged_messages_are_heard(tmp_path: Path) -> None:
-    """kill -9 in the middle of traffic: what failed is sent again, and each message is heard at least once."""
+def test_acknowledged_messages_of_a_killed_broker_are_delivered(tmp_path: Path) -> None:
+    """kill -9 during traffic: failed sends are retried, and each message is delivered at least once."""
 
     async def main(processes: Processes) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         settings = ProducerSettings(name_servers=processes.addresses, send_timeout=timedelta(seconds=30))
         async with (
             Producer("shop", settings) as producer,
@@ -142,11 +142,11 @@ def test_a_killed_brokers_acknowledged_messages_are_heard(tmp_path: Path) -> Non
 
 @pytest.mark.promise
 @pytest.mark.slow
-def test_with_all_name_servers_killed_traffic_goes_on(tmp_path: Path) -> None:
-    """Running producers and consumers have their routes; only what is new cannot be found."""
+def test_traffic_continues_without_name_servers(tmp_path: Path) -> None:
+    """Running producers and consumers have their routes; only new topics cannot be found."""
 
     async def main(processes: Processes) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         settings = ProducerSettings(name_servers=processes.addresses, send_timeout=timedelta(seconds=30))
         async with (
             Producer("shop", settings) as producer,

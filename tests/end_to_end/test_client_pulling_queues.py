@@ -1,4 +1,4 @@
-"""Pull consumers on the bundled broker: queues, statuses, and offsets that the application keeps."""
+"""Pull consumers on the bundled broker: queues, statuses, and offsets kept by the application."""
 
 import asyncio
 
@@ -11,8 +11,8 @@ from tests.end_to_end.client_stage import ClientStage, play
 QUEUE = MessageQueue("orders", "broker-a", 0)
 
 
-def test_the_application_keeps_the_offsets() -> None:
-    """It pulls each queue from where it stands to the end."""
+def test_application_keeps_the_offsets() -> None:
+    """It pulls each queue from its own offset to the end."""
 
     async def scene(stage: ClientStage) -> None:
         sent = sorted(b"%03d" % number for number in range(100))
@@ -33,8 +33,8 @@ def test_the_application_keeps_the_offsets() -> None:
     play(scene)
 
 
-def test_statuses_tell_what_a_pull_found() -> None:
-    """Messages, none yet, none that match, an offset the queue does not have."""
+def test_pull_statuses() -> None:
+    """Messages, none yet, none that match, an illegal offset."""
 
     async def scene(stage: ClientStage) -> None:
         async with stage.producer() as producer, stage.pulling() as consumer:
@@ -52,8 +52,8 @@ def test_statuses_tell_what_a_pull_found() -> None:
     play(scene)
 
 
-def test_a_blocking_pull_waits_for_a_message() -> None:
-    """The broker holds it until one comes, or for 20 s."""
+def test_blocking_pull_waits_for_a_message() -> None:
+    """The broker holds it until one is stored, or for 20 s."""
 
     async def scene(stage: ClientStage) -> None:
         loop = asyncio.get_running_loop()
@@ -69,8 +69,8 @@ def test_a_blocking_pull_waits_for_a_message() -> None:
     play(scene)
 
 
-def test_offsets_can_be_kept_by_the_broker_too() -> None:
-    """For the group, under the same names as a push consumer's."""
+def test_offsets_can_be_kept_by_the_broker() -> None:
+    """For the group, as a push consumer's."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([b"0", b"1", b"2"], queue=0)
@@ -85,8 +85,8 @@ def test_offsets_can_be_kept_by_the_broker_too() -> None:
     play(scene)
 
 
-def test_brokers_know_the_member() -> None:
-    """Consoles see it, and what it looks like from inside."""
+def test_pull_consumer_is_registered_with_the_broker() -> None:
+    """Consoles can list it and query its running info."""
 
     async def scene(stage: ClientStage) -> None:
         async with stage.pulling() as consumer, stage.admin() as admin:
@@ -98,8 +98,8 @@ def test_brokers_know_the_member() -> None:
     play(scene)
 
 
-def test_mistakes_are_told() -> None:
-    """Pulls before the start, and topics that are not there."""
+def test_misuse_is_an_error() -> None:
+    """Pulls before the start, and unknown topics."""
 
     async def scene(stage: ClientStage) -> None:
         consumer = stage.pulling()

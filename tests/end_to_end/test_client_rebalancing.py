@@ -1,4 +1,4 @@
-"""Members come and go, topics grow, brokers restart: who has which queues of the bundled broker, and how soon."""
+"""Rebalancing on the bundled broker: members join and leave, topics grow, brokers restart."""
 
 import asyncio
 from collections import Counter
@@ -19,7 +19,7 @@ from rocket_client import (
 )
 from rocket_remoting import Message, MessageExt, MessageQueue
 from streamkit.binder.permits import Permits
-from tests.end_to_end.client_stage import ClientStage, Heard, orders_of, play, stop_and_restart, until
+from tests.end_to_end.client_stage import ClientStage, RecordingListener, orders_of, play, stop_and_restart, until
 
 
 async def seconds_until(condition: Callable[[], bool]) -> float:
@@ -32,11 +32,11 @@ def queue_ids(consumer: PushConsumer) -> list[int]:
     return sorted(queue.queue_id for queue in orders_of(consumer))
 
 
-def test_a_consumer_has_its_queues_when_start_returns() -> None:
-    """All of the topic and the group's retry topic, if it is alone."""
+def test_consumer_has_its_queues_when_start_returns() -> None:
+    """All of the topic and of the group's retry topic, if it is alone."""
 
     async def scene(stage: ClientStage) -> None:
-        async with stage.concurrent(Heard()) as consumer:
+        async with stage.concurrent(RecordingListener()) as consumer:
             assert queue_ids(consumer) == [0, 1, 2, 3]
             await until(lambda: MessageQueue("%RETRY%kitchen", "broker-a", 0) in consumer.assigned)
         assert consumer.assigned == frozenset()
@@ -48,7 +48,7 @@ def test_two_members_share_the_queues() -> None:
     """Half each, soon after the second one started."""
 
     async def scene(stage: ClientStage) -> None:
-        async with stage.concurrent(Heard()) as one, stage.concurrent(Heard()) as other:
+        async with stage.concurrent(RecordingListener()) as one, stage.concurrent(RecordingListener()) as other:
             assert await seconds_until(lambda: len(orders_of(one)) == len(orders_of(other)) == 2) < 0.5
             assert sorted(queue_ids(one) + queue_ids(other)) == [0, 1, 2, 3]
 
@@ -56,10 +56,10 @@ def test_two_members_share_the_queues() -> None:
 
 
 def test_members_started_together_share_at_once() -> None:
-    """A notice that arrives while a consumer starts is not lost."""
+    """A notice that arrives during a start is not lost."""
 
     async def scene(stage: ClientStage) -> None:
-        members = [stage.concurrent(Heard()) for _ in range(4)]
+        members = [stage.concurrent(RecordingListener()) for _ in range(4)]
         await asyncio.gather(*(member.start() for member in members))
         assert await seconds_until(lambda: all(len(orders_of(member)) == 1 for member in members)) < 0.5
         await asyncio.gather(*(member.shutdown() for member in members))
@@ -67,11 +67,11 @@ def test_members_started_together_share_at_once() -> None:
     play(scene)
 
 
-def test_more_members_than_queues_leave_some_idle() -> None:
+def test_excess_members_are_idle() -> None:
     """A queue has one consumer of a group."""
 
     async def scene(stage: ClientStage) -> None:
-        members = [stage.concurrent(Heard()) for _ in range(6)]
+        members = [stage.concurrent(RecordingListener()) for _ in range(6)]
         await asyncio.gather(*(member.start() for member in members))
         await until(lambda: sorted(len(orders_of(member)) for member in members) == [0, 0, 1, 1, 1, 1])
         await asyncio.gather(*(member.shutdown() for member in members))
@@ -79,11 +79,11 @@ def test_more_members_than_queues_leave_some_idle() -> None:
     play(scene)
 
 
-def test_a_leaving_members_queues_are_taken_over_within_half_a_second() -> None:
-    """Its offsets are committed, so that nothing comes twice and nothing is missed."""
+def test_queues_of_a_leaving_member_are_taken_over_within_half_a_second() -> None:
+    """Its offsets are committed, so nothing is repeated or lost."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(lambda message: asyncio.sleep(0.005))
+        heard = RecordingListener(lambda message: asyncio.sleep(0.005))
         async with stage.concurrent(heard) as stays, stage.producer() as producer:
             leaves = stage.concurrent(heard)
             await leaves.start()
@@ -102,11 +102,11 @@ def test_a_leaving_members_queues_are_taken_over_within_half_a_second() -> None:
 
 
 @pytest.mark.parametrize("mode", ["concurrent", "orderly"])
-def test_a_member_that_comes_begins_behind_what_was_consumed(mode: str) -> None:
-    """Calls under way end and are committed before another member has the queue: nothing comes twice."""
+def test_joining_member_starts_behind_the_consumed_messages(mode: str) -> None:
+    """Calls in progress complete and are committed before the queue changes its owner."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard(lambda message: asyncio.sleep(0.07))
+        heard = RecordingListener(lambda message: asyncio.sleep(0.07))
         first, second = (getattr(stage, mode)(heard) for _ in range(2))
         sent = [b"%d" % number for number in range(200)]
         async with first, stage.producer() as producer, asyncio.TaskGroup() as sending:
@@ -124,12 +124,12 @@ def test_a_member_that_comes_begins_behind_what_was_consumed(mode: str) -> None:
     play(scene)
 
 
-def test_who_leaves_while_a_queue_changes_hands_does_not_set_it_back() -> None:
-    """A call of the queue outlasts the stop: where the queue's new member is stays what it says."""
+def test_late_call_of_a_leaving_member_does_not_move_the_offset_back() -> None:
+    """It outlasts the stop; the new member's offset stays."""
 
     async def scene(stage: ClientStage) -> None:
         never = asyncio.Event()
-        first, second = Heard(lambda message: never.wait()), Heard()
+        first, second = RecordingListener(lambda message: never.wait()), RecordingListener()
         for queue in range(2):
             await stage.send([b"%d" % queue], queue=queue)
         leaver = stage.concurrent(first, await_termination=timedelta(seconds=20))
@@ -153,8 +153,8 @@ def test_who_leaves_while_a_queue_changes_hands_does_not_set_it_back() -> None:
     play(scene, queues=2)
 
 
-def test_what_waits_for_room_goes_with_its_queue() -> None:
-    """Calls begin only while there is room, so that a queue's new member handles alone what waited for it."""
+def test_waiting_messages_leave_with_their_queue() -> None:
+    """Calls start within the concurrency limit only, so a queue's new member alone handles its waiting messages."""
 
     async def scene(stage: ClientStage) -> None:
         def member() -> PushConsumer:
@@ -171,7 +171,7 @@ def test_what_waits_for_room_goes_with_its_queue() -> None:
             consumer.listen_concurrently(listen, capacity)
             return consumer
 
-        heard = Heard()
+        heard = RecordingListener()
         sent = [b"%d" % number for number in range(200)]
         await stage.send(sent)
         async with member():
@@ -185,12 +185,12 @@ def test_what_waits_for_room_goes_with_its_queue() -> None:
     play(scene)
 
 
-def test_a_member_that_dies_is_replaced_as_soon_as_its_connection_is_closed() -> None:
-    """The broker notices, and tells the others."""
+def test_dead_member_is_replaced_when_its_connection_closes() -> None:
+    """The broker notifies the others."""
 
     async def scene(stage: ClientStage) -> None:
-        async with stage.concurrent(Heard()) as lives:
-            dies = stage.concurrent(Heard())
+        async with stage.concurrent(RecordingListener()) as lives:
+            dies = stage.concurrent(RecordingListener())
             await dies.start()
             await until(lambda: len(orders_of(dies)) == 2)
             for task in (*dies._client._tasks, *dies._rebalancer._pulls.values(), dies._rebalancer._running):
@@ -204,10 +204,10 @@ def test_a_member_that_dies_is_replaced_as_soon_as_its_connection_is_closed() ->
 
 
 def test_queues_added_to_a_live_topic_are_picked_up() -> None:
-    """By consumer and producer, with the next refresh of routes: within 30 s."""
+    """By consumer and producer at the next refresh of routes, within 30 s."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.concurrent(heard) as consumer, stage.producer() as producer, stage.admin() as admin:
             await producer.send(Message("orders", b"x"))
             await admin.create_topic("orders", 12)
@@ -219,8 +219,8 @@ def test_queues_added_to_a_live_topic_are_picked_up() -> None:
     play(scene)
 
 
-def test_a_strategy_that_fails_leaves_everything_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged and tried again; at the start it is the starter's error."""
+def test_failing_strategy_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged and retried; at the start it is an error."""
 
     async def scene(stage: ClientStage) -> None:
         broken = False
@@ -232,20 +232,20 @@ def test_a_strategy_that_fails_leaves_everything_as_it_is(caplog: pytest.LogCapt
                 raise RuntimeError("no idea")
             return averagely(group, client, queues, members)
 
-        async with stage.concurrent(Heard(), allocate_message_queue_strategy=strategy) as consumer:
+        async with stage.concurrent(RecordingListener(), allocate_message_queue_strategy=strategy) as consumer:
             broken = True
             consumer.rebalance_soon()
             await asyncio.sleep(5)
             assert queue_ids(consumer) == [0, 1, 2, 3]
             with pytest.raises(RuntimeError, match="no idea"):
-                await stage.concurrent(Heard(), allocate_message_queue_strategy=strategy).start()
+                await stage.concurrent(RecordingListener(), allocate_message_queue_strategy=strategy).start()
 
     play(scene)
     assert "rebalancing failed" in caplog.text
 
 
-def test_a_strategy_that_fails_with_one_topic_divides_the_others() -> None:
-    """A queue that was given back elsewhere is taken over nevertheless."""
+def test_strategy_that_fails_for_one_topic_assigns_the_others() -> None:
+    """A queue revoked elsewhere is taken over nevertheless."""
 
     async def scene(stage: ClientStage) -> None:
         def strategy(
@@ -256,9 +256,9 @@ def test_a_strategy_that_fails_with_one_topic_divides_the_others() -> None:
             return averagely(group, client, queues, members)
 
         await stage.topic("odd")
-        leaver = stage.concurrent(Heard(), allocate_message_queue_strategy=strategy)
+        leaver = stage.concurrent(RecordingListener(), allocate_message_queue_strategy=strategy)
         await leaver.start()
-        async with stage.concurrent(Heard(), allocate_message_queue_strategy=strategy) as stays:
+        async with stage.concurrent(RecordingListener(), allocate_message_queue_strategy=strategy) as stays:
             await until(lambda: len(orders_of(stays)) == 2)
             stays.subscribe("odd")
             await asyncio.sleep(1)
@@ -268,11 +268,11 @@ def test_a_strategy_that_fails_with_one_topic_divides_the_others() -> None:
     play(scene)
 
 
-def test_a_topic_that_comes_later_is_found() -> None:
-    """The consumer was there first; its first message makes the topic."""
+def test_topic_created_later_is_found() -> None:
+    """Its first message creates it, after the consumer started."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         consumer = stage.consumer(topic="later")
         consumer.listen_concurrently(heard)
         async with consumer:
@@ -285,12 +285,12 @@ def test_a_topic_that_comes_later_is_found() -> None:
     play(scene)
 
 
-def test_subscriptions_can_change_while_it_runs() -> None:
-    """A further topic is heard, one given up is not."""
+def test_subscriptions_can_change_while_running() -> None:
+    """Further topics are consumed, removed ones are not."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.topic("bills", queues=1)
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.concurrent(heard) as consumer:
             consumer.subscribe("bills")
             await until(lambda: MessageQueue("bills", "broker-a", 0) in consumer.assigned)
@@ -305,11 +305,11 @@ def test_subscriptions_can_change_while_it_runs() -> None:
     play(scene)
 
 
-def test_a_changed_expression_counts_from_then_on() -> None:
-    """The broker learns of it before the next pull."""
+def test_changed_expression_applies_to_the_next_pull() -> None:
+    """The broker gets it before."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.concurrent(heard, tags="A") as consumer, stage.producer() as producer:
             await producer.send(Message("orders", b"A", tags="A"))
             await heard.count(1)
@@ -332,14 +332,16 @@ def test_a_changed_expression_counts_from_then_on() -> None:
         (ConsistentHash(), None),
     ],
 )
-def test_the_strategy_is_a_setting(strategy: AllocateMessageQueueStrategy, shares: set[tuple[int, ...]] | None) -> None:
+def test_allocation_strategy_is_a_setting(
+    strategy: AllocateMessageQueueStrategy, shares: set[tuple[int, ...]] | None
+) -> None:
     """All members use the same one."""
 
     async def scene(stage: ClientStage) -> None:
         settings: dict[str, Any] = {"allocate_message_queue_strategy": strategy}
         async with (
-            stage.concurrent(Heard(), **settings) as one,
-            stage.concurrent(Heard(), **settings) as other,
+            stage.concurrent(RecordingListener(), **settings) as one,
+            stage.concurrent(RecordingListener(), **settings) as other,
         ):
             await asyncio.sleep(1)
             found = {tuple(queue_ids(one)), tuple(queue_ids(other))}
@@ -351,11 +353,11 @@ def test_the_strategy_is_a_setting(strategy: AllocateMessageQueueStrategy, share
     play(scene)
 
 
-def test_a_restarted_broker_finds_its_consumers_again() -> None:
-    """They heartbeat on the new connection, before they pull; nothing acknowledged is lost."""
+def test_consumers_register_with_a_restarted_broker() -> None:
+    """They send a heartbeat on the new connection before they pull; no acknowledged message is lost."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.concurrent(heard), stage.producer() as producer:
             await producer.send(Message("orders", b"before"))
             await heard.count(1)
@@ -369,11 +371,11 @@ def test_a_restarted_broker_finds_its_consumers_again() -> None:
     play(scene)
 
 
-def test_an_outage_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
-    """Not by each queue of the broker."""
+def test_outage_is_logged_once_with_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    """Not for each queue of the broker."""
 
     async def scene(stage: ClientStage) -> None:
-        async with stage.concurrent(Heard()):
+        async with stage.concurrent(RecordingListener()):
             await stop_and_restart(stage, seconds=30)
             await asyncio.sleep(60)
 
@@ -384,11 +386,11 @@ def test_an_outage_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixtu
     assert told[-1] == "group kitchen: broker broker-a can be reached again"
 
 
-def test_an_orderly_consumer_survives_a_restart_too() -> None:
-    """Its locks are gone with the broker's memory, and taken again."""
+def test_orderly_consumer_survives_a_broker_restart() -> None:
+    """Its locks were lost and are taken again."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         async with stage.orderly(heard) as consumer:
             await stage.send([b"before"], queue=0)
             await heard.count(1)
@@ -403,11 +405,11 @@ def test_an_orderly_consumer_survives_a_restart_too() -> None:
     play(scene)
 
 
-def test_with_the_name_server_gone_traffic_goes_on() -> None:
-    """Producers and consumers use the routes they have; members still come and go."""
+def test_traffic_continues_without_the_name_server() -> None:
+    """With the known routes; members still join and leave."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         async with (
             stage.concurrent(heard) as one,
             stage.concurrent(heard) as other,

@@ -1,4 +1,4 @@
-"""Requests and replies, through the bundled broker."""
+"""Requests and replies through the bundled broker."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tests.end_to_end.client_stage import ClientStage, play
 
 
 async def answered(stage: ClientStage, waiter: Producer, requests: list[bytes]) -> list[bytes]:
-    """Let a waiter answer each request in capital letters, and return the answers."""
+    """Answer each request in capital letters, and return the answers."""
 
     async def listen(messages: list[MessageExt], context: object) -> None:
         for message in messages:
@@ -23,7 +23,7 @@ async def answered(stage: ClientStage, waiter: Producer, requests: list[bytes]) 
 
 
 def test_each_request_gets_its_own_reply() -> None:
-    """Many at once, the replies compressed on the way."""
+    """Concurrently, with compressed replies."""
 
     async def scene(stage: ClientStage) -> None:
         async with stage.producer("waiters") as waiter:
@@ -33,8 +33,8 @@ def test_each_request_gets_its_own_reply() -> None:
     play(scene)
 
 
-def test_a_request_without_a_reply_says_so() -> None:
-    """After the time given to it; what then comes is dropped, and who replies is not told."""
+def test_request_without_a_reply_times_out() -> None:
+    """A later reply is dropped, without an error for the responder."""
 
     async def scene(stage: ClientStage) -> None:
         late = asyncio.Event()
@@ -59,8 +59,8 @@ def test_a_request_without_a_reply_says_so() -> None:
     play(scene)
 
 
-def test_only_requests_are_replied_to() -> None:
-    """And only to clients that are there."""
+def test_only_requests_can_be_replied_to() -> None:
+    """And only those of connected clients."""
 
     async def scene(stage: ClientStage) -> None:
         async with stage.producer("waiters") as waiter:

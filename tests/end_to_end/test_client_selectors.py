@@ -1,4 +1,4 @@
-"""Filters by SQL92 and deliveries at any time, asked for by each kind of client of the bundled broker."""
+"""SQL92 filters and timed delivery with each kind of client on the bundled broker."""
 
 import asyncio
 from pathlib import Path
@@ -11,31 +11,31 @@ from rocket_remoting import Message, MessageQueue, ResponseError
 from streamkit import StreamApplication
 from streamkit.clock import use_clock
 from streamkit.errors import UnsupportedCapability
-from tests.end_to_end.client_stage import ClientStage, Heard, play
+from tests.end_to_end.client_stage import ClientStage, RecordingListener, play
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 CHEAP_TEA = "price < 10 AND kind = 'tea'"
 
 
 async def menu(stage: ClientStage) -> None:
-    """Cheap and expensive tea and coffee, in one queue."""
+    """Store cheap and expensive tea and coffee in one queue."""
     async with stage.producer() as producer:
         for kind, price in (("tea", 3), ("tea", 30), ("coffee", 4), ("tea", 5)):
             properties = {"kind": kind, "price": str(price)}
             await producer.send(Message("orders", f"{kind} {price}".encode(), properties=properties), queue=QUEUE)
 
 
-def selecting(stage: ClientStage, heard: Heard, expression: str) -> PushConsumer:
+def selecting(stage: ClientStage, heard: RecordingListener, expression: str) -> PushConsumer:
     consumer = stage.concurrent(heard)
     consumer.subscribe_sql("orders", expression)
     return consumer
 
 
-def test_each_consumer_gets_what_matches() -> None:
-    """A push consumer, one that polls, and one that pulls."""
+def test_each_consumer_kind_gets_matching_messages() -> None:
+    """Push, lite pull, and pull."""
 
     async def scene(stage: ClientStage) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         polling = stage.polling("waiters", "")
         polling.subscribe_sql("orders", CHEAP_TEA)
         async with selecting(stage, heard, CHEAP_TEA), polling, stage.pulling("guests") as pulling:
@@ -52,11 +52,11 @@ def test_each_consumer_gets_what_matches() -> None:
     play(scene)
 
 
-def test_a_wrong_expression_ends_the_start() -> None:
-    """With the broker's words, before anything is consumed."""
+def test_invalid_expression_fails_the_start() -> None:
+    """With the broker's error, before anything is consumed."""
 
     async def scene(stage: ClientStage) -> None:
-        consumer = selecting(stage, Heard(), "price <")
+        consumer = selecting(stage, RecordingListener(), "price <")
         with pytest.raises(ResponseError, match="Invalid MessageSelector"):
             await consumer.start()
         with pytest.raises(ValueError, match="is blank"):
@@ -65,21 +65,21 @@ def test_a_wrong_expression_ends_the_start() -> None:
     play(scene)
 
 
-def test_a_broker_that_does_not_filter_says_so() -> None:
-    """With `enablePropertyFilter=false` the consumer does not start."""
+def test_broker_without_filtering_fails_the_start() -> None:
+    """With `enablePropertyFilter=false`."""
 
     async def scene(stage: ClientStage) -> None:
         with pytest.raises(ResponseError, match="SQL92"):
-            await selecting(stage, Heard(), CHEAP_TEA).start()
+            await selecting(stage, RecordingListener(), CHEAP_TEA).start()
 
     play(scene, enablePropertyFilter="false")
 
 
-def test_a_delivery_can_be_cancelled() -> None:
-    """Of two messages for the same moment the one that was cancelled does not come."""
+def test_timed_message_can_be_cancelled() -> None:
+    """Of two messages for the same time the cancelled one is not delivered."""
 
     async def scene(stage: ClientStage) -> None:
-        heard, moment = Heard(), stage.time.clock.now_ms() + 60_000
+        heard, moment = RecordingListener(), stage.time.clock.now_ms() + 60_000
         async with stage.concurrent(heard), stage.producer() as producer:
             timed = {body: Message("orders", body) for body in (b"kept", b"cancelled")}
             sent = {}
@@ -96,8 +96,8 @@ def test_a_delivery_can_be_cancelled() -> None:
     play(scene)
 
 
-def test_a_binding_s_sql_is_refused_with_its_line_where_brokers_do_not_filter(tmp_path: Path) -> None:
-    """What brokers can do is found out once connected."""
+def test_unsupported_sql_of_a_binding_is_refused_with_its_line(tmp_path: Path) -> None:
+    """The broker's features are known after connecting."""
 
     async def scene(stage: ClientStage) -> None:
         file = tmp_path / "application.properties"

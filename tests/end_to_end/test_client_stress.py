@@ -1,4 +1,4 @@
-"""Members that join and leave at random: nothing is lost, and no queue of an orderly group has two owners."""
+"""Members that join and leave at random: no message is lost, and no queue of an orderly group has two owners."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ STAY_SECONDS = (1.0, 8.0)
 
 @dataclass
 class Storm:
-    """Who takes part, how long, and how to reach the broker."""
+    """The participants, the duration, and the broker's address."""
 
     name_server: str
     seconds: float
@@ -55,13 +55,13 @@ class Storm:
 
     @property
     def group_names(self) -> list[str]:
-        """Every other one is orderly."""
+        """Return group names, every other one orderly."""
         return [f"{'orderly' if number % 2 else 'concurrent'}-{number}" for number in range(self.groups)]
 
     # Those who send
 
     async def produce(self, name: str) -> None:
-        """Send until the storm is over, leaving and coming back now and then."""
+        """Send until the end, leaving and returning now and then."""
         while not self.over.is_set():
             async with self._producer(name) as producer:
                 for _ in range(self.random.randint(1, 20)):
@@ -79,7 +79,7 @@ class Storm:
     # Those who listen
 
     async def consume(self, group: str, number: int) -> None:
-        """Join the group and leave it again, until the storm is over."""
+        """Join and leave the group until the end."""
         while not self.over.is_set():
             await asyncio.sleep(self.random.uniform(0, 2))
             async with self._consumer(group, f"{group}-{number}"):
@@ -135,7 +135,7 @@ class Storm:
     # The storm
 
     async def rage(self) -> None:
-        """Let all of it happen, then let one member of each group hear the rest."""
+        """Run all participants, then let one member of each group receive the rest."""
         async with asyncio.TaskGroup() as tasks:
             for number in range(self.producers):
                 tasks.create_task(self.produce(f"producer-{number}"))
@@ -164,7 +164,7 @@ class Storm:
         self.over.set()
 
     def missing(self) -> dict[str, set[bytes]]:
-        """What each group has not heard."""
+        """Return the messages that each group has not received."""
         found = {group: self.sent - self.heard[group] for group in self.group_names}
         return {group: lost for group, lost in found.items() if lost}
 
@@ -175,7 +175,7 @@ def _forget(offsets: dict[MessageQueue, int], queues: Iterable[MessageQueue]) ->
 
 
 @pytest.mark.promise
-def test_a_minute_of_comings_and_goings_on_virtual_time() -> None:
+def test_joining_and_leaving_for_a_minute_of_virtual_time() -> None:
     """Eight producers, and three members in each of four groups."""
 
     async def scene(stage: ClientStage) -> None:
@@ -195,7 +195,7 @@ def test_a_minute_of_comings_and_goings_on_virtual_time() -> None:
 
 @pytest.mark.promise
 @pytest.mark.slow
-def test_a_minute_of_comings_and_goings(rocket_broker: RocketBroker) -> None:
+def test_joining_and_leaving_for_a_minute(rocket_broker: RocketBroker) -> None:
     """64 producers, and 32 consumers in eight groups."""
 
     async def main() -> None:

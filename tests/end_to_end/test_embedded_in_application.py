@@ -1,4 +1,4 @@
-"""Applications that bring their own RocketMQ broker."""
+"""Applications with an embedded RocketMQ broker."""
 
 import asyncio
 from pathlib import Path
@@ -12,7 +12,7 @@ ROCKET = "spring.cloud.stream.rocketmq"
 
 
 def shop(store: Path, **settings: str) -> tuple[StreamApplication, "asyncio.Queue[str]"]:
-    """An application with a listener of topic `orders`, and what it hears."""
+    """Return an application with a listener of topic `orders`, and what it received."""
     heard: asyncio.Queue[str] = asyncio.Queue()
     app = StreamApplication(
         config_location="optional:/none",
@@ -34,8 +34,8 @@ def shop(store: Path, **settings: str) -> tuple[StreamApplication, "asyncio.Queu
     return app, heard
 
 
-def test_an_embedded_broker_always_is_on_free_ports(tmp_path: Path) -> None:
-    """Two applications have one each; what one is sent the other does not hear; the store is kept."""
+def test_embedded_brokers_use_free_ports(tmp_path: Path) -> None:
+    """Two applications have separate brokers and messages; the store is kept."""
 
     async def main() -> None:
         first, heard_first = shop(tmp_path / "first")
@@ -51,8 +51,8 @@ def test_an_embedded_broker_always_is_on_free_ports(tmp_path: Path) -> None:
     assert (tmp_path / "first" / "commitlog").is_dir()
 
 
-def test_a_store_that_is_open_elsewhere_is_told(tmp_path: Path) -> None:
-    """With the directory, and the settings that say another; the application that has it goes on."""
+def test_embedded_broker_on_a_store_in_use_is_refused(tmp_path: Path) -> None:
+    """With the directory, and the settings to change it; the other application continues."""
 
     async def main() -> None:
         first, heard = shop(tmp_path)
@@ -71,8 +71,8 @@ def test_a_store_that_is_open_elsewhere_is_told(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_port_in_use_is_told(tmp_path: Path) -> None:
-    """With the address, and how to use what is there."""
+def test_embedded_broker_on_a_port_in_use_is_refused(tmp_path: Path) -> None:
+    """With the address, and how to use the existing broker."""
 
     async def main() -> None:
         server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)

@@ -1,4 +1,4 @@
-"""The main job with listeners alone, as a user starts it: `python -m samples.flights`."""
+"""The flights sample with listeners alone, as a user starts it: `python -m samples.flights`."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def flights(*arguments: str) -> str:
-    """What the demo says, having ended well."""
+    """Return the demo's output after a successful end."""
     command = [sys.executable, "-m", "samples.flights", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -24,44 +24,44 @@ def flights(*arguments: str) -> str:
 
 
 def repeated(output: str) -> int:
-    """How many deliveries the demo says it left out."""
+    """Return how many duplicates the demo says it left out."""
     found = re.search(r"([\d,]+)\s+repeated", output)
     assert found, output
     return int(found[1].replace(",", ""))
 
 
 @pytest.mark.slow
-def test_undisturbed_each_flight_arrives_once_and_in_order() -> None:
-    """The demo itself fails on a flight that comes twice, or before an earlier one of its aircraft."""
+def test_each_flight_arrives_once_and_in_order_without_disturbance() -> None:
+    """The demo fails on a duplicate, or a flight before an earlier one of its aircraft."""
     output = flights("--limit", "6000")
     assert repeated(output) == 0
     assert "6,000 flights through two topics" in output.replace("\n", " ")
 
 
 @pytest.mark.slow
-def test_with_the_broker_killed_in_the_middle_the_totals_are_reached(tmp_path: Path) -> None:
-    """Every flight that was acknowledged arrives at least once; the board counts each row once."""
+def test_totals_are_reached_although_the_broker_is_killed(tmp_path: Path) -> None:
+    """Every acknowledged flight arrives at least once; the board counts each row once."""
     flights("--limit", "6000", "--kill-broker", "--store", str(tmp_path))
     log = (tmp_path / "broker.log").read_text()
     assert "the broker before was killed" in log
 
 
 @pytest.mark.slow
-def test_the_binder_is_one_setting() -> None:
+def test_binder_is_selected_by_one_setting() -> None:
     """In memory the same listeners reach the same totals."""
     assert repeated(flights("--limit", "3000", "--binder", "inmemory")) == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A flight, as far as the feeder looks at it."""
+    """The part of a flight that the feeder reads."""
 
     number: int
     aircraft: str
 
 
-def test_no_aircraft_gets_far_ahead_of_the_slowest() -> None:
-    """What reads the flights by event time may rely on it: only so many rows are between any two lanes."""
+def test_aircraft_are_fed_at_a_similar_pace() -> None:
+    """Consumers that read by event time rely on it: lanes are at most so many rows apart."""
 
     async def main() -> None:
         sent: list[int] = []

@@ -1,4 +1,4 @@
-"""A broker whose disk is full: a small file system of its own, filled to the last byte and freed again."""
+"""A broker with a full disk: a small file system, filled to the last byte and freed again."""
 
 import asyncio
 import errno
@@ -51,7 +51,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """Leave not a byte on the disk; return the file that takes it."""
+    """Fill the disk; return the file that takes the space."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as file:
         for size in (MiB, 4096, 1):
@@ -86,7 +86,7 @@ def broker_arguments(disk: Path, name_server: str, **keys: str) -> tuple[str, st
 
 
 class Shop:
-    """An application that sends what it is told, and hears it."""
+    """An application that sends on request and receives."""
 
     def __init__(self, name_server: str, group: str, stored: int = 0) -> None:
         keys = {
@@ -111,7 +111,7 @@ class Shop:
         self.stored += 1
 
     async def send_until_refused(self) -> str:
-        """Send until the broker takes no more; return what it says."""
+        """Send until the broker refuses; return its error."""
         while True:
             try:
                 await self.send()
@@ -119,7 +119,7 @@ class Shop:
                 return str(error)
 
     async def hears(self, count: int) -> None:
-        """Return when all numbers below `count` were heard."""
+        """Wait until all numbers below `count` were received."""
         async with asyncio.timeout(60):
             while len(self.heard) < count:
                 self._more.clear()
@@ -128,8 +128,8 @@ class Shop:
 
 
 @pytest.mark.promise
-def test_a_full_disk_refuses_messages_and_loses_none(small_disk: Path) -> None:
-    """What was acknowledged is delivered, by the next broker too; with room again, messages are taken again."""
+def test_full_disk_refuses_messages_and_loses_none(small_disk: Path) -> None:
+    """Acknowledged messages are delivered, by the next broker too; with space, messages are accepted again."""
 
     async def before_and_during(name_server: str, broker: ServerProcess) -> int:
         shop = Shop(name_server, "kitchen")
@@ -178,7 +178,7 @@ ROLL_BACK = {"commit_or_rollback": TRANSACTION_ROLLBACK}
 
 
 class Waiting:
-    """Messages that wait while the disk is full, and what became of them.
+    """Messages that wait while the disk is full, and their results.
 
     Attributes:
         due: When each delayed and timed message is due, in milliseconds since 1970, by its key.
@@ -201,14 +201,14 @@ class Waiting:
             self.halves[key] = await begin(client, now_ms(), key=key)
 
     async def is_refused(self, client: RawClient) -> None:
-        """See that no kind of message is taken, and no transaction ends."""
+        """Check that no kind of message is accepted, and no transaction ends."""
         for kind in PLAIN, {"DELAY": "1"}, {"TIMER_DELAY_SEC": "1"}, {"TRAN_MSG": "true", "PGROUP": GROUP}:
             await refused(client, kind)
         answer = await end(client, next(iter(self.halves.values())))
         assert answer.code != ResponseCode.SUCCESS
 
     async def comes(self, client: RawClient, asked: "asyncio.Queue[Question]") -> None:
-        """See that each comes once and not too early, and that each transaction ends as its producer says."""
+        """Check that each is delivered once and not early, and each transaction ends as its producer says."""
         keys = {*self.due, "half-0", "half-1", "half-2"}
         assert (await end(client, self.halves["half-0"])).code == ResponseCode.SUCCESS
         assert (await end(client, self.halves["half-4"], **ROLL_BACK)).code == ResponseCode.SUCCESS
@@ -230,7 +230,7 @@ def now_ms() -> int:
 
 
 async def refused(client: RawClient, properties: dict[str, str]) -> None:
-    """Send until no more of the kind is taken, elsewhere: there may be room in what files have already."""
+    """Send until a further message of the kind is refused, since files may still have space."""
     for size in (3000, 0):
         while (answer := await client.try_send("others", bytes(size), properties=properties)).code == 0:
             pass
@@ -247,13 +247,13 @@ async def messages_until(client: RawClient, keys: set[str]) -> list[MessageExt]:
 
 
 def tables_are_written(store: Path) -> bool:
-    """Whether all that was added to tables is in their files, so that these need no room for now."""
+    """Return whether all additions to tables are in their files, which then need no space."""
     tables = {table.name for table in (store / "config").iterdir()}
     return "consumerOffset.json" in tables and not any(name.endswith(".log") for name in tables)
 
 
 def tables_are_whole(store: Path) -> None:
-    """See that no table of the broker's is torn or empty."""
+    """Check that no table of the broker is torn or empty."""
     tables = sorted((store / "config").glob("*.json"))
     assert {"consumerOffset.json", "topics.json"} <= {table.name for table in tables}
     for table in tables:
@@ -262,8 +262,8 @@ def tables_are_whole(store: Path) -> None:
 
 @pytest.mark.promise
 @pytest.mark.parametrize("is_killed", [False, True], ids=["goes on", "is killed"])
-def test_what_waits_outlives_a_full_disk(small_disk: Path, *, is_killed: bool) -> None:
-    """Delays that end and transactions that should wait for room; then each message comes, once and none too early."""
+def test_waiting_messages_survive_a_full_disk(small_disk: Path, *, is_killed: bool) -> None:
+    """Due messages and ending transactions wait for space; then each is delivered once and not early."""
     waiting = Waiting()
     asked: asyncio.Queue[Question] = asyncio.Queue()
 
@@ -290,7 +290,7 @@ def test_what_waits_outlives_a_full_disk(small_disk: Path, *, is_killed: bool) -
         await client.connection.close()
 
     async def all_are_due(client: RawClient) -> None:
-        """Wait for what can't be delivered, longer than it should."""
+        """Wait beyond the due time of undeliverable messages."""
         late = max(waiting.due.values()) - now_ms() + 1000
         pulled = await client.pull(sys_flag=HELD, suspend_timeout_millis=late)
         assert pulled.messages == []

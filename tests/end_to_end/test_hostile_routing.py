@@ -1,4 +1,4 @@
-"""Messages whose routing expressions mean harm, in a process of their own: later ones are handled, and it stops."""
+"""Hostile routing expressions in messages, in a separate process: later messages are handled, and it stops."""
 
 import signal
 from pathlib import Path
@@ -49,8 +49,8 @@ SHUTDOWN = 30
 """Seconds that `spring.lifecycle.timeout-per-shutdown-phase` gives calls in flight."""
 
 
-def test_expressions_that_mean_harm_hold_up_nothing(tmp_path: Path) -> None:
-    """One is evaluated in linear time, one fails its message; the message behind them is handled, SIGTERM stops."""
+def test_hostile_expressions_block_nothing(tmp_path: Path) -> None:
+    """One is evaluated in linear time, one fails its message; later ones are handled, and SIGTERM stops."""
     with program(tmp_path, "shop.py", *SETTINGS, ENABLED, text=PROGRAM) as process:
         output = until(process, "got later")
         process.send_signal(signal.SIGTERM)
@@ -60,8 +60,8 @@ def test_expressions_that_mean_harm_hold_up_nothing(tmp_path: Path) -> None:
     assert "failed: ExpressionLimitExceeded: the expression takes more than" in output
 
 
-def test_expressions_of_messages_are_off(tmp_path: Path) -> None:
-    """Without the setting the header is as good as absent: such messages go where all others go."""
+def test_message_expressions_are_disabled_by_default(tmp_path: Path) -> None:
+    """Such messages are routed like those without the header."""
     default = "--spring.cloud.function.routing-expression='note'"
     with program(tmp_path, "shop.py", *SETTINGS, default, text=PROGRAM) as process:
         output = until(process, "got later")

@@ -1,4 +1,4 @@
-"""kill -9 with messages that wait: half messages, delayed and timed ones; all of them go on in the next broker."""
+"""kill -9 with waiting messages: half, delayed and timed ones; all continue in the next broker."""
 
 import asyncio
 import signal
@@ -27,7 +27,7 @@ def now_ms() -> int:
 
 
 class Sent:
-    """What a broker that was killed had answered.
+    """The answers of a killed broker.
 
     Attributes:
         halves: The transactions' answers by their keys.
@@ -44,7 +44,7 @@ class Sent:
 
 
 async def send_until_killed(client: RawClient, broker: ServerProcess, sent: Sent) -> None:
-    """Begin and end transactions and send delayed and timed messages, until the broker is killed amid it."""
+    """Begin and end transactions and send delayed and timed messages, until the broker is killed."""
     number = 0
     while True:
         number += 1
@@ -77,8 +77,8 @@ async def all_messages(client: RawClient, wanted: set[str]) -> list[str]:
 
 @pytest.mark.promise
 @pytest.mark.slow
-def test_what_waits_survives_a_kill(tmp_path: Path) -> None:
-    """No acknowledged transaction or delay is lost, no commit undone, nothing that was rolled back comes."""
+def test_waiting_messages_survive_a_kill(tmp_path: Path) -> None:
+    """No acknowledged transaction or delay is lost, no commit undone, no rolled back message delivered."""
     arguments = store_with(
         tmp_path,
         messageDelayLevel="1s 3s",

@@ -30,8 +30,8 @@ SETTINGS = (
 )
 
 
-def test_slow_clients_keep_the_process_neither_from_answering_nor_from_ending(tmp_path: Path) -> None:
-    """Twice as many connections as are kept, none of which goes on: a probe is answered, and SIGTERM ends in order."""
+def test_slow_clients_block_neither_probes_nor_the_stop(tmp_path: Path) -> None:
+    """With twice the maximum of idle connections a probe is answered, and SIGTERM stops in order."""
     command = (
         "-m",
         "streamkit.cli",

@@ -1,4 +1,4 @@
-"""The name server's order configuration: kept, in routes, told to brokers."""
+"""The name server's order configuration: stored, in routes, sent to brokers."""
 
 import asyncio
 from pathlib import Path
@@ -28,19 +28,19 @@ async def to_name_server(embedded: EmbeddedBroker) -> RawClient:
 
 
 async def put(client: RawClient, topic: str, queues: str) -> None:
-    """Set a topic's list of queues."""
+    """Set a topic's order configuration."""
     header = PutKVConfigRequestHeader(namespace=NAMESPACE, key=topic, value=queues)
     await client.ask_ok(Code.PUT_KV_CONFIG, header)
 
 
 async def routed(client: RawClient, topic: str) -> str | None:
-    """Return the list of queues that the topic's route has."""
+    """Return the order configuration in the topic's route."""
     header = GetRouteInfoRequestHeader(topic=topic)
     return (await client.fetch(Code.GET_ROUTEINFO_BY_TOPIC, TopicRouteData, header)).order_topic_conf
 
 
-def test_a_configuration_is_put_told_listed_and_deleted() -> None:
-    """Under Apache's codes; what is not there is told as such."""
+def test_configuration_is_put_read_listed_and_deleted() -> None:
+    """With Apache's codes, also for missing keys."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         name_server = await to_name_server(embedded)
@@ -61,8 +61,8 @@ def test_a_configuration_is_put_told_listed_and_deleted() -> None:
     with_broker(scene)
 
 
-def test_routes_carry_it_and_the_broker_registers_its_topic_as_ordered() -> None:
-    """The route at once, the broker when it registers next; a deleted one is taken back as well."""
+def test_order_configuration_marks_the_topic_in_route_and_broker() -> None:
+    """The route at once, the broker at its next registration; deletion likewise."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send("orders")
@@ -85,7 +85,7 @@ def test_routes_carry_it_and_the_broker_registers_its_topic_as_ordered() -> None
     with_broker(scene)
 
 
-def test_it_outlives_the_name_server(tmp_path: Path) -> None:
+def test_order_configuration_survives_a_restart(tmp_path: Path) -> None:
     """In kvConfig.json."""
 
     async def main(time: VirtualTime) -> None:

@@ -1,4 +1,4 @@
-"""The book's order and stock, as a user starts it: `python -m samples.orders`."""
+"""The book's order and stock sample, as a user starts it: `python -m samples.orders`."""
 
 import subprocess
 import sys
@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-def test_the_stock_is_right_although_the_shop_dies_twice() -> None:
-    """Committed and unsaid is delivered, uncommitted never is; both by the broker's question."""
+def test_stock_is_correct_although_the_shop_is_killed_twice() -> None:
+    """A committed transaction without an end is delivered, an uncommitted one never; both by the broker's check."""
     command = [sys.executable, "-m", "samples.orders"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

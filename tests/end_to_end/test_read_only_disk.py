@@ -1,4 +1,4 @@
-"""A broker whose file system turns read-only while it runs: ext4 on a file, with an error that a test triggers."""
+"""A broker whose file system becomes read-only: ext4 on a file, with a triggered error."""
 
 import asyncio
 import shutil
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def failing_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 MiB that turns read-only at its first error."""
+    """A file system of 64 MiB that becomes read-only at its first error."""
     image, directory = tmp_path / "image", tmp_path / "disk"
     directory.mkdir()
     make, mount = shutil.which("mkfs.ext4"), shutil.which("mount")
@@ -37,7 +37,7 @@ def failing_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def turn_read_only(disk: Path) -> None:
-    """Let the file system meet an error."""
+    """Trigger an error in the file system."""
     (device,) = [line.split()[0] for line in Path("/proc/mounts").read_text().splitlines() if f" {disk} " in line]
     trigger = Path("/sys/fs/ext4") / Path(device).name / "trigger_fs_error"
     if not trigger.exists():
@@ -45,8 +45,8 @@ def turn_read_only(disk: Path) -> None:
     trigger.write_text("test")
 
 
-def test_a_read_only_disk_refuses_messages_and_serves_what_it_holds(failing_disk: Path, tmp_path: Path) -> None:
-    """Senders hear code 14, readers go on, offsets are kept in memory, and the broker stops in order."""
+def test_read_only_disk_refuses_messages_and_serves_stored_ones(failing_disk: Path, tmp_path: Path) -> None:
+    """Senders get code 14, readers continue, offsets are kept in memory, and the broker stops in order."""
     arguments = ("-p", "0", "--name-server-port", "0", "--store", str(failing_disk / "store"))
 
     async def main(address: str) -> None:

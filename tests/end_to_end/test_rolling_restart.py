@@ -1,4 +1,4 @@
-"""Brokers are drained, stopped and started one after the other, under load, and nobody loses anything."""
+"""Rolling restart of brokers under load without message loss."""
 
 import asyncio
 import signal
@@ -20,7 +20,7 @@ from rocket_client import (
 )
 from rocket_remoting import Message
 from tests.end_to_end.broker_process import PATIENT, ServerProcess, running
-from tests.end_to_end.client_stage import Heard
+from tests.end_to_end.client_stage import RecordingListener
 from tests.ports import free_ports
 
 SOON = timedelta(milliseconds=100)
@@ -68,7 +68,7 @@ class Cluster:
 
 
 class Sender:
-    """Sends one message after the other, and never again what failed."""
+    """Sends one message after the other and never repeats a failed one."""
 
     def __init__(self, producer: Producer) -> None:
         self.sent: list[bytes] = []
@@ -94,7 +94,7 @@ class Sender:
         self._is_over = True
 
     async def reaches(self, *names: str) -> None:
-        """Return when the last sends, more than there are queues, went to exactly these brokers."""
+        """Wait until the last sends, more than there are queues, went to exactly these brokers."""
         self._last.clear()
         async with asyncio.timeout(PATIENCE):
             while len(self._last) < 4 * QUEUES or set(self._last) != set(names):
@@ -102,16 +102,16 @@ class Sender:
                 await self._progress.wait()
 
 
-async def hears_all(heard: Heard, sent: list[bytes]) -> None:
-    """Return when each message was heard; some may have been twice, where a commit did not reach its broker."""
+async def hears_all(heard: RecordingListener, sent: list[bytes]) -> None:
+    """Wait until each message was received; some twice, if a commit did not reach its broker."""
     async with asyncio.timeout(PATIENCE):
         while missing := len(set(sent) - set(heard.bodies)):
             await heard.count(len(heard.messages) + missing, PATIENCE)
 
 
 @pytest.mark.slow
-def test_brokers_restart_one_after_the_other_and_no_send_fails(tmp_path: Path) -> None:
-    """Each is drained first: no send fails, not even to be sent again elsewhere, and all is heard."""
+def test_rolling_restart_of_brokers_fails_no_send(tmp_path: Path) -> None:
+    """Each is made read-only first: no send fails or is retried, and all messages are received."""
 
     async def restart(cluster: Cluster, name: str, admin: Admin, sender: Sender) -> None:
         await admin.wipe_write_perm(name)
@@ -121,7 +121,7 @@ def test_brokers_restart_one_after_the_other_and_no_send_fails(tmp_path: Path) -
         await sender.reaches(*NAMES)
 
     async def main(cluster: Cluster) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         producing = ProducerSettings(
             name_servers=cluster.name_server,
             poll_name_server_interval=SOON,
@@ -160,8 +160,8 @@ def test_brokers_restart_one_after_the_other_and_no_send_fails(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_drained_broker_takes_messages_again_on_request(tmp_path: Path) -> None:
-    """Wiping the permission can be taken back while the broker runs."""
+def test_draining_can_be_undone(tmp_path: Path) -> None:
+    """The write permission can be restored while the broker runs."""
 
     async def main(cluster: Cluster) -> None:
         settings = ProducerSettings(name_servers=cluster.name_server, poll_name_server_interval=SOON)

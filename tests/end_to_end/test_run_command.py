@@ -1,4 +1,4 @@
-"""`streamkit run` with several workers, and with reloading: real processes, signals, kills, changed files."""
+"""`streamkit run` with workers and reloading: processes, signals, kills, changed files."""
 
 import os
 import re
@@ -60,19 +60,19 @@ SETTINGS = (
 def running(
     directory: Path, *arguments: str, text: str = PROGRAM, options: tuple[str, ...] = ("--workers", "2")
 ) -> "Iterator[subprocess.Popen[str]]":
-    """The application under its supervisor."""
+    """Run the application under its supervisor."""
     command = ("-m", "streamkit.cli", "run", *options, "shop", *SETTINGS, *arguments)
     with program(directory, *command, text=text) as process:
         yield process
 
 
 def both_started(process: "subprocess.Popen[str]") -> str:
-    """The output until both workers have."""
+    """Return the output until both workers have started."""
     return until(process, "has started") + until(process, "has started")
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process, and it has not ended."""
+    """Return whether the process exists and has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -80,12 +80,12 @@ def is_alive(pid: int) -> bool:
 
 
 def pids_of(output: str) -> set[int]:
-    """The workers that have told their process ids."""
+    """Return the workers' process ids from the output."""
     return {int(pid) for pid in re.findall(r"pid (\d+)", output)}
 
 
-def test_workers_share_a_broker_and_finish_what_they_do(tmp_path: Path) -> None:
-    """Each has its index; the first signal lets calls in flight end; what was begun is done and does not come again."""
+def test_workers_share_a_broker_and_complete_their_calls(tmp_path: Path) -> None:
+    """Each has its index; the first signal lets calls in progress end, and their messages are not redelivered."""
     with running(tmp_path, "--texts=slowPID", "--seconds=3") as process:
         output = both_started(process)
         if "got slow" not in output:
@@ -106,7 +106,7 @@ def test_workers_share_a_broker_and_finish_what_they_do(tmp_path: Path) -> None:
 
 
 def test_options_may_follow_the_name(tmp_path: Path) -> None:
-    """`streamkit run shop --workers 1`: what the command knows is no setting."""
+    """`streamkit run shop --workers 1`: known options are not settings."""
     with running(tmp_path, "--texts=end", "--workers", "1", options=()) as process:
         output = rest_of(process)
     assert "The workers share" in output
@@ -114,8 +114,8 @@ def test_options_may_follow_the_name(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-def test_a_crashed_worker_is_started_again(tmp_path: Path) -> None:
-    """After a pause, with the broker and the other worker untouched; what was sent meanwhile arrives."""
+def test_crashed_worker_is_restarted(tmp_path: Path) -> None:
+    """After a pause; broker and other worker continue, and no message is lost."""
     with running(tmp_path, "--texts=1,2,3,4") as process:
         # A worker may get messages before it has told that it started, and one that ends then ends it all.
         output = both_started(process)
@@ -134,8 +134,8 @@ def test_a_crashed_worker_is_started_again(tmp_path: Path) -> None:
     assert not is_alive(victim)
 
 
-def test_workers_that_cannot_start_end_it_all(tmp_path: Path) -> None:
-    """With the exit code of the first, and what is wrong once told."""
+def test_worker_that_fails_to_start_ends_the_supervisor(tmp_path: Path) -> None:
+    """With the first one's exit code and one error report."""
     text = "import os\nif 'STREAMKIT_WORKER_LINE' in os.environ:\n    raise SystemExit(7)\n" + PROGRAM
     with running(tmp_path, text=text) as process:
         output = rest_of(process)
@@ -143,8 +143,8 @@ def test_workers_that_cannot_start_end_it_all(tmp_path: Path) -> None:
     assert process.returncode == 7
 
 
-def test_wrong_settings_are_told_before_any_worker_starts(tmp_path: Path) -> None:
-    """Once, and not by each worker."""
+def test_wrong_settings_are_reported_before_workers_start(tmp_path: Path) -> None:
+    """Once."""
     with running(tmp_path, f"--{STREAM}.bindings.a.groop=g") as process:
         output = rest_of(process)
     assert output.count("did you mean") == 1
@@ -152,8 +152,8 @@ def test_wrong_settings_are_told_before_any_worker_starts(tmp_path: Path) -> Non
     assert process.returncode == 1
 
 
-def test_the_second_signal_ends_the_workers_at_once(tmp_path: Path) -> None:
-    """Nobody waits for their calls, but all are gone, however big; the exit code tells the signal."""
+def test_second_signal_ends_the_workers_at_once(tmp_path: Path) -> None:
+    """Without waiting for calls; all processes end, and the exit code has the signal."""
     with running(tmp_path, "--texts=slow", "--seconds=600", "--ballast=500000000") as process:
         workers = pids_of(until(process, "got slow"))
         process.send_signal(signal.SIGINT)
@@ -165,8 +165,8 @@ def test_the_second_signal_ends_the_workers_at_once(tmp_path: Path) -> None:
         assert not any(map(is_alive, workers))
 
 
-def test_no_worker_outlives_a_killed_supervisor(tmp_path: Path) -> None:
-    """Its end of their line closes, so they finish what they do and stop."""
+def test_workers_end_with_a_killed_supervisor(tmp_path: Path) -> None:
+    """Their pipe closes, so they complete their calls and stop."""
     with running(tmp_path, "--texts=1,2,3,4,5,6,7,8") as process:
         both_started(process)
         process.kill()
@@ -176,8 +176,8 @@ def test_no_worker_outlives_a_killed_supervisor(tmp_path: Path) -> None:
     assert rest.count("SIGTERM: stopping") == 2
 
 
-def test_workers_are_restarted_one_by_one_as_far_as_they_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With new code that cannot start the first is tried again, the second goes on; systemd sees it all."""
+def test_workers_are_restarted_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If new code cannot start, the first one is retried while the second continues; systemd is notified."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.settimeout(60)
         systemd.bind(str(tmp_path / "notify"))
@@ -200,8 +200,8 @@ def test_workers_are_restarted_one_by_one_as_far_as_they_start(tmp_path: Path, m
             assert [systemd.recv(1000)[:9] for _ in range(3)] == [b"RELOADING", b"READY=1", b"STOPPING="]
 
 
-def test_a_changed_file_starts_the_application_again(tmp_path: Path) -> None:
-    """With the new code; one that cannot be imported waits for the next change; the first signal ends it all."""
+def test_changed_file_reloads_the_application(tmp_path: Path) -> None:
+    """With the new code; code that fails to import waits for the next change; the first signal ends it."""
     with running(tmp_path, "--texts=1", options=("--reload",)) as process:
         until(process, "got 1")
         shop = tmp_path / "shop.py"
@@ -218,8 +218,8 @@ def test_a_changed_file_starts_the_application_again(tmp_path: Path) -> None:
         assert process.returncode == 0
 
 
-def test_nothing_to_do_is_a_warning(tmp_path: Path) -> None:
-    """An application without listeners, functions and bindings runs, and says that it is idle."""
+def test_application_without_bindings_is_warned_about(tmp_path: Path) -> None:
+    """Without listeners, functions and bindings it is idle."""
     text = "from streamkit import StreamApplication\napp = StreamApplication()\n"
     with program(tmp_path, "-m", "streamkit.cli", "run", "shop", text=text) as process:
         until(process, "has neither listeners nor functions nor other bindings")
@@ -235,7 +235,7 @@ def test_nothing_to_do_is_a_warning(tmp_path: Path) -> None:
         (("--reload", "--reload-dir", "no"), "no directory 'no'"),
     ],
 )
-def test_wrong_options_are_told(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+def test_invalid_options_are_reported(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
     """Before anything is started."""
     with running(tmp_path, options=options) as process:
         output = rest_of(process)

@@ -1,4 +1,4 @@
-"""One application on several messaging systems, of one kind and of different kinds."""
+"""One application on several messaging systems, of one type and of different types."""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ ROCKET = f"{STREAM}.rocketmq"
 
 
 def application(settings: Mapping[str, str]) -> StreamApplication:
-    """An application with these settings below `spring.cloud.stream`."""
+    """Return an application with these settings below `spring.cloud.stream`."""
     properties = {f"{STREAM}.{key}": value for key, value in settings.items()}
     return StreamApplication(config_location="optional:/none", properties=properties)
 
 
 def rocket(name: str, address: str) -> dict[str, str]:
-    """A binder for the RocketMQ at the address."""
+    """Return settings of a binder for the RocketMQ at the address."""
     return {
         f"binders.{name}.type": "rocketmq",
         f"binders.{name}.environment.{ROCKET}.binder.name-server": address,
@@ -30,13 +30,13 @@ def rocket(name: str, address: str) -> dict[str, str]:
 
 
 def binding(name: str, topic: str, binder: str = "", group: str = "") -> dict[str, str]:
-    """A binding's destination, binder and group."""
+    """Return settings of a binding's destination, binder and group."""
     found = {"destination": topic, "binder": binder, "group": group}
     return {f"bindings.{name}.{key}": value for key, value in found.items() if value}
 
 
-def test_messages_cross_between_two_brokers_of_one_kind() -> None:
-    """Topics and groups of the same names on both: what goes to one is not heard from the other."""
+def test_two_brokers_of_one_type_are_separate() -> None:
+    """With equal topics and groups, messages of one do not reach the other."""
     heard: list[str] = []
     done = asyncio.Event()
 
@@ -81,8 +81,8 @@ def test_messages_cross_between_two_brokers_of_one_kind() -> None:
     assert sorted(heard) == ["far A", "far B", "far c", "near a", "near b"]
 
 
-def test_messages_cross_between_binders_of_two_kinds() -> None:
-    """RocketMQ for the outside, memory inside, told apart by the bindings."""
+def test_binders_of_two_types_are_selected_by_bindings() -> None:
+    """RocketMQ for the outside, memory inside."""
     heard: asyncio.Queue[str] = asyncio.Queue()
 
     async def main() -> None:
@@ -123,7 +123,7 @@ def test_messages_cross_between_binders_of_two_kinds() -> None:
 
 
 def refusal(settings: Mapping[str, str]) -> str:
-    """What is said about an application with one listener and these settings; nothing is connected."""
+    """Return the error of an application with one listener and these settings; nothing is connected."""
     app = application({**binding("in", "topic", group="g"), **settings})
     app.stream_listener("in")(lambda: None)
     with pytest.raises(ConfigurationError) as caught:
@@ -131,8 +131,8 @@ def refusal(settings: Mapping[str, str]) -> str:
     return str(caught.value)
 
 
-def test_an_ambiguous_default_names_all_that_could_be_it() -> None:
-    """And the settings that decide; a binder that is no candidate is not among them."""
+def test_ambiguous_default_binder_lists_the_candidates() -> None:
+    """And the settings that decide; non-candidates are omitted."""
     two = {"binders.one.type": "inmemory", "binders.two.type": "inmemory"}
     assert refusal(two) == (
         "there are several binders, one, two: choose one with spring.cloud.stream.default-binder, or for each "
@@ -145,8 +145,8 @@ def test_an_ambiguous_default_names_all_that_could_be_it() -> None:
         assert app.bindings == {}
 
 
-def test_a_binder_nobody_configured_is_told_with_those_there_are() -> None:
-    """Any entry below `binders` turns off those found by themselves."""
+def test_unknown_binder_is_reported_with_the_known_ones() -> None:
+    """Any entry below `binders` disables automatic ones."""
     told = refusal({"binders.one.type": "inmemory", "bindings.in.binder": "rocketmq"})
     assert "given in code: spring.cloud.stream.bindings.in.binder=rocketmq: there is no binder 'rocketmq'" in told
     assert "known: one" in told
@@ -154,8 +154,8 @@ def test_a_binder_nobody_configured_is_told_with_those_there_are() -> None:
     assert "there is no binder type 'memory'; installed: inmemory" in told
 
 
-def test_a_binder_s_environment_is_its_own() -> None:
-    """What one binder sees the other does not; with inherit-environment=false it sees nothing else either."""
+def test_binder_environment_is_private() -> None:
+    """Other binders do not see it; with inherit-environment=false it sees nothing else."""
     partitions = "spring.cloud.stream.inmemory.binder.partitions"
     settings = {
         "inmemory.binder.partitions": "3",

@@ -1,4 +1,4 @@
-"""A subscription that the broker cannot read is told with the setting it stands in."""
+"""A subscription with a syntax error is reported with its setting."""
 
 from pathlib import Path
 
@@ -18,8 +18,8 @@ spring.cloud.stream.rocketmq.binder.embedded=always
 
 
 @pytest.mark.parametrize(("key", "text"), [("sql", "size >"), ("subscription", "sql:size >")])
-def test_the_setting_with_the_syntax_error_is_named(tmp_path: Path, key: str, text: str) -> None:
-    """File, line and key, in either generation's spelling, beside the broker's words."""
+def test_syntax_error_of_a_subscription_names_its_setting(tmp_path: Path, key: str, text: str) -> None:
+    """File, line and key, in either generation's spelling, with the broker's error."""
     setting = f"{ROCKET}.bindings.in.consumer.{key}"
     file = tmp_path / "application.properties"
     file.write_text(f"{SETTINGS}{ROCKET}.binder.embedded-store={tmp_path / 'store'}\n{setting}={text}\n")

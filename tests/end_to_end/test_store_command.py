@@ -1,4 +1,4 @@
-"""``streamkit store`` on stores that a broker wrote, whole and damaged."""
+"""``streamkit store`` on stores of a broker, intact and damaged."""
 
 import asyncio
 import json
@@ -82,7 +82,7 @@ def bodies(root: Path, queue_id: int) -> list[int]:
 
 
 def settings_file(root: Path) -> Path:
-    """Write the settings of the broker whose store this is, and return the file."""
+    """Write the settings of the store's broker, and return the file."""
     lines = {
         "mappedFileSizeCommitLog": LOG_FILE_SIZE,
         "mappedFileSizeConsumeQueue": SETTINGS["mapped_file_size_consume_queue"],
@@ -101,12 +101,12 @@ def overwrite(path: Path, position: int, data: bytes) -> None:
 
 
 def record_starts(root: Path) -> list[int]:
-    """Return where the records of the log begin."""
+    """Return the offsets of the log's records."""
     lines = run("dump", root).stdout.splitlines()
     return [json.loads(line)["commitLogOffset"] for line in lines]
 
 
-def test_a_whole_store_is_sound(root: Path) -> None:
+def test_intact_store_is_verified(root: Path) -> None:
     """Everything is counted, and nothing is changed."""
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
     found = verified(root)
@@ -115,8 +115,8 @@ def test_a_whole_store_is_sound(root: Path) -> None:
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
 
 
-def test_a_torn_end_is_no_damage(root: Path) -> None:
-    """The next start cuts it off, and verify says so."""
+def test_torn_end_is_no_damage(root: Path) -> None:
+    """The next start truncates it, and verify says so."""
     last = max((root / "commitlog").iterdir())
     end = verified(root)["end"]
     assert isinstance(end, int)
@@ -125,8 +125,8 @@ def test_a_torn_end_is_no_damage(root: Path) -> None:
     assert (result.exit_code, "the next start cuts it off" in result.stdout) == (0, True)
 
 
-def test_messages_whose_entries_a_kill_prevented_are_no_damage(root: Path) -> None:
-    """Entries are made after the records, Apache's broker makes them in another thread: the next start makes them."""
+def test_missing_entries_at_the_end_are_no_damage(root: Path) -> None:
+    """Entries are written after the records, in Apache's broker by another thread: the next start adds them."""
     overwrite(root / QUEUE, 149 * 20, bytes(20))
     overwrite(root / QUEUE.replace("/0/", "/1/"), 148 * 20, bytes(40))
     found = verified(root)
@@ -137,8 +137,8 @@ def test_messages_whose_entries_a_kill_prevented_are_no_damage(root: Path) -> No
     assert verified(root)["entries"] == 300
 
 
-def test_a_missing_entry_before_later_ones_is_damage(root: Path) -> None:
-    """Nothing would make it at the next start."""
+def test_missing_entry_before_others_is_damage(root: Path) -> None:
+    """The next start would not add it."""
     overwrite(root / QUEUE, 148 * 20, bytes(40))
     found = verified(root)
     assert (found["sound"], found["missing_entries"], found["late_entries"]) == (False, 2, 0)
@@ -147,8 +147,8 @@ def test_a_missing_entry_before_later_ones_is_damage(root: Path) -> None:
     assert bodies(root, 0) == list(range(0, 300, 2))
 
 
-def test_damage_is_found_with_its_place(root: Path) -> None:
-    """A body that does not agree with its check sum, and an entry that leads nowhere."""
+def test_damage_is_reported_with_its_position(root: Path) -> None:
+    """A wrong checksum, and an entry that leads nowhere."""
     start = record_starts(root)[10]
     overwrite(root / LOG, start + 100, b"damage")
     overwrite(root / QUEUE, 20 * 20, bytes(20))
@@ -161,8 +161,8 @@ def test_damage_is_found_with_its_place(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [b"KEYS", b"TAGS"])
-def test_a_message_with_damaged_properties_is_kept(root: Path, name: bytes) -> None:
-    """The broker delivers it with what is left of them: it is dumped so, verify names it, and repair leaves it."""
+def test_message_with_damaged_properties_is_kept(root: Path, name: bytes) -> None:
+    """The broker delivers it with the readable ones; dump shows it, verify reports it, repair leaves it."""
     start = record_starts(root)[10]
     overwrite(root / LOG, (root / LOG).read_bytes().index(name, start), b"\xff")
     found = verified(root)
@@ -178,14 +178,14 @@ def test_a_message_with_damaged_properties_is_kept(root: Path, name: bytes) -> N
 
 @pytest.fixture
 def known(root: Path) -> None:
-    """The broker knows the topic ``orders``, besides its own."""
+    """Make the broker know the topic ``orders``, besides its own."""
     settings = BrokerSettings.from_entries(entries_of({"storePathRootDir": str(root)}, "test"))
     TopicTable(settings, SystemClock()).update(TopicConfig(topic_name="orders"))
 
 
 @pytest.mark.usefixtures("known")
 def test_messages_of_a_deleted_topic_are_no_damage(root: Path) -> None:
-    """The log keeps them, and they have no entries; repair does not bring the topic back."""
+    """They are in the log without entries; repair does not restore the topic."""
     store = opened(root)
     for queue_id in (0, 1):
         store.put(StoreMessage("gone", queue_id, b"%03d" % queue_id))
@@ -201,8 +201,8 @@ def test_messages_of_a_deleted_topic_are_no_damage(root: Path) -> None:
 
 
 @pytest.mark.usefixtures("known")
-def test_a_topic_made_anew_is_no_damage(root: Path) -> None:
-    """Its messages have the numbers that those had which were deleted; repair leaves it so."""
+def test_recreated_topic_is_no_damage(root: Path) -> None:
+    """Its messages have the offsets of deleted ones; repair leaves it."""
     store = opened(root)
     store.delete_topic("orders")
     for number in range(3):
@@ -216,8 +216,8 @@ def test_a_topic_made_anew_is_no_damage(root: Path) -> None:
 
 
 @pytest.mark.usefixtures("known")
-def test_a_topic_made_anew_with_other_queues_keeps_its_deleted_messages_deleted(root: Path) -> None:
-    """Queue 0 has no messages any more: nothing is missing, and a repair does not bring the deleted ones back."""
+def test_recreated_topic_with_fewer_queues_keeps_deleted_messages_deleted(root: Path) -> None:
+    """Its other queues are empty: nothing is missing, and repair restores nothing."""
     store = opened(root)
     store.delete_topic("orders")
     store.put(StoreMessage("orders", 1, b"500"))
@@ -229,8 +229,8 @@ def test_a_topic_made_anew_with_other_queues_keeps_its_deleted_messages_deleted(
     assert verified(root)["sound"]
 
 
-def test_a_message_with_a_damaged_number_is_stepped_over(root: Path) -> None:
-    """No queue is as long as it says: the message is damage, and lost."""
+def test_message_with_a_damaged_queue_offset_is_skipped(root: Path) -> None:
+    """No queue is that long: the message is damaged and lost."""
     start = record_starts(root)[10]
     overwrite(root / LOG, start + 20, b"\x20")
     found = verified(root)
@@ -240,7 +240,7 @@ def test_a_message_with_a_damaged_number_is_stepped_over(root: Path) -> None:
     assert bodies(root, 0) == [number for number in range(0, 300, 2) if number != 10]
 
 
-def test_dump_writes_each_message_as_a_line(root: Path) -> None:
+def test_dump_writes_one_line_per_message(root: Path) -> None:
     """Filtered by topic, queue, offset and key; text as text."""
     lines = [json.loads(line) for line in run("dump", root, "--queue", 1, "--offset", 148).stdout.splitlines()]
     assert [(line["queueOffset"], line["tags"], line["keys"]) for line in lines] == [
@@ -253,8 +253,8 @@ def test_dump_writes_each_message_as_a_line(root: Path) -> None:
     assert run("dump", root, "--topic", "others").stdout == ""
 
 
-def test_who_reads_a_store_passes_over_files_that_its_broker_deletes(root: Path) -> None:
-    """Those that are old enough go while a dump has not come to them."""
+def test_dump_skips_files_that_the_broker_deletes(root: Path) -> None:
+    """They may expire before the dump reaches them."""
     layout = StoreLayout.of(root)
     items = read_log(layout)
     next(items)
@@ -265,7 +265,7 @@ def test_who_reads_a_store_passes_over_files_that_its_broker_deletes(root: Path)
 
 
 def test_repair_keeps_all_but_the_damaged_messages(root: Path) -> None:
-    """Queues and index are made anew, offsets stay, and what was there before is kept."""
+    """Queues and index are rebuilt, offsets stay, and the former files are kept."""
     starts = record_starts(root)
     damaged = b"\xff" * (starts[12] - starts[10])
     overwrite(root / LOG, starts[10], damaged)
@@ -279,8 +279,8 @@ def test_repair_keeps_all_but_the_damaged_messages(root: Path) -> None:
     assert bodies(root, 1) == [number for number in range(1, 300, 2) if number != 11]
 
 
-def test_a_queue_without_messages_keeps_its_count_when_repaired(tmp_path: Path) -> None:
-    """They were deleted by age: the next one has the number after theirs, as consumers expect."""
+def test_repaired_empty_queue_keeps_its_next_offset(tmp_path: Path) -> None:
+    """Its messages expired, and consumers expect the next offset."""
     store = opened(tmp_path)
     for number in range(300):
         store.put(StoreMessage("orders" if number > 2 else "idle", 0, b"%03d" % number + bytes(500)))
@@ -295,8 +295,8 @@ def test_a_queue_without_messages_keeps_its_count_when_repaired(tmp_path: Path) 
     assert verified(tmp_path)["sound"]
 
 
-def test_damage_up_to_a_file_s_end_is_repaired(root: Path) -> None:
-    """The file ends there, and the log goes on with the next one."""
+def test_damage_up_to_the_end_of_a_file_is_repaired(root: Path) -> None:
+    """The file ends there, and the log continues with the next one."""
     starts = [start for start in record_starts(root) if start < LOG_FILE_SIZE]
     overwrite(root / LOG, starts[-2], b"\xff" * (LOG_FILE_SIZE - starts[-2]))
     run("repair", root, "--apply", "--yes")
@@ -306,8 +306,8 @@ def test_damage_up_to_a_file_s_end_is_repaired(root: Path) -> None:
 
 @pytest.mark.parametrize("number", [0, 1, -1])
 @pytest.mark.parametrize("is_missing", [False, True])
-def test_files_of_the_log_cut_short_or_missing_are_completed(root: Path, number: int, *, is_missing: bool) -> None:
-    """A broker would not start without; what was in them is lost, and queues keep their numbers."""
+def test_truncated_or_missing_log_files_are_restored(root: Path, number: int, *, is_missing: bool) -> None:
+    """Otherwise the broker would not start; their messages are lost, and queues keep their offsets."""
     files = sorted((root / "commitlog").iterdir())
     if is_missing:
         files[number].unlink()
@@ -329,8 +329,8 @@ def test_files_of_the_log_cut_short_or_missing_are_completed(root: Path, number:
 
 
 @pytest.mark.parametrize("length", [0, 1000])
-def test_a_repaired_store_has_the_sizes_that_its_broker_gives_it(tmp_path: Path, length: int) -> None:
-    """That of `streamkit broker` without a settings file: its index was lost or cut short, and verify says so."""
+def test_repaired_store_has_its_brokers_file_sizes(tmp_path: Path, length: int) -> None:
+    """Those of `streamkit broker` without a settings file: the lost or truncated index is reported."""
     entries = entries_of({**SMALL_STORE, "storePathRootDir": str(tmp_path)}, "test")
     store = MessageStore(BrokerSettings.from_entries(entries).store_settings(), SystemClock())
     store.load()
@@ -348,8 +348,8 @@ def test_a_repaired_store_has_the_sizes_that_its_broker_gives_it(tmp_path: Path,
     asyncio.run(store.stop())
 
 
-def test_index_files_of_sizes_of_one_s_own_stay_so(tmp_path: Path) -> None:
-    """They tell how many slots and entries they have; one that is shorter than the others was cut."""
+def test_index_files_of_custom_size_keep_it(tmp_path: Path) -> None:
+    """They record their numbers of slots and entries; one shorter than the others was truncated."""
     settings = {"max_hash_slot_num": 50, "max_index_num": 200, "mapped_file_size_commit_log": LOG_FILE_SIZE}
     store = MessageStore(StoreSettings(tmp_path, **settings), SystemClock())
     store.load()
@@ -364,8 +364,8 @@ def test_index_files_of_sizes_of_one_s_own_stay_so(tmp_path: Path) -> None:
     MessageStore(StoreSettings(tmp_path, **settings), SystemClock()).load()
 
 
-def test_the_only_file_of_a_log_is_not_guessed_to_have_been_short(tmp_path: Path) -> None:
-    """A store made so would be refused by its broker: the size must be told."""
+def test_size_of_the_only_log_file_must_be_given(tmp_path: Path) -> None:
+    """A wrong guess would make a store that its broker refuses."""
     store = opened(tmp_path / "store")
     for number in range(90):
         store.put(StoreMessage("orders", 0, b"%03d" % number))
@@ -382,8 +382,8 @@ def test_the_only_file_of_a_log_is_not_guessed_to_have_been_short(tmp_path: Path
     assert bodies(tmp_path / "store", 0) == list(range(50))
 
 
-def test_settings_that_are_another_store_s_repair_nothing(root: Path, tmp_path: Path) -> None:
-    """The broker that has them would not open this store."""
+def test_repair_with_another_stores_settings_is_refused(root: Path, tmp_path: Path) -> None:
+    """The broker with these settings would not open this store."""
     config = tmp_path / "broker.conf"
     config.write_text(f"mappedFileSizeCommitLog={2 * LOG_FILE_SIZE}\nmappedFileSizeConsumeQueue=20000\n")
     before = sorted(path.name for path in root.iterdir())
@@ -393,8 +393,8 @@ def test_settings_that_are_another_store_s_repair_nothing(root: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["timerwheel", "timerlog/00000000000000000000"])
-def test_timers_files_cut_short_are_put_aside(root: Path, name: str) -> None:
-    """No broker starts with them; without them it makes others from the messages."""
+def test_truncated_timer_files_are_moved_away(root: Path, name: str) -> None:
+    """No broker starts with them; without them it rebuilds them from the messages."""
     wheel, log = root / "timerwheel", root / "timerlog" / f"{0:020d}"
     log.parent.mkdir()
     for path, size in ((wheel, 2 * SLOTS * 32), (log, 100 * 2**20)):
@@ -412,8 +412,8 @@ def test_timers_files_cut_short_are_put_aside(root: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("directory", ["commitlog", "consumequeue/orders/0"])
-def test_strange_files_are_told_before_anything_is_touched(root: Path, directory: str) -> None:
-    """A broker would not start beside them. Those among the queues are moved with these when they are made anew."""
+def test_unknown_files_are_reported_before_a_repair(root: Path, directory: str) -> None:
+    """A broker would not start with them. Those among the queues are moved away with the queues that are rebuilt."""
     strange = root / directory / "0000.copy"
     strange.write_text("what is this?")
     found = verified(root)
@@ -429,8 +429,8 @@ def test_strange_files_are_told_before_anything_is_touched(root: Path, directory
     assert bodies(root, 0) == list(range(0, 300, 2))
 
 
-def test_nothing_is_repaired_unless_told_to(root: Path) -> None:
-    """Without --apply a repair only says what it would do; with --apply it asks, unless there is --yes."""
+def test_repair_changes_nothing_without_confirmation(root: Path) -> None:
+    """Without --apply it only reports; with --apply it asks, unless --yes is given."""
     start = record_starts(root)[10]
     overwrite(root / LOG, start + 100, b"damage")
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
@@ -449,14 +449,14 @@ def test_nothing_is_repaired_unless_told_to(root: Path) -> None:
     assert verified(root)["sound"]
 
 
-def test_a_repair_of_a_sound_store_says_that_nothing_is_to_be_done(root: Path) -> None:
-    """Its exit status tells it, too."""
+def test_repair_of_an_intact_store_does_nothing(root: Path) -> None:
+    """The exit status says so too."""
     result = run("repair", root)
     assert (result.exit_code, "There is nothing to repair" in result.stdout) == (0, True)
 
 
-def test_a_repair_has_done_what_it_said(root: Path) -> None:
-    """The store is read once more afterwards: entries, keys and deleted messages are what the plan said."""
+def test_repair_result_matches_its_plan(root: Path) -> None:
+    """The store is read again: entries, keys and deleted messages."""
     for place in (10, 11, 70):
         overwrite(root / LOG, record_starts(root)[place] + 100, b"damage")
     report = json.loads(run("repair", root, "--apply", "--yes", "--json").stdout)
@@ -466,8 +466,8 @@ def test_a_repair_has_done_what_it_said(root: Path) -> None:
     assert after["lost_messages"] == plan["lost_messages"]
 
 
-def test_the_number_of_a_lost_last_message_is_not_given_again(root: Path) -> None:
-    """Consumers may have committed an offset behind it, and would miss the next message."""
+def test_offset_of_a_lost_last_message_is_not_reused(root: Path) -> None:
+    """Consumers may have committed behind it, and would miss the next message."""
     start = record_starts(root)[-1]
     last = max((root / "commitlog").iterdir())
     overwrite(last, start - int(last.name) + 100, b"damage")
@@ -481,8 +481,8 @@ def test_the_number_of_a_lost_last_message_is_not_given_again(root: Path) -> Non
     assert bodies(root, 1) == [*range(1, 299, 2), 300]
 
 
-def test_the_smallest_message_can_be_stepped_over(tmp_path: Path) -> None:
-    """What takes its place is no longer."""
+def test_smallest_message_can_be_skipped(tmp_path: Path) -> None:
+    """Its replacement is no longer."""
     store = opened(tmp_path)
     for topic in ("t", "t", "t"):
         store.put(StoreMessage(topic, 0, b""))
@@ -494,8 +494,8 @@ def test_the_smallest_message_can_be_stepped_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("position", "data"), [(27, b"\x09"), (15, b"\x01"), (88 + 503 + 1, b"x")])
-def test_a_message_with_a_damaged_head_is_found_by_its_entry(root: Path, position: int, data: bytes) -> None:
-    """The check sum is the body's only: a wrong offset, queue or topic shows where its queue leads to it."""
+def test_message_with_a_damaged_header_is_found_by_its_entry(root: Path, position: int, data: bytes) -> None:
+    """The checksum covers only the body: a wrong offset, queue or topic shows by its queue entry."""
     start = record_starts(root)[10]
     overwrite(root / LOG, start + position, data)
     found = verified(root)
@@ -507,7 +507,7 @@ def test_a_message_with_a_damaged_head_is_found_by_its_entry(root: Path, positio
     assert bodies(root, 1) == list(range(1, 300, 2))
 
 
-def test_a_wrong_number_is_found_without_queues_too(root: Path) -> None:
+def test_wrong_queue_offset_is_found_without_queues(root: Path) -> None:
     """It fits nowhere among the others, and costs none of them."""
     overwrite(root / LOG, record_starts(root)[10] + 27, b"\x09")
     shutil.rmtree(root / "consumequeue")
@@ -516,8 +516,8 @@ def test_a_wrong_number_is_found_without_queues_too(root: Path) -> None:
 
 
 @pytest.mark.parametrize("is_last", [False, True])
-def test_a_queue_file_that_was_cut_short_is_damage(root: Path, *, is_last: bool) -> None:
-    """No broker starts with it; whether it lacks entries or not."""
+def test_truncated_queue_file_is_damage(root: Path, *, is_last: bool) -> None:
+    """No broker starts with it, whether it lacks entries or not."""
     os.truncate(root / QUEUE, 3980 if is_last else 2000)
     found = verified(root)
     assert (found["sound"], found["odd_queue_files"]) == (False, [QUEUE])
@@ -526,8 +526,8 @@ def test_a_queue_file_that_was_cut_short_is_damage(root: Path, *, is_last: bool)
     assert bodies(root, 0) == list(range(0, 300, 2))
 
 
-def test_queue_files_all_cut_to_one_size_are_told(root: Path) -> None:
-    """Nothing in the store says what their size was: verify says so, and sees it with the broker's settings."""
+def test_queue_files_truncated_to_one_size_are_reported(root: Path) -> None:
+    """The store does not record their size: verify says so, and detects it with the broker's settings."""
     for queue_id in (0, 1):
         os.truncate(root / QUEUE.replace("/0/", f"/{queue_id}/"), 4000)
     assert not verified(root)["queue_file_size_is_certain"]
@@ -539,8 +539,8 @@ def test_queue_files_all_cut_to_one_size_are_told(root: Path) -> None:
     assert bodies(root, 0) == list(range(0, 300, 2))
 
 
-def test_a_log_that_lost_its_last_messages_is_damage(root: Path) -> None:
-    """The checkpoint says that they were on the disk; zeros in their place are not taken for the log's end."""
+def test_log_that_lost_its_last_messages_is_damage(root: Path) -> None:
+    """The checkpoint says that they were flushed; zeros in their place are not taken for the end."""
     start = record_starts(root)[-3]
     last = max((root / "commitlog").iterdir())
     end = verified(root)["end"]
@@ -552,8 +552,8 @@ def test_a_log_that_lost_its_last_messages_is_damage(root: Path) -> None:
     assert verified(root)["sound"]
 
 
-def test_a_damaged_note_of_a_deletion_is_written_anew(root: Path) -> None:
-    """Its queue entry says where it was, and of which topic."""
+def test_damaged_deletion_record_is_rewritten(root: Path) -> None:
+    """Its queue entry has its position and topic."""
     store = opened(root)
     place = store.max_commit_log_offset
     store.delete_topic("orders")
@@ -570,16 +570,17 @@ def test_a_damaged_note_of_a_deletion_is_written_anew(root: Path) -> None:
 
 
 def without_notes(root: Path) -> None:
-    """Make the store one of Apache's: its checkpoint has no mark of ours."""
+    """Make the store look like one of Apache's, without our mark in the checkpoint."""
     overwrite(root / "checkpoint", 64, bytes(40))
 
 
 @pytest.mark.usefixtures("known")
 @pytest.mark.parametrize("is_made_anew", [False, True])
-def test_a_deletion_by_another_broker_shows_in_its_queues(root: Path, *, is_made_anew: bool) -> None:
-    """Apache's broker notes none: a topic that is not there was deleted, as was a queue before all others begin anew.
+def test_deletion_by_another_broker_is_detected_by_its_queues(root: Path, *, is_made_anew: bool) -> None:
+    """Apache's broker writes no deletion record:
 
-    A repair notes the deletion of the topic, so its messages stay deleted whatever is lost then.
+    a missing topic was deleted, as was a queue whose log messages precede its restart at 0. A repair writes the record,
+    so the messages stay deleted whatever is lost later.
     """
     store = opened(root)
     for number in range(3):
@@ -607,8 +608,8 @@ def test_a_deletion_by_another_broker_shows_in_its_queues(root: Path, *, is_made
         asyncio.run(store.stop())
 
 
-def test_notes_of_deletions_need_no_queue(root: Path) -> None:
-    """Apache's brokers before 5.0 delete it, as they know no such topic; then its offsets begin with 0 again."""
+def test_deletion_records_need_no_queue(root: Path) -> None:
+    """Apache's brokers before 5.0 delete it as an unknown topic's; its offsets then start at 0 again."""
     for number in range(2):
         store = opened(root)
         store.delete_topic("orders")
@@ -622,8 +623,8 @@ def test_notes_of_deletions_need_no_queue(root: Path) -> None:
     assert (bodies(root, 0), bodies(root, 1)) == ([], [100])
 
 
-def test_a_topic_made_anew_with_a_queue_of_its_own_is_no_damage(tmp_path: Path) -> None:
-    """Its former queue has no messages any more: nothing is missing, and the deleted ones do not come back."""
+def test_recreated_topic_with_another_queue_is_no_damage(tmp_path: Path) -> None:
+    """Its former queue is empty: nothing is missing, and deleted messages do not return."""
     store = opened(tmp_path)
     for number in range(3):
         store.put(StoreMessage("orders", 0, b"%03d" % number))
@@ -637,8 +638,8 @@ def test_a_topic_made_anew_with_a_queue_of_its_own_is_no_damage(tmp_path: Path) 
     assert verified(tmp_path)["sound"]
 
 
-def test_a_store_in_use_is_left_alone(root: Path) -> None:
-    """Verify and repair say who has it; dump reads what is whole."""
+def test_store_in_use_is_not_changed(root: Path) -> None:
+    """Verify and repair name its user; dump reads intact messages."""
     store = opened(root)
     for name in ("verify", "repair"):
         result = run(name, root)
@@ -648,8 +649,8 @@ def test_a_store_in_use_is_left_alone(root: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/sys/kernel").is_dir(), reason="Linux has a directory that nobody may write to")
-def test_a_store_that_may_only_be_read_is_verified(root: Path) -> None:
-    """A copy on a read-only disk, or with another user's files: its lock is not to be had, and not needed."""
+def test_read_only_store_can_be_verified(root: Path) -> None:
+    """On a read-only disk or with another user's files, the lock is neither available nor needed."""
     (root / "lock").unlink()
     (root / "lock").symlink_to("/sys/kernel/streamkit-lock")
     result = run("verify", root, "--json")
@@ -658,13 +659,13 @@ def test_a_store_that_may_only_be_read_is_verified(root: Path) -> None:
     assert run("repair", root, "--apply", "--yes").exit_code == 1
 
 
-def test_a_directory_without_a_store_is_told(tmp_path: Path) -> None:
+def test_directory_without_a_store_is_reported(tmp_path: Path) -> None:
     """In one sentence."""
     assert "holds no store" in run("verify", tmp_path).stderr
 
 
-def test_a_reader_that_has_enough_is_no_error(root: Path) -> None:
-    """As `| head -1`: what is not wanted any more is not written, and nothing is told."""
+def test_closed_output_pipe_is_no_error(root: Path) -> None:
+    """As with `| head -1`: the rest is not written."""
     with subprocess.Popen(
         [sys.executable, "-m", "streamkit.cli", "store", "dump", str(root)],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""What tests of transactions do with a broker: begin, end, be asked."""
+"""Helpers of transaction tests: begin, end, check."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ GROUP = "producers"
 async def begin(
     client: RawClient, now_ms: int, *, topic: str = "orders", key: str = "id-1", **properties: str
 ) -> SendMessageResponseHeader:
-    """Store a half message as Apache's clients do; ``now_ms`` is when it was made."""
+    """Store a half message as Apache's clients do; ``now_ms`` is its creation time."""
     own = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": key}
     return await client.send(
         topic,
@@ -36,7 +36,7 @@ async def begin(
 
 
 def end_header(half: SendMessageResponseHeader, **fields: Any) -> EndTransactionRequestHeader:
-    """Return what a producer sends when its local transaction is through; a commit unless ``fields`` say else."""
+    """Return the header that ends a local transaction; a commit unless ``fields`` say otherwise."""
     values: dict[str, Any] = {
         "producer_group": GROUP,
         "tran_state_table_offset": half.queue_offset,
@@ -54,7 +54,7 @@ async def end(client: RawClient, half: SendMessageResponseHeader, **fields: Any)
 
 
 class Question:
-    """A check as a producer gets it."""
+    """A check as a producer receives it."""
 
     def __init__(self, request: RemotingCommand) -> None:
         assert request.code == RequestCode.CHECK_TRANSACTION_STATE
@@ -62,7 +62,7 @@ class Question:
         self.message: MessageExt = decode_record(request.body)
 
     def answer_header(self, **fields: Any) -> EndTransactionRequestHeader:
-        """Return what a producer answers; a commit unless ``fields`` say else."""
+        """Return the header of a check's answer; a commit unless ``fields`` say otherwise."""
         values: dict[str, Any] = {
             "producer_group": self.message.properties["PGROUP"],
             "tran_state_table_offset": self.header.tran_state_table_offset,
@@ -75,10 +75,10 @@ class Question:
         return EndTransactionRequestHeader(**values | fields)
 
     async def answer(self, client: RawClient, **fields: Any) -> RemotingCommand:
-        """Answer, and return the broker's answer to that."""
+        """Answer the check, and return the broker's answer."""
         return await client.ask(RequestCode.END_TRANSACTION, self.answer_header(**fields))
 
 
 def questions(client: RawClient) -> list[Question]:
-    """Return the checks that the client was asked for, oldest first."""
+    """Return the checks that the client received, oldest first."""
     return [Question(r) for r in client.pushed if r.code == RequestCode.CHECK_TRANSACTION_STATE]

@@ -16,11 +16,13 @@ from rocket_client import (
     select_by_hash,
 )
 from rocket_remoting import Message, MessageExt, MessageQueue
-from tests.end_to_end.client_stage import Heard, until
+from tests.end_to_end.client_stage import RecordingListener, until
 from tests.peer.stage import ANSWER_TIMEOUT, SEND_TIMEOUT, Stage, eventually
 
 
-def consumer(stage: Stage, topic: str, group: str, heard: Heard, tags: str = "*", **settings: Any) -> PushConsumer:
+def consumer(
+    stage: Stage, topic: str, group: str, heard: RecordingListener, tags: str = "*", **settings: Any
+) -> PushConsumer:
     settings = {
         "consume_from_where": ConsumeFromWhere.FIRST_OFFSET,
         "request_timeout": ANSWER_TIMEOUT,
@@ -69,7 +71,7 @@ def test_we_read_what_java_writes(stage: Stage) -> None:
     sent = java.send(topic, "small", tags="T", keys="k1 k2", flag=7, properties={"table": "4"})
     java.send(topic, large)
     java.send(topic, "one", "two", mode="batch")
-    heard = Heard()
+    heard = RecordingListener()
 
     async def hear() -> None:
         async with consumer(stage, topic, stage.name("group"), heard):
@@ -89,7 +91,7 @@ def test_both_select_the_same_queue_for_a_key(stage: Stage) -> None:
     topic = stage.topic(queues=5)
     keys = ["order-7", "N12345", "", "咖啡", "a" * 300]
     stage.producer().send_by_key(topic, [(key, f"java {number}") for number, key in enumerate(keys)])
-    heard = Heard()
+    heard = RecordingListener()
 
     async def send_and_hear() -> None:
         async with producer(stage) as ours, consumer(stage, topic, stage.name("group"), heard):
@@ -109,7 +111,7 @@ def test_java_and_we_share_a_groups_queues(stage: Stage) -> None:
     topic, group = stage.topic(), stage.name("group")
     java = stage.consumer(topic, group)
     eventually(lambda: java.assigned(topic), lambda queues: len(queues) == 4)
-    heard = Heard()
+    heard = RecordingListener()
 
     async def share() -> None:
         async with consumer(stage, topic, group, heard) as ours, producer(stage) as sender:
@@ -198,7 +200,7 @@ def test_an_orderly_queue_has_one_owner_java_s_or_ours(stage: Stage) -> None:
 def test_a_message_we_give_back_can_reach_java(stage: Stage) -> None:
     """Failed by our member, heard again by Java's of the same group, under its own topic and id."""
     topic, group = stage.topic(), stage.name("group")
-    heard = Heard(lambda message: RetryLater(delay_level=2))  # 2 s: we have left the group by then
+    heard = RecordingListener(lambda message: RetryLater(delay_level=2))  # 2 s: we have left the group by then
 
     async def fail() -> str:
         async with consumer(stage, topic, group, heard):

@@ -28,7 +28,7 @@ from rocket_client import (
 from rocket_remoting import Message, MessageExt, MessageQueue, RequestCode, ResponseError, TcpTransport
 from rocket_remoting.wire.bodies import ConsumerRunningInfo, decode_body
 from rocket_remoting.wire.headers import GetConsumerRunningInfoRequestHeader
-from tests.end_to_end.client_stage import Heard, until
+from tests.end_to_end.client_stage import RecordingListener, until
 from tests.peer.apache import ApacheBroker
 from tests.peer.stage import ANSWER_TIMEOUT, LATEST, SEND_TIMEOUT
 
@@ -72,7 +72,7 @@ class Clients:
         consumer.listen_orderly(listener)
         return consumer
 
-    def dead_letters(self, heard: Heard) -> PushConsumer:
+    def dead_letters(self, heard: RecordingListener) -> PushConsumer:
         return self.concurrent(heard, topic=f"%DLQ%{self.group}", group=f"{self.group}-graveyard")
 
     async def send(self, *bodies: bytes, queue: int | None = None) -> None:
@@ -101,7 +101,7 @@ def test_every_way_to_send_arrives(apache_broker: ApacheBroker) -> None:
     """Synchronously, by future, one way, as a batch, to a queue, by a selector, compressed."""
 
     async def scene(clients: Clients) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         topic, queue = clients.topic, MessageQueue(clients.topic, "broker-a", 2)
         large = b"large" * 5000
         async with clients.producer() as producer, clients.concurrent(heard):
@@ -132,7 +132,7 @@ def test_many_sends_share_a_connection(apache_broker: ApacheBroker) -> None:
     """Two thousand at once, and each is heard once."""
 
     async def scene(clients: Clients) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         sent = [b"%d" % number for number in range(2000)]
         async with (
             clients.producer() as producer,
@@ -149,7 +149,7 @@ def test_a_new_topic_is_made_by_its_first_message(apache_broker: ApacheBroker) -
     """By the default topic's route; the consumer that waits for it finds it."""
 
     async def scene(clients: Clients) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         topic = f"{clients.topic}-new"
         async with clients.producer() as producer, clients.concurrent(heard, topic=topic):
             await producer.send(Message(topic, b"x"))
@@ -162,7 +162,7 @@ def test_tags_select(apache_broker: ApacheBroker) -> None:
     """``Aa`` and ``BB`` have one hash code, which is all the broker looks at."""
 
     async def scene(clients: Clients) -> None:
-        heard, queue = Heard(), MessageQueue(clients.topic, "broker-a", 0)
+        heard, queue = RecordingListener(), MessageQueue(clients.topic, "broker-a", 0)
         async with clients.producer() as producer, clients.concurrent(heard, tags="Aa || C"):
             for tag in ("BB", "Aa", "D", "C"):
                 await producer.send(Message(clients.topic, tag.encode(), tags=tag), queue=queue)
@@ -176,7 +176,7 @@ def test_a_failure_is_delivered_again_and_buried(apache_broker: ApacheBroker) ->
     """As often as the setting says, under its own topic and id; the dead letter tells why."""
 
     async def scene(clients: Clients) -> None:
-        heard, dead = Heard(lambda message: ValueError("no such dish")), Heard()
+        heard, dead = RecordingListener(lambda message: ValueError("no such dish")), RecordingListener()
         async with clients.concurrent(heard, max_reconsume_times=2), clients.dead_letters(dead):
             await clients.send(b"bad")
             await dead.count(1, patience=60)
@@ -202,7 +202,7 @@ def test_rejected_and_delayed(apache_broker: ApacheBroker) -> None:
                 return Reject("not edible")
             return RetryLater(2) if message.reconsume_times == 0 else Success()
 
-        heard, dead = Heard(say), Heard()
+        heard, dead = RecordingListener(say), RecordingListener()
         async with clients.concurrent(heard), clients.dead_letters(dead):
             await clients.send(b"bad", b"later")
             await heard.count(3, patience=60)
@@ -218,7 +218,10 @@ def test_order_is_kept_and_a_failure_holds_its_queue(apache_broker: ApacheBroker
     """Tried again in place, then buried; the queue goes on."""
 
     async def scene(clients: Clients) -> None:
-        heard, dead = Heard(lambda message: ValueError("no") if message.body == b"bad" else None), Heard()
+        heard, dead = (
+            RecordingListener(lambda message: ValueError("no") if message.body == b"bad" else None),
+            RecordingListener(),
+        )
         settings: dict[str, Any] = {
             "max_reconsume_times": 2,
             "suspend_current_queue_time": timedelta(milliseconds=50),
@@ -237,7 +240,7 @@ def test_two_members_share_and_one_takes_over(apache_broker: ApacheBroker) -> No
     """Half the queues each; one leaves, and the other has all of them as soon as it is told."""
 
     async def scene(clients: Clients) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         told: dict[str, Any] = {"rebalance_interval": ONLY_WHEN_TOLD}
         async with clients.concurrent(heard, **told) as stays, clients.producer() as producer:
             leaves = clients.concurrent(heard, **told)
@@ -279,7 +282,7 @@ def test_committed_offsets_are_where_the_next_member_begins(apache_broker: Apach
     """Nothing twice, nothing missed."""
 
     async def scene(clients: Clients) -> None:
-        first, second = Heard(), Heard()
+        first, second = RecordingListener(), RecordingListener()
         await clients.send(b"1", b"2", queue=1)
         async with clients.concurrent(first):
             await first.count(2, patience=60)
@@ -296,7 +299,7 @@ def test_broadcasting_reaches_every_member(apache_broker: ApacheBroker, tmp_path
     """Each hears everything; the one that comes back goes on where it was."""
 
     async def scene(clients: Clients) -> None:
-        one, two, again = Heard(), Heard(), Heard()
+        one, two, again = RecordingListener(), RecordingListener(), RecordingListener()
         settings: dict[str, Any] = {
             "message_model": MessageModel.BROADCASTING,
             "local_offset_store_dir": tmp_path,
@@ -320,7 +323,7 @@ def test_queues_added_to_a_live_topic_are_picked_up(apache_broker: ApacheBroker)
     """By the next refresh of routes, here every second."""
 
     async def scene(clients: Clients) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         often: dict[str, Any] = {"poll_name_server_interval": timedelta(seconds=1)}
         async with clients.concurrent(heard, **often) as consumer, clients.producer(**often) as producer:
             await producer.send(Message(clients.topic, b"x"))
@@ -349,7 +352,7 @@ def test_administration(apache_broker: ApacheBroker) -> None:
     """Spans, places, messages by id and by key, resets while the group is online, its inside."""
 
     async def scene(clients: Clients) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         admin, queue = clients.admin, MessageQueue(clients.topic, "broker-a", 0)
         async with (
             clients.producer() as producer,
@@ -404,7 +407,7 @@ def test_with_the_name_server_gone_traffic_goes_on(
     """Running producers and consumers have their routes; members still take over from each other."""
 
     async def scene(clients: Clients) -> None:
-        heard = Heard()
+        heard = RecordingListener()
         told: dict[str, Any] = {"rebalance_interval": ONLY_WHEN_TOLD}
         async with clients.concurrent(heard, **told) as stays, clients.producer() as producer:
             leaves = clients.concurrent(heard, **told)

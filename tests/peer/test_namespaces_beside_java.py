@@ -17,7 +17,7 @@ from rocket_client import (
     TransactionProducerSettings,
 )
 from rocket_remoting import Message, MessageExt
-from tests.end_to_end.client_stage import Heard
+from tests.end_to_end.client_stage import RecordingListener
 from tests.peer.stage import SEND_TIMEOUT, Stage, reply_to
 
 SPACE = "left"
@@ -44,7 +44,7 @@ def producer(stage: Stage) -> Producer:
     return Producer(f"python-{next(_numbers)}", settings)
 
 
-def listening(stage: Stage, topic: str, group: str, heard: Heard) -> PushConsumer:
+def listening(stage: Stage, topic: str, group: str, heard: RecordingListener) -> PushConsumer:
     settings = PushConsumerSettings(consume_from_where=ConsumeFromWhere.FIRST_OFFSET, **inside(stage))
     made = PushConsumer(group, settings)
     made.subscribe(topic)
@@ -59,7 +59,7 @@ def test_each_reads_what_the_other_writes(stage: Stage) -> None:
     javas = stage.producer(namespace=SPACE)
     javas.send(topic, "java's")
     javas.send(topic, "java's in a batch", "another", mode="batch")
-    heard = Heard()
+    heard = RecordingListener()
 
     async def exchange() -> None:
         async with producer(stage) as ours, listening(stage, topic, stage.name("group"), heard):
@@ -80,7 +80,7 @@ def test_each_reads_what_the_other_writes(stage: Stage) -> None:
 def test_what_fails_with_one_comes_again_to_the_other(stage: Stage) -> None:
     """By the retry topic of the group they share, with the topic it was sent to."""
     topic, group = topic_in(stage), stage.name("group")
-    heard = Heard(lambda message: RetryLater(delay_level=2))  # 2 s: we have left the group by then
+    heard = RecordingListener(lambda message: RetryLater(delay_level=2))  # 2 s: we have left the group by then
 
     async def fail() -> None:
         async with producer(stage) as ours, listening(stage, topic, group, heard):
@@ -97,7 +97,7 @@ def test_what_fails_with_one_comes_again_to_the_other(stage: Stage) -> None:
 def test_a_dead_letter_is_read_by_the_other(stage: Stage) -> None:
     """From ``%DLQ%`` and the group, whose topic in the cluster has the namespace in the middle."""
     topic, group = topic_in(stage), stage.name("group")
-    heard = Heard(lambda message: Reject("never"))
+    heard = RecordingListener(lambda message: Reject("never"))
 
     async def fail() -> None:
         async with producer(stage) as ours, listening(stage, topic, group, heard):
@@ -143,7 +143,7 @@ def test_each_answers_the_others_requests(stage: Stage) -> None:
         async def answer(message: MessageExt) -> None:
             await ours.reply(message, b"re: " + message.body)
 
-        heard = Heard(answer)
+        heard = RecordingListener(answer)
         async with producer(stage) as ours, listening(stage, topic, stage.name("group"), heard):
             reply = await ours.request(Message(other, b"how are you?"), timeout=PATIENCE)
             told = await asyncio.to_thread(reply_to, asking, topic, "and you?")

@@ -32,7 +32,7 @@ ROCKET = "spring.cloud.stream.rocketmq"
 SCHEMA = "carrier string, delay int"
 
 
-class Heard:
+class RecordingListener:
     """What a listener or a signal heard, to be waited for."""
 
     def __init__(self) -> None:
@@ -51,9 +51,9 @@ class Heard:
 
 
 @pytest.fixture
-def progress() -> Iterator[Heard]:
+def progress() -> Iterator[RecordingListener]:
     """The numbers of rows in the batches of all queries."""
-    heard = Heard()
+    heard = RecordingListener()
 
     def tell(application: object, **told: Any) -> None:
         heard.add(told["progress"].numInputRows)
@@ -116,7 +116,7 @@ def test_an_input_is_a_dataframe(spark: "SparkSession", stand: Stand) -> None:
 
 
 def test_a_processor_limits_what_it_reads(
-    spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, progress: Heard
+    spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, progress: RecordingListener
 ) -> None:
     """Options of the input's format can be given, also where it begins; not what its settings decide."""
     flights, delays = bundled_stand.topic(queues=1), bundled_stand.topic(queues=1)
@@ -146,14 +146,14 @@ def test_a_processor_limits_what_it_reads(
 
 @pytest.mark.parametrize("delivery", [None, "at-least-once", "deduplicated"])
 def test_a_processor_s_rows_leave_by_an_output(
-    spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, progress: Heard, delivery: Any
+    spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, progress: RecordingListener, delivery: Any
 ) -> None:
     """Converted by its content type, keyed, and heard by a listener; whoever sends."""
     flights, delays = bundled_stand.topic(), bundled_stand.topic()
     bundled_stand.send(flights, flights_of(20))
     listening = {f"{BINDINGS}.in.destination": delays, f"{BINDINGS}.in.group": "listeners"}
     app = application(bundled_stand, flights, delays, **listening)
-    heard = Heard()
+    heard = RecordingListener()
 
     @app.stream_listener("in")
     def listen(delay: dict[str, object], headers: MessageHeaders) -> None:
@@ -176,7 +176,7 @@ def test_a_processor_s_rows_leave_by_an_output(
 
 @pytest.mark.parametrize("delivery", [None, "at-least-once"])
 def test_rows_of_one_key_stay_in_order(
-    spark: "SparkSession", stand: Stand, tmp_path: Path, progress: Heard, delivery: Any
+    spark: "SparkSession", stand: Stand, tmp_path: Path, progress: RecordingListener, delivery: Any
 ) -> None:
     """In one queue, the same whoever sends, also where a broker looks at several messages at once."""
     numbers, sorted_out = stand.topic(queues=1), stand.topic()
@@ -204,7 +204,7 @@ def test_rows_leave_by_any_binder(spark: "SparkSession", tmp_path: Path) -> None
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").write_text('{"key": "x", "n": 1}\n{"key": "y", "n": 2}\n')
     app = in_memory(**{"out": "numbers", "in": "numbers"})
-    heard = Heard()
+    heard = RecordingListener()
 
     @app.stream_listener("in")
     def listen(number: dict[str, object], headers: MessageHeaders) -> None:
@@ -218,7 +218,7 @@ def test_rows_leave_by_any_binder(spark: "SparkSession", tmp_path: Path) -> None
 
 
 def test_a_checkpoint_below_that_of_the_session(
-    spark: "SparkSession", tmp_path: Path, progress: Heard, caplog: pytest.LogCaptureFixture
+    spark: "SparkSession", tmp_path: Path, progress: RecordingListener, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where no other is given an application that is started again goes on there; without any a warning says so."""
     (tmp_path / "in").mkdir()
@@ -226,7 +226,7 @@ def test_a_checkpoint_below_that_of_the_session(
 
     def heard_of(number: int, rows_due: int = 1) -> list[int]:
         (tmp_path / "in" / f"{number}.json").write_text(f'{{"n": {number}}}\n')
-        app, heard = in_memory(**{"out": "numbers", "in": "numbers"}), Heard()
+        app, heard = in_memory(**{"out": "numbers", "in": "numbers"}), RecordingListener()
 
         @app.stream_listener("in")
         def listen(row: dict[str, object]) -> None:
@@ -254,7 +254,7 @@ def test_timestamps_say_their_time_zone(spark: "SparkSession", tmp_path: Path) -
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").write_text('{"at": "2024-07-01T12:00:00+02:00"}\n')
     app = in_memory(**{"out": "moments", "in": "moments"})
-    heard = Heard()
+    heard = RecordingListener()
 
     @app.stream_listener("in")
     def listen(row: dict[str, object]) -> None:
@@ -283,7 +283,7 @@ def test_timestamps_say_their_time_zone(spark: "SparkSession", tmp_path: Path) -
 
 
 def test_a_query_lives_as_long_as_its_binding(
-    spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, progress: Heard
+    spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, progress: RecordingListener
 ) -> None:
     """Stopped with it, started with it, and then it goes on where it was."""
     flights, delays = bundled_stand.topic(queues=1), bundled_stand.topic(queues=1)
@@ -313,7 +313,7 @@ def test_a_query_lives_as_long_as_its_binding(
 
 
 def test_a_query_that_fails_is_told_and_started_again(
-    spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, progress: Heard
+    spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, progress: RecordingListener
 ) -> None:
     """Health is down in between, and nothing is lost."""
     flights, delays = bundled_stand.topic(queues=1), bundled_stand.topic(queues=1)
@@ -340,7 +340,7 @@ def test_a_query_that_fails_is_told_and_started_again(
         return rows.select("carrier", f.udf(twice, "int")("delay").alias("delay"))
 
     query = run(app, fragile)
-    failed = Heard()
+    failed = RecordingListener()
 
     def tell(application: object, **told: Any) -> None:
         failed.add((told["error"], query.health()))
