@@ -1,4 +1,4 @@
-"""Kafka as the contract's system under test, on real time."""
+"""Kafka as the contract's system under test, in real time."""
 
 import asyncio
 from collections.abc import Mapping
@@ -27,12 +27,12 @@ class KafkaEnvironment(ContractEnvironment):
     suspend = 0.2
 
     def __init__(self, address: str) -> None:
-        """Look for it at ``host:port``."""
+        """Use the one at ``host:port``."""
         self._address = address
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """Where the brokers are; members learn soon that others came or went."""
+        """Return the brokers' address, and short intervals for noticing members."""
         return {
             f"{PREFIX}.binder.brokers": self._address,
             f"{PREFIX}.binder.consumer-properties.heartbeat.interval.ms": "100",
@@ -42,13 +42,13 @@ class KafkaEnvironment(ContractEnvironment):
         }
 
     def consumer_properties(self, binding: str, portable: Mapping[str, object]) -> Mapping[str, str]:
-        """The binder's names are the portable ones, but for where a group begins."""
+        """Return the portable names, which are the binder's except for the start offset."""
         prefix = f"{PREFIX}.bindings.{binding}.consumer"
         wanted = {**_DEFAULTS, **portable}
         return {f"{prefix}.{_NAMES.get(name, name)}": _text(name, value) for name, value in wanted.items()}
 
     async def create_topic(self, name: str, partitions: int) -> None:
-        """Make the topic."""
+        """Create the topic."""
         await asyncio.to_thread(self._create_topic, name, partitions)
 
     def _create_topic(self, name: str, partitions: int) -> None:

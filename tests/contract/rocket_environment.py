@@ -1,4 +1,4 @@
-"""RocketMQ as the contract's system under test: the bundled broker on virtual time, any broker on real time."""
+"""RocketMQ as the contract's system under test: the bundled broker in virtual time, or any broker in real time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
@@ -31,7 +31,7 @@ PREFIX = "spring.cloud.stream.rocketmq"
 MANY_CHECKS = "10000"
 FEW_CHECKS = 3
 """What a broker has asked about so often is put aside; a machine with much to do may answer none of them in time."""
-PUT_ASIDE_CASE = "test_a_transaction_that_stays_unknown_is_put_aside"
+PUT_ASIDE_CASE = "test_transaction_that_stays_unknown_is_put_aside"
 CHECKS = {
     "transactionTimeOut": "1000",
     "transactionCheckInterval": "1000",
@@ -55,7 +55,7 @@ _START = {"earliest": "CONSUME_FROM_FIRST_OFFSET", "latest": "CONSUME_FROM_LAST_
 
 
 class RocketEnvironment(ContractEnvironment):
-    """A running RocketMQ, reached over TCP on real time."""
+    """A running RocketMQ over TCP in real time."""
 
     binder_type = "rocketmq"
     capabilities = CAPABILITIES | {Capability.SQL, Capability.DELAY_ANY}
@@ -92,20 +92,20 @@ class RocketEnvironment(ContractEnvironment):
         }
 
     def consumer_properties(self, binding: str, portable: Mapping[str, object]) -> Mapping[str, str]:
-        """The second generation's names."""
+        """Return the second generation's names."""
         prefix = f"{PREFIX}.bindings.{binding}.consumer"
         return {f"{prefix}.{_NAMES[name]}": _text(name, value) for name, value in portable.items()}
 
     def member(self, number: int) -> Mapping[str, str]:
-        """A client id of its own, as each process has."""
+        """Return a client id of its own, as each process has."""
         return {f"{PREFIX}.binder.unit-name": f"m{number}"}
 
     def transport(self) -> Transport | None:
-        """What reaches the broker; None is TCP."""
+        """Return the transport; None is TCP."""
         return None
 
     async def create_topic(self, name: str, partitions: int) -> None:
-        """Make the topic, and wait until the name server knows it."""
+        """Create the topic, and wait until the name server knows it."""
         settings = ClientSettings(name_servers=self._name_server, request_timeout=timedelta(seconds=self.patience))
         async with Admin(settings, transport=self.transport(), clock=self.clock) as admin:
             await admin.create_topic(name, partitions)
@@ -113,7 +113,7 @@ class RocketEnvironment(ContractEnvironment):
 
 
 class VirtualRocketEnvironment(RocketEnvironment):
-    """The bundled broker, client and application on one virtual loop, over the in-memory transport."""
+    """The bundled broker, client and application on one virtual loop over the in-memory transport."""
 
     broker: EmbeddedBroker
     is_virtual = True
@@ -134,16 +134,16 @@ class VirtualRocketEnvironment(RocketEnvironment):
         self.clock: Clock = time.clock
 
     def transport(self) -> Transport:
-        """The in-memory one."""
+        """Return the in-memory transport."""
         return self._memory
 
     def run(self, main: Coroutine[Any, Any, R]) -> R:
-        """On the virtual loop."""
+        """Run on the virtual loop."""
         return self._time.run(main)
 
     @asynccontextmanager
     async def around(self) -> AsyncIterator[None]:
-        """A broker of the case's own."""
+        """Run the case with its own broker."""
         self.broker = EmbeddedBroker(self._store, transport=self._memory, clock=self.clock)
         async with self.broker:
             self._name_server = self.broker.name_server_address
@@ -151,7 +151,7 @@ class VirtualRocketEnvironment(RocketEnvironment):
                 yield
 
     async def restart_broker(self) -> None:
-        """The broker, whether it runs or not, comes back where it was, with what it had."""
+        """Start the broker again, running or not, at its address with its store."""
         port = int(self.broker.broker_address.rpartition(":")[2])
         await self.broker.broker.stop()
         await restart(ClientStage(self._time, self.broker, self._memory), port)
@@ -159,7 +159,7 @@ class VirtualRocketEnvironment(RocketEnvironment):
 
 @contextmanager
 def few_checks(address: str) -> Iterator[None]:
-    """Have a broker put aside soon what nobody can tell about."""
+    """Make a broker put unknown transactions aside soon."""
     _set_checks(address, str(FEW_CHECKS))
     try:
         yield
@@ -168,7 +168,7 @@ def few_checks(address: str) -> Iterator[None]:
 
 
 def checks_of(request: pytest.FixtureRequest, address: str) -> AbstractContextManager[None]:
-    """Have a broker make few checks in the case that is about the last one."""
+    """Make a broker check rarely in the case about the last check."""
     return few_checks(address) if request.node.originalname == PUT_ASIDE_CASE else nullcontext()
 
 

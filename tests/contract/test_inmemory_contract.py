@@ -1,4 +1,4 @@
-"""The in-memory binder keeps the contract, on virtual time."""
+"""The in-memory binder fulfils the contract, in virtual time."""
 
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -37,19 +37,19 @@ class InMemoryEnvironment(ContractEnvironment):
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """One broker for all applications of the case."""
+        """Return the name of the case's shared broker."""
         return {
             "spring.cloud.stream.inmemory.binder.broker": self._broker,
             "spring.cloud.stream.inmemory.binder.stands-in-for": "inmemory",
         }
 
     def consumer_properties(self, binding: str, portable: Mapping[str, object]) -> Mapping[str, str]:
-        """The in-memory binder's own names are the portable ones."""
+        """Return the in-memory binder's names, which are the portable ones."""
         prefix = f"spring.cloud.stream.inmemory.bindings.{binding}.consumer"
         return {f"{prefix}.{name}": _text(name, value) for name, value in portable.items()}
 
     def run(self, main: Coroutine[Any, Any, R]) -> R:
-        """On the virtual loop."""
+        """Run on the virtual loop."""
         return self._time.run(main)
 
     @asynccontextmanager

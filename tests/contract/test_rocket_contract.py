@@ -1,4 +1,4 @@
-"""The RocketMQ binder keeps the contract on the bundled broker: on virtual time, and over TCP on real time."""
+"""The RocketMQ binder fulfils the contract on the bundled broker: in virtual time, and over TCP in real time."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The pages a reader has before them, and the blocks of code in them."""
+"""The documentation pages and their code blocks."""
 
 import re
 from collections.abc import Iterator
@@ -34,18 +34,18 @@ class Block(NamedTuple):
 
     @property
     def file(self) -> str | None:
-        """The file whose name is its first line, if it is a whole file."""
+        """Return the file name in its first line, if it is a whole file."""
         named = _FILE.match(self.text)
         return named[1] if named else None
 
 
 def blocks(*languages: str) -> list[Block]:
-    """All blocks of these languages, page by page."""
+    """Return all blocks of these languages, page by page."""
     return [block for page in PAGES for block in blocks_of(page) if block.language in languages]
 
 
 def blocks_of(page: str) -> Iterator[Block]:
-    """The blocks of one page, from top to bottom."""
+    """Return the blocks of one page in order."""
     text = (ROOT / page).read_text(encoding="utf-8")
     for found in _BLOCK.finditer(text):
         headings = _HEADING.findall(text, 0, found.start())
@@ -53,17 +53,17 @@ def blocks_of(page: str) -> Iterator[Block]:
 
 
 def prose_of(page: str) -> str:
-    """The page without its blocks."""
+    """Return the page without its blocks."""
     return _BLOCK.sub("", (ROOT / page).read_text(encoding="utf-8"))
 
 
 def each(items: list[Block]) -> pytest.MarkDecorator:
-    """A test for each block, called by page and line."""
+    """Return a test parameter per block, with page and line as its id."""
     return pytest.mark.parametrize("block", items, ids=[f"{block.page}:{block.line}" for block in items])
 
 
 def write_files(page: str, directory: Path) -> list[str]:
-    """Write the page's Python and properties files as a reader would copy them, and return their names."""
+    """Write the page's Python and properties files, and return their names."""
     files = [block for block in blocks_of(page) if block.file and block.language in ("python", "properties")]
     for block in files:
         assert block.file is not None

@@ -1,4 +1,4 @@
-"""The page of capabilities has a row for each case of the contract, and a cell for each environment."""
+"""The page of capabilities has a row per contract case and a cell per environment."""
 
 from pathlib import Path
 
@@ -9,8 +9,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "capabilities.md"
 ENVIRONMENTS = {"in memory", "bundled broker", "bundled broker, TCP", "Apache 4.9.7", "Apache 5.3.3", "Kafka"}
 
 
-def test_the_page_is_whole() -> None:
-    """Every case and capability, everywhere; whether its cells are true, each contract run compares."""
+def test_page_has_every_case_and_capability() -> None:
+    """For every environment; each contract run compares the cells."""
     cells = read_page(PAGE.read_text())
     rows = [case for _, cases in sections() for case in cases]
     assert set(cells) == {*rows, *(f"can {capability.value}" for capability in Capability)}

@@ -1,4 +1,4 @@
-"""The commands that the pages show, in blocks and in the text: programs, options, targets and extras that there are."""
+"""Commands on the pages, in blocks and text: programs, options, targets and extras exist."""
 
 import re
 import shlex
@@ -39,7 +39,7 @@ class Line(NamedTuple):
 
 
 def lines() -> list[Line]:
-    """All there are, each once a page."""
+    """Return all command lines, each once per page."""
     found = [
         Line(page, line.removeprefix("$ "))
         for page in PAGES
@@ -53,8 +53,8 @@ def lines() -> list[Line]:
 
 
 @pytest.mark.parametrize("line", lines(), ids=" ".join)
-def test_it_can_be_typed(line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each command of it is there, with its options."""
+def test_command_line_is_valid(line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its commands and options exist."""
     monkeypatch.chdir(tmp_path)
     words = shlex.split(re.sub(r"<[\w ]+>|\bN$", "1", line.text), comments=True)
     command: list[str] = []
@@ -67,7 +67,7 @@ def test_it_can_be_typed(line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def check(program: str, *arguments: str) -> None:
-    """Fail when there is no such command."""
+    """Fail if there is no such command."""
     match program.rpartition("/")[2] or program:
         case "streamkit":
             check_click(main, "streamkit", arguments)
@@ -84,7 +84,7 @@ def check(program: str, *arguments: str) -> None:
 
 
 def check_click(command: click.Command, name: str, arguments: Sequence[str]) -> None:
-    """Have click read the arguments, down to the last subcommand; nothing is done."""
+    """Let click parse the arguments down to the last subcommand, without running it."""
     if not set(arguments) - {"--help", "--update"}:
         return  # it is only named
     with command.make_context(name, list(arguments)) as context:

@@ -1,4 +1,4 @@
-"""The files of the page about functions, written out as they are printed, and run."""
+"""The files on the page about functions are written out and run."""
 
 import subprocess
 import sys
@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.docs.pages import write_files
 
 
-def test_its_files_do_what_it_says(tmp_path: Path) -> None:
-    """Its test passes, and no setting of it is unknown."""
+def test_files_of_the_page_work(tmp_path: Path) -> None:
+    """Their test passes, and no setting is unknown."""
     assert "test_app.py" in write_files("docs/functions.md", tmp_path)
     pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
     report = [sys.executable, "-m", "streamkit.cli", "config", "report"]

@@ -1,4 +1,4 @@
-"""What the pages name in passing is there: other pages, files, modules, methods, settings."""
+"""Names that pages mention exist: pages, files, modules, methods, settings."""
 
 import inspect
 import re
@@ -38,25 +38,25 @@ OBJECTS = {"app": StreamApplication, "test": Harness, "admin": Admin, "tx": Chan
 
 @pytest.fixture(params=PAGES)
 def page(request: pytest.FixtureRequest) -> str:
-    """Each page."""
+    """Return each page."""
     return str(request.param)
 
 
 def codes(page: str) -> set[str]:
-    """What the page's text has between backticks; a generated table needs no test."""
+    """Return the page's text between backticks; a generated table needs no test."""
     written = prose_of(page).partition(MARKER)[0]
     return {" ".join(text.split()) for text in re.findall(r"`([^`]+)`", written)}
 
 
 def anchors(page: str) -> set[str]:
-    """How links name the page's headings."""
+    """Return the anchors of the page's headings."""
     headings = re.findall(r"^#+ (.*)$", (ROOT / page).read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
 @cache
 def setting_keys() -> frozenset[str]:
-    """All there are, as docs/settings.md has them."""
+    """Return all setting keys of docs/settings.md."""
     keys = set()
     for section in reference_tables(ApplicationPlugins().binder_types()).split("\n## "):
         (prefix,) = re.findall(r"^Below `(.*)`:$", section, re.MULTILINE)
@@ -66,13 +66,13 @@ def setting_keys() -> frozenset[str]:
     return frozenset(key.replace("..", ".") for key in keys)
 
 
-def test_every_block_says_its_language(page: str) -> None:
-    """So none is passed over by the tests of languages."""
+def test_every_block_has_a_language(page: str) -> None:
+    """So that the tests of each language find it."""
     assert (ROOT / page).read_text().count("```") == 2 * len([*blocks_of(page)])
 
 
-def test_links_lead_somewhere(page: str) -> None:
-    """To a file of the project, and to a heading of it."""
+def test_links_have_a_target(page: str) -> None:
+    """A file of the project and a heading in it."""
     for target in re.findall(r"\]\(([^)\s]+)\)", prose_of(page)):
         if target.startswith("https://"):
             continue
@@ -83,7 +83,7 @@ def test_links_lead_somewhere(page: str) -> None:
             assert anchor in anchors(str(file.resolve().relative_to(ROOT))), target
 
 
-def test_modules_and_paths_are_there(page: str) -> None:
+def test_modules_and_paths_exist(page: str) -> None:
     """Those of the project's packages and folders."""
     missing = []
     for code in codes(page):
@@ -96,7 +96,7 @@ def test_modules_and_paths_are_there(page: str) -> None:
 
 
 def exists(name: str) -> bool:
-    """Whether there is such a module, or such a name in a module."""
+    """Return whether there is such a module or such a name in one."""
     module, _, attribute = name.rpartition(".")
     try:
         if find_spec(name) is not None:
@@ -106,8 +106,8 @@ def exists(name: str) -> bool:
     return hasattr(import_module(module), attribute)
 
 
-def test_methods_are_there(page: str) -> None:
-    """Of what pages call `app`, `test`, `admin`, `tx`."""
+def test_methods_exist(page: str) -> None:
+    """Those of `app`, `test`, `admin`, `tx` on pages."""
     for code in codes(page):
         for name, attribute in re.findall(r"(?<![\w.])(\w+)\.([a-z_]+)\b", code):
             if name in OBJECTS:
@@ -116,7 +116,7 @@ def test_methods_are_there(page: str) -> None:
 
 @cache
 def attributes(type_: type) -> frozenset[str]:
-    """Those of the class, and those that it gives its objects."""
+    """Return the attributes of the class and of its instances."""
     return frozenset([*dir(type_), *re.findall(r"self\.(\w+)", inspect.getsource(type_))])
 
 

@@ -1,4 +1,4 @@
-"""docs/operations.md: which settings may be changed while a server runs, and what `streamkit store` writes."""
+"""docs/operations.md: settings that can be changed while running, and the output of `streamkit store`."""
 
 import inspect
 import re
@@ -21,21 +21,21 @@ PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 @pytest.mark.parametrize(
     ("server", "settings"), [("the broker", BrokerSettings), ("the name server", NameServerSettings)]
 )
-def test_the_settings_that_may_be_changed_are_listed(server: str, settings: type[ApacheSettings]) -> None:
+def test_changeable_settings_are_listed(server: str, settings: type[ApacheSettings]) -> None:
     """All of them, and no others."""
     (row,) = re.findall(rf"^\| {server} \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     assert re.findall(r"`(\w+)`", row) == settings.changeable()
 
 
-def test_the_settings_that_only_the_file_changes_are_listed() -> None:
-    """All of them, and no others; none of a running name server's is one."""
+def test_settings_that_only_the_file_changes_are_listed() -> None:
+    """All of them, and no others; a running name server has none."""
     (row,) = re.findall(r"^\| nothing, by requests: [^|]* \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     assert re.findall(r"`(\w+)`", row) == BrokerSettings.local()
     assert NameServerSettings.local() == []
 
 
-def test_systemd_understands_the_broker_s_unit(tmp_path: Path) -> None:
-    """Every line; and nothing is created that others may open."""
+def test_systemd_accepts_the_brokers_unit(tmp_path: Path) -> None:
+    """Every line; and no created file is open to others."""
     text = (PAGE.parent / "systemd" / "streamkit-broker.service").read_text()
     assert "\nUMask=0077\n" in text
     systemd = shutil.which("systemd-analyze")
@@ -48,8 +48,8 @@ def test_systemd_understands_the_broker_s_unit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("told", [Survey, RepairPlan])
-def test_the_fields_that_the_store_commands_write_are_listed(told: type[Survey | RepairPlan]) -> None:
-    """Each field of the JSON has a row, with the text of the class."""
+def test_output_fields_of_the_store_commands_are_listed(told: type[Survey | RepairPlan]) -> None:
+    """Each JSON field has a row with the class's text."""
     _, _, attributes = (inspect.getdoc(told) or "").partition("Attributes:\n")
     documented = re.findall(r"^    (\w+): (.*(?:\n        .*)*)", attributes, re.MULTILINE)
     assert [name for name, _ in documented] == [field.name for field in fields(told)]

@@ -1,4 +1,4 @@
-"""The package of the page about plugins works as it is printed, given in code and installed."""
+"""The package on the page about plugins works as printed, given in code and installed."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ PAGE = "docs/plugins.md"
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """The page's files, and their entry points as an installer would write them."""
+    """The page's files with their installed entry points."""
     write_files(PAGE, tmp_path)
     (project,) = (tomllib.loads(block.text) for block in blocks_of(PAGE) if block.language == "toml")
     name, version = project["project"]["name"], project["project"]["version"]
@@ -29,7 +29,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def python(directory: Path, *arguments: str) -> str:
-    """What Python prints in that directory, where the package is installed."""
+    """Return the output of Python in that directory, where the package is installed."""
     done = subprocess.run(
         [sys.executable, *arguments],
         capture_output=True,
@@ -42,14 +42,14 @@ def python(directory: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_the_plugin_s_own_test_passes(package: Path) -> None:
-    """It is handed over, and found installed at the same time."""
+def test_plugins_own_test_passes(package: Path) -> None:
+    """It is given in code and installed at the same time."""
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
     assert "1 passed" in python(package, "-m", "pytest", *options, "test_acme_plugin.py")
 
 
-def test_the_installed_package_adds_a_command_and_settings(package: Path) -> None:
-    """The command is listed with its first sentence, and runs; the settings are explained with their place."""
+def test_installed_package_adds_a_command_and_settings(package: Path) -> None:
+    """The command is listed with its first sentence, and runs; the settings are explained with their origin."""
     assert "price       Check the text of a price" in python(package, "-m", "streamkit.cli", "--help")
     told = python(package, "-m", "streamkit.cli", "price", "12.50 EUR")
     assert told == "Price(amount=Decimal('12.50'), currency='EUR')\n"

@@ -1,4 +1,4 @@
-"""docs/protocol.md: every request code, who serves it, and a test that is there."""
+"""docs/protocol.md lists every request code, the server that serves it, and an existing test."""
 
 import ast
 import asyncio
@@ -46,12 +46,12 @@ def rows() -> list[Row]:
 
 
 def served(by: str) -> set[int]:
-    """Return the codes that the page says are served by one."""
+    """Return the codes that a server serves according to the page."""
     return {row.code for row in rows() if by in row.served_by.split(", ")}
 
 
 def missing(proofs: list[str]) -> list[str]:
-    """Return those of the tests, named by file and function, that are not there."""
+    """Return those of the tests, named by file and function, that do not exist."""
     functions: dict[str, set[str]] = {}
     for path in {proof.partition("::")[0] for proof in proofs}:
         tree = ast.parse((ROOT / path).read_text())
@@ -64,14 +64,14 @@ def names(codes: set[int]) -> list[str]:
 
 
 def test_every_code_has_one_row() -> None:
-    """In the order of their numbers, under Apache's names; those of our own beside them."""
+    """In numeric order with Apache's names, and our own codes."""
     table = rows()
     assert [row.code for row in table] == sorted({row.code for row in table})
     apaches = [(row.code, row.name) for row in table if row.known_to != "here only"]
     assert apaches == sorted((int(code), code.name) for code in RequestCode)
 
 
-def test_the_broker_serves_what_the_page_says() -> None:
+def test_page_lists_the_brokers_requests() -> None:
     """Give a new request of the broker its row, and the test that sends it."""
 
     async def table() -> set[int]:
@@ -81,26 +81,26 @@ def test_the_broker_serves_what_the_page_says() -> None:
     assert names(served("broker")) == names(asyncio.run(table()))
 
 
-def test_the_name_server_serves_what_the_page_says(tmp_path: Path) -> None:
+def test_page_lists_the_name_servers_requests(tmp_path: Path) -> None:
     """Likewise."""
     routes = RouteTable(lambda: 0.0)
     processor = NameServerProcessor(NameServerSettings(), routes, KVConfig(tmp_path / "kvConfig.json"))
     assert names(served("name server")) == names(set(map(int, processor.handlers)))
 
 
-def test_each_served_request_names_a_test_that_is_there() -> None:
+def test_each_served_request_names_an_existing_test() -> None:
     """By its file and function."""
     proofs = [row.proof.strip("`") for row in rows() if row.served_by != "not served"]
     assert all("::" in proof for proof in proofs)
     assert missing(proofs) == []
 
 
-def test_each_test_that_the_page_names_is_there() -> None:
+def test_each_test_named_on_the_page_exists() -> None:
     """In the tables of rules too."""
     assert missing(PROOF.findall(PAGE.read_text())) == []
 
 
-def test_the_page_lists_the_broker_s_own_topics_and_groups() -> None:
+def test_page_lists_the_system_topics_and_groups() -> None:
     """Each name in the row of its kind."""
     row_of = {
         kind: line
@@ -112,7 +112,7 @@ def test_the_page_lists_the_broker_s_own_topics_and_groups() -> None:
         assert [name for name in names_of_kind if f"`{name}`" not in row_of[kind]] == []
 
 
-def test_each_other_request_has_a_reason() -> None:
+def test_each_unserved_request_has_a_reason() -> None:
     """In words, not by a test."""
     unserved = [row for row in rows() if row.served_by == "not served"]
     assert len(unserved) > 50

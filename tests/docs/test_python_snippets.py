@@ -1,7 +1,4 @@
-"""The Python that the pages show, run as by a reader who has typed what stands above it.
-
-Whole files, those whose first line is their name, have tests of their own.
-"""
+"""Python snippets on the pages run after the snippets above them."""
 
 import ast
 import builtins
@@ -66,13 +63,13 @@ SETTINGS = {
 
 
 def snippets(page: str) -> list[Block]:
-    """The page's Python that is no file of its own."""
+    """Return the page's Python blocks that are no files."""
     found = [block for block in blocks_of(page) if block.language == "python" and block.file is None]
     return [] if page in NOT_RUN else found
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if snippets(page)])
-def test_it_runs(page: str) -> None:
+def test_snippets_run(page: str) -> None:
     """Block after block; the application of each section starts, with the settings of the section."""
     names = {name: getattr(streamkit, name) for name in streamkit.__all__} | {"__name__": page}
     for section, found in groupby(snippets(page), lambda block: block.section):
@@ -87,7 +84,7 @@ def test_it_runs(page: str) -> None:
 
 
 def run(block: Block, names: dict[str, object]) -> ast.Module:
-    """Run the block; of one that waits for a broker only its imports. All names in it must be known."""
+    """Run the block, or only the imports of one that waits for a broker. All its names must be defined."""
     tree = ast.parse(block.text)
     ast.increment_lineno(tree, block.line - 1)
     code = compile(tree, block.page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -102,20 +99,20 @@ def run(block: Block, names: dict[str, object]) -> ast.Module:
 
 
 def attributes(tree: ast.AST, root: str) -> list[str]:
-    """What is asked of whatever has this name, function bodies included."""
+    """Return the attributes accessed on this name, function bodies included."""
     found = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
     return [node.attr for node in found if isinstance(node.value, ast.Name) and node.value.id == root]
 
 
 def instructions(code: CodeType, *wanted: str) -> set[str]:
-    """The names that the code, and what is defined in it, has in these instructions."""
+    """Return the names that the code and its functions use in these instructions."""
     inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
     own = {each.argval for each in dis.get_instructions(code) if each.opname in wanted}
     return own.union(*(instructions(each, *wanted) for each in inner))
 
 
 def settings_of(page: str, section: str) -> dict[str, str]:
-    """What the section says of settings, and a destination for each binding its code names."""
+    """Return the section's settings, and a destination for each binding that its code names."""
     told: dict[str, str] = {}
     for block in blocks_of(page):
         if block.section != section or block.file is not None:

@@ -1,4 +1,4 @@
-"""The README's example, run as it stands."""
+"""The README's example is run as printed."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.docs.pages import write_files
 
 
-def test_the_example_and_its_test_run_as_printed(tmp_path: Path) -> None:
+def test_readmes_example_and_its_test_run(tmp_path: Path) -> None:
     """Application, settings and test are copied out of the page; the test passes."""
     assert write_files("README.md", tmp_path) == ["app.py", "application.properties", "test_app.py"]
     done = subprocess.run(

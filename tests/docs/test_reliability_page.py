@@ -1,4 +1,4 @@
-"""The page that tells how a store is opened, and the code that opens it."""
+"""The page about opening a store agrees with the code."""
 
 import inspect
 import re
@@ -14,8 +14,8 @@ def numbers(pattern: str, text: str) -> list[int]:
     return [int(number) for number in re.findall(pattern, text, re.MULTILINE)]
 
 
-def test_the_steps_of_opening_a_store_are_those_of_the_code() -> None:
-    """As many on the page, in the module's docstring and in its code, in one order."""
+def test_steps_of_opening_a_store_are_those_of_the_code() -> None:
+    """Equally many on the page, in the module's docstring and in its code, in one order."""
     (section,) = re.findall(r"^## How a store is opened$(.*?)^## ", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     on_page = numbers(r"^(\d+)\. ", section)
     assert on_page == [*range(1, 12)]
@@ -23,7 +23,7 @@ def test_the_steps_of_opening_a_store_are_those_of_the_code() -> None:
     assert numbers(r"^ +# (\d+)\.$", inspect.getsource(recovery.Recovery.run)) == on_page
 
 
-def test_the_crash_campaign_has_its_place_on_the_page() -> None:
+def test_page_has_a_place_for_the_crash_campaign() -> None:
     """Between two comments, where `make crashes` writes."""
     text = PAGE.read_text()
     begin, end = "<!-- written by the crash campaign -->", "<!-- end of what the crash campaign writes -->"

@@ -1,4 +1,4 @@
-"""docs/settings.md: its tables are those of the models, and no documented key of Spring's is missing."""
+"""docs/settings.md has the tables of the models, and every documented key of Spring's."""
 
 import re
 from pathlib import Path
@@ -11,13 +11,13 @@ from streamkit.plugins.application_plugins import ApplicationPlugins
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
 
-def test_the_tables_are_those_of_the_models() -> None:
+def test_tables_are_generated_from_the_models() -> None:
     """When this fails, run `streamkit config reference --update docs/settings.md`."""
     _, _, tables = PAGE.read_text().partition(MARKER)
     assert tables.strip() == reference_tables(ApplicationPlugins().binder_types()).strip()
 
 
-def test_every_honoured_setting_says_what_it_does() -> None:
+def test_every_supported_setting_has_a_description() -> None:
     """A row without a text would be a riddle."""
     types = ApplicationPlugins().binder_types()
     models = [StreamSettings, *(group.model for group in GROUPS)]
@@ -32,8 +32,8 @@ def test_every_honoured_setting_says_what_it_does() -> None:
     assert riddles == []
 
 
-def test_the_page_is_a_table_a_reader_can_follow() -> None:
-    """Each row has its five cells, whatever stands in them."""
+def test_table_rows_have_five_cells() -> None:
+    """Whatever their text."""
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     assert len(rows) > 150
     assert {len(re.split(r"(?<!\\)\|", row)) for row in rows} == {7}

@@ -1,4 +1,4 @@
-"""The settings that the pages show: each is known, and has the kind of value it must have."""
+"""Settings on the pages are known and have valid values."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ SUFFIXES = {"properties": ".properties", "yaml": ".yml"}
 
 
 @each(blocks("properties", "yaml"))
-def test_no_setting_of_a_block_is_wrong_or_foreign(block: Block, tmp_path: Path) -> None:
-    """Nor without effect, nor set twice: each does what it says."""
+def test_settings_of_blocks_are_valid(block: Block, tmp_path: Path) -> None:
+    """None is unknown, without effect, or set twice."""
     (tmp_path / f"application{SUFFIXES[block.language]}").write_text(block.text)
     environment = Environment.load(directory=tmp_path, variables={"PASSWORD": "secret"})
     rows = report_settings(environment, ApplicationPlugins().binder_types())

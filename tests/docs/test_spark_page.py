@@ -1,4 +1,4 @@
-"""docs/spark.md: the code on it, as far as that can be seen without Spark; `tests/spark` runs the like."""
+"""docs/spark.md: its code, as far as it can be checked without Spark; `tests/spark` runs similar code."""
 
 import ast
 import re
@@ -17,15 +17,15 @@ ENOUGH = {"nameServer": "127.0.0.1:9876", "topic": "orders"}
 
 
 @each(BLOCKS)
-def test_it_is_python_whose_imports_are_there(block: Block) -> None:
-    """Each line of it; nothing but the imports is run."""
+def test_python_blocks_compile_and_their_imports_exist(block: Block) -> None:
+    """Only the imports are run."""
     tree = ast.parse(block.text)
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     exec(compile(ast.Module(imports, []), block.page, "exec"), {})
 
 
-def test_options_in_code_are_taken() -> None:
-    """By the format that they are for."""
+def test_options_in_code_are_valid() -> None:
+    """For their format."""
     chains = [chain for block in BLOCKS for chain in CHAIN.findall(block.text)]
     assert {direction for direction, _ in chains} == {"read", "write"}
     for direction, options in chains:
@@ -34,7 +34,7 @@ def test_options_in_code_are_taken() -> None:
 
 @pytest.mark.parametrize("option", re.findall(r"`([a-z]+[A-Z]\w+=[\w-]+)`", prose_of(PAGE)))
 def test_options_in_the_text_are_known(option: str) -> None:
-    """To the source or to the sink, with that value."""
+    """To the source or the sink, with that value."""
     key, _, value = option.partition("=")
     for read in (source_options, sink_options):
         try:

@@ -1,4 +1,4 @@
-"""The tutorial's files, written out as they are printed, and run."""
+"""The tutorial's files are written out and run."""
 
 import os
 import subprocess
@@ -17,13 +17,13 @@ NAME_SERVER = "SPRING_CLOUD_STREAM_ROCKETMQ_BINDER_NAME_SERVER"
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    """A directory with the tutorial's Python and properties files, whole, as a reader would copy them."""
+    """A directory with the tutorial's whole Python and properties files."""
     write_files("docs/tutorial.md", tmp_path)
     return tmp_path
 
 
 def run(shop: Path, *arguments: str, settings: Sequence[tuple[str, str]] = ()) -> str:
-    """What the program prints; it must succeed."""
+    """Return the program's output; it must succeed."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=shop,
@@ -37,7 +37,7 @@ def run(shop: Path, *arguments: str, settings: Sequence[tuple[str, str]] = ()) -
     return done.stdout
 
 
-def test_the_files_are_those_the_text_speaks_of(shop: Path) -> None:
+def test_printed_files_are_those_of_the_text(shop: Path) -> None:
     """Each is printed once, under its name."""
     assert sorted(path.name for path in shop.iterdir()) == [
         "app.py",
@@ -50,12 +50,12 @@ def test_the_files_are_those_the_text_speaks_of(shop: Path) -> None:
 
 
 @pytest.mark.slow
-def test_its_tests_pass(shop: Path) -> None:
-    """In virtual time and on a broker, and they take no more than seconds."""
+def test_tutorials_tests_pass(shop: Path) -> None:
+    """In virtual time and on a broker, within seconds."""
     assert "4 passed" in run(shop, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider")
 
 
-def test_its_settings_are_known(shop: Path) -> None:
+def test_tutorials_settings_are_known(shop: Path) -> None:
     """The report prints what the page prints."""
     told = run(shop, "-m", "streamkit.cli", "config", "report")
     assert told in TUTORIAL.read_text()
@@ -64,7 +64,7 @@ def test_its_settings_are_known(shop: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_sent_is_charged(shop: Path, rocket_broker: RocketBroker) -> None:
+def test_tutorials_application_processes_an_order(shop: Path, rocket_broker: RocketBroker) -> None:
     """`streamkit run` and send.py on a broker; the application ends in order."""
     server = (NAME_SERVER, rocket_broker.name_server)
     with subprocess.Popen(

@@ -1,8 +1,4 @@
-"""`python -m tests.peer`: get and compile all foreign programs of the tests, once per machine.
-
-On a machine that has none of them that takes minutes, longer than a test may. Where one can't be had its tests say so:
-they are skipped, or fail where `STREAMKIT_REQUIRE_PEERS` is set.
-"""
+"""`python -m tests.peer`: get and compile all foreign programs of the tests, once per machine."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +9,7 @@ from tests.peer.go_client import go_program
 
 
 def main() -> None:
-    """Get them one after the other: Maven's local repository is not made for several at once."""
+    """Get them one after the other, since Maven's local repository is not safe for concurrent use."""
     programs: dict[str, Callable[[], object]] = {name: partial(class_path, name) for name in PROGRAMS}
     programs["go"] = go_program
     for name, make in programs.items():

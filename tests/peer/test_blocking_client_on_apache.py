@@ -1,4 +1,4 @@
-"""The blocking client on Apache's own brokers: what it sends, asks and pulls means to them what it means to ours."""
+"""The blocking client on Apache's brokers."""
 
 from rocket_client.blocking import BlockingClient, MessageQueue, ProducerSettings, PullRequest, QueueRange
 from rocket_client.core.pull_answer import PullStatus
@@ -10,7 +10,7 @@ from tests.peer.stage import ANSWER_TIMEOUT
 COUNT = 40
 
 
-def test_a_topic_is_written_and_read(apache_broker: ApacheBroker) -> None:
+def test_blocking_client_writes_and_reads_a_topic(apache_broker: ApacheBroker) -> None:
     """Created by its first message; offsets, pulls of all kinds and commits find their queue and its broker."""
     settings = ProducerSettings(name_servers=apache_broker.name_server, request_timeout=ANSWER_TIMEOUT)
     with BlockingClient("blocking-readers", settings) as client:

@@ -1,7 +1,4 @@
-"""The same requests to Apache's broker and to ours: the same answers, and the same messages stored.
-
-Where the two versions of Apache's differ from each other, ours answers as 4.9.7 does.
-"""
+"""Equal requests to Apache's broker and ours: equal answers and stored messages."""
 
 import asyncio
 import re
@@ -57,7 +54,7 @@ ONLY_4_9 = {
 
 
 class Case:
-    """A client in front of one of the brokers, with names of its own: the brokers live longer than a test."""
+    """A client of one of the brokers, with its own names, because brokers live longer than a test."""
 
     def __init__(self, client: RawClient, name: str) -> None:
         self.client = client
@@ -79,7 +76,7 @@ class Case:
         return (await self.client.ask(code, header, body)).code
 
     async def stored(self, count: int, queue_id: int = 0, topic: str | None = None) -> list[Any]:
-        """Return what the queue holds once there are so many; Apache's broker queues behind its answers."""
+        """Return the queue's messages once there are so many; Apache's broker adds them after its answers."""
         topic = topic or self.topic
         while await self.client.end(topic, queue_id) < count:  # noqa: ASYNC110 - brokers tell nobody
             await asyncio.sleep(0.05)
@@ -289,7 +286,7 @@ CASES: dict[str, Callable[[Case], Awaitable[Any]]] = {
 
 
 async def answers(address: str) -> dict[str, Any]:
-    """Return what the broker answers in each case, one after the other."""
+    """Return the broker's answers to the cases, in order."""
     client = await RawClient.connect(TcpTransport(), address, answer=RemotingCommand.response)
     case = Case(client, secrets.token_hex(4))
     results = {name: case.plain(await run(case)) for name, run in CASES.items()}
@@ -298,13 +295,13 @@ async def answers(address: str) -> dict[str, Any]:
 
 
 async def our_answers() -> dict[str, Any]:
-    """Return what our broker answers."""
+    """Return our broker's answers."""
     async with EmbeddedBroker(settings={"messageDelayLevel": DELAY_LEVELS}) as embedded:
         return await answers(embedded.broker_address)
 
 
-def test_our_broker_answers_as_apache_s_does(apache_broker: ApacheBroker) -> None:
-    """Codes, offsets, and every property of what is stored."""
+def test_our_broker_answers_as_apaches(apache_broker: ApacheBroker) -> None:
+    """Codes, offsets, and every property of stored messages."""
 
     async def both() -> tuple[dict[str, Any], dict[str, Any]]:
         return await asyncio.gather(answers(apache_broker.address), our_answers())

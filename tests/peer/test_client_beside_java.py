@@ -1,4 +1,4 @@
-"""Our client and Apache's Java client on one broker, Apache's and ours: each reads what the other writes."""
+"""Our client and Apache's Java client on Apache's broker and ours: each reads the other's messages."""
 
 import asyncio
 import time
@@ -39,7 +39,7 @@ def producer(stage: Stage) -> Producer:
     return Producer("python-shop", settings)
 
 
-def test_java_reads_what_we_write(stage: Stage) -> None:
+def test_java_reads_our_messages(stage: Stage) -> None:
     """Tags, keys, properties, flag, id; compressed bodies and batches too."""
     topic = stage.topic()
     java = stage.consumer(topic)
@@ -63,7 +63,7 @@ def test_java_reads_what_we_write(stage: Stage) -> None:
     assert messages[b"one"].keys == "k3"
 
 
-def test_we_read_what_java_writes(stage: Stage) -> None:
+def test_we_read_javas_messages(stage: Stage) -> None:
     """Tags, keys, properties, flag, id; compressed bodies and batches too."""
     topic = stage.topic()
     java = stage.producer()
@@ -107,7 +107,7 @@ def test_both_select_the_same_queue_for_a_key(stage: Stage) -> None:
 
 
 def test_java_and_we_share_a_groups_queues(stage: Stage) -> None:
-    """One member is Java's, one ours: every queue has one owner, every message is heard once."""
+    """Of a Java member and ours, each queue has one owner and each message one delivery."""
     topic, group = stage.topic(), stage.name("group")
     java = stage.consumer(topic, group)
     eventually(lambda: java.assigned(topic), lambda queues: len(queues) == 4)
@@ -137,7 +137,7 @@ def test_java_and_we_share_a_groups_queues(stage: Stage) -> None:
 
 
 class Call(NamedTuple):
-    """A call of a listener with one message: when it began and ended, in ms since 1970, and whose it was."""
+    """A listener call with one message: beginning and end in ms since 1970, and the member."""
 
     begin: int
     end: int
@@ -146,8 +146,8 @@ class Call(NamedTuple):
     offset: int
 
 
-def test_an_orderly_queue_has_one_owner_java_s_or_ours(stage: Stage) -> None:
-    """Java's member comes and goes while ours works: never do both work on a queue, and none goes back in order."""
+def test_orderly_queue_has_one_owner_java_or_ours(stage: Stage) -> None:
+    """Java's member joins and leaves while ours works: calls of a queue never overlap and stay in order."""
     topic, group = stage.topic(), stage.name("group")
     calls: list[Call] = []
     pause_ms = 30
@@ -197,8 +197,8 @@ def test_an_orderly_queue_has_one_owner_java_s_or_ours(stage: Stage) -> None:
         assert list(dict.fromkeys(offsets)) == sorted({*offsets})
 
 
-def test_a_message_we_give_back_can_reach_java(stage: Stage) -> None:
-    """Failed by our member, heard again by Java's of the same group, under its own topic and id."""
+def test_message_sent_back_by_us_can_reach_java(stage: Stage) -> None:
+    """Failed by our member, redelivered to Java's of the same group, under its own topic and id."""
     topic, group = stage.topic(), stage.name("group")
     heard = RecordingListener(lambda message: RetryLater(delay_level=2))  # 2 s: we have left the group by then
 

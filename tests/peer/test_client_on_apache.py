@@ -1,4 +1,4 @@
-"""Our client on Apache's own broker: what it does on the bundled one, it does here."""
+"""Our client on Apache's broker behaves as on the bundled one."""
 
 import asyncio
 import itertools
@@ -39,7 +39,7 @@ _numbers = itertools.count(1)
 
 
 class Clients:
-    """Makers of clients before one broker, with a topic and a group nobody else has."""
+    """Factories of clients of one broker, with their own topic and group."""
 
     def __init__(self, broker: ApacheBroker, admin: Admin) -> None:
         number = next(_numbers)
@@ -97,8 +97,8 @@ def play(broker: ApacheBroker, scene: Callable[[Clients], Awaitable[None]], queu
     asyncio.run(main())
 
 
-def test_every_way_to_send_arrives(apache_broker: ApacheBroker) -> None:
-    """Synchronously, by future, one way, as a batch, to a queue, by a selector, compressed."""
+def test_every_kind_of_send_arrives(apache_broker: ApacheBroker) -> None:
+    """Synchronous, by future, one way, as a batch, to a queue, by a selector, compressed."""
 
     async def scene(clients: Clients) -> None:
         heard = RecordingListener()
@@ -129,7 +129,7 @@ def test_every_way_to_send_arrives(apache_broker: ApacheBroker) -> None:
 
 
 def test_many_sends_share_a_connection(apache_broker: ApacheBroker) -> None:
-    """Two thousand at once, and each is heard once."""
+    """Two thousand concurrently, each delivered once."""
 
     async def scene(clients: Clients) -> None:
         heard = RecordingListener()
@@ -145,8 +145,8 @@ def test_many_sends_share_a_connection(apache_broker: ApacheBroker) -> None:
     play(apache_broker, scene)
 
 
-def test_a_new_topic_is_made_by_its_first_message(apache_broker: ApacheBroker) -> None:
-    """By the default topic's route; the consumer that waits for it finds it."""
+def test_first_message_creates_a_topic(apache_broker: ApacheBroker) -> None:
+    """By the default topic's route; the waiting consumer finds it."""
 
     async def scene(clients: Clients) -> None:
         heard = RecordingListener()
@@ -158,8 +158,8 @@ def test_a_new_topic_is_made_by_its_first_message(apache_broker: ApacheBroker) -
     play(apache_broker, scene)
 
 
-def test_tags_select(apache_broker: ApacheBroker) -> None:
-    """``Aa`` and ``BB`` have one hash code, which is all the broker looks at."""
+def test_tags_select_the_messages(apache_broker: ApacheBroker) -> None:
+    """``Aa`` and ``BB`` have one hash code, which is all the broker compares."""
 
     async def scene(clients: Clients) -> None:
         heard, queue = RecordingListener(), MessageQueue(clients.topic, "broker-a", 0)
@@ -172,8 +172,8 @@ def test_tags_select(apache_broker: ApacheBroker) -> None:
     play(apache_broker, scene)
 
 
-def test_a_failure_is_delivered_again_and_buried(apache_broker: ApacheBroker) -> None:
-    """As often as the setting says, under its own topic and id; the dead letter tells why."""
+def test_failed_message_is_redelivered_and_becomes_a_dead_letter(apache_broker: ApacheBroker) -> None:
+    """As often as configured, under its own topic and id; the dead letter has the reason."""
 
     async def scene(clients: Clients) -> None:
         heard, dead = RecordingListener(lambda message: ValueError("no such dish")), RecordingListener()
@@ -193,8 +193,8 @@ def test_a_failure_is_delivered_again_and_buried(apache_broker: ApacheBroker) ->
     play(apache_broker, scene)
 
 
-def test_rejected_and_delayed(apache_broker: ApacheBroker) -> None:
-    """One is a dead letter at once, the other comes again after its delay level."""
+def test_rejected_and_delayed_messages(apache_broker: ApacheBroker) -> None:
+    """One becomes a dead letter at once, the other is redelivered after its delay level."""
 
     async def scene(clients: Clients) -> None:
         def say(message: MessageExt) -> object:
@@ -214,8 +214,8 @@ def test_rejected_and_delayed(apache_broker: ApacheBroker) -> None:
     play(apache_broker, scene)
 
 
-def test_order_is_kept_and_a_failure_holds_its_queue(apache_broker: ApacheBroker) -> None:
-    """Tried again in place, then buried; the queue goes on."""
+def test_failure_blocks_its_orderly_queue(apache_broker: ApacheBroker) -> None:
+    """It is retried in place, then becomes a dead letter; the queue continues."""
 
     async def scene(clients: Clients) -> None:
         heard, dead = (
@@ -237,7 +237,7 @@ def test_order_is_kept_and_a_failure_holds_its_queue(apache_broker: ApacheBroker
 
 
 def test_two_members_share_and_one_takes_over(apache_broker: ApacheBroker) -> None:
-    """Half the queues each; one leaves, and the other has all of them as soon as it is told."""
+    """Half the queues each; when one leaves, the other is notified and takes all of them."""
 
     async def scene(clients: Clients) -> None:
         heard = RecordingListener()
@@ -257,7 +257,7 @@ def test_two_members_share_and_one_takes_over(apache_broker: ApacheBroker) -> No
 
 
 def test_orderly_members_hand_their_queues_over(apache_broker: ApacheBroker) -> None:
-    """Locked by the one, then by the other; nothing out of order."""
+    """Locked by one, then by the other, in order."""
 
     async def scene(clients: Clients) -> None:
         seen: dict[int, list[int]] = {number: [] for number in range(4)}
@@ -278,8 +278,8 @@ def test_orderly_members_hand_their_queues_over(apache_broker: ApacheBroker) -> 
     play(apache_broker, scene)
 
 
-def test_committed_offsets_are_where_the_next_member_begins(apache_broker: ApacheBroker) -> None:
-    """Nothing twice, nothing missed."""
+def test_next_member_starts_at_the_committed_offsets(apache_broker: ApacheBroker) -> None:
+    """Without duplicates or loss."""
 
     async def scene(clients: Clients) -> None:
         first, second = RecordingListener(), RecordingListener()
@@ -296,7 +296,7 @@ def test_committed_offsets_are_where_the_next_member_begins(apache_broker: Apach
 
 
 def test_broadcasting_reaches_every_member(apache_broker: ApacheBroker, tmp_path: Path) -> None:
-    """Each hears everything; the one that comes back goes on where it was."""
+    """Each receives everything; a returning one continues at its offsets."""
 
     async def scene(clients: Clients) -> None:
         one, two, again = RecordingListener(), RecordingListener(), RecordingListener()
@@ -320,7 +320,7 @@ def test_broadcasting_reaches_every_member(apache_broker: ApacheBroker, tmp_path
 
 
 def test_queues_added_to_a_live_topic_are_picked_up(apache_broker: ApacheBroker) -> None:
-    """By the next refresh of routes, here every second."""
+    """At the next refresh of routes, here every second."""
 
     async def scene(clients: Clients) -> None:
         heard = RecordingListener()
@@ -335,8 +335,8 @@ def test_queues_added_to_a_live_topic_are_picked_up(apache_broker: ApacheBroker)
     play(apache_broker, scene)
 
 
-def test_an_order_configuration_fixes_where_producers_send(apache_broker: ApacheBroker) -> None:
-    """The name server puts it into the route."""
+def test_order_configuration_determines_producers_queues(apache_broker: ApacheBroker) -> None:
+    """The name server returns it in the route."""
 
     async def scene(clients: Clients) -> None:
         await clients.admin.set_order_conf(clients.topic, "broker-a:2")
@@ -349,7 +349,7 @@ def test_an_order_configuration_fixes_where_producers_send(apache_broker: Apache
 
 
 def test_administration(apache_broker: ApacheBroker) -> None:
-    """Spans, places, messages by id and by key, resets while the group is online, its inside."""
+    """Offset ranges, messages by id and by key, resets of an online group, running info."""
 
     async def scene(clients: Clients) -> None:
         heard = RecordingListener()
@@ -381,7 +381,7 @@ def test_administration(apache_broker: ApacheBroker) -> None:
 
 
 async def reset_to_the_begin(clients: Clients) -> None:
-    """Apache's broker refuses until every queue's offset has been committed."""
+    """Reset the group to the beginning; Apache's broker refuses until every queue has a committed offset."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -401,7 +401,7 @@ async def running_info(clients: Clients, consumer: PushConsumer) -> ConsumerRunn
 
 
 @pytest.mark.slow
-def test_with_the_name_server_gone_traffic_goes_on(
+def test_traffic_continues_without_the_name_server(
     apache_broker_factory: Callable[..., ApacheBroker], apache_broker: ApacheBroker
 ) -> None:
     """Running producers and consumers have their routes; members still take over from each other."""

@@ -1,4 +1,4 @@
-"""Our pull consumers on Apache's own brokers: by request 361 where it is served (5.x), else by 11 (4.9)."""
+"""Our pull consumers on Apache's brokers: request 361 where it is served (5.x), otherwise 11 (4.9)."""
 
 import asyncio
 import itertools
@@ -24,7 +24,7 @@ _numbers = itertools.count(1)
 
 
 class Desk:
-    """A topic and a group nobody else has, and consumers of them."""
+    """A topic and a group of its own, and their consumers."""
 
     def __init__(self, broker: ApacheBroker) -> None:
         number = next(_numbers)
@@ -42,7 +42,7 @@ class Desk:
         return PullConsumer(self.group, PullConsumerSettings(name_servers=self.address))
 
     async def send(self, *bodies: bytes) -> None:
-        """Send to the queue; the queue has the messages then: Apache's brokers put them there after their answer."""
+        """Send to the queue and wait until the message is in it: Apache's brokers add it after their answer."""
         settings = ProducerSettings(name_servers=self.address, send_timeout=SEND_TIMEOUT)
         async with Producer(f"{self.group}-p", settings) as producer:
             for body in bodies:
@@ -64,7 +64,7 @@ def play(broker: ApacheBroker, scene: Callable[[Desk], Awaitable[None]]) -> None
 
 
 async def polled(consumer: LitePullConsumer, count: int) -> list[bytes]:
-    """That many bodies."""
+    """Return that many polled bodies."""
     messages: list[MessageExt] = []
     async with asyncio.timeout(60):
         while len(messages) < count:
@@ -73,7 +73,7 @@ async def polled(consumer: LitePullConsumer, count: int) -> list[bytes]:
 
 
 def test_polls_share_commit_and_seek(apache_broker: ApacheBroker) -> None:
-    """The next member goes on behind what was polled; a seek goes back."""
+    """The next member continues behind the polled messages; a seek goes back."""
 
     async def scene(desk: Desk) -> None:
         await desk.send(b"0", b"1", b"2")
@@ -88,8 +88,8 @@ def test_polls_share_commit_and_seek(apache_broker: ApacheBroker) -> None:
     play(apache_broker, scene)
 
 
-def test_a_poll_that_waits_is_answered_at_once(apache_broker: ApacheBroker) -> None:
-    """The broker holds lite pulls as it holds others."""
+def test_waiting_poll_is_answered_at_once(apache_broker: ApacheBroker) -> None:
+    """The broker holds lite pulls like others."""
 
     async def scene(desk: Desk) -> None:
         async with desk.polling() as consumer:
@@ -101,8 +101,8 @@ def test_a_poll_that_waits_is_answered_at_once(apache_broker: ApacheBroker) -> N
     play(apache_broker, scene)
 
 
-def test_pulls_tell_what_they_found(apache_broker: ApacheBroker) -> None:
-    """Messages, none that match, none yet, an offset the queue does not have."""
+def test_pull_statuses(apache_broker: ApacheBroker) -> None:
+    """Messages, none that match, none yet, an illegal offset."""
 
     async def scene(desk: Desk) -> None:
         await desk.send(b"A", b"B")

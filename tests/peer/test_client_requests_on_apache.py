@@ -1,4 +1,4 @@
-"""Requests and replies of our client, through Apache's own brokers."""
+"""Requests and replies of our client through Apache's brokers."""
 
 import asyncio
 
@@ -16,8 +16,8 @@ from tests.peer.apache import ApacheBroker
 from tests.peer.stage import ANSWER_TIMEOUT
 
 
-def test_a_request_gets_its_reply(apache_broker: ApacheBroker) -> None:
-    """Whoever consumes it replies, and the broker gives the reply to who asked."""
+def test_request_gets_its_reply(apache_broker: ApacheBroker) -> None:
+    """From any consumer, through the broker."""
     address = apache_broker.name_server
 
     async def main() -> None:

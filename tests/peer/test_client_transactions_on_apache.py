@@ -1,4 +1,4 @@
-"""Our transaction producer on Apache's own brokers, which ask about a transaction after half a second."""
+"""Our transaction producer on Apache's brokers, which check a transaction after half a second."""
 
 import asyncio
 import itertools
@@ -24,7 +24,7 @@ _numbers = itertools.count(1)
 
 
 class Shop:
-    """A topic and groups nobody else has."""
+    """A topic and groups of its own."""
 
     def __init__(self, broker: ApacheBroker) -> None:
         number = next(_numbers)
@@ -51,7 +51,7 @@ class Shop:
         return consumer
 
     async def seen(self, count: int) -> list[MessageExt]:
-        """That many messages of the topic, and whatever comes with them."""
+        """Return that many messages of the topic, and any that follow."""
         messages: list[MessageExt] = []
         async with self.consumer() as consumer, asyncio.timeout(60):
             while len(messages) < count:
@@ -71,8 +71,8 @@ def play(broker: ApacheBroker, scene: Callable[[Shop], Awaitable[None]]) -> None
     asyncio.run(main())
 
 
-def test_only_what_commits_is_delivered(apache_broker: ApacheBroker) -> None:
-    """With its properties and its id; what is rolled back, or stays open, is not."""
+def test_only_committed_messages_are_delivered(apache_broker: ApacheBroker) -> None:
+    """With properties and id; rolled back and open ones are not."""
 
     async def scene(shop: Shop) -> None:
         async def pay(message: Message) -> LocalTransactionState:
@@ -91,8 +91,8 @@ def test_only_what_commits_is_delivered(apache_broker: ApacheBroker) -> None:
     play(apache_broker, scene)
 
 
-def test_a_crashed_producer_is_replaced_by_any_other(apache_broker: ApacheBroker) -> None:
-    """The broker asks a later member of the group, which has sent nothing itself."""
+def test_crashed_producer_is_replaced_by_another_member(apache_broker: ApacheBroker) -> None:
+    """The broker checks with a later member of the group, which has sent nothing."""
 
     async def scene(shop: Shop) -> None:
         async with shop.producer() as crashed:
@@ -109,8 +109,8 @@ def test_a_crashed_producer_is_replaced_by_any_other(apache_broker: ApacheBroker
     play(apache_broker, scene)
 
 
-def test_unknown_is_asked_again_until_it_is_put_aside(apache_broker: ApacheBroker) -> None:
-    """After `transactionCheckMax` checks the message lies in TRANS_CHECK_MAX_TIME_TOPIC."""
+def test_unknown_transaction_is_checked_until_it_is_put_aside(apache_broker: ApacheBroker) -> None:
+    """After `transactionCheckMax` checks the message is in TRANS_CHECK_MAX_TIME_TOPIC."""
 
     async def scene(shop: Shop) -> None:
         async with shop.producer() as producer:

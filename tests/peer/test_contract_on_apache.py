@@ -1,4 +1,4 @@
-"""The RocketMQ binder keeps the contract on Apache's own brokers."""
+"""The RocketMQ binder fulfils the contract on Apache's brokers."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The Kafka binder keeps the contract on Apache's own Kafka."""
+"""The Kafka binder fulfils the contract on Apache Kafka."""
 
 import pytest
 

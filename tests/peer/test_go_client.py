@@ -1,4 +1,4 @@
-"""Apache's Go client, rocketmq-client-go, on a broker: Apache's own, which proves the expectations, then ours."""
+"""Apache's Go client, rocketmq-client-go, on Apache's broker, which proves the expectations, then on ours."""
 
 import asyncio
 import itertools
@@ -28,7 +28,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def go_client() -> Iterator[GoClient]:
-    """The Go client; without Go on the machine its tests are skipped, but not where peers are required."""
+    """The Go client; its tests are skipped without Go on the machine, unless peers are required."""
     try:
         client = GoClient()
     except PeersUnavailableError as error:
@@ -40,7 +40,7 @@ def go_client() -> Iterator[GoClient]:
 
 
 class GoStage:
-    """The Go client before one broker, with names nobody else has."""
+    """The Go client with one broker, and its own names."""
 
     def __init__(self, client: GoClient, name_server: str) -> None:
         """Put a running client before a running broker."""
@@ -49,7 +49,7 @@ class GoStage:
         self._consumers: list[GoConsumer] = []
 
     def name(self, what: str) -> str:
-        """Return a name nothing else has."""
+        """Return an unused name."""
         return f"go-{what}-{next(_numbers)}"
 
     def topic(self, name: str = "", queues: int = 4) -> str:
@@ -74,11 +74,11 @@ class GoStage:
         asyncio.run(wait())
 
     def producer(self) -> GoProducer:
-        """Start a producer of a group of its own."""
+        """Start a producer with its own group."""
         return self._client.producer(self._name_server, self.name("producers"))
 
     def consumer(self, topic: str, group: str = "", **how: object) -> GoConsumer:
-        """Start a consumer, of a group of its own unless told."""
+        """Start a consumer, with its own group by default."""
         group = group or self.name("group")
         consumer = self._client.consumer(self._name_server, group, topic, **how)  # type: ignore[arg-type]
         self._consumers.append(consumer)
@@ -97,7 +97,7 @@ def on(kind: str) -> object:
 
 @pytest.fixture(params=[on("apache"), on("bundled")])
 def go(request: pytest.FixtureRequest, peers: Peers, go_client: GoClient) -> Iterator[GoStage]:
-    """The Go client before Apache's broker, then before ours."""
+    """The Go client on Apache's broker, then on ours."""
     broker = peers.broker(VERSIONS[0]) if request.param == "apache" else peers.bundled()
     stage = GoStage(go_client, broker.name_server)
     yield stage
@@ -106,7 +106,7 @@ def go(request: pytest.FixtureRequest, peers: Peers, go_client: GoClient) -> Ite
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_go_sends_and_receives(go: GoStage, mode: Literal["sync", "async"]) -> None:
-    """Each answer names queue and offset, and the listener finds that message there, whole."""
+    """Each result has queue and offset, and the listener gets the whole message from there."""
     topic = go.topic()
     bodies = [f"m{i}" for i in range(8)]
     sent = go.producer().send(topic, *bodies, mode=mode, tags="t", keys=["k1", "k2"], properties={"p": "v"})
@@ -120,7 +120,7 @@ def test_go_sends_and_receives(go: GoStage, mode: Literal["sync", "async"]) -> N
 
 
 def test_go_sends_one_way(go: GoStage) -> None:
-    """Nothing is answered and everything is stored."""
+    """Without an answer; everything is stored."""
     topic = go.topic()
     assert go.producer().send(topic, *"abc", mode="oneway") == []
 
@@ -128,7 +128,7 @@ def test_go_sends_one_way(go: GoStage) -> None:
 
 
 def test_go_keeps_the_order_of_a_key(go: GoStage) -> None:
-    """One key's messages lie in one queue; an orderly listener sees them in order, also when it fails."""
+    """One key's messages are in one queue; an orderly listener gets them in order, also when it fails."""
     topic = go.topic()
     producer = go.producer()
     for number in range(5):
@@ -144,7 +144,7 @@ def test_go_keeps_the_order_of_a_key(go: GoStage) -> None:
 
 
 def test_go_selects_by_tags(go: GoStage) -> None:
-    """A subscription to two tags brings the messages of these two only."""
+    """A subscription to two tags gets only their messages."""
     topic = go.topic()
     producer = go.producer()
     for tag in ("red", "green", "blue"):
@@ -165,8 +165,8 @@ def test_go_broadcasts(go: GoStage) -> None:
         assert sorted(m.body for m in member.take(4, TIMEOUT)) == list("abcd")
 
 
-def test_go_is_delayed(go: GoStage) -> None:
-    """Level 2 (2 s here) arrives no earlier."""
+def test_go_delays(go: GoStage) -> None:
+    """Level 2 (2 s here) is not delivered early."""
     topic = go.topic()
     consumer = go.consumer(topic)
     begun = time.monotonic()
@@ -178,8 +178,8 @@ def test_go_is_delayed(go: GoStage) -> None:
     assert message.properties["REAL_TOPIC"] == topic
 
 
-def test_go_retries_and_gives_up(go: GoStage) -> None:
-    """A failed message comes again by the retry topic, and after the last time lies in the dead letter topic."""
+def test_go_retries_until_the_dead_letter(go: GoStage) -> None:
+    """A failed message is redelivered by the retry topic, and in the end is in the dead letter topic."""
     topic, group = go.topic(), go.name("group")
     # The client would find the group's retry topic only when it rebalances, 20 s after its start.
     go.topic(f"%RETRY%{group}", queues=1)
@@ -195,8 +195,8 @@ def test_go_retries_and_gives_up(go: GoStage) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_a_go_member_leaves_and_its_group_goes_on(go: GoStage) -> None:
-    """What it received is committed: the next member gets only what is new."""
+def test_go_group_continues_after_a_member_left(go: GoStage) -> None:
+    """Its messages are committed: the next member gets only new ones."""
     topic, group = go.topic(), go.name("group")
     producer = go.producer()
     producer.send(topic, *"abcd")

@@ -1,4 +1,4 @@
-"""Apache's Java push consumers on a broker: Apache's own, which proves the expectations, then ours."""
+"""Apache's Java push consumers on Apache's broker, which proves the expectations, then on ours."""
 
 import time
 from collections import Counter
@@ -19,8 +19,8 @@ def texts(consumer: JavaConsumer) -> list[str]:
     return [m.text for m in consumer.received]
 
 
-def test_tags_select(stage: Stage) -> None:
-    """A subscription to two tags brings the messages of these two only."""
+def test_tags_select_the_messages(stage: Stage) -> None:
+    """A subscription to two tags gets only their messages."""
     topic = stage.topic()
     producer = stage.producer()
     for tag in ("red", "green", "blue"):
@@ -34,8 +34,8 @@ def test_tags_select(stage: Stage) -> None:
     assert sorted(m.text for m in consumer.take(3)) == ["blue", "red", "red again"]
 
 
-def test_a_waiting_consumer_gets_a_new_message_at_once(stage: Stage) -> None:
-    """A held pull is answered when a message arrives, not when its time is over."""
+def test_waiting_consumer_gets_a_new_message_at_once(stage: Stage) -> None:
+    """A held pull is answered at the arrival, not at its timeout."""
     topic = stage.topic()
     consumer = stage.consumer(topic)
     eventually(lambda: consumer.assigned(topic), lambda queues: len(queues) == 4)
@@ -63,7 +63,7 @@ def test_broadcasting_reaches_every_member(stage: Stage) -> None:
 
 
 def test_two_members_share_and_one_takes_over(stage: Stage) -> None:
-    """Two members have half of the queues each and each message once; one leaves, and the other is told."""
+    """Each has half of the queues, and each message is delivered once; when one leaves, the other is notified."""
     with (
         JavaClient(stage.version, rebalance_ms=ONLY_WHEN_TOLD) as client,
         Stage(client, stage.name_server, stage.address) as members,
@@ -96,8 +96,8 @@ def share_and_take_over(stage: Stage) -> None:
     assert [Counter(texts(first))[text] for text in "wxyz"] == [1, 1, 1, 1]
 
 
-def test_a_failing_listener_is_given_the_message_again(stage: Stage) -> None:
-    """A failed message comes back under its own topic and id, counted; the others are not held up."""
+def test_failed_message_is_redelivered(stage: Stage) -> None:
+    """Under its own topic and id, with its count; other messages are not blocked."""
     topic = stage.topic()
     stage.producer().send(topic, "bad", "good", tags="t", keys="k", properties={"p": "v"})
 
@@ -112,8 +112,8 @@ def test_a_failing_listener_is_given_the_message_again(stage: Stage) -> None:
     assert again.properties["ORIGIN_MESSAGE_ID"] == last.properties["ORIGIN_MESSAGE_ID"] == first.offset_id
 
 
-def test_a_message_that_keeps_failing_becomes_a_dead_letter(stage: Stage) -> None:
-    """After maxReconsumeTimes redeliveries it lies in %DLQ%group, readable, and comes no more."""
+def test_message_that_keeps_failing_becomes_a_dead_letter(stage: Stage) -> None:
+    """After maxReconsumeTimes redeliveries it is readable in %DLQ%group and not redelivered."""
     topic, group = stage.topic(), stage.name("group")
     stage.producer().send(topic, "poison", tags="t", keys="k")
     failing = stage.consumer(topic, group, failTimes=99, maxReconsumeTimes=1)
@@ -130,8 +130,8 @@ def test_a_message_that_keeps_failing_becomes_a_dead_letter(stage: Stage) -> Non
     assert letter.properties["WAIT"] == "false"
 
 
-def test_an_orderly_failure_holds_its_queue(stage: Stage) -> None:
-    """A suspended queue gives the same message again before the next; other queues go on."""
+def test_orderly_failure_blocks_its_queue(stage: Stage) -> None:
+    """A suspended queue redelivers the message before the next; other queues continue."""
     topic = stage.topic(queues=2)
     producer = stage.producer()
     producer.send(topic, "a", "bad", "c", mode="queue", queue=0)
@@ -145,8 +145,8 @@ def test_an_orderly_failure_holds_its_queue(stage: Stage) -> None:
     assert [m.reconsume_times for m in received if m.text == "bad"] == [0, 1, 2]
 
 
-def test_an_orderly_message_that_keeps_failing_is_set_aside(stage: Stage) -> None:
-    """After maxReconsumeTimes it goes to the dead letters and its queue continues in order."""
+def test_orderly_message_that_keeps_failing_becomes_a_dead_letter(stage: Stage) -> None:
+    """After maxReconsumeTimes its queue continues in order."""
     topic, group = stage.topic(queues=1), stage.name("group")
     stage.producer().send(topic, "poison", "b", "c")
 
@@ -158,8 +158,8 @@ def test_an_orderly_message_that_keeps_failing_is_set_aside(stage: Stage) -> Non
     assert [m.text for m in stage.consumer(f"%DLQ%{group}").take(1)] == ["poison"]
 
 
-def test_a_group_goes_on_where_it_stopped(stage: Stage) -> None:
-    """Offsets committed at a consumer's end are where the group's next consumer begins."""
+def test_group_continues_at_its_committed_offsets(stage: Stage) -> None:
+    """Those committed at a consumer's end."""
     topic, group = stage.topic(), stage.name("group")
     producer = stage.producer()
     producer.send(topic, *"abcd")
@@ -174,7 +174,7 @@ def test_a_group_goes_on_where_it_stopped(stage: Stage) -> None:
 
 
 def test_two_groups_get_everything_each(stage: Stage) -> None:
-    """Groups know nothing of one another."""
+    """Groups are independent."""
     topic = stage.topic()
     stage.producer().send(topic, *"abcd")
 
@@ -182,8 +182,8 @@ def test_two_groups_get_everything_each(stage: Stage) -> None:
         assert sorted(m.text for m in consumer.take(4)) == list("abcd")
 
 
-def test_a_listener_may_take_several_at_once(stage: Stage) -> None:
-    """A consume batch of 8 gives what one pull brought together."""
+def test_listener_may_take_a_batch(stage: Stage) -> None:
+    """A consume batch of 8 from one pull."""
     topic = stage.topic(queues=1)
     stage.producer().send(topic, *"abcdefgh")
 
@@ -193,8 +193,8 @@ def test_a_listener_may_take_several_at_once(stage: Stage) -> None:
     assert {m.raw["batch"] for m in received} == {8}
 
 
-def test_a_lite_pull_consumer_polls_and_commits(stage: Stage) -> None:
-    """Polled consumers are members like others: 5.x pulls for them with a request of its own."""
+def test_lite_pull_consumer_polls_and_commits(stage: Stage) -> None:
+    """It is a member like others; 5.x pulls for it with a separate request."""
     topic, group = stage.topic(), stage.name("group")
     producer = stage.producer()
     producer.send(topic, *"abcd")

@@ -1,4 +1,4 @@
-"""What Apache's Java client meets on our broker alone: its other header encoding, restarts, and kills."""
+"""Apache's Java client on our broker alone: binary headers, restarts, and kills."""
 
 import signal
 import threading
@@ -22,10 +22,10 @@ pytestmark = pytest.mark.peer
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_binary_headers_serve_as_json_does(
+def test_binary_headers_work_like_json(
     version: str, java_client: Callable[[str], JavaClient], rocket_broker_factory: RocketBrokerFactory
 ) -> None:
-    """A client told to encode headers as ROCKETMQ sends, consumes, locks and fails like any other."""
+    """A client with ROCKETMQ encoding sends, consumes, locks and fails like any other."""
     java_client(version)
     rocket_broker = rocket_broker_factory(messageDelayLevel=DELAY_LEVELS)
     at = (rocket_broker.name_server, rocket_broker.address)
@@ -63,10 +63,10 @@ def test_mqadmin_shows_why_a_setting_is_not_changed(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_java_clients_go_on_after_our_restart(
+def test_java_clients_continue_after_our_restart(
     version: str, java_client: Callable[[str], JavaClient], tmp_path: Path
 ) -> None:
-    """Producer and consumer connect again by themselves; the group goes on with what comes."""
+    """Producer and consumer reconnect, and the group continues."""
     name_server_port, broker_port = free_ports()
 
     def start() -> ThreadedBroker:
@@ -99,10 +99,10 @@ def test_java_clients_go_on_after_our_restart(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_java_clients_find_what_a_killed_broker_had_acknowledged(
+def test_java_clients_get_acknowledged_messages_of_a_killed_broker(
     version: str, java_client: Callable[[str], JavaClient], tmp_path: Path
 ) -> None:
-    """kill -9 while Java sends and consumes: each message it was answered for is heard, at its place."""
+    """kill -9 while Java sends and consumes: each is delivered, at its offset."""
     port = max(free_ports())
     settings = {
         "brokerName": "broker-a",

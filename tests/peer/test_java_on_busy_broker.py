@@ -1,4 +1,4 @@
-"""Apache's Java producer at a broker that refuses what has waited for too long."""
+"""Apache's Java producer on a broker that refuses late requests."""
 
 import socket
 import threading
@@ -24,7 +24,7 @@ TRIES = 50
 
 
 class Flood:
-    """A client with more requests on their way than a broker reads at once; each that is handled takes it 30 ms."""
+    """A client with more pending requests than a broker reads at once, each of which takes 30 ms."""
 
     def __init__(self, ours: ThreadedBroker) -> None:
         self.refused = 0
@@ -58,10 +58,10 @@ def slow_down(topic: str, *message: object) -> None:
         threading.Event().wait(0.03)
 
 
-def test_a_java_producer_sends_again_what_a_busy_broker_refused(
+def test_java_producer_retries_refusals_of_a_busy_broker(
     java_client: Callable[[str], JavaClient],
 ) -> None:
-    """Without being told to, from 5.x on; each message is stored once."""
+    """By default from 5.x on; each message is stored once."""
     with ThreadedBroker(settings=IMPATIENT) as ours:
         broker = ours._embedded.broker
         broker.store.arrival_listeners.append(slow_down)

@@ -1,10 +1,10 @@
-"""Requests with replies: Apache's Java client on Apache's own broker, then on ours."""
+"""Requests with replies: Apache's Java client on Apache's broker, then on ours."""
 
 from tests.peer.stage import Stage, reply_to
 
 
-def test_a_request_gets_its_reply(stage: Stage) -> None:
-    """The listener's reply goes back to the producer that asked."""
+def test_request_gets_its_reply(stage: Stage) -> None:
+    """The listener's reply reaches the producer that asked."""
     topic = stage.topic()
     replying, asking = stage.producer(), stage.producer(group=stage.name("asking"), heartbeatMs=100)
     stage.consumer(topic, replyBy=replying.name)

@@ -1,4 +1,4 @@
-"""SQL filters, pulls, resets, namespaces: Apache's Java client on Apache's own broker, then on ours."""
+"""SQL filters, pulls, resets, namespaces: Apache's Java client on Apache's broker, then on ours."""
 
 import time
 from collections import Counter
@@ -35,8 +35,8 @@ CARS = {
         ("TAGS = 'car' AND electric IS NOT NULL", "bc"),
     ],
 )
-def test_sql_selects(stage: Stage, expression: str, selected: str) -> None:
-    """A push consumer gets what its SQL92 expression says, before and after it waits."""
+def test_sql_selects_the_messages(stage: Stage, expression: str, selected: str) -> None:
+    """A push consumer gets matching ones, with and without a held pull."""
     topic = stage.topic(queues=1)
     producer = stage.producer()
     for body, properties in CARS.items():
@@ -52,14 +52,14 @@ def test_sql_selects(stage: Stage, expression: str, selected: str) -> None:
 
 
 @pytest.mark.parametrize("expression", ["price >", "colour = red AND", "price BETWEEN 5"])
-def test_sql_that_is_none_is_refused(stage: Stage, expression: str) -> None:
-    """A consumer whose expression can't be read does not start."""
+def test_invalid_sql_is_refused(stage: Stage, expression: str) -> None:
+    """A consumer with an invalid expression does not start."""
     with pytest.raises(PeerError):
         stage.consumer({stage.topic(): expression}, sql=True)
 
 
-def test_a_pull_consumer_keeps_its_own_offsets(stage: Stage) -> None:
-    """Each pull names its offset; its status says what there was, and commits are the application's."""
+def test_pull_consumer_keeps_its_own_offsets(stage: Stage) -> None:
+    """Each pull names its offset and gets a status; the application commits."""
     topic = stage.topic(queues=1)
     producer = stage.producer()
     producer.send(topic, *"abcd", mode="queue", tags="t")
@@ -75,8 +75,8 @@ def test_a_pull_consumer_keeps_its_own_offsets(stage: Stage) -> None:
         assert consumer.commit(topic, 0, 3) == 3
 
 
-def test_a_lite_pull_consumer_goes_where_it_is_told(stage: Stage) -> None:
-    """Queues are assigned, offsets sought, and what is committed is where the group goes on."""
+def test_lite_pull_consumer_assigns_seeks_and_commits(stage: Stage) -> None:
+    """The group continues at the committed offsets."""
     topic, group = stage.topic(queues=2), stage.name("group")
     producer = stage.producer()
     producer.send(topic, *"abcd", mode="queue", queue=0)
@@ -95,8 +95,8 @@ def test_a_lite_pull_consumer_goes_where_it_is_told(stage: Stage) -> None:
     assert Counter(m.text for m in polled) == Counter("ewxyz")
 
 
-def test_a_paused_queue_is_not_polled(stage: Stage) -> None:
-    """Its messages wait until it is resumed; the other queue's come."""
+def test_paused_queue_is_not_polled(stage: Stage) -> None:
+    """Its messages wait until it is resumed; the other queue's are polled."""
     topic = stage.topic(queues=2)
     producer = stage.producer()
     with stage.polling(topic, queues=[0, 1]) as consumer:
@@ -113,8 +113,8 @@ def test_a_paused_queue_is_not_polled(stage: Stage) -> None:
         assert [m.text for m in consumer.poll(2)] == list("yz")
 
 
-def test_a_reset_reaches_a_live_consumer(stage: Stage) -> None:
-    """Mqadmin's resetOffsetByTime makes a running push consumer hear everything again."""
+def test_offset_reset_reaches_a_live_consumer(stage: Stage) -> None:
+    """mqadmin's resetOffsetByTime makes a running push consumer receive everything again."""
     topic, group = stage.topic(queues=1), stage.name("group")
     begun = int(time.time() * 1000) - 60_000
     producer = stage.producer()
@@ -139,8 +139,8 @@ def test_a_reset_reaches_a_live_consumer(stage: Stage) -> None:
     assert texts(consumer) == list("aabbccdd")
 
 
-def test_an_order_conf_is_in_the_route(stage: Stage) -> None:
-    """Mqadmin puts, gets and deletes it; while it is there, producers send to the queues it names."""
+def test_order_configuration_is_in_the_route(stage: Stage) -> None:
+    """mqadmin puts, gets and deletes it; meanwhile producers send to its queues."""
     topic = stage.topic(queues=4)
     conf = "broker-a:2"
     stage.mqadmin("updateOrderConf", "-t", topic, "-m", "put", "-v", conf)
@@ -156,8 +156,8 @@ def test_an_order_conf_is_in_the_route(stage: Stage) -> None:
     assert {answer["queue"] for answer in sent} == {0, 1, 2, 3}
 
 
-def test_namespaces_part_topics_and_groups(stage: Stage) -> None:
-    """Clients of two namespaces use the same names for different topics, and see them without the prefix."""
+def test_namespaces_separate_topics_and_groups(stage: Stage) -> None:
+    """Clients of two namespaces use equal names for different topics, without the prefix."""
     topic, group = stage.name("topic"), stage.name("group")
     for namespace in ("left", "right"):
         stage.client.create_topic(stage.name_server, stage.address, f"{namespace}%{topic}", 1)
@@ -172,8 +172,8 @@ def test_namespaces_part_topics_and_groups(stage: Stage) -> None:
     assert f"left%{topic}" in stage.mqadmin("topicList").split()
 
 
-def test_a_namespace_has_its_own_retries(stage: Stage) -> None:
-    """A failed message comes again by the retry topic of the namespace's group."""
+def test_namespace_has_its_own_retries(stage: Stage) -> None:
+    """A failed message is redelivered by the retry topic of the namespace's group."""
     topic, group = stage.name("topic"), stage.name("group")
     stage.client.create_topic(stage.name_server, stage.address, f"left%{topic}", 1)
     consumer = stage.consumer(topic, group, namespace="left", failTimes=1)
@@ -185,8 +185,8 @@ def test_a_namespace_has_its_own_retries(stage: Stage) -> None:
     assert [first.reconsume_times, again.reconsume_times] == [0, 1]
 
 
-def test_broadcast_offsets_are_the_members_own(stage: Stage) -> None:
-    """A member that comes back goes on where it was; one that is new has offsets of its own."""
+def test_broadcast_offsets_are_each_members_own(stage: Stage) -> None:
+    """A returning member continues at its offsets; a new one has separate ones."""
     topic, group = stage.topic(queues=1), stage.name("group")
     producer = stage.producer()
     member = {"model": "BROADCASTING", "instance": stage.name("member")}

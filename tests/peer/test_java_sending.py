@@ -1,4 +1,4 @@
-"""Apache's Java producers send to a broker: Apache's own, which proves the expectations, then ours."""
+"""Apache's Java producers on Apache's broker, which proves the expectations, then on ours."""
 
 import time
 from functools import partial
@@ -11,8 +11,8 @@ from tests.peer.stage import LATEST, Stage, eventually
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_sends_are_answered_with_where_the_message_is(stage: Stage, mode: SendMode) -> None:
-    """Each answer names queue and offset, and the listener finds that message there, whole."""
+def test_send_results_have_the_messages_position(stage: Stage, mode: SendMode) -> None:
+    """Each has queue and offset, and the listener gets the whole message from there."""
     topic = stage.topic()
     bodies = [f"m{i}" for i in range(8)]
     properties = {"colour": "crimson"}
@@ -31,16 +31,16 @@ def test_sends_are_answered_with_where_the_message_is(stage: Stage, mode: SendMo
     assert one.broker == "broker-a"
 
 
-def test_messages_spread_over_all_queues(stage: Stage) -> None:
-    """Round robin reaches each queue of the route."""
+def test_messages_are_distributed_over_all_queues(stage: Stage) -> None:
+    """Round robin uses each queue of the route."""
     sent = stage.producer().send(stage.topic(queues=4), *("x" * 8))
 
     assert {answer["queue"] for answer in sent} == {0, 1, 2, 3}
     assert sorted(answer["offset"] for answer in sent) == [0, 0, 0, 0, 1, 1, 1, 1]
 
 
-def test_one_way_messages_arrive(stage: Stage) -> None:
-    """Nothing is answered and everything is stored."""
+def test_one_way_messages_are_stored(stage: Stage) -> None:
+    """Without an answer."""
     topic = stage.topic()
     answers = stage.producer().send(topic, "a", "b", "c", mode="oneway")
 
@@ -48,8 +48,8 @@ def test_one_way_messages_arrive(stage: Stage) -> None:
     assert sorted(m.text for m in stage.consumer(topic).take(3)) == ["a", "b", "c"]
 
 
-def test_a_batch_is_stored_as_its_messages(stage: Stage) -> None:
-    """One answer names where each message is; they lie in one queue one after another."""
+def test_batch_is_stored_as_its_messages(stage: Stage) -> None:
+    """One result has their offsets; they are consecutive in one queue."""
     topic = stage.topic()
     (sent,) = stage.producer().send(topic, "a", "b", "c", mode="batch", tags="t", keys="k")
 
@@ -63,8 +63,8 @@ def test_a_batch_is_stored_as_its_messages(stage: Stage) -> None:
     assert {m.tags for m in received} == {"t"}
 
 
-def test_a_large_body_travels_compressed_and_arrives_whole(stage: Stage) -> None:
-    """Compression is the clients' affair: the broker stores what it gets, flags included."""
+def test_large_body_is_sent_compressed_and_received_whole(stage: Stage) -> None:
+    """Clients compress: the broker stores what it gets, with the flags."""
     topic = stage.topic()
     body = bytes(range(256)) * 400
     stage.producer().send(topic, body)
@@ -76,7 +76,7 @@ def test_a_large_body_travels_compressed_and_arrives_whole(stage: Stage) -> None
 
 
 def test_messages_of_one_key_stay_in_order(stage: Stage) -> None:
-    """A selector sends one key's messages to one queue; an orderly listener sees them in that order."""
+    """A selector sends them to one queue; an orderly listener gets them in that order."""
     topic = stage.topic()
     pairs = [(f"key-{i % 3}", f"{i % 3}:{i // 3}") for i in range(15)]
     sent = stage.producer().send_by_key(topic, pairs)
@@ -88,8 +88,8 @@ def test_messages_of_one_key_stay_in_order(stage: Stage) -> None:
         assert [m.text for m in received if m.text[0] == key] == [f"{key}:{i}" for i in range(5)]
 
 
-def test_a_delay_level_holds_a_message_back(stage: Stage) -> None:
-    """Level 2 (2 s here) arrives no earlier, in its topic, with the properties of a delayed message."""
+def test_delay_level_delays_a_message(stage: Stage) -> None:
+    """Level 2 (2 s here) is not early, in its topic, with the properties of a delayed message."""
     topic = stage.topic()
     consumer = stage.consumer(topic)
     producer = stage.producer()
@@ -105,8 +105,8 @@ def test_a_delay_level_holds_a_message_back(stage: Stage) -> None:
     assert message.properties["REAL_QID"] == str(message.queue)
 
 
-def test_the_first_send_makes_the_topic(stage: Stage) -> None:
-    """With auto-creation on, an unknown topic gets the default topic's queues."""
+def test_first_send_creates_the_topic(stage: Stage) -> None:
+    """With auto-creation it gets the default topic's queues."""
     topic = stage.name("made-by-send")
     (sent,) = stage.producer().send(topic, "first")
 
@@ -114,7 +114,7 @@ def test_the_first_send_makes_the_topic(stage: Stage) -> None:
     assert [m.text for m in stage.consumer(topic).take(1)] == ["first"]
 
 
-def test_too_large_a_message_is_refused(stage: Stage) -> None:
+def test_too_large_message_is_refused(stage: Stage) -> None:
     """A body over the broker's maxMessageSize, from a client that allows it, is MESSAGE_ILLEGAL (13)."""
     producer = stage.producer(maxMessageSize=16 << 20, compressOver=16 << 20)
     topic = stage.topic()
@@ -126,8 +126,8 @@ def test_too_large_a_message_is_refused(stage: Stage) -> None:
     assert producer.send(topic, "small")[0]["status"] == "SEND_OK"
 
 
-def test_offsets_of_a_queue_can_be_asked(stage: Stage) -> None:
-    """Minimum, maximum, when the first message came, and the offset of a moment before it."""
+def test_offsets_of_a_queue_are_queried(stage: Stage) -> None:
+    """Minimum, maximum, earliest store time, and the offset of a time before it."""
     topic = stage.topic(queues=1)
     producer = stage.producer()
     sent = producer.send(topic, "a", "b", "c")
@@ -138,8 +138,8 @@ def test_offsets_of_a_queue_can_be_asked(stage: Stage) -> None:
     assert offsets == {"min": 0, "max": 3, "earliestStoreTime": first, "search": 0}
 
 
-def test_the_vip_channel_serves_old_clients(stage: Stage) -> None:
-    """Clients of RocketMQ 4.4's age send, and ask for offsets, two ports below the broker's."""
+def test_vip_channel_serves_old_clients(stage: Stage) -> None:
+    """Clients of RocketMQ 4.4 send and query offsets two ports below the broker's."""
     topic = stage.topic()
     (sent,) = stage.producer(vip=True).send(topic, "important")
 
@@ -148,7 +148,7 @@ def test_the_vip_channel_serves_old_clients(stage: Stage) -> None:
 
 
 def test_messages_are_found_by_key_and_by_id(stage: Stage) -> None:
-    """The index answers keys and unique ids; an offset id leads straight to the record."""
+    """The index finds keys and unique ids; an offset id leads straight to the record."""
     topic = stage.topic()
     producer = stage.producer()
     producer.send(topic, "other", keys="another")
@@ -162,7 +162,7 @@ def test_messages_are_found_by_key_and_by_id(stage: Stage) -> None:
 
 
 def found_by(producer: JavaProducer, topic: str, key: str) -> list[JavaMessage]:
-    """Return what a key finds; to find nothing is an error in Java."""
+    """Return what a key finds; in Java an empty result is an error."""
     try:
         return producer.query(topic, key)
     except PeerError:

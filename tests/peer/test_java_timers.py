@@ -1,7 +1,4 @@
-"""Arbitrary delays, as Apache's clients ask for them: on Apache's own broker 5.3.3, then on ours.
-
-Client 4.9.7 has no methods for them and sends the properties; a broker of that age would ignore them.
-"""
+"""Arbitrary delays of Apache's clients: on Apache's broker 5.3.3, then on ours."""
 
 import time
 from collections.abc import Iterator
@@ -26,7 +23,7 @@ def of_client(client: str, kind: str) -> object:
 
 @pytest.fixture(params=[of_client(client, kind) for client in VERSIONS for kind in ("apache", "bundled")])
 def timing(request: pytest.FixtureRequest, peers: Peers) -> Iterator[Stage]:
-    """Apache's Java client of each version before Apache's broker 5.3.3, then before ours."""
+    """Apache's Java client of each version on Apache's broker 5.3.3, then on ours."""
     client, kind = request.param
     broker = peers.broker(BROKER) if kind == "apache" else peers.bundled()
     with Stage(peers.client(client), broker.name_server, broker.address) as stage:
@@ -34,8 +31,8 @@ def timing(request: pytest.FixtureRequest, peers: Peers) -> Iterator[Stage]:
 
 
 @pytest.mark.parametrize(("name", "seconds"), [("TIMER_DELAY_MS", 2.5), ("TIMER_DELAY_SEC", 2.0)])
-def test_a_delay_in_the_clients_own_unit(timing: Stage, name: str, seconds: float) -> None:
-    """The message comes that much later, in its topic, with what it was sent with."""
+def test_delay_in_the_clients_own_unit(timing: Stage, name: str, seconds: float) -> None:
+    """The message is delivered that much later, in its topic, unchanged."""
     topic = timing.topic()
     consumer = timing.consumer(topic)
     producer = timing.producer()
@@ -52,8 +49,8 @@ def test_a_delay_in_the_clients_own_unit(timing: Stage, name: str, seconds: floa
     assert message.properties["REAL_TOPIC"] == topic
 
 
-def test_messages_come_at_the_moments_they_name(timing: Stage) -> None:
-    """The one sent last may come first; one whose moment is over comes at once."""
+def test_messages_are_delivered_at_their_times(timing: Stage) -> None:
+    """The one sent last may be first; one with a past time is delivered at once."""
     producer = timing.producer()
     for _ in range(ATTEMPTS):
         topic = timing.topic(queues=1)
@@ -68,8 +65,8 @@ def test_messages_come_at_the_moments_they_name(timing: Stage) -> None:
     assert [m.text for m in consumer.take(3, timeout=60)] == ["first", "second", "third"]
 
 
-def test_too_long_a_delay_is_refused(timing: Stage) -> None:
-    """Beyond the broker's longest delay, three days on Apache's and 40 on ours, nothing is stored."""
+def test_too_long_delay_is_refused(timing: Stage) -> None:
+    """Beyond the maximum, three days on Apache's and 40 on ours, nothing is stored."""
     topic = timing.topic()
     producer = timing.producer()
     with pytest.raises(PeerError) as refused:

@@ -1,4 +1,4 @@
-"""Apache's Java transaction producer on a broker: Apache's own, which proves the expectations, then ours."""
+"""Apache's Java transaction producer on Apache's broker, which proves the expectations, then on ours."""
 
 import pytest
 
@@ -17,8 +17,8 @@ def texts(consumer: JavaConsumer) -> list[str]:
     return [m.text for m in consumer.received]
 
 
-def test_a_committed_message_arrives_and_a_rolled_back_one_never(stage: Stage) -> None:
-    """Consumers see a half message when its transaction is committed, as an ordinary message."""
+def test_committed_message_is_delivered_and_a_rolled_back_one_never(stage: Stage) -> None:
+    """Consumers get a half message at its commit, as an ordinary message."""
     topic = stage.topic()
     consumer = stage.consumer(topic)
     producer = stage.producer(transactional=True, group=stage.name("orders"))
@@ -37,8 +37,8 @@ def test_a_committed_message_arrives_and_a_rolled_back_one_never(stage: Stage) -
 
 
 @pytest.mark.parametrize(("answer", "arrive"), [("COMMIT", ["asked", "after"]), ("ROLLBACK", ["after"])])
-def test_an_unknown_transaction_is_asked_about(stage: Stage, answer: str, arrive: list[str]) -> None:
-    """The broker asks the producer's group, and does what it answers."""
+def test_unknown_transaction_is_checked(stage: Stage, answer: str, arrive: list[str]) -> None:
+    """The broker asks the producer's group, and follows its answer."""
     topic = stage.topic(queues=1)
     consumer = stage.consumer(topic)
     producer = stage.producer(transactional=True, group=stage.name("orders"))
@@ -59,8 +59,8 @@ def test_an_unknown_transaction_is_asked_about(stage: Stage, answer: str, arrive
     assert half.raw["transactionId"] == half.properties["UNIQ_KEY"] == sent["id"]
 
 
-def test_another_member_of_the_group_is_asked_after_a_crash(stage: Stage) -> None:
-    """Whoever sent it is gone; a producer of the same group answers."""
+def test_another_member_of_the_group_is_checked_after_a_crash(stage: Stage) -> None:
+    """A producer of the same group answers for the crashed one."""
     topic, group = stage.topic(), stage.name("orders")
     consumer = stage.consumer(topic)
     survivor = stage.producer(transactional=True, group=group)
@@ -74,8 +74,8 @@ def test_another_member_of_the_group_is_asked_after_a_crash(stage: Stage) -> Non
     assert consumer.take(1, CHECK_TIMEOUT)[0].text == "orphan"
 
 
-def test_a_transaction_that_stays_unknown_is_put_aside(stage: Stage) -> None:
-    """After so many checks the message lies in a topic of its own, where people can see it."""
+def test_transaction_that_stays_unknown_is_put_aside(stage: Stage) -> None:
+    """After so many checks the message is in a separate topic, where operators find it."""
     topic = stage.topic()
     producer = stage.producer(transactional=True, group=stage.name("orders"))
     unknown = {"execute": "UNKNOWN", "check": "UNKNOWN"}

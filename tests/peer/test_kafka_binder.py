@@ -1,4 +1,4 @@
-"""What the Kafka binder's settings do, and what stands in Kafka afterwards."""
+"""Settings of the Kafka binder, and their results in Kafka."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.slow]
 
 
 class Inbox:
-    """What a listener was given, in its order."""
+    """Records what a listener got, in order."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []
@@ -47,7 +47,7 @@ class Inbox:
 
 
 class Shop:
-    """Applications at one Kafka, with a topic and a group of their own."""
+    """Applications on one Kafka, with a topic and a group of their own."""
 
     def __init__(self, server: KafkaServer) -> None:
         self.brokers = server.address
@@ -58,7 +58,7 @@ class Shop:
     async def app(
         self, listen: Callable[[StreamApplication], object] | None = None, **settings: object
     ) -> AsyncIterator[StreamApplication]:
-        """An application that runs; settings by their keys below the binding `in` or `out`, or below the binder."""
+        """Run an application; settings by their keys below the binding `in` or `out`, or below the binder."""
         keys: dict[str, object] = {
             "default-binder": "kafka",
             "kafka.binder.brokers": self.brokers,
@@ -83,7 +83,7 @@ class Shop:
             await app.stop(5)
 
     def listening(self, inbox: Inbox) -> Callable[[StreamApplication], object]:
-        """Have an application's binding `in` fill the inbox."""
+        """Let an application's binding `in` fill the inbox."""
 
         async def note(message: Message[bytes]) -> None:
             inbox.add(message)
@@ -91,7 +91,7 @@ class Shop:
         return lambda app: app.stream_listener("in")(note)
 
     async def send(self, *payloads: object, headers: Mapping[str, object] | None = None) -> None:
-        """Send messages, one after the other."""
+        """Send messages one after the other."""
         async with self.app() as app:
             for payload in payloads:
                 await app.bridge.asend("out", Message(payload, headers))
@@ -100,7 +100,7 @@ class Shop:
         return KafkaAdminClient(bootstrap_servers=self.brokers)
 
     async def make_topic(self, partitions: int, **configs: object) -> None:
-        """Make the topic, with properties of its own."""
+        """Create the topic with these properties."""
         wanted = {"num_partitions": partitions, "configs": {key: str(each) for key, each in configs.items()}}
 
         def make() -> None:
@@ -110,7 +110,7 @@ class Shop:
         await asyncio.to_thread(make)
 
     async def partitions(self, topic: str | None = None) -> int:
-        """How many partitions a topic has; 0 if there is none."""
+        """Return the number of partitions; 0 without the topic."""
 
         def look() -> int:
             with self.admin() as admin:
@@ -119,7 +119,7 @@ class Shop:
         return await asyncio.to_thread(look)
 
     async def configs(self, topic: str) -> dict[str, str]:
-        """A topic's own configuration."""
+        """Return a topic's own configuration."""
 
         def look() -> dict[str, str]:
             with self.admin() as admin:
@@ -130,7 +130,7 @@ class Shop:
         return await asyncio.to_thread(look)
 
     async def committed(self) -> dict[int, int]:
-        """What the group has committed, by the topic's partitions."""
+        """Return the group's committed offsets by partition."""
 
         def look() -> dict[int, int]:
             with self.admin() as admin:
@@ -140,7 +140,7 @@ class Shop:
         return await asyncio.to_thread(look)
 
     async def records(self, topic: str, number: int, isolation: str = "read_uncommitted") -> list[Any]:
-        """The first records of a topic's partitions, as they stand there."""
+        """Return the first records of a topic's partitions."""
 
         def read() -> list[Any]:
             found: list[Any] = []
@@ -161,7 +161,7 @@ class Shop:
 
 
 async def eventually(look: Callable[[], Awaitable[object]], expected: object) -> None:
-    """Wait until what is seen is what is expected."""
+    """Wait until the observed value is the expected one."""
     async with asyncio.timeout(PATIENCE):
         while True:
             if await look() == expected:
@@ -174,8 +174,8 @@ def shop(kafka_server: KafkaServer) -> Shop:
     return Shop(kafka_server)
 
 
-def test_topics_are_made_with_what_settings_ask_for(shop: Shop) -> None:
-    """Partitions of the producer, at least those of the binder; the topic's own configuration."""
+def test_topics_are_created_by_settings(shop: Shop) -> None:
+    """With the producer's partitions, at least the binder's, and the topic's own configuration."""
 
     async def main() -> None:
         more = {"kafka.bindings.out.producer.topic.properties.retention.ms": 60000}
@@ -186,8 +186,8 @@ def test_topics_are_made_with_what_settings_ask_for(shop: Shop) -> None:
     asyncio.run(main())
 
 
-def test_topics_grow_only_where_settings_allow_it(shop: Shop) -> None:
-    """A producer that needs more partitions is refused, or gets them."""
+def test_topics_grow_only_if_settings_allow_it(shop: Shop) -> None:
+    """Otherwise a producer that needs more partitions is refused."""
 
     async def main() -> None:
         await shop.make_topic(2)
@@ -201,8 +201,8 @@ def test_topics_grow_only_where_settings_allow_it(shop: Shop) -> None:
     asyncio.run(main())
 
 
-def test_min_partition_count_is_of_topics_that_are_made_or_enlarged(shop: Shop) -> None:
-    """One that is there with fewer will do, as with Spring's binder, unless partitions may be added."""
+def test_min_partition_count_applies_to_created_or_enlarged_topics(shop: Shop) -> None:
+    """As in Spring's binder, an existing one may have fewer, unless partitions may be added."""
 
     async def main() -> None:
         await shop.make_topic(2)
@@ -215,8 +215,8 @@ def test_min_partition_count_is_of_topics_that_are_made_or_enlarged(shop: Shop) 
     asyncio.run(main())
 
 
-def test_without_auto_create_topics_a_missing_topic_is_refused(shop: Shop) -> None:
-    """The error says how to make it; the brokers' own making of topics is not provoked."""
+def test_missing_topic_is_refused_without_auto_create_topics(shop: Shop) -> None:
+    """The error says how to create it; the brokers' own auto-creation is not triggered."""
 
     async def main() -> None:
         with pytest.raises(BinderError, match=r"does not exist and .*auto-create-topics=false"):
@@ -228,8 +228,8 @@ def test_without_auto_create_topics_a_missing_topic_is_refused(shop: Shop) -> No
 
 
 @pytest.mark.parametrize(("settings", "expected"), [({}, ["0", "1"]), ({"start-offset": "latest"}, ["1"])])
-def test_where_a_new_group_begins(shop: Shop, settings: dict[str, str], expected: list[str]) -> None:
-    """At the first message, or at the next; then it goes on where it was, whatever was sent while it was down."""
+def test_new_group_starts_at_the_configured_end(shop: Shop, settings: dict[str, str], expected: list[str]) -> None:
+    """At the first message or at the next; later it continues at its offsets."""
     own = {f"kafka.bindings.in.consumer.{key}": value for key, value in settings.items()}
 
     async def main() -> None:
@@ -247,7 +247,7 @@ def test_where_a_new_group_begins(shop: Shop, settings: dict[str, str], expected
 
 
 def test_offsets_may_be_reset_at_every_start(shop: Shop) -> None:
-    """reset-offsets=true begins at start-offset, whatever the group has committed."""
+    """reset-offsets=true starts at start-offset, whatever the group has committed."""
 
     async def main() -> None:
         await shop.send("0", "1")
@@ -259,8 +259,8 @@ def test_offsets_may_be_reset_at_every_start(shop: Shop) -> None:
     asyncio.run(main())
 
 
-def test_what_is_committed_is_the_smallest_offset_that_is_not_settled(shop: Shop) -> None:
-    """A later message that is done does not pass an earlier one that is not."""
+def test_committed_offset_is_the_smallest_unsettled_one(shop: Shop) -> None:
+    """Later settled messages do not advance it."""
 
     async def main() -> None:
         await shop.make_topic(1)
@@ -285,8 +285,8 @@ def test_what_is_committed_is_the_smallest_offset_that_is_not_settled(shop: Shop
     asyncio.run(main())
 
 
-def test_by_time_offsets_are_committed_no_sooner_than_that(shop: Shop) -> None:
-    """ack-mode=TIME commits every auto.commit.interval.ms, and at the end."""
+def test_time_ack_mode_commits_periodically(shop: Shop) -> None:
+    """Every auto.commit.interval.ms, and at the end."""
 
     async def main() -> None:
         await shop.make_topic(1)
@@ -304,8 +304,8 @@ def test_by_time_offsets_are_committed_no_sooner_than_that(shop: Shop) -> None:
     asyncio.run(main())
 
 
-def test_a_tombstone_travels_both_ways(shop: Shop) -> None:
-    """What has no payload is null in Kafka, and None to a listener that allows it."""
+def test_tombstone_round_trip(shop: Shop) -> None:
+    """A missing payload is null in Kafka, and None for a listener that allows it."""
 
     async def main() -> None:
         inbox = Inbox()
@@ -321,8 +321,8 @@ def test_a_tombstone_travels_both_ways(shop: Shop) -> None:
     asyncio.run(main())
 
 
-def test_a_dead_letter_tells_where_it_was(shop: Shop) -> None:
-    """It keeps its key and its partition; the topic has as many partitions as the destination."""
+def test_dead_letter_has_its_origin(shop: Shop) -> None:
+    """It keeps its key and partition; the topic has as many partitions as the destination."""
 
     async def main() -> None:
         await shop.make_topic(3)
@@ -345,8 +345,8 @@ def test_a_dead_letter_tells_where_it_was(shop: Shop) -> None:
     asyncio.run(main())
 
 
-def test_the_dead_letter_topic_is_what_settings_say(shop: Shop) -> None:
-    """enable-dlq=true makes it at the start, by the name and with the partitions that are set."""
+def test_dead_letter_topic_follows_settings(shop: Shop) -> None:
+    """enable-dlq=true creates it at the start with the configured name and partitions."""
     own = "kafka.bindings.in.consumer"
 
     async def main() -> None:
@@ -362,8 +362,8 @@ def test_the_dead_letter_topic_is_what_settings_say(shop: Shop) -> None:
     asyncio.run(main())
 
 
-def test_the_dead_letter_topic_is_not_configured_as_the_destination(shop: Shop) -> None:
-    """Compaction, say, would lose letters of one key: its own configuration is its producer's, as in Spring."""
+def test_dead_letter_topic_has_its_own_configuration(shop: Shop) -> None:
+    """That of its producer, as in Spring; the destination's compaction would lose letters of one key."""
     own = "kafka.bindings.in.consumer"
 
     async def main() -> None:
@@ -383,10 +383,10 @@ def test_the_dead_letter_topic_is_not_configured_as_the_destination(shop: Shop) 
     asyncio.run(main())
 
 
-def test_without_dead_letters_what_is_rejected_is_logged_and_passed(
+def test_rejected_message_without_dead_letters_is_logged_and_dropped(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """enable-dlq=false loses it, as Spring's binder does unless it is told otherwise; the next message comes."""
+    """With enable-dlq=false, Spring's default; the next message is delivered."""
 
     async def main() -> None:
         inbox = Inbox()
@@ -412,8 +412,8 @@ def test_without_dead_letters_what_is_rejected_is_logged_and_passed(
     assert lost.endswith("ValueError: never. It is lost: the binding has no dead letters")
 
 
-def test_a_message_that_kafka_refuses_is_the_only_one_that_fails(shop: Shop) -> None:
-    """One that is too large for its topic, for instance: those after it are sent."""
+def test_message_refused_by_kafka_fails_alone(shop: Shop) -> None:
+    """For example one too large for its topic: later ones are sent."""
 
     async def main() -> None:
         await shop.make_topic(1, **{"max.message.bytes": 2000})
@@ -428,7 +428,7 @@ def test_a_message_that_kafka_refuses_is_the_only_one_that_fails(shop: Shop) -> 
 
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
 def test_compressed_messages_are_sent_and_received(shop: Shop, compression: str) -> None:
-    """With each compression that Kafka has; the topic takes only what has become small."""
+    """With each of Kafka's compressions; the topic accepts only small ones."""
     inbox, text = Inbox(), "x" * 30_000
 
     async def main() -> None:
@@ -442,8 +442,8 @@ def test_compressed_messages_are_sent_and_received(shop: Shop, compression: str)
     asyncio.run(main())
 
 
-def test_a_compression_that_needs_another_library_is_refused(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the start, by the setting that asks for it."""
+def test_compression_with_a_missing_library_is_refused(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start, by the setting."""
     monkeypatch.setattr(codec, "snappy", None)
 
     async def main() -> None:
@@ -455,8 +455,8 @@ def test_a_compression_that_needs_another_library_is_refused(shop: Shop, monkeyp
     asyncio.run(main())
 
 
-def test_an_anonymous_group_cannot_have_a_dead_letter_topic(shop: Shop) -> None:
-    """Asked for, it is an error before anything is connected."""
+def test_anonymous_group_cannot_have_a_dead_letter_topic(shop: Shop) -> None:
+    """An error before anything is connected."""
 
     async def main() -> None:
         with pytest.raises(ConfigurationError, match="enable-dlq=true needs a group"):
@@ -471,7 +471,7 @@ def test_an_anonymous_group_cannot_have_a_dead_letter_topic(shop: Shop) -> None:
 
 
 def test_partitions_may_be_fixed(shop: Shop) -> None:
-    """auto-rebalance-enabled=false: an instance takes every n-th partition, and keeps its place in the group."""
+    """auto-rebalance-enabled=false: an instance takes every n-th partition, and uses the group's offsets."""
 
     async def main() -> None:
         await shop.make_topic(4)
@@ -493,7 +493,7 @@ def test_partitions_may_be_fixed(shop: Shop) -> None:
     asyncio.run(main())
 
 
-def test_a_destination_may_be_a_pattern(shop: Shop) -> None:
+def test_destination_may_be_a_pattern(shop: Shop) -> None:
     """Every topic whose whole name matches."""
 
     async def main() -> None:
@@ -510,8 +510,8 @@ def test_a_destination_may_be_a_pattern(shop: Shop) -> None:
     asyncio.run(main())
 
 
-def test_an_anonymous_group_of_a_pattern_hears_all_that_is_sent_once_it_is_bound(shop: Shop) -> None:
-    """Also what comes before its partitions are dealt out, and nothing that was there."""
+def test_anonymous_group_of_a_pattern_receives_everything_sent_after_its_binding(shop: Shop) -> None:
+    """Also before its partitions are assigned, and no earlier messages."""
 
     async def main() -> None:
         await shop.send("old")
@@ -531,8 +531,8 @@ def test_an_anonymous_group_of_a_pattern_hears_all_that_is_sent_once_it_is_bound
 
 
 @pytest.mark.parametrize("resets", ["false", "true"])
-def test_an_anonymous_group_hears_all_of_partitions_that_are_added_later(shop: Shop, resets: str) -> None:
-    """Also what they have before it knows of them; of those that were there nothing old."""
+def test_anonymous_group_receives_everything_of_partitions_added_later(shop: Shop, resets: str) -> None:
+    """Also from before it notices them, and no earlier messages of the others."""
     settings: Mapping[str, object] = {
         "bindings.in.group": None,
         "kafka.bindings.in.consumer.reset-offsets": resets,
@@ -554,8 +554,8 @@ def test_an_anonymous_group_hears_all_of_partitions_that_are_added_later(shop: S
     asyncio.run(main())
 
 
-def test_a_group_that_is_reset_to_the_end_hears_all_that_is_sent_once_it_is_bound(shop: Shop) -> None:
-    """Also what comes before its partitions are dealt out, and nothing that was there."""
+def test_group_reset_to_the_end_receives_everything_sent_after_its_binding(shop: Shop) -> None:
+    """Also before its partitions are assigned, and no earlier messages."""
 
     async def main() -> None:
         inbox = Inbox()
@@ -575,8 +575,8 @@ def test_a_group_that_is_reset_to_the_end_hears_all_that_is_sent_once_it_is_boun
     asyncio.run(main())
 
 
-def test_an_application_may_listen_to_rebalances(shop: Shop) -> None:
-    """It is told which partitions come and go, and may begin where it likes."""
+def test_application_may_listen_to_rebalances(shop: Shop) -> None:
+    """It gets assigned and revoked partitions, and may seek."""
 
     class Rewind:
         def __init__(self) -> None:
@@ -612,7 +612,7 @@ def test_an_application_may_listen_to_rebalances(shop: Shop) -> None:
     asyncio.run(main())
 
 
-def test_a_call_that_waits_for_its_turn_does_not_begin_once_its_partition_may_move(shop: Shop) -> None:
+def test_waiting_call_does_not_begin_after_its_partition_may_have_moved(shop: Shop) -> None:
     """One handler, four partitions: three messages wait for it when another member takes partitions over."""
 
     async def main() -> None:
@@ -646,8 +646,8 @@ def test_a_call_that_waits_for_its_turn_does_not_begin_once_its_partition_may_mo
     asyncio.run(main())
 
 
-def test_metrics_tell_the_lag(shop: Shop) -> None:
-    """As a gauge of each input, over all its destinations; markers of transactions and what was aborted are none."""
+def test_lag_is_a_metric(shop: Shop) -> None:
+    """A gauge per input over all its destinations; transaction markers and aborted records do not count."""
 
     def send_in_transactions() -> None:
         producer = KafkaProducer(bootstrap_servers=shop.brokers, transactional_id=shop.topic)
@@ -696,10 +696,8 @@ def test_metrics_tell_the_lag(shop: Shop) -> None:
         ("metrics.offset-lag-metrics-interval=1h", [{"in": 0}, {"in": 0}]),
     ],
 )
-def test_settings_say_whether_and_how_often_the_lag_is_asked_for(
-    shop: Shop, setting: str, told: list[dict[str, int]]
-) -> None:
-    """Brokers are asked no more often than every interval."""
+def test_settings_control_the_lag_requests(shop: Shop, setting: str, told: list[dict[str, int]]) -> None:
+    """Brokers are asked at most once per interval."""
     key, _, value = setting.partition("=")
 
     async def main() -> list[object]:
@@ -712,8 +710,8 @@ def test_settings_say_whether_and_how_often_the_lag_is_asked_for(
     assert asyncio.run(main()) == told
 
 
-def test_health_tells_the_lag(shop: Shop) -> None:
-    """What is sent and not settled, for each binding."""
+def test_health_includes_the_lag(shop: Shop) -> None:
+    """Unsettled messages per binding."""
 
     async def main() -> None:
         await shop.make_topic(1)
@@ -739,8 +737,8 @@ def test_health_tells_the_lag(shop: Shop) -> None:
     asyncio.run(main())
 
 
-def test_health_tells_of_a_consumer_that_cannot_fetch(shop: Shop) -> None:
-    """A group without offsets that may begin nowhere: the brokers answer, and the binder is down all the same."""
+def test_health_is_down_for_a_consumer_that_cannot_fetch(shop: Shop) -> None:
+    """A group without offsets or a start position, although the brokers answer."""
 
     async def main() -> None:
         await shop.make_topic(1)
@@ -757,8 +755,8 @@ def test_health_tells_of_a_consumer_that_cannot_fetch(shop: Shop) -> None:
     asyncio.run(main())
 
 
-def test_sends_need_not_be_waited_for(shop: Shop) -> None:
-    """sync=false returns at once; what is too large for the broker goes to the error channel."""
+def test_unawaited_sends_report_errors_later(shop: Shop) -> None:
+    """sync=false returns at once; a message too large for the broker goes to the error channel."""
 
     async def main() -> None:
         errors, inbox = Inbox(), Inbox()
@@ -781,8 +779,8 @@ def test_sends_need_not_be_waited_for(shop: Shop) -> None:
     asyncio.run(main())
 
 
-def test_an_expression_makes_the_key(shop: Shop) -> None:
-    """Of the payload as it was sent, and of headers; without a value there is no key."""
+def test_expression_makes_the_key(shop: Shop) -> None:
+    """From payload and headers; without a value there is no key."""
 
     async def main() -> None:
         own = "kafka.bindings.out.producer"
@@ -798,7 +796,7 @@ def test_an_expression_makes_the_key(shop: Shop) -> None:
     asyncio.run(main())
 
 
-def test_header_topic_may_choose_the_topic(shop: Shop) -> None:
+def test_header_may_select_the_topic(shop: Shop) -> None:
     """With use-topic-header=true, where a message has one."""
 
     async def main() -> None:
@@ -813,8 +811,8 @@ def test_header_topic_may_choose_the_topic(shop: Shop) -> None:
     asyncio.run(main())
 
 
-def test_a_header_chooses_among_the_partitions_of_the_topic_that_a_header_chose(shop: Shop) -> None:
-    """And not among those of the binding's own."""
+def test_partition_header_applies_to_the_topic_that_a_header_selected(shop: Shop) -> None:
+    """Not to the binding's own."""
 
     async def main() -> None:
         other = f"{shop.topic}-other"
@@ -828,8 +826,8 @@ def test_a_header_chooses_among_the_partitions_of_the_topic_that_a_header_chose(
     asyncio.run(main())
 
 
-def test_spring_s_headers_choose_partition_and_timestamp(shop: Shop) -> None:
-    """As of Spring's Kafka handler, which ours stand before; what is no such thing is an error that names it."""
+def test_springs_headers_select_partition_and_timestamp(shop: Shop) -> None:
+    """As in Spring's Kafka handler they precede ours; an invalid value is named in the error."""
 
     async def main() -> None:
         await shop.make_topic(3)
@@ -849,8 +847,8 @@ def test_spring_s_headers_choose_partition_and_timestamp(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("prefix", [None, "tx-growing-"])
-def test_keys_are_divided_among_all_partitions_there_are(shop: Shop, prefix: str | None) -> None:
-    """Also once the topic has more than when the application was started."""
+def test_keys_are_distributed_over_all_present_partitions(shop: Shop, prefix: str | None) -> None:
+    """Also over those added after the application's start."""
     settings: Mapping[str, object] = {
         "bindings.out.producer.partition-key-expression": "headers['lane']",
         "kafka.binder.configuration.metadata.max.age.ms": 500,

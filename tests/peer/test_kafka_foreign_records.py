@@ -1,4 +1,4 @@
-"""Records that no client of good manners wrote, and bytes that went bad: nothing sticks, and nothing else is lost."""
+"""Unusual and damaged records: the partition continues, and no other message is lost."""
 
 import asyncio
 import gzip
@@ -26,7 +26,7 @@ GZIP, UNKNOWN_CODEC, TRANSACTIONAL, CONTROL = 1, 7, 0x10, 0x20
 
 
 class ForeignShop(Shop):
-    """A shop whose topic has one partition, written to byte by byte."""
+    """An application whose topic has one partition that is written byte by byte."""
 
     def __init__(self, server: KafkaServer) -> None:
         super().__init__(server)
@@ -34,11 +34,11 @@ class ForeignShop(Shop):
         self.letters = f"error.{self.topic}.{self.group}"
 
     async def store(self, *batches: bytes) -> None:
-        """Have Kafka append batches."""
+        """Let Kafka append batches."""
         await asyncio.to_thread(raw_kafka.store, self.brokers, self.topic, *batches)
 
     def overwrite(self, written: bytes, by: bytes) -> None:
-        """Change what stands on Kafka's disk; the places of offset and leader epoch stay as Kafka filled them."""
+        """Change bytes on Kafka's disk; offset and leader epoch stay as Kafka wrote them."""
         assert len(by) == len(written)
         segment = self._server.segment(self.topic)
         place = segment.read_bytes().index(written[16:]) - 16
@@ -49,7 +49,7 @@ class ForeignShop(Shop):
             file.write(by[16:])
 
     async def size(self, topic: str) -> int:
-        """How many records the topic's only partition has; 0 without a topic."""
+        """Return the number of records in the topic's only partition; 0 without a topic."""
 
         def look() -> int:
             with self.admin() as admin:
@@ -60,7 +60,7 @@ class ForeignShop(Shop):
 
     @asynccontextmanager
     async def reading(self, inbox: Inbox, **settings: object) -> AsyncIterator[StreamApplication]:
-        """An application that notes every message."""
+        """Run an application that records every message."""
         async with self.app(self.listening(inbox), **settings) as app:
             yield app
 
@@ -71,7 +71,7 @@ def foreign(kafka_server: KafkaServer) -> ForeignShop:
 
 
 def test_headers_may_have_any_bytes_as_names_and_values(foreign: ForeignShop) -> None:
-    """Names that are no UTF-8 have U+FFFD where they are none, as for Java's clients; null is no header."""
+    """Invalid UTF-8 in names becomes U+FFFD, as in Java's clients; null means no header."""
     odd = RawRecord(b"odd", b"\xff", [(b"colour\xff", b"\xfe"), (b"none", None), (b"", b"x"), (b"size", b"\x00")])
     found = records(odd, RawRecord(b"next"))
 
@@ -105,7 +105,7 @@ BROKEN = {
 
 
 def resummed(written: bytes, place: int, byte: int) -> bytes:
-    """A batch with one byte changed, and a checksum that is right for it."""
+    """Return a batch with one changed byte and a valid checksum."""
     return raw_kafka.with_sum(written[:place] + bytes([byte]) + written[place + 1 :])
 
 
@@ -118,10 +118,8 @@ def resummed(written: bytes, place: int, byte: int) -> bytes:
     ],
     ids=["ordered", "concurrent", "batches"],
 )
-def test_what_cannot_be_read_is_a_dead_letter_and_what_is_around_it_comes(
-    foreign: ForeignShop, settings: dict[str, object]
-) -> None:
-    """A batch that went bad on the broker's disk is kept as the bytes it is; its letter tells where they were."""
+def test_unreadable_batch_becomes_a_dead_letter(foreign: ForeignShop, settings: dict[str, object]) -> None:
+    """With its bytes and origin; the messages around it are delivered."""
     good = [raw_kafka.of(RawRecord(f"good {number}".encode())) for number in range(len(BROKEN))]
     bad = [raw_kafka.of(RawRecord(f"bad {number}".encode()), RawRecord(b"too")) for number in range(len(BROKEN))]
     broken = [change(written) for change, written in zip(BROKEN.values(), bad, strict=True)]
@@ -156,10 +154,10 @@ def test_what_cannot_be_read_is_a_dead_letter_and_what_is_around_it_comes(
     asyncio.run(main())
 
 
-def test_what_cannot_be_read_is_logged_and_passed_without_dead_letters(
+def test_unreadable_batch_without_dead_letters_is_logged_and_dropped(
     foreign: ForeignShop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """enable-dlq=false: it is lost, and the log says where it was; the last batch of a partition may be it."""
+    """enable-dlq=false: the log says where it was, also if it is the partition's last."""
     bad = raw_kafka.of(RawRecord(b"bad"))
     dropped = (
         f"gives up the record at {foreign.topic}-0, offset 0, which cannot be read: the batch at {foreign.topic}-0"
@@ -183,8 +181,8 @@ def test_what_cannot_be_read_is_logged_and_passed_without_dead_letters(
     asyncio.run(main())
 
 
-def test_what_cannot_be_read_is_passed_while_polling(foreign: ForeignShop) -> None:
-    """A polled source gives the message behind it, and keeps it as a dead letter."""
+def test_polled_source_skips_an_unreadable_batch(foreign: ForeignShop) -> None:
+    """It returns the next message, and writes a dead letter."""
     bad = raw_kafka.of(RawRecord(b"bad"))
 
     async def main() -> None:
@@ -211,8 +209,8 @@ def test_what_cannot_be_read_is_passed_while_polling(foreign: ForeignShop) -> No
     asyncio.run(main())
 
 
-def test_batches_that_compaction_has_emptied_are_passed(foreign: ForeignShop) -> None:
-    """So are emptied markers of transactions, also by who reads what is committed only."""
+def test_batches_emptied_by_compaction_are_skipped(foreign: ForeignShop) -> None:
+    """So are emptied transaction markers, also by readers of committed records."""
     written = raw_kafka.of(RawRecord(b"x" * 150), RawRecord(b"x" * 150))
     kept = RawRecord(b"y" * (100 + len(written) - raw_kafka.HEADER - len(raw_kafka.of(RawRecord(b"y" * 100)))))
     empty = batch(b"", 0, last=0)
@@ -234,8 +232,8 @@ def test_batches_that_compaction_has_emptied_are_passed(foreign: ForeignShop) ->
     asyncio.run(main())
 
 
-def test_huge_records_are_read_and_their_letters_go_without_them(foreign: ForeignShop) -> None:
-    """A dead-letter topic that takes no message of that size stops nothing: the letter tells where the message is."""
+def test_dead_letter_too_large_for_its_topic_omits_the_message(foreign: ForeignShop) -> None:
+    """The letter has the message's origin, and the partition continues."""
 
     async def main() -> None:
         await foreign.make_topic(1, **{"max.message.bytes": 5 << 20})
@@ -281,7 +279,7 @@ CONTENTS = (b"", b"\xff\xfe", b'"half', b"[" * 5000, b'{"a": 1}', b"-1", b"9" * 
 
 
 def odd_headers() -> list[RawRecord]:
-    """A record for every header and what it may be: declared as any class, as several, or not at all."""
+    """Return a record for every header with each possible declaration: one class, several, or none."""
     typed = [
         [
             (name.encode(), content),
@@ -294,8 +292,8 @@ def odd_headers() -> list[RawRecord]:
     return [RawRecord(b'{"n": 1}', b"k", headers) for headers in [*typed, *bare]]
 
 
-def test_whatever_headers_say_a_message_is_handled_or_a_dead_letter(foreign: ForeignShop) -> None:
-    """Also what a listener's answer takes over from it is no reason to stop."""
+def test_message_with_arbitrary_headers_is_handled_or_a_dead_letter(foreign: ForeignShop) -> None:
+    """Also where a listener's result copies them."""
     odd = odd_headers()
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""streamkit's applications while a real Kafka ends and comes back, and while members of their group do."""
+"""streamkit's applications while a real Kafka stops and returns, and while group members do."""
 
 import asyncio
 import signal
@@ -27,7 +27,7 @@ SOON_MISSED = {"session.timeout.ms": "20000", "heartbeat.interval.ms": "500"}
 
 
 def settings(brokers: str, **more: str) -> dict[str, str]:
-    """Settings of an application with topic `orders`; further ones by their keys below `spring.cloud.stream`."""
+    """Return settings of an application with topic `orders`, and further ones below `spring.cloud.stream`."""
     keys = {
         "default-binder": "kafka",
         "kafka.binder.brokers": brokers,
@@ -43,7 +43,7 @@ def settings(brokers: str, **more: str) -> dict[str, str]:
 
 
 class Shop:
-    """An application that sends numbers and hears them.
+    """An application that sends and receives numbers.
 
     Attributes:
         app: The application.
@@ -77,7 +77,7 @@ class Shop:
                     await asyncio.sleep(0.1)
 
     async def hears(self, numbers: Iterable[int]) -> None:
-        """Return when each was heard."""
+        """Wait until each was received."""
         wanted = set(numbers)
         async with asyncio.timeout(PATIENCE):
             while not wanted <= set(self.heard):
@@ -85,7 +85,7 @@ class Shop:
                 await self._more.wait()
 
     def of_partition(self, partition: int) -> list[int]:
-        """Return what was heard of a partition, each number at its first time."""
+        """Return what was received of a partition, each number once at its first time."""
         return list(dict.fromkeys(number for number in self.heard if number % 4 == partition))
 
 
@@ -93,8 +93,8 @@ class Shop:
 @pytest.mark.peer
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["kill", "stop"])
-def test_a_restart_loses_nothing(kafka_server_of_its_own: KafkaServer, end: str) -> None:
-    """What is sent meanwhile waits; what was accepted is heard, the partitions' order kept."""
+def test_kafka_restart_loses_nothing(kafka_server_of_its_own: KafkaServer, end: str) -> None:
+    """Sends wait meanwhile; accepted messages are received in the partitions' order."""
     server = kafka_server_of_its_own
 
     async def main() -> None:
@@ -115,7 +115,7 @@ def test_a_restart_loses_nothing(kafka_server_of_its_own: KafkaServer, end: str)
 
 @pytest.mark.peer
 @pytest.mark.slow
-def test_an_application_waits_for_a_broker_that_is_away_at_its_start(
+def test_application_waits_for_an_unavailable_broker_at_its_start(
     kafka_server_of_its_own: KafkaServer,
 ) -> None:
     """It is bound as soon as there is one."""
@@ -136,10 +136,10 @@ def test_an_application_waits_for_a_broker_that_is_away_at_its_start(
 @pytest.mark.peer
 @pytest.mark.slow
 @pytest.mark.parametrize("is_answered", [False, True], ids=["in the call", "at its end"])
-def test_a_stop_ends_though_no_broker_hears_of_a_transaction_s_end(
+def test_stop_ends_although_a_transactions_end_is_unanswered(
     kafka_server_of_its_own: KafkaServer, is_answered: bool
 ) -> None:
-    """Neither the application nor a thread of it waits for a broker that does not come back."""
+    """Neither the application nor its threads wait for a broker that does not return."""
     keys = {
         "kafka.binder.transaction.transaction-id-prefix": "shop-",
         "bindings.in.consumer.max-attempts": "1",
@@ -175,15 +175,15 @@ def test_a_stop_ends_though_no_broker_hears_of_a_transaction_s_end(
 
 
 async def lag(app: StreamApplication, wanted: int) -> None:
-    """Return when the binder's health tells that lag of binding `in`."""
+    """Wait until the binder's health reports that lag of binding `in`."""
     (binder,) = app.container.binders().made.values()
     async with asyncio.timeout(PATIENCE):
         while (await binder.health()).details["lag.in"] != str(wanted):
             pass  # each asks the brokers
 
 
-def test_a_paused_binding_lags_and_catches_up(kafka_server: KafkaServer) -> None:
-    """While it is paused nothing is heard and its lag grows; afterwards everything is heard, each once."""
+def test_paused_binding_lags_and_catches_up(kafka_server: KafkaServer) -> None:
+    """Its lag grows while it is paused; afterwards each message is received once."""
 
     async def main() -> None:
         topic = {"bindings.in.destination": "paused", "bindings.out.destination": "paused"}
@@ -203,8 +203,8 @@ def test_a_paused_binding_lags_and_catches_up(kafka_server: KafkaServer) -> None
     asyncio.run(main())
 
 
-def test_a_partition_that_was_held_back_is_fetched_again(kafka_server: KafkaServer) -> None:
-    """One has more than is fetched ahead and its handler waits; others go on meanwhile, and so does it afterwards."""
+def test_paused_partition_is_fetched_again(kafka_server: KafkaServer) -> None:
+    """One is full and its handler waits; the others continue meanwhile, and so does it afterwards."""
     keys = {
         "bindings.in.destination": "full",
         "bindings.in.consumer.auto-startup": "false",
@@ -231,7 +231,7 @@ def test_a_partition_that_was_held_back_is_fetched_again(kafka_server: KafkaServ
 
 
 class Member:
-    """A process in the group of the shop.
+    """A process in the application's group.
 
     Attributes:
         heard: The numbers it printed.
@@ -246,7 +246,7 @@ class Member:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Start it, and leave nothing of it."""
+        """Start it, and end it completely."""
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
@@ -264,7 +264,7 @@ class Member:
                 await self.end(signal.SIGKILL)
 
     async def hears_something(self, shop: Shop, numbers: Iterator[int]) -> None:
-        """Return when it has partitions, which shows when it hears of what is sent."""
+        """Wait until it has partitions and receives a message."""
         async with asyncio.timeout(PATIENCE):
             while not self._some.is_set():
                 await shop.send([next(numbers)])
@@ -284,10 +284,10 @@ class Member:
 
 @pytest.mark.promise
 @pytest.mark.slow
-def test_members_come_and_go(kafka_server: KafkaServer, tmp_path: Path) -> None:
-    """One process joins, is stopped, another joins and is killed: every number is heard by somebody.
+def test_members_join_and_leave(kafka_server: KafkaServer, tmp_path: Path) -> None:
+    """One joins and is stopped, another joins and is killed:
 
-    Of the one that is stopped nothing comes again.
+    every number is received. Nothing of the stopped one is repeated.
     """
     topic = {"bindings.in.destination": "members", "bindings.out.destination": "members"}
 

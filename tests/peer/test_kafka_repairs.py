@@ -1,7 +1,4 @@
-"""What kafka-python does wrong at a real Kafka, and that it does not with the binder's repairs.
-
-A test named "without_the_repair" fails when a version of kafka-python no longer needs it: then delete the repair.
-"""
+"""Faults of kafka-python on a real Kafka, each without and with the binder's repairs."""
 
 import gc
 import threading
@@ -44,10 +41,10 @@ def topic(server: KafkaServer, **configs: object) -> Iterator[tuple[str, KafkaAd
 
 
 @pytest.mark.parametrize(("kind", "joins"), [(KafkaConsumer, False), (RepairedConsumer, True)])
-def test_without_the_repair_a_join_that_a_poll_s_end_interrupts_is_forgotten(
+def test_without_the_repair_a_join_interrupted_by_a_polls_end_is_forgotten(
     kafka_server: KafkaServer, kind: type[KafkaConsumer], joins: bool
 ) -> None:
-    """The member that deals out partitions sees that there are more, and a poll of a millisecond ends meanwhile."""
+    """The leader sees new partitions while a poll of a millisecond ends."""
     with topic(kafka_server) as (name, admin):
         consumer = kind(bootstrap_servers=kafka_server.address, group_id=name, metadata_max_age_ms=300)
         coordinator = consumer._coordinator
@@ -71,17 +68,17 @@ def test_without_the_repair_a_join_that_a_poll_s_end_interrupts_is_forgotten(
 
 
 def until(condition: object) -> None:
-    """Ask again and again, until the condition is true."""
+    """Check repeatedly until the condition is true."""
     deadline = time.monotonic() + PATIENCE
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline
 
 
 @pytest.mark.parametrize(("kind", "goes_on"), [(KafkaProducer, False), (RepairedProducer, True)])
-def test_without_the_repair_a_message_that_kafka_refuses_is_the_end_of_its_producer(
+def test_without_the_repair_a_refused_message_ends_its_producer(
     kafka_server: KafkaServer, kind: type[KafkaProducer], goes_on: bool
 ) -> None:
-    """One that is too large for its topic: the next one, which is not, fails as well."""
+    """After one that is too large for its topic, the next one fails as well."""
     with topic(kafka_server, **{"max.message.bytes": 2000}) as (name, _):
         producer = kind(bootstrap_servers=kafka_server.address)
         try:
@@ -102,7 +99,7 @@ def test_without_the_repair_a_message_that_kafka_refuses_is_the_end_of_its_produ
 def test_without_the_repair_a_commit_outlasts_its_producer(
     kafka_server_of_its_own: KafkaServer, kind: type[KafkaProducer], ends: bool
 ) -> None:
-    """It waits for a broker that does not come back, though the producer is closed."""
+    """It waits for an unavailable broker although the producer is closed."""
     server = kafka_server_of_its_own
     with topic(server) as (name, _):
         producer = kind(bootstrap_servers=server.address, transactional_id=name)

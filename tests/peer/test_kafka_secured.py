@@ -1,4 +1,4 @@
-"""The Kafka binder before a real broker that wants to know who calls, and whom it knows itself."""
+"""The Kafka binder on a real broker with authentication on both sides."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ _numbers = count(1)
 
 
 def login(server: SecuredKafka, mechanism: str, password: str = PASSWORD) -> dict[str, str]:
-    """The binder's settings of somebody who has a password."""
+    """Return the binder's settings of a user with a password."""
     module = PLAIN_MODULE if mechanism == "PLAIN" else SCRAM_MODULE
     return {
         f"{BINDER}.brokers": server.addresses["SASL_PLAINTEXT"],
@@ -31,7 +31,7 @@ def login(server: SecuredKafka, mechanism: str, password: str = PASSWORD) -> dic
 
 
 def certified(server: SecuredKafka) -> dict[str, str]:
-    """The binder's settings of somebody who has a certificate."""
+    """Return the binder's settings of a user with a certificate."""
     return {
         f"{BINDER}.brokers": server.addresses["SSL"],
         f"{CONFIGURATION}.security.protocol": "SSL",
@@ -43,7 +43,7 @@ def certified(server: SecuredKafka) -> dict[str, str]:
 
 
 def shop(directory: Path, settings: Mapping[str, str]) -> tuple[StreamApplication, Path]:
-    """An application with settings in a file, which sends to a topic of its own and listens to it; the file."""
+    """Return an application with settings in a file, which uses its own topic, and the file."""
     topic = f"orders-{next(_numbers)}"
     common = {
         "spring.cloud.stream.default-binder": "kafka",
@@ -58,8 +58,10 @@ def shop(directory: Path, settings: Mapping[str, str]) -> tuple[StreamApplicatio
 
 
 @pytest.mark.parametrize("who", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "certificate"])
-def test_who_is_known_makes_topics_sends_and_receives(secured_kafka: SecuredKafka, tmp_path: Path, who: str) -> None:
-    """Whether by a password or by a certificate, which the broker wants to see here."""
+def test_authenticated_user_creates_topics_sends_and_receives(
+    secured_kafka: SecuredKafka, tmp_path: Path, who: str
+) -> None:
+    """By a password, or by a certificate where the broker requires it."""
     settings = certified(secured_kafka) if who == "certificate" else login(secured_kafka, who)
     app, _ = shop(tmp_path, settings)
 
@@ -79,7 +81,7 @@ def test_who_is_known_makes_topics_sends_and_receives(secured_kafka: SecuredKafk
 
 
 def refused(directory: Path, settings: Mapping[str, str], key: str) -> str:
-    """Why the application does not start, which names the key and its line, shows no secret and leaves no thread."""
+    """Return the error of the start; it names key and line, shows no secret, and leaves no thread."""
     app, file = shop(directory, settings)
     before = set(threading.enumerate())
 
@@ -101,28 +103,28 @@ def refused(directory: Path, settings: Mapping[str, str], key: str) -> str:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_wrong_password_is_told_at_the_start(secured_kafka: SecuredKafka, tmp_path: Path, mechanism: str) -> None:
-    """It is not taken for a broker that is away, which would be tried again for ever."""
+def test_wrong_password_is_an_error_at_the_start(secured_kafka: SecuredKafka, tmp_path: Path, mechanism: str) -> None:
+    """It is not retried like an unavailable broker."""
     settings = login(secured_kafka, mechanism, "another-secret")
     text = refused(tmp_path, settings, f"{CONFIGURATION}.sasl.jaas.config")
     assert "the brokers refused the user or the password" in text
 
 
-def test_a_mechanism_that_brokers_do_not_have_is_told_at_the_start(secured_kafka: SecuredKafka, tmp_path: Path) -> None:
+def test_unsupported_mechanism_is_an_error_at_the_start(secured_kafka: SecuredKafka, tmp_path: Path) -> None:
     """By its name."""
     settings = login(secured_kafka, "PLAIN") | {f"{CONFIGURATION}.sasl.mechanism": "GSSAPI"}
     text = refused(tmp_path, settings, f"{CONFIGURATION}.sasl.mechanism")
     assert "the brokers do not support the mechanism GSSAPI" in text
 
 
-def test_brokers_that_nobody_vouches_for_are_not_told_anything(secured_kafka: SecuredKafka, tmp_path: Path) -> None:
-    """A certificate that another authority has signed than the one that settings trust."""
+def test_brokers_with_an_untrusted_certificate_are_refused(secured_kafka: SecuredKafka, tmp_path: Path) -> None:
+    """One of another authority than the configured one."""
     key = f"{CONFIGURATION}.ssl.truststore.location"
     text = refused(tmp_path, certified(secured_kafka) | {key: str(secured_kafka.stranger.certificate)}, key)
     assert "the brokers' certificate is not trusted" in text
 
 
-def test_a_certificate_of_another_host_is_not_taken(secured_kafka: SecuredKafka, tmp_path: Path) -> None:
+def test_certificate_of_another_host_is_refused(secured_kafka: SecuredKafka, tmp_path: Path) -> None:
     """Unless ssl.endpoint.identification.algorithm is empty, as for Java's clients."""
     key = f"{BINDER}.brokers"
     elsewhere = certified(secured_kafka) | {key: secured_kafka.addresses["SSL"].replace("127.0.0.1", "localhost")}
@@ -138,8 +140,8 @@ def test_a_certificate_of_another_host_is_not_taken(secured_kafka: SecuredKafka,
     asyncio.run(main())
 
 
-def test_a_client_that_the_brokers_do_not_know_is_told_so(secured_kafka: SecuredKafka, tmp_path: Path) -> None:
-    """One with a certificate of a stranger, and one with none."""
+def test_unknown_client_certificate_is_reported(secured_kafka: SecuredKafka, tmp_path: Path) -> None:
+    """An untrusted one, and none."""
     key = f"{CONFIGURATION}.ssl.keystore.location"
     stranger = certified(secured_kafka) | {key: str(secured_kafka.stranger.issue("shop"))}
     assert "the brokers refuse this client's certificate" in refused(tmp_path, stranger, key)
@@ -148,8 +150,8 @@ def test_a_client_that_the_brokers_do_not_know_is_told_so(secured_kafka: Secured
     assert "the brokers refuse this client's certificate" in text
 
 
-def test_ciphers_are_those_that_settings_name(secured_kafka: SecuredKafka, tmp_path: Path) -> None:
-    """By OpenSSL's names; of TLS 1.3 all are taken."""
+def test_ciphers_are_restricted_by_settings(secured_kafka: SecuredKafka, tmp_path: Path) -> None:
+    """By OpenSSL's names; all of TLS 1.3 are allowed."""
     key = f"{CONFIGURATION}.ssl.cipher.suites"
     app, _ = shop(tmp_path, certified(secured_kafka) | {key: "ECDHE-ECDSA-AES256-GCM-SHA384"})
 
@@ -162,8 +164,8 @@ def test_ciphers_are_those_that_settings_name(secured_kafka: SecuredKafka, tmp_p
     assert "OpenSSL's list of ciphers 'NONE_OF_THESE' cannot be used" in text
 
 
-def test_a_binding_may_be_somebody_else(secured_kafka: SecuredKafka, tmp_path: Path) -> None:
-    """The error names the setting of the binding, not the binder's."""
+def test_binding_may_have_its_own_credentials(secured_kafka: SecuredKafka, tmp_path: Path) -> None:
+    """The error names the binding's setting, not the binder's."""
     own = "spring.cloud.stream.kafka.bindings.out.producer.configuration.sasl.jaas.config"
     wrong = f'{PLAIN_MODULE} required username="{USER}" password="another-secret";'
     text = refused(tmp_path, login(secured_kafka, "PLAIN") | {own: wrong}, own)

@@ -1,4 +1,4 @@
-"""Who sends a producer's records: its thread, or the loop that the thread lends its work to."""
+"""A producer's records are sent by its thread, or by the loop to which the thread lends its work."""
 
 import asyncio
 import threading
@@ -19,14 +19,14 @@ PATIENCE = 60.0
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Ask again and again, until the condition is true."""
+    """Check repeatedly until the condition is true."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline
 
 
 class Producing:
-    """A producer that has been lent, and what it did."""
+    """A producer whose work was lent to the loop, and what it did."""
 
     def __init__(self, producer: RepairedProducer, topic: str) -> None:
         self.producer = producer
@@ -41,16 +41,16 @@ class Producing:
         producer._sender._produce_request = counted
 
     def send(self, value: bytes = b"x") -> "Acknowledged":
-        """Send a record, whose acknowledgment tells where it was received."""
+        """Send a record whose acknowledgment says where it was received."""
         return Acknowledged(self.producer.send(self.topic, value, partition=0))
 
     async def lent(self) -> None:
-        """Return when the thread has lent its work."""
+        """Wait until the thread has lent its work."""
         await asyncio.to_thread(until, lambda: self.producer._turns._is_lent)
 
 
 class Acknowledged:
-    """An acknowledgment that is waited for in a thread or on a loop."""
+    """An acknowledgment that is awaited in a thread or on a loop."""
 
     def __init__(self, sent: object) -> None:
         self._told = threading.Event()
@@ -65,16 +65,16 @@ class Acknowledged:
         self._told.set()
 
     def wait(self) -> None:
-        """Wait in this thread, in which nothing else runs meanwhile."""
+        """Wait in this thread, which blocks it."""
         assert self._told.wait(PATIENCE)
 
     async def come(self) -> None:
-        """Wait, and let the loop run."""
+        """Wait while the loop runs."""
         await asyncio.to_thread(self.wait)
 
 
 def run(server: KafkaServer, case: Callable[[Producing], Awaitable[None]], **settings: object) -> None:
-    """Run a case with a producer whose thread has connected, and lent its work if it lends any."""
+    """Run a case with a producer whose thread has connected, and lent its work if it does so."""
 
     async def main() -> None:
         config = {"bootstrap_servers": server.address, **settings}
@@ -94,10 +94,10 @@ def run(server: KafkaServer, case: Callable[[Producing], Awaitable[None]], **set
     asyncio.run(main())
 
 
-def test_records_of_one_turn_are_one_request_of_the_loop(
+def test_records_of_one_iteration_are_one_request_of_the_loop(
     kafka_server: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And their acknowledgments come on the loop."""
+    """Their acknowledgments arrive on the loop."""
     monkeypatch.setattr(sending_turns, "_LOOK", PATIENCE)
 
     async def case(producing: Producing) -> None:
@@ -112,8 +112,8 @@ def test_records_of_one_turn_are_one_request_of_the_loop(
     run(kafka_server, case)
 
 
-def test_a_loop_that_is_busy_holds_nothing_up(kafka_server: KafkaServer) -> None:
-    """The thread takes its work back, and lends it again."""
+def test_busy_loop_does_not_delay_sends(kafka_server: KafkaServer) -> None:
+    """The thread takes its work back, and lends it again later."""
 
     async def case(producing: Producing) -> None:
         await producing.lent()
@@ -148,7 +148,7 @@ def test_records_of_other_threads_are_sent(kafka_server: KafkaServer) -> None:
     [{"acks": 1}, {"acks": 0}, {"max_in_flight_requests_per_connection": 1}],
     ids=["one broker", "no broker", "one request"],
 )
-def test_other_acknowledgments_come_too(kafka_server: KafkaServer, settings: dict[str, object]) -> None:
+def test_acknowledgments_of_other_kinds_arrive(kafka_server: KafkaServer, settings: dict[str, object]) -> None:
     """In the order of the records."""
 
     async def case(producing: Producing) -> None:
@@ -161,8 +161,8 @@ def test_other_acknowledgments_come_too(kafka_server: KafkaServer, settings: dic
     run(kafka_server, case, **settings)
 
 
-def test_more_than_a_request_may_have_is_sent(kafka_server: KafkaServer) -> None:
-    """Batch by batch, and what does not fit into the first request in later ones."""
+def test_records_beyond_the_request_size_are_sent(kafka_server: KafkaServer) -> None:
+    """Batch by batch in further requests."""
 
     async def case(producing: Producing) -> None:
         acknowledged = [producing.send(b"x" * 50_000) for _ in range(100)]
@@ -175,10 +175,10 @@ def test_more_than_a_request_may_have_is_sent(kafka_server: KafkaServer) -> None
 
 
 @pytest.mark.parametrize("settings", [{"linger_ms": 5}, {"compression_type": "gzip"}], ids=["linger", "compression"])
-def test_what_the_loop_should_not_do_stays_with_the_thread(
+def test_work_unsuited_for_the_loop_stays_with_the_thread(
     kafka_server: KafkaServer, settings: dict[str, object]
 ) -> None:
-    """Waiting for more records, and compressing them."""
+    """Waiting for more records, and compression."""
 
     async def case(producing: Producing) -> None:
         for _ in range(5):
@@ -190,7 +190,7 @@ def test_what_the_loop_should_not_do_stays_with_the_thread(
     run(kafka_server, case, **settings)
 
 
-def test_a_producer_that_is_taken_back_sends_by_itself(kafka_server: KafkaServer) -> None:
+def test_producer_that_is_taken_back_sends_by_its_thread(kafka_server: KafkaServer) -> None:
     """Whatever the loop does meanwhile."""
 
     async def case(producing: Producing) -> None:
@@ -207,8 +207,8 @@ def test_a_producer_that_is_taken_back_sends_by_itself(kafka_server: KafkaServer
     run(kafka_server, case)
 
 
-def test_a_producer_whose_loop_is_closed_sends_by_itself(kafka_server: KafkaServer) -> None:
-    """And it closes."""
+def test_producer_with_a_closed_loop_sends_by_its_thread(kafka_server: KafkaServer) -> None:
+    """And can be closed."""
 
     async def main() -> RepairedProducer:
         producer = await asyncio.to_thread(connect_producer, {"bootstrap_servers": kafka_server.address})
@@ -228,8 +228,8 @@ def test_a_producer_whose_loop_is_closed_sends_by_itself(kafka_server: KafkaServ
 
 @pytest.mark.peer
 @pytest.mark.slow
-def test_records_outlast_a_broker_that_restarts(kafka_server_of_its_own: KafkaServer) -> None:
-    """Those that wait are sent when it is back, once each."""
+def test_records_survive_a_broker_restart(kafka_server_of_its_own: KafkaServer) -> None:
+    """Pending ones are sent when it is back, once each."""
     server = kafka_server_of_its_own
 
     async def case(producing: Producing) -> None:
@@ -248,8 +248,8 @@ def test_records_outlast_a_broker_that_restarts(kafka_server_of_its_own: KafkaSe
 
 @pytest.mark.peer
 @pytest.mark.slow
-def test_records_that_wait_fail_when_their_producer_is_closed(kafka_server_of_its_own: KafkaServer) -> None:
-    """Brokers that are away keep nobody waiting."""
+def test_pending_records_fail_when_their_producer_is_closed(kafka_server_of_its_own: KafkaServer) -> None:
+    """Without waiting for unavailable brokers."""
     server = kafka_server_of_its_own
 
     async def case(producing: Producing) -> None:

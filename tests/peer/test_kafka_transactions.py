@@ -1,4 +1,4 @@
-"""A transactional Kafka binder: what a listener sends and the offset of its message count together, or not at all."""
+"""A transactional Kafka binder: a listener's sends and its message's offset are committed together or not at all."""
 
 import asyncio
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ def shop(kafka_server: KafkaServer) -> Shop:
 
 
 def transactional(shop: Shop) -> Mapping[str, object]:
-    """Settings of an application that reads `in` and writes to another topic by `out`."""
+    """Return settings of an application that reads `in` and writes to another topic by `out`."""
     return {
         "kafka.binder.transaction.transaction-id-prefix": f"tx-{shop.topic}-",
         "kafka.bindings.in.consumer.max-reconsume-times": 1,
@@ -34,8 +34,8 @@ def transactional(shop: Shop) -> Mapping[str, object]:
     }
 
 
-def test_what_is_sent_and_the_offset_are_committed_together(shop: Shop) -> None:
-    """What the listener returns, and what it sends itself."""
+def test_sends_and_offset_are_committed_together(shop: Shop) -> None:
+    """The listener's result, and what it sends itself."""
 
     async def main() -> None:
         await shop.make_topic(1)
@@ -56,8 +56,8 @@ def test_what_is_sent_and_the_offset_are_committed_together(shop: Shop) -> None:
     asyncio.run(main())
 
 
-def test_what_a_listener_sends_on_its_thread_is_part_of_the_transaction(shop: Shop) -> None:
-    """A `def` listener that fails has sent nothing that counts."""
+def test_sends_on_a_listener_thread_are_part_of_the_transaction(shop: Shop) -> None:
+    """Those of a failed `def` listener are aborted."""
 
     async def main() -> None:
         await shop.make_topic(1)
@@ -79,8 +79,8 @@ def test_what_a_listener_sends_on_its_thread_is_part_of_the_transaction(shop: Sh
     asyncio.run(main())
 
 
-def test_what_a_failed_call_has_sent_nobody_sees(shop: Shop) -> None:
-    """It stands in the topic, aborted; who reads committed messages gets what the next delivery sent."""
+def test_sends_of_a_failed_call_are_invisible(shop: Shop) -> None:
+    """They are in the topic, aborted; readers of committed records get the next delivery's."""
 
     async def main() -> None:
         await shop.make_topic(1)
@@ -106,8 +106,8 @@ def test_what_a_failed_call_has_sent_nobody_sees(shop: Shop) -> None:
     asyncio.run(main())
 
 
-def test_a_rejected_message_is_a_dead_letter_and_what_it_sent_is_not(shop: Shop) -> None:
-    """The letter is written after the transaction was aborted, and the partition goes on."""
+def test_sends_for_a_rejected_message_are_aborted(shop: Shop) -> None:
+    """Its dead letter is written after the abort, and the partition continues."""
 
     async def main() -> None:
         await shop.make_topic(1)
@@ -132,8 +132,8 @@ def test_a_rejected_message_is_a_dead_letter_and_what_it_sent_is_not(shop: Shop)
     asyncio.run(main())
 
 
-def test_what_is_sent_outside_of_a_listener_is_a_transaction_of_its_own(shop: Shop) -> None:
-    """Several at once have producers of their own; where settings allow it there is no transaction at all."""
+def test_send_outside_a_listener_is_a_separate_transaction(shop: Shop) -> None:
+    """Concurrent ones have producers of their own; settings may disable these transactions."""
 
     async def main() -> None:
         async with shop.app(**transactional(shop)) as app:
@@ -147,8 +147,8 @@ def test_what_is_sent_outside_of_a_listener_is_a_transaction_of_its_own(shop: Sh
     asyncio.run(main())
 
 
-def test_a_call_that_outlasts_a_rebalance_counts_nothing(shop: Shop) -> None:
-    """Its partition may be another member's by then, which handles the message: what comes of it is seen once."""
+def test_call_that_outlasts_a_rebalance_is_aborted(shop: Shop) -> None:
+    """Another member may handle the message, so its results are visible once."""
 
     async def main() -> None:
         await shop.make_topic(2)
@@ -193,8 +193,10 @@ def test_a_call_that_outlasts_a_rebalance_counts_nothing(shop: Shop) -> None:
         ({"kafka.bindings.in.consumer.ordered": "false"}, "remove ordered=false"),
     ],
 )
-def test_what_a_transaction_cannot_take_back_is_refused(shop: Shop, setting: Mapping[str, object], told: str) -> None:
-    """Before anything is connected, with what to set instead."""
+def test_settings_incompatible_with_transactions_are_refused(
+    shop: Shop, setting: Mapping[str, object], told: str
+) -> None:
+    """Before anything is connected, with the alternative."""
 
     async def main() -> None:
         with pytest.raises(ConfigurationError, match=told):

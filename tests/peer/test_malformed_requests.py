@@ -1,7 +1,4 @@
-"""Malformed requests to Apache's 4.9.7 broker and ours: the same codes, offsets and stored messages.
-
-Apache's broker answers some with what its Java code threw; ours never fails so: those are listed by themselves.
-"""
+"""Malformed requests to Apache's 4.9.7 broker and ours: equal codes, offsets and stored messages."""
 
 import asyncio
 import json
@@ -198,7 +195,7 @@ COMPARED = ("nextBeginOffset", "minOffset", "maxOffset", "offset", "queueId", "q
 
 
 class Side:
-    """A client in front of one broker, with names of its own.
+    """A client of one broker, with its own names.
 
     Attributes:
         remarks: Those of the answers that were no success.
@@ -211,7 +208,7 @@ class Side:
         self.remarks: list[str] = []
 
     async def ask(self, request: Request) -> RemotingCommand:
-        """Send one request, on a new connection when the last one was closed."""
+        """Send one request, on a new connection if the last one was closed."""
         code, fields, body = request
         if self.client.connection.is_closed:
             self.client = await RawClient.connect(TcpTransport(), self.address)
@@ -220,7 +217,7 @@ class Side:
         return await self.client.connection.invoke(code, None, body, timeout=60, ext_fields=named)
 
     async def answers(self) -> list[Any]:
-        """Return code and offsets of each answer, and what is stored in the end."""
+        """Return code and offsets of each answer, and the finally stored messages."""
         await self.client.ask_ok(Code.SEND_MESSAGE_V2, send_header(self.topic), b"hello")
         told: list[Any] = [await self._answer(request) for request in SENDS]
         while await self.client.end(self.topic) < QUEUED:  # noqa: ASYNC110 - Apache queues them a little later
@@ -238,8 +235,8 @@ class Side:
 
 
 @pytest.mark.peer
-def test_malformed_requests_are_answered_as_apache_s_broker_answers(peers: Peers) -> None:
-    """Wrong numbers, names, properties, offsets, transactions, filters and bodies; ours says in words what is wrong."""
+def test_malformed_requests_are_answered_as_by_apaches_broker(peers: Peers) -> None:
+    """Wrong numbers, names, properties, offsets, transactions, filters and bodies; our remarks say what is wrong."""
 
     async def both() -> tuple[list[Any], list[Any], list[str]]:
         async with EmbeddedBroker() as embedded:
@@ -258,8 +255,8 @@ def test_malformed_requests_are_answered_as_apache_s_broker_answers(peers: Peers
     assert not [remark for remark in remarks if "Error:" in remark or "Exception" in remark]
 
 
-def test_where_apache_s_broker_fails_ours_refuses_or_serves() -> None:
-    """With a code that says what is wrong, and a remark."""
+def test_requests_that_crash_apaches_handler_are_refused_or_served() -> None:
+    """With a code and a remark that say what is wrong."""
 
     async def main() -> None:
         async with EmbeddedBroker() as embedded:

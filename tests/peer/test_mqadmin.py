@@ -1,4 +1,4 @@
-"""Apache's mqadmin against a broker: Apache's own, which proves the expectations, then ours."""
+"""Apache's mqadmin on Apache's broker, which proves the expectations, then on ours."""
 
 import json
 import re
@@ -13,12 +13,12 @@ def rows(printed: str) -> list[list[str]]:
 
 
 def fields(printed: str) -> dict[str, str]:
-    """Return what a list of `name: value` lines says."""
+    """Return the fields of `name: value` lines."""
     return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in printed.splitlines())}
 
 
 def test_update_topic_and_topic_route(stage: Stage) -> None:
-    """A topic made with queue numbers has them in its route, and after a change others."""
+    """A topic's queue numbers are in its route, at creation and after a change."""
     topic = stage.topic(queues=3)
     assert stage.address in stage.mqadmin("topicRoute", "-t", topic)
     assert re.search(r'"readQueueNums":\s?3', stage.mqadmin("topicRoute", "-t", topic))
@@ -32,7 +32,7 @@ def test_update_topic_and_topic_route(stage: Stage) -> None:
 
 
 def test_topic_list_and_delete_topic(stage: Stage) -> None:
-    """A topic is listed while it is there."""
+    """A topic is listed while it exists."""
     topic = stage.topic()
     assert topic in stage.mqadmin("topicList").split()
     assert "DefaultCluster" in stage.mqadmin("topicClusterList", "-t", topic)
@@ -44,7 +44,7 @@ def test_topic_list_and_delete_topic(stage: Stage) -> None:
 
 
 def test_update_order_conf(stage: Stage) -> None:
-    """The list of queues that is put is told, stands in the route, and is gone when it is deleted."""
+    """The order configuration is returned, is in the route, and is gone when it is deleted."""
     topic = stage.topic(queues=3)
     command = ("updateOrderConf", "-t", topic)
     assert "success" in stage.mqadmin(*command, "-m", "put", "-v", "broker-a:2")
@@ -57,7 +57,7 @@ def test_update_order_conf(stage: Stage) -> None:
 
 
 def test_topic_status(stage: Stage) -> None:
-    """Each queue shows its offsets and, when it has messages, when the last one came."""
+    """Each queue has its offsets and, with messages, the last update."""
     topic = stage.topic(queues=2)
     producer = stage.producer()
     producer.send(topic, "a", "b", "c", mode="queue", queue=1)
@@ -71,7 +71,7 @@ def test_topic_status(stage: Stage) -> None:
 
 
 def test_cluster_list(stage: Stage) -> None:
-    """The broker is listed with its name, id, address and version."""
+    """The broker has its name, id, address and version."""
     expected = ["DefaultCluster", "broker-a", "0", stage.address]
 
     def told() -> list[str]:
@@ -83,7 +83,7 @@ def test_cluster_list(stage: Stage) -> None:
 
 
 def test_broker_status(stage: Stage) -> None:
-    """The runtime statistics hold what the tools and dashboards read."""
+    """The runtime statistics have the fields that tools and dashboards read."""
     stage.producer().send(stage.topic(), "counted")
 
     def told() -> dict[str, str]:
@@ -106,7 +106,7 @@ def test_broker_status(stage: Stage) -> None:
 
 
 def test_consumer_progress_and_connection(stage: Stage) -> None:
-    """A group's members and subscriptions are shown, and its lag once it has committed."""
+    """A group's members and subscriptions, and its lag once it has committed."""
     topic, group = stage.topic(queues=1), stage.name("group")
     producer = stage.producer()
     producer.send(topic, "a", "b", tags="red")
@@ -132,7 +132,7 @@ def test_consumer_progress_and_connection(stage: Stage) -> None:
 
 
 def test_queries_for_messages(stage: Stage) -> None:
-    """A message is found by offset id, unique id, key, and its place in a queue."""
+    """By offset id, unique id, key, and queue offset."""
     topic = stage.topic(queues=1)
     sent = stage.producer().send(topic, "first", "second", tags="t", keys="k-1 k-2")
     second = sent[1]
@@ -157,7 +157,7 @@ def test_queries_for_messages(stage: Stage) -> None:
 
 
 def test_update_and_delete_subscription_group(stage: Stage) -> None:
-    """A group made by hand keeps its retry settings; deleted, it is gone."""
+    """A created group keeps its retry settings; deleted, it is gone."""
     group = stage.name("group")
     made = stage.mqadmin("updateSubGroup", "-b", stage.address, "-g", group, "-r", "3", "-q", "2")
     assert "success" in made
@@ -167,7 +167,7 @@ def test_update_and_delete_subscription_group(stage: Stage) -> None:
 
 
 def test_broker_config_is_shown(stage: Stage) -> None:
-    """The broker tells its settings under Apache's names."""
+    """Under Apache's names."""
     shown = stage.mqadmin("getBrokerConfig", "-b", stage.address)
     settings = dict(re.findall(r"^(\w+) +=[ ]*(.*)$", shown, re.MULTILINE))
 
@@ -177,8 +177,8 @@ def test_broker_config_is_shown(stage: Stage) -> None:
     assert settings["maxMessageSize"] == "4194304"
 
 
-def test_the_configuration_of_a_cluster_is_exported(stage: Stage, tmp_path: Path) -> None:
-    """With all that mqadmin wants to know of each broker: 4.9.7's fails when a setting is missing."""
+def test_cluster_configuration_is_exported(stage: Stage, tmp_path: Path) -> None:
+    """With every setting that mqadmin needs: 4.9.7's fails if one is missing."""
     exported = stage.mqadmin("exportConfigs", "-c", "DefaultCluster", "-f", str(tmp_path))
     assert exported.startswith(f"export {tmp_path}/configs.json success"), exported
 

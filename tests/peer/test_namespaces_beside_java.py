@@ -1,4 +1,4 @@
-"""Our client and Apache's Java client in one namespace, on Apache's broker and ours: they share topics and groups."""
+"""Our client and Apache's Java client in one namespace, on Apache's broker and ours, share topics and groups."""
 
 import asyncio
 import itertools
@@ -28,12 +28,12 @@ _numbers = itertools.count(1)
 
 
 def inside(stage: Stage) -> dict[str, Any]:
-    """Where a member of the namespace is."""
+    """Return the settings of a member of the namespace."""
     return {"name_servers": stage.name_server, "namespace": SPACE}
 
 
 def topic_in(stage: Stage) -> str:
-    """A new topic of one queue, as members of the namespace call it."""
+    """Return a new topic of one queue, by its name within the namespace."""
     topic = stage.name("topic")
     stage.client.create_topic(stage.name_server, stage.address, f"{SPACE}%{topic}", 1)
     return topic
@@ -52,8 +52,8 @@ def listening(stage: Stage, topic: str, group: str, heard: RecordingListener) ->
     return made
 
 
-def test_each_reads_what_the_other_writes(stage: Stage) -> None:
-    """Under names without the namespace, which both note in a property of single messages and of batches."""
+def test_each_reads_the_others_messages(stage: Stage) -> None:
+    """Under names without the namespace, which both write into a property of single messages and batches."""
     topic = topic_in(stage)
     java = stage.consumer(topic, namespace=SPACE)
     javas = stage.producer(namespace=SPACE)
@@ -77,8 +77,8 @@ def test_each_reads_what_the_other_writes(stage: Stage) -> None:
     }
 
 
-def test_what_fails_with_one_comes_again_to_the_other(stage: Stage) -> None:
-    """By the retry topic of the group they share, with the topic it was sent to."""
+def test_messages_failed_by_one_are_redelivered_to_the_other(stage: Stage) -> None:
+    """By the retry topic of their group, with the original topic."""
     topic, group = topic_in(stage), stage.name("group")
     heard = RecordingListener(lambda message: RetryLater(delay_level=2))  # 2 s: we have left the group by then
 
@@ -94,8 +94,8 @@ def test_what_fails_with_one_comes_again_to_the_other(stage: Stage) -> None:
     assert again.properties["RETRY_TOPIC"] == f"{SPACE}%{topic}"
 
 
-def test_a_dead_letter_is_read_by_the_other(stage: Stage) -> None:
-    """From ``%DLQ%`` and the group, whose topic in the cluster has the namespace in the middle."""
+def test_dead_letter_is_read_by_the_other(stage: Stage) -> None:
+    """From ``%DLQ%`` and the group, whose full name has the namespace in the middle."""
     topic, group = topic_in(stage), stage.name("group")
     heard = RecordingListener(lambda message: Reject("never"))
 
@@ -110,8 +110,11 @@ def test_a_dead_letter_is_read_by_the_other(stage: Stage) -> None:
     assert f"%DLQ%{SPACE}%{group}" in stage.mqadmin("topicList").split()
 
 
-def test_a_transaction_is_checked_inside(stage: Stage) -> None:
-    """The broker asks a member of the namespace's group, who sees the topic without it; Java hears what counts."""
+def test_transaction_is_checked_within_the_namespace(stage: Stage) -> None:
+    """The broker asks a member of the namespace's group, which sees the topic without it;
+
+    Java receives committed messages.
+    """
     topic, seen = topic_in(stage), list[str]()
     java = stage.consumer(topic, namespace=SPACE)
 
@@ -133,7 +136,7 @@ def test_a_transaction_is_checked_inside(stage: Stage) -> None:
 
 
 def test_each_answers_the_others_requests(stage: Stage) -> None:
-    """Ours reply to the cluster's own topic; Java's to one in the namespace, which the broker makes."""
+    """Ours reply to the cluster's reply topic; Java's to one in the namespace, which the broker creates."""
     topic, other = topic_in(stage), topic_in(stage)
     replying = stage.producer(namespace=SPACE)
     stage.consumer(other, replyBy=replying.name, namespace=SPACE)

@@ -1,7 +1,4 @@
-"""What waits in a store, half messages, delayed and timed ones, goes on when the other kind of broker opens it.
-
-Both brokers are spoken to by the same client of ours, frame by frame; Apache's are the two versions.
-"""
+"""Half, delayed and timed messages in a store continue when the other kind of broker opens it."""
 
 import asyncio
 import signal
@@ -43,7 +40,7 @@ NOTES_ENDS_SOON = {"transactionOpBatchInterval": "200"}
 
 
 class Client(RawClient):
-    """A client that is asked about transactions.
+    """A client that receives transaction checks.
 
     Attributes:
         asked: The questions, as they come.
@@ -53,7 +50,7 @@ class Client(RawClient):
 
     @classmethod
     async def of(cls, address: str) -> "Client":
-        """Connect and join the group of producers."""
+        """Connect and join the producer group."""
         asked: asyncio.Queue[Question] = asyncio.Queue()
 
         def note(request: RemotingCommand) -> None:
@@ -70,11 +67,11 @@ class Client(RawClient):
         return await begin(self, now_ms(), key=name)
 
     async def later(self, name: str, **properties: str) -> None:
-        """Send a message that is not to come now."""
+        """Send a message for later delivery."""
         await self.send(body=name.encode(), born_timestamp=now_ms(), properties={"UNIQ_KEY": name} | properties)
 
     async def answer_all(self, *names: str, others: Collection[str] = ()) -> None:
-        """Commit these transactions when they are asked about; none but these and the others may be."""
+        """Commit these transactions when they are checked; no others than these and the given ones may be."""
         open_ = {*names}
         while open_:
             question = await self.asked.get()
@@ -126,8 +123,8 @@ def version(request: pytest.FixtureRequest, peers: Peers) -> str:
     return found
 
 
-def test_what_waits_goes_on_in_the_other_broker_and_back(version: str, tmp_path: Path) -> None:
-    """From ours to Apache's and back: nothing is lost, nothing comes twice, what has ended stays ended."""
+def test_waiting_messages_continue_in_the_other_broker_and_back(version: str, tmp_path: Path) -> None:
+    """From ours to Apache's and back: nothing is lost or repeated, and ended transactions stay ended."""
     store = tmp_path / "store"
 
     async def begin_in_ours() -> list[SendMessageResponseHeader]:
@@ -191,8 +188,8 @@ def test_what_waits_goes_on_in_the_other_broker_and_back(version: str, tmp_path:
     asyncio.run(main())
 
 
-def test_what_waits_goes_on_in_the_other_broker_after_a_kill(version: str, tmp_path: Path) -> None:
-    """Each broker dies as soon as it has acknowledged; the next one has all of it, some perhaps twice."""
+def test_waiting_messages_continue_in_the_other_broker_after_a_kill(version: str, tmp_path: Path) -> None:
+    """Each broker is killed after its acknowledgments; the next one has all messages, some perhaps twice."""
     store = tmp_path / "store"
     config = tmp_path / "broker.conf"
     settings = SMALL_STORE | SETTINGS | PATIENT | {"storePathRootDir": str(store), "listenPort": "0"}

@@ -1,8 +1,4 @@
-"""Spring Cloud Alibaba's applications and streamkit's exchange messages: over our broker, and over Apache's.
-
-The first generation is the book's (`@EnableBinding`, RocketMQ's client 4.4, which sends by the VIP channel), the
-other two are of the current one (functions, clients 4.9 and 5.3).
-"""
+"""Spring Cloud Alibaba's applications and streamkit's exchange messages over our broker and Apache's."""
 
 import time
 from collections import Counter
@@ -30,17 +26,17 @@ class Order:
 
 
 def payloads(messages: list[SpringMessage]) -> list[str]:
-    """Return what was received, sorted."""
+    """Return the received payloads, sorted."""
     return sorted(m.payload for m in messages)
 
 
 class TestTheBook:
-    """The book's properties files, word for word; only the name server is where the test's is."""
+    """The book's properties files, unchanged except for the name server."""
 
     STEPS = ("创建", "支付", "退款")
 
-    def test_its_producer_and_our_consumer(self, book: SpringStage) -> None:
-        """Its producer, as printed, sends asynchronously by the VIP channel; we run by its consumer's file."""
+    def test_books_producer_and_our_consumer(self, book: SpringStage) -> None:
+        """Its producer, as printed, sends asynchronously by the VIP channel; ours runs by its consumer's file."""
         book.topic("TopicTest")
         inbox = book.listening(book.streamkit({}, BOOK / "consumer.properties"), str)
         sender = book.spring("SendingApplication", {}, BOOK / "producer.properties")
@@ -50,8 +46,8 @@ class TestTheBook:
 
         assert sorted(m.payload for m in inbox.take(2)) == ["hello", "你好"]
 
-    def test_our_producer_and_its_consumer(self, book: SpringStage) -> None:
-        """We run by its producer's file; its consumer, as printed, receives."""
+    def test_our_producer_and_the_books_consumer(self, book: SpringStage) -> None:
+        """Ours runs by its producer's file; its consumer, as printed, receives."""
         sending, receiving = self.names_of_its_own(book)
         receiver = book.spring("ReceivingApplication", receiving, BOOK / "consumer.properties")
         output = {f"{STREAM}.output-bindings": "output", **sending}
@@ -62,8 +58,8 @@ class TestTheBook:
 
         assert payloads(receiver.take(2)) == ["hello", "你好"]
 
-    def test_its_orders_in_order(self, book: SpringStage) -> None:
-        """创建, 支付, 退款 come in that order, from its ordered producer to our ordered consumer."""
+    def test_books_orders_arrive_in_order(self, book: SpringStage) -> None:
+        """创建, 支付, 退款, from its ordered producer to our ordered consumer."""
         sending, receiving = self.names_of_its_own(book)
         inbox = book.listening(book.streamkit(receiving, BOOK / "ordered-consumer.properties"), str)
         sender = book.spring("SendingApplication", sending, BOOK / "ordered-producer.properties")
@@ -75,8 +71,8 @@ class TestTheBook:
         assert [m.payload for m in received] == list(self.STEPS)
         assert {m.headers[PARTITION] for m in received} == {0}
 
-    def test_our_orders_in_order(self, book: SpringStage) -> None:
-        """And from our ordered producer to its ordered consumer."""
+    def test_our_orders_arrive_in_order(self, book: SpringStage) -> None:
+        """From our ordered producer to its ordered consumer."""
         sending, receiving = self.names_of_its_own(book)
         receiver = book.spring("ReceivingApplication", receiving, BOOK / "ordered-consumer.properties")
         output = {f"{STREAM}.output-bindings": "output", **sending}
@@ -126,7 +122,7 @@ def java_text(value: object) -> str:
 
 
 def test_text_and_headers_from_streamkit(spring_stage: SpringStage) -> None:
-    """Text, key, tag and headers arrive at Spring's listener; in the first generation as the classes they name."""
+    """Text, key, tag and headers arrive at Spring's listener; in the first generation as the declared classes."""
     topic = spring_stage.topic()
     receiver = spring_stage.receiver(topic)
     sent = {"n": 5, "big": 2**40, "half": 0.5, "yes": True, "items": [1, 2], "nested": {"a": 1}}
@@ -148,7 +144,7 @@ def test_text_and_headers_from_streamkit(spring_stage: SpringStage) -> None:
 
 
 def test_objects_from_spring(spring_stage: SpringStage) -> None:
-    """A Java object arrives as the dataclass of the same fields."""
+    """A Java object arrives as the dataclass with the same fields."""
     topic = spring_stage.topic()
     inbox = spring_stage.streamkit_receiver(topic, Order)
     spring_stage.sender(topic).send({"id": "123", "address": "浙江杭州"})
@@ -159,7 +155,7 @@ def test_objects_from_spring(spring_stage: SpringStage) -> None:
 
 
 def test_objects_from_streamkit(spring_stage: SpringStage) -> None:
-    """A dataclass arrives as the Java object of the same fields."""
+    """A dataclass arrives as the Java object with the same fields."""
     topic = spring_stage.topic()
     receiver = spring_stage.receiver(topic, orders=True)
     spring_stage.streamkit_sender(topic).bridge.send("output", Order("123", "浙江杭州"))
@@ -170,8 +166,8 @@ def test_objects_from_streamkit(spring_stage: SpringStage) -> None:
     assert message.headers[CONTENT_TYPE] == "application/json"
 
 
-def test_a_partition_in_order_from_streamkit(spring_stage: SpringStage) -> None:
-    """The partition header picks the queue, and an ordered Spring consumer sees our order."""
+def test_partition_in_order_from_streamkit(spring_stage: SpringStage) -> None:
+    """The partition header selects the queue, and an ordered Spring consumer gets our order."""
     topic = spring_stage.topic()
     orderly = "consumer.orderly" if spring_stage.first else "consumer.push.orderly"
     receiver = spring_stage.receiver(topic, **{orderly: "true"})
@@ -186,8 +182,8 @@ def test_a_partition_in_order_from_streamkit(spring_stage: SpringStage) -> None:
     assert {m.headers[queue] for m in received} == {2}
 
 
-def test_a_partition_in_order_from_spring(spring_stage: SpringStage) -> None:
-    """A partitioned Spring producer's messages of one key come in its order, from one partition."""
+def test_partition_in_order_from_spring(spring_stage: SpringStage) -> None:
+    """A partitioned Spring producer's messages of one key arrive in its order, from one partition."""
     topic = spring_stage.topic()
     inbox = spring_stage.streamkit_receiver(topic, str, **{"consumer.orderly": "true"})
     sender = spring_stage.sender(topic)
@@ -202,8 +198,8 @@ def test_a_partition_in_order_from_spring(spring_stage: SpringStage) -> None:
         assert {m.headers[PARTITION] for m in received} == {0}
 
 
-def test_delays(spring_stage: SpringStage) -> None:
-    """Header DELAY, a level, holds a message back in both directions (level 2 is 2 s here)."""
+def test_delays_work_in_both_directions(spring_stage: SpringStage) -> None:
+    """Header DELAY is a level (level 2 is 2 s here)."""
     to_us, to_spring = spring_stage.topic(), spring_stage.topic()
     inbox, receiver = spring_stage.streamkit_receiver(to_us, str), spring_stage.receiver(to_spring)
     sender, app = spring_stage.sender(to_us), spring_stage.streamkit_sender(to_spring)
@@ -217,7 +213,7 @@ def test_delays(spring_stage: SpringStage) -> None:
     assert [m.payload for m in receiver.take(1)] == ["from streamkit"]
 
 
-def test_tags(spring_stage: SpringStage) -> None:
+def test_tags_work_in_both_directions(spring_stage: SpringStage) -> None:
     """Each side's subscription selects by the other's tags."""
     to_us, to_spring = spring_stage.topic(), spring_stage.topic()
     filtering = "consumer.tags" if spring_stage.first else "consumer.subscription"
@@ -233,8 +229,8 @@ def test_tags(spring_stage: SpringStage) -> None:
     assert payloads(receiver.take(2)) == ["blue", "red"]
 
 
-def test_a_failing_spring_listener(spring_stage: SpringStage) -> None:
-    """Its message comes again by the retry topic of the group, with its headers."""
+def test_failed_message_of_a_spring_listener_is_redelivered(spring_stage: SpringStage) -> None:
+    """By the retry topic of the group, with its headers."""
     topic = spring_stage.topic()
     # The current generation's default is no redelivery at all.
     again = {} if spring_stage.first else {"consumer.push.max-reconsume-times": "16"}
@@ -250,8 +246,8 @@ def test_a_failing_spring_listener(spring_stage: SpringStage) -> None:
         assert [m.headers["rocketmq_RECONSUME_TIMES"] for m in (first, second)] == ["0", "1"]
 
 
-def test_a_failing_streamkit_listener(spring_stage: SpringStage) -> None:
-    """Spring's message comes again, counted, then lies in the dead letter topic, where Spring reads it."""
+def test_failed_message_of_a_streamkit_listener_becomes_a_dead_letter(spring_stage: SpringStage) -> None:
+    """Spring's message is redelivered, counted, then in the dead letter topic, where Spring reads it."""
     topic, group = spring_stage.topic(), spring_stage.name("group")
     limit = {"consumer.push.max-reconsume-times": "1"}
     inbox = spring_stage.streamkit_receiver(topic, str, group, fail_times=9, **limit)
@@ -265,8 +261,8 @@ def test_a_failing_streamkit_listener(spring_stage: SpringStage) -> None:
     assert (letter.payload, letter.headers["text"]) == ("poison", "blue")
 
 
-def test_springs_dead_letters(spring_stage: SpringStage) -> None:
-    """What a Spring listener gave up lies in its dead letter topic, where a streamkit application reads it."""
+def test_springs_dead_letters_are_read_by_streamkit(spring_stage: SpringStage) -> None:
+    """From its dead letter topic."""
     topic, group = spring_stage.topic(), spring_stage.name("group")
     give_up = "consumer.delay-level-when-next-consume"
     name = give_up if spring_stage.first else "consumer.push.delay-level-when-next-consume"
@@ -280,8 +276,8 @@ def test_springs_dead_letters(spring_stage: SpringStage) -> None:
     assert (letter.payload, letter.headers["n"]) == (spring_stage.text("poison"), 5)
 
 
-def test_one_group_of_both(spring_stage: SpringStage) -> None:
-    """A Spring and a streamkit application of one group share the queues: each message comes once."""
+def test_one_group_of_both_shares_the_queues(spring_stage: SpringStage) -> None:
+    """Each message is delivered once."""
     topic, group = spring_stage.topic(), spring_stage.name("group")
     receiver = spring_stage.receiver(topic, group)
     inbox = spring_stage.streamkit_receiver(topic, str, group)
@@ -305,8 +301,8 @@ def test_one_group_of_both(spring_stage: SpringStage) -> None:
     assert max(Counter(received()).values()) <= 2  # a queue that moves between members may repeat
 
 
-def test_json_that_spring_sends_as_text(spring_stage: SpringStage) -> None:
-    """A Java String that holds JSON is that JSON, in both generations."""
+def test_json_sent_as_text_by_spring_is_read(spring_stage: SpringStage) -> None:
+    """A Java String that contains JSON, in both generations."""
     topic = spring_stage.topic()
     inbox = spring_stage.streamkit_receiver(topic, Order)
 
@@ -316,7 +312,7 @@ def test_json_that_spring_sends_as_text(spring_stage: SpringStage) -> None:
 
 
 def test_applications_share_a_namespace(spring_stage: SpringStage) -> None:
-    """The current generation has the setting, too; the first one's says the whole names."""
+    """By the current generation's setting; with the first one by full names."""
     topic, group = spring_stage.name("topic"), spring_stage.name("group")
     spring_stage.topic(f"left%{topic}", queues=1)
     inside = {side: {f"{side}.namespace": "left"} for side in ("consumer", "producer")}

@@ -1,4 +1,4 @@
-"""Spring Cloud Stream's applications with its own Kafka binder and streamkit's exchange messages over a real Kafka."""
+"""Spring Cloud Stream's Kafka binder and streamkit's exchange messages over a real Kafka."""
 
 import struct
 import time
@@ -20,7 +20,7 @@ CLASSES = ["Integer", "Long", "Double", "Boolean", "ArrayList", "LinkedHashMap",
 
 @dataclass
 class Order:
-    """Spring's applications know a class of this name and these fields."""
+    """Spring's applications have a class with this name and these fields."""
 
     id: str
     address: str
@@ -41,7 +41,7 @@ def test_text_and_headers_from_spring(spring_on_kafka: SpringOnKafka) -> None:
 
 
 def test_text_and_headers_from_streamkit(spring_on_kafka: SpringOnKafka) -> None:
-    """Text, the record's key, and headers arrive at Spring's listener as the classes they are there."""
+    """Text, the record's key, and headers of their Java classes arrive at Spring's listener."""
     topic = spring_on_kafka.topic()
     receiver = spring_on_kafka.receiver(topic)
     headers = {**SENT, "raw": b"bytes", "quoted": '"q"', KEY: "k1", CONTENT_TYPE: "text/plain"}
@@ -58,8 +58,8 @@ def test_text_and_headers_from_streamkit(spring_on_kafka: SpringOnKafka) -> None
     assert message.headers[CONTENT_TYPE] == "text/plain"
 
 
-def test_our_records_are_written_as_springs(spring_on_kafka: SpringOnKafka) -> None:
-    """The same message has the same value, key and headers, byte for byte; ours carries its id besides."""
+def test_our_records_equal_springs(spring_on_kafka: SpringOnKafka) -> None:
+    """Value, key and headers, byte for byte; ours have the message id besides."""
     ours, springs = spring_on_kafka.topic(), spring_on_kafka.topic()
     spring_on_kafka.sender(springs).send("hello", key="k1", **SENT)
     headers = {**SENT, "key": "k1", KEY: "k1"}
@@ -78,7 +78,7 @@ def test_our_records_are_written_as_springs(spring_on_kafka: SpringOnKafka) -> N
 
 
 def test_objects_both_ways(spring_on_kafka: SpringOnKafka) -> None:
-    """A Java object arrives as the dataclass of the same fields, and the other way round."""
+    """A Java object arrives as the dataclass with the same fields, and vice versa."""
     there, back = spring_on_kafka.topic(), spring_on_kafka.topic()
     inbox = spring_on_kafka.streamkit_receiver(there, Order)
     receiver = spring_on_kafka.receiver(back, orders=True)
@@ -90,7 +90,7 @@ def test_objects_both_ways(spring_on_kafka: SpringOnKafka) -> None:
 
 
 def test_tombstones_both_ways(spring_on_kafka: SpringOnKafka) -> None:
-    """What Spring calls KafkaNull is None here, and a message without a payload is KafkaNull there."""
+    """Spring's KafkaNull is None here, and a message without a payload is KafkaNull there."""
     there, back = spring_on_kafka.topic(), spring_on_kafka.topic()
     inbox = spring_on_kafka.streamkit_receiver(there, Order | None)
     receiver = spring_on_kafka.receiver(back)
@@ -105,8 +105,8 @@ def test_tombstones_both_ways(spring_on_kafka: SpringOnKafka) -> None:
     assert [record.value for record in spring_on_kafka.records(back, 1)] == [None]
 
 
-def test_partition_keys_choose_alike(spring_on_kafka: SpringOnKafka) -> None:
-    """By the same key expression Spring and streamkit send to the same partition."""
+def test_equal_keys_select_equal_partitions(spring_on_kafka: SpringOnKafka) -> None:
+    """By the same key expression."""
     topic = spring_on_kafka.topic()
     spring = spring_on_kafka.sender(topic, partitioned=True)
     more = {"partition-key-expression": "headers['key']", "partition-count": "4"}
@@ -125,7 +125,7 @@ def test_partition_keys_choose_alike(spring_on_kafka: SpringOnKafka) -> None:
 
 
 def test_members_of_one_group_share_the_partitions(spring_on_kafka: SpringOnKafka) -> None:
-    """A Spring and a streamkit application in one group: each message comes to one of them."""
+    """A Spring and a streamkit application: each message is delivered to one of them."""
     topic, group = spring_on_kafka.topic(), spring_on_kafka.name("group")
     inbox = spring_on_kafka.streamkit_receiver(topic, str, group)
     receiver = spring_on_kafka.receiver(topic, group)
@@ -146,8 +146,8 @@ def test_members_of_one_group_share_the_partitions(spring_on_kafka: SpringOnKafk
     assert {message.payload for message in (*inbox.received, *receiver.received)} == {*sent, "end"}
 
 
-def test_a_dead_letter_of_springs(spring_on_kafka: SpringOnKafka) -> None:
-    """What Spring's listener fails is in error.<destination>.<group>, and says here where it was and why."""
+def test_springs_dead_letters_are_read(spring_on_kafka: SpringOnKafka) -> None:
+    """In error.<destination>.<group>, with origin and reason."""
     topic, group = spring_on_kafka.topic(partitions=1), spring_on_kafka.name("group")
     letters = spring_on_kafka.streamkit_receiver(f"error.{topic}.{group}", str)
     spring_on_kafka.receiver(topic, group, fail_times=9, **{"enable-dlq": "true"})
@@ -160,8 +160,8 @@ def test_a_dead_letter_of_springs(spring_on_kafka: SpringOnKafka) -> None:
     assert "told to fail bad" in text(letter.headers["x-exception-message"])
 
 
-def test_a_dead_letter_of_ours(spring_on_kafka: SpringOnKafka) -> None:
-    """What our listener fails is there too, with the headers that Spring's binder writes, and Spring reads it."""
+def test_our_dead_letters_are_read_by_spring(spring_on_kafka: SpringOnKafka) -> None:
+    """From the same topic, with the headers of Spring's binder."""
     topic, group = spring_on_kafka.topic(partitions=1), spring_on_kafka.name("group")
     spring_on_kafka.streamkit_receiver(topic, str, group, fail_times=9, **{"enable-dlq": "true"})
     reader = spring_on_kafka.receiver(f"error.{topic}.{group}")

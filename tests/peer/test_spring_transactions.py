@@ -1,4 +1,4 @@
-"""Transactions between Spring Cloud Alibaba's applications and streamkit's, on Apache's broker and on ours."""
+"""Transactions between Spring Cloud Alibaba's applications and streamkit's, on Apache's broker and ours."""
 
 import json
 
@@ -18,12 +18,12 @@ NEVER_ASKED_ABOUT = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "60"}
 
 
 def events(sender: SpringApp, kind: str) -> list[SpringMessage]:
-    """Return what its transaction listener was asked to do: "execute" or "check"."""
+    """Return the calls of its transaction listener: "execute" or "check"."""
     return [asked for asked in sender.received if asked.event == kind]
 
 
-def test_a_spring_transaction_commits_or_rolls_back(spring_stage: SpringStage) -> None:
-    """The book's order arrives when its local transaction is committed, and only then."""
+def test_spring_transaction_commits_or_rolls_back(spring_stage: SpringStage) -> None:
+    """The book's order arrives only when its local transaction is committed."""
     topic = spring_stage.topic()
     inbox = spring_stage.streamkit_receiver(topic, Order)
     sender = spring_stage.transactional_sender(topic)
@@ -37,8 +37,8 @@ def test_a_spring_transaction_commits_or_rolls_back(spring_stage: SpringStage) -
     assert [json.loads(executed.payload)["id"] for executed in events(sender, "execute")] == ["0", "123"]
 
 
-def test_a_spring_transaction_is_asked_about(spring_stage: SpringStage) -> None:
-    """What its application did not know, the broker asks it: the book's transaction id is there again."""
+def test_spring_transaction_is_checked(spring_stage: SpringStage) -> None:
+    """The broker asks about an unknown one with the book's transaction id."""
     topic = spring_stage.topic()
     inbox = spring_stage.streamkit_receiver(topic, Order)
     sender = spring_stage.transactional_sender(topic)
@@ -59,10 +59,10 @@ def test_a_spring_transaction_is_asked_about(spring_stage: SpringStage) -> None:
     ("executed", "checked", "arrives"),
     [("COMMIT", "ROLLBACK", True), ("ROLLBACK", "COMMIT", False), ("UNKNOWN", "COMMIT", True)],
 )
-def test_a_streamkit_transaction_ends_as_its_listener_says(
+def test_streamkit_transaction_ends_as_its_listener_says(
     spring_stage: SpringStage, executed: str, checked: str, arrives: bool
 ) -> None:
-    """A listener of the book's shape decides, and answers the broker's checks; Spring sees what is committed."""
+    """A listener in the book's form decides, and answers the broker's checks; Spring receives committed messages."""
     topic, group = spring_stage.topic(), spring_stage.name("orders")
     receiver = spring_stage.receiver(topic, orders=True)
     app = spring_stage.streamkit(

@@ -1,7 +1,4 @@
-"""Made-up SQL92 expressions on made-up properties, before Apache's broker and ours: the same messages match.
-
-Whether an expression is one is asked by CHECK_CLIENT_CONFIG, what it matches by pulls.
-"""
+"""Generated SQL92 expressions on generated properties: the same messages match on Apache's broker and ours."""
 
 import asyncio
 import secrets
@@ -61,7 +58,7 @@ newer = st.tuples(
 
 
 class Side(NamedTuple):
-    """A client in front of one of the brokers, and the topic that holds the messages there."""
+    """A client of one of the brokers, and the topic with the messages there."""
 
     client: RawClient
     topic: str
@@ -74,7 +71,7 @@ class Side(NamedTuple):
             await asyncio.sleep(0.05)
 
     async def matching(self, expression: str) -> tuple[int, list[bytes]]:
-        """Return whether the expression is one, and which messages it matches."""
+        """Return whether the expression is valid, and which messages it matches."""
         data = SubscriptionData(topic=self.topic, sub_string=expression, expression_type="SQL92")
         body = CheckClientRequestBody(client_id="c", group="g", subscription_data=data)
         code = (await self.client.ask(Code.CHECK_CLIENT_CONFIG, None, body)).code
@@ -91,8 +88,8 @@ class Side(NamedTuple):
         return code, bodies
 
 
-def test_the_same_messages_match_on_apache_s_broker_and_ours(apache_broker: ApacheBroker) -> None:
-    """Also where Java's conversions fail, and for expressions that are none."""
+def test_same_messages_match_on_apaches_broker_and_ours(apache_broker: ApacheBroker) -> None:
+    """Also where Java's conversions fail, and for invalid expressions."""
     some = expressions if apache_broker.version.startswith("4.9") else st.one_of(expressions, newer)
 
     async def prepare(stack: AsyncExitStack) -> tuple[Side, Side]:

@@ -1,7 +1,4 @@
-"""A store directory written by Apache's broker opens in ours, and one written by ours in Apache's.
-
-First the files, by our store alone; then whole brokers that take turns, before Apache's client.
-"""
+"""A store directory of Apache's broker opens in ours, and vice versa."""
 
 import asyncio
 import json
@@ -79,12 +76,12 @@ class Exchange:
 
     @property
     def timers(self) -> bool:
-        """Whether the version has timers of any delay."""
+        """Return whether the version has timers of any delay."""
         return not self._version.startswith("4.")
 
     @contextmanager
     def apache_serving(self) -> Iterator[Stage]:
-        """Serve the directory by Apache's broker, to its client; stopped in order then."""
+        """Serve the directory by Apache's broker to its client, and stop in order."""
         broker = ApacheBroker(self._version, settings=ON_HOLD, store=self._root)
         try:
             with Stage(self.client, broker.name_server, broker.address) as stage:
@@ -94,7 +91,7 @@ class Exchange:
 
     @contextmanager
     def ours_serving(self) -> Iterator[Stage]:
-        """Serve the directory by our broker, to Apache's client; stopped in order then."""
+        """Serve the directory by our broker to Apache's client, and stop in order."""
         broker = ThreadedBroker(self._root, settings={**FILE_SIZES, **ON_HOLD})
         with broker, Stage(self.client, broker.name_server, broker.address) as stage:
             yield stage
@@ -113,7 +110,7 @@ class Exchange:
 
 @pytest.fixture(params=[of_version(version) for version in VERSIONS])
 def exchange(request: pytest.FixtureRequest, peers: Peers, tmp_path: Path) -> Exchange:
-    """A directory that brokers take turns with."""
+    """A directory that brokers use in turn."""
     return Exchange(request.param, peers.client(request.param), tmp_path / "store")
 
 
@@ -130,7 +127,7 @@ def read(store: MessageStore, topic: str) -> dict[tuple[int, int], MessageExt]:
 
 
 def fill(exchange: Exchange, broker: ApacheBroker, topic: str) -> dict[tuple[int, int], str]:
-    """Let Apache's client send to Apache's broker, over more than one file of its log; return what is where."""
+    """Let Apache's client send to Apache's broker, over more than one file of its log; return the positions."""
     exchange.client.create_topic(broker.name_server, broker.address, topic, 4)
     sent: dict[tuple[int, int], str] = {}
     with exchange.client.producer(broker.name_server) as producer:
@@ -143,7 +140,7 @@ def fill(exchange: Exchange, broker: ApacheBroker, topic: str) -> dict[tuple[int
 
 
 def check(store: MessageStore, topic: str, sent: dict[tuple[int, int], str]) -> None:
-    """See that everything sent is there: in its queue, by its tags, by its keys, and at its time."""
+    """Check that everything sent is there: in its queue, by its tags, by its keys, and at its time."""
     found = read(store, topic)
     assert {place: m.body.decode() for place, m in found.items()} == sent
     assert {m.properties["CLUSTER"] for m in found.values()} == {"DefaultCluster"}
@@ -163,8 +160,8 @@ def check(store: MessageStore, topic: str, sent: dict[tuple[int, int], str]) -> 
     assert 0 <= entry[3] - late.store_timestamp - 7_200_000 < 5_000
 
 
-def test_a_store_that_apache_stopped_opens_in_ours(exchange: Exchange) -> None:
-    """Every message, tag, key and time is found, and nothing had to be made anew."""
+def test_store_stopped_by_apache_opens_in_ours(exchange: Exchange) -> None:
+    """Every message, tag, key and time is found, and nothing is rebuilt."""
     broker = exchange.apache()
     sent = fill(exchange, broker, "orders")
     with pytest.raises(StoreLocked):
@@ -177,8 +174,8 @@ def test_a_store_that_apache_stopped_opens_in_ours(exchange: Exchange) -> None:
     asyncio.run(store.stop())
 
 
-def test_a_store_that_apache_was_killed_over_opens_in_ours(exchange: Exchange) -> None:
-    """What was acknowledged is there."""
+def test_store_of_a_killed_apache_broker_opens_in_ours(exchange: Exchange) -> None:
+    """Acknowledged messages are there."""
     broker = exchange.apache()
     sent = fill(exchange, broker, "orders")
     broker.kill()
@@ -189,7 +186,7 @@ def test_a_store_that_apache_was_killed_over_opens_in_ours(exchange: Exchange) -
 
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])
-def test_a_store_of_ours_opens_in_apaches_and_again_in_ours(exchange: Exchange, end: str) -> None:
+def test_our_store_opens_in_apaches_and_again_in_ours(exchange: Exchange, end: str) -> None:
     """Apache's broker serves our messages and adds its own; then ours has them all."""
     store, _ = exchange.ours()
     for number in range(40):
@@ -243,14 +240,14 @@ def test_a_store_of_ours_opens_in_apaches_and_again_in_ours(exchange: Exchange, 
 
 
 def run(*arguments: object) -> Any:
-    """Run ``streamkit store`` and return what it printed as JSON: one value, or one of each line."""
+    """Run ``streamkit store`` and return its JSON output: one value, or one per line."""
     result = CliRunner().invoke(store_command, [str(argument) for argument in arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return json.loads(result.stdout) if "--json" in arguments else list(map(json.loads, result.stdout.splitlines()))
 
 
-def test_apache_s_store_is_verified_dumped_and_repaired(exchange: Exchange, tmp_path: Path) -> None:
-    """`streamkit store` finds each message whole after a kill; once one is damaged, Apache serves all others."""
+def test_apaches_store_is_verified_dumped_and_repaired(exchange: Exchange, tmp_path: Path) -> None:
+    """`streamkit store` finds each message intact after a kill; after a damage and repair, Apache serves all others."""
     root = tmp_path / "store"
     broker = exchange.apache()
     exchange.client.create_topic(broker.name_server, broker.address, "orders", 4)
@@ -283,8 +280,8 @@ def test_apache_s_store_is_verified_dumped_and_repaired(exchange: Exchange, tmp_
     broker.stop()
 
 
-def test_what_either_broker_deleted_stays_deleted(exchange: Exchange, tmp_path: Path) -> None:
-    """Our note of a deletion is nothing to Apache's broker; its deletions show in the queues that begin anew."""
+def test_messages_deleted_by_either_broker_stay_deleted(exchange: Exchange, tmp_path: Path) -> None:
+    """Apache's broker ignores our deletion record; its deletions show by queues that restart at 0."""
     store, _ = exchange.ours()
     for topic in ("ours", "kept"):
         for number in range(3):
@@ -321,7 +318,7 @@ def test_what_either_broker_deleted_stays_deleted(exchange: Exchange, tmp_path: 
 
 
 def _sent(producer: JavaProducer, topic: str, body: str) -> list[Any]:
-    """Send, and return the answer; nothing while the topic is not known yet."""
+    """Send, and return the answer; None while the topic is unknown."""
     try:
         return producer.send(topic, body)
     except PeerError:
@@ -364,8 +361,8 @@ def texts(consumer: JavaConsumer) -> set[str]:
     return {m.text for m in consumer.received}
 
 
-def test_a_store_goes_from_apache_to_us_and_back(exchange: Exchange) -> None:
-    """What one broker wrote or kept for later, the next one serves, delivers and adds to."""
+def test_store_moves_from_apache_to_us_and_back(exchange: Exchange) -> None:
+    """Each broker serves, delivers and extends what the former one stored."""
     with exchange.apache_serving() as stage:
         exchange.client.create_topic(stage.name_server, stage.address, "letters", 2)
         producer = stage.producer()
@@ -412,7 +409,10 @@ def test_a_store_goes_from_apache_to_us_and_back(exchange: Exchange) -> None:
 
 
 def _found(producer: JavaProducer, key: str) -> "list[JavaMessage]":
-    """What Apache's broker finds by key; its index is written behind the answers, and finding nothing is an error."""
+    """Return what Apache's broker finds by key;
+
+    its index is written after its answers, and an empty result is an error.
+    """
     try:
         return producer.query("orders", key)
     except PeerError:

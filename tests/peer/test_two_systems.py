@@ -1,4 +1,4 @@
-"""One application on RocketMQ and on Kafka: what comes from one is answered to the other, and back."""
+"""One application on RocketMQ and Kafka: messages of one are answered on the other, and back."""
 
 import asyncio
 
@@ -15,10 +15,7 @@ PATIENCE = 60.0
 
 
 def application(name_server: str, brokers: str) -> StreamApplication:
-    """An application on both.
-
-    An order comes from RocketMQ and its price goes to Kafka; from there, as a receipt, it goes back.
-    """
+    """Return an application on both: orders from RocketMQ, prices to Kafka, and receipts back."""
     settings = {
         "default-binder": "rocketmq",
         "rocketmq.binder.name-server": name_server,
@@ -71,7 +68,7 @@ class Trade:
             self._more.set()
 
     async def files(self, orders: range) -> None:
-        """Return when there is a receipt of each order."""
+        """Wait until there is a receipt for each order."""
         wanted = {f"paid {order * 10}" for order in orders}
         async with asyncio.timeout(PATIENCE):
             while not wanted <= {receipt.payload for receipt in self.filed}:
@@ -79,8 +76,8 @@ class Trade:
                 await self._more.wait()
 
 
-def test_there_and_back(kafka_server: KafkaServer) -> None:
-    """Keys and headers go all the way, with their types; both systems tell how they are."""
+def test_messages_cross_both_systems_and_back(kafka_server: KafkaServer) -> None:
+    """Keys and headers keep their types; health covers both systems."""
 
     async def main(name_server: str) -> None:
         trade = Trade(application(name_server, kafka_server.address))
@@ -105,7 +102,7 @@ def test_there_and_back(kafka_server: KafkaServer) -> None:
 @pytest.mark.peer
 @pytest.mark.slow
 def test_one_system_may_restart(kafka_server_of_its_own: KafkaServer) -> None:
-    """While Kafka is gone orders wait in RocketMQ, or are delivered again; none is lost."""
+    """While Kafka is unavailable orders wait in RocketMQ or are redelivered; none is lost."""
     kafka = kafka_server_of_its_own
 
     async def main(name_server: str) -> None:

@@ -1,9 +1,4 @@
-"""Two brokers that get the same requests: one stores parts of batches at once, the other message by message.
-
-The other broker has a transient store pool, with which nothing is stored at once, or a store that takes no runs.
-Otherwise the brokers have the same settings, addresses and clock, so their files and answers must be the same, byte for
-byte.
-"""
+"""Two brokers that get the same requests: one stores parts of batches in one call, the other message by message."""
 
 import struct
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -52,7 +47,7 @@ class Entry:
 
 
 def wire(properties: Mapping[str, str], *, closed: bool = True) -> bytes:
-    """Return properties in wire form; not closed as Java's clients before 5.0 write them."""
+    """Return properties in wire form, without the last separator as Java's clients before 5.0 write them."""
     text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
     return text if closed else text.removesuffix(b"\2")
 
@@ -86,12 +81,12 @@ class Side:
     runs: list[int] = field(default_factory=list)
 
     def note(self, topic: str, queue_id: int, offset: int, tags_codes: Sequence[int], stored_at: int) -> None:
-        """Count the messages that the store makes known at once."""
+        """Count the messages that the store announces together."""
         self.runs.append(len(tags_codes))
 
     @property
     def files(self) -> dict[Path, bytes]:
-        """The content of log, queues and index."""
+        """Return the contents of log, queues and index."""
         root = self.embedded.store_path
         return {
             path.relative_to(root): path.read_bytes()
@@ -102,7 +97,7 @@ class Side:
 
 
 class TwoPaths:
-    """The brokers, and what both must answer alike.
+    """The two brokers, and checks that both answer alike.
 
     Attributes:
         at_once: Stores parts of batches at once where that is possible.
@@ -120,7 +115,7 @@ class TwoPaths:
         return self.at_once, self.one_by_one
 
     async def ask(self, code: int, header: Header | None, body: bytes = b"") -> RemotingCommand:
-        """Send a request to both brokers; return the answer, which must be the same of both."""
+        """Send a request to both brokers; return the answer, which must be equal."""
         answers = []
         for side in self._sides:
             side.runs.clear()
@@ -138,7 +133,10 @@ class TwoPaths:
 
     @property
     def runs(self) -> list[int]:
-        """How many messages the first broker stored at once, of the last request; the second always stores one."""
+        """Return how many messages of the last request the first broker stored per call;
+
+        the second always stores one.
+        """
         assert set(self.one_by_one.runs) <= {1}
         assert sum(self.at_once.runs) == len(self.one_by_one.runs)
         return self.at_once.runs
@@ -158,21 +156,21 @@ class TwoPaths:
         expression: str = "*",
         type_: str = "TAG",
     ) -> list[bytes]:
-        """Return the bodies that consumers with a filter get, the same of both brokers."""
+        """Return the bodies that consumers with a filter get, equal for both brokers."""
         fields = {"queue_id": queue_id, "subscription": expression, "expression_type": type_}
         first, second = [await _consumed(side.client, topic, **fields) for side in self._sides]
         assert first == second
         return [message.body for message in first]
 
     async def found(self, key: str, topic: str = "orders") -> list[bytes]:
-        """Return the bodies of messages with a key, the same of both brokers."""
+        """Return the bodies of messages with a key, equal for both brokers."""
         header = QueryMessageRequestHeader(topic=topic, key=key, max_num=64, begin_timestamp=0, end_timestamp=2**62)
         answer = await self.ask(RequestCode.QUERY_MESSAGE, header)
         return [message.body for message in decode_records(answer.body)]
 
 
 async def _consumed(client: RawClient, topic: str, **fields: Any) -> list[MessageExt]:
-    """Return what a consumer gets; how many messages an answer has depends on the time that a filter takes."""
+    """Return what a consumer gets; the number of messages per answer depends on the time that a filter takes."""
     messages: list[MessageExt] = []
     offset, codes = 0, (ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY)
     while True:

@@ -1,4 +1,4 @@
-"""An application with a binding of every kind, its users, and how often each of its messages is to be handled."""
+"""An application with a binding of every kind, its users, and how often each of its messages must be handled."""
 
 import asyncio
 from collections import Counter
@@ -29,7 +29,7 @@ TAKES = 0.3
 
 
 class Shop:
-    """An application, and what its listeners saw over all its lives; another one beside it shares the work."""
+    """An application, and what its listeners received over all its runs; another one beside it shares the work."""
 
     def __init__(self, environment: ContractEnvironment, *, takes: float = TAKES, beside: "Shop | None" = None) -> None:
         self.environment = environment
@@ -86,7 +86,7 @@ class Shop:
     # Listeners
 
     async def work(self, text: str) -> None:
-        """Take some time, then do with the message what its kind says."""
+        """Take some time, then settle the message as its kind says."""
         self.calls[text] += 1
         await asyncio.sleep(self._takes)
         kind, is_first = text.partition(" ")[0], self.calls[text] == 1
@@ -98,13 +98,13 @@ class Shop:
             raise Reject("as it says")
 
     async def work_off(self, texts: list[str]) -> list[Settlement]:
-        """Take some time; reject what says so."""
+        """Take some time; reject messages of that kind."""
         self.calls.update(texts)
         await asyncio.sleep(self._takes)
         return [Reject("as it says") if text.startswith("reject") else Accept() for text in texts]
 
     async def hear(self, text: str) -> None:
-        """Listen to what anybody sends, without a group."""
+        """Receive messages without a group."""
         await asyncio.sleep(self._takes)
 
     async def work_polled(self, message: Message[str]) -> None:
@@ -112,13 +112,13 @@ class Shop:
         await self.work(message.payload)
 
     async def look_up(self, text: str, transaction: Annotated[str, Header(TRANSACTION_ID)]) -> TransactionState:
-        """Whether a sale is in the books."""
+        """Return whether a sale is recorded."""
         return TransactionState.COMMIT if text in self.books else TransactionState.ROLLBACK
 
     # What its users do
 
     async def fill(self) -> None:
-        """Have messages wait for each of the listeners."""
+        """Store waiting messages for each of the listeners."""
         feeder = self._app({})
         for name in (*LISTENING, "results", "direct", "sales"):
             await self.environment.create_topic(name, 2)
@@ -151,7 +151,7 @@ class Shop:
         self.sent.add(text)
 
     async def live(self, *, until_done: bool) -> None:
-        """Start, work a while, or until all is done, and stop."""
+        """Start, work for a while or until everything is done, and stop."""
         self._starting = asyncio.create_task(self.app.start(watch_loop=False))
         with suppress(ApplicationError, BinderError, asyncio.CancelledError):
             await self._starting
@@ -168,16 +168,16 @@ class Shop:
     # What happens at a step
 
     def stop(self) -> None:
-        """As somebody who is done with it."""
+        """Stop as a program does."""
         self._meddling.append(asyncio.create_task(self.app.stop()))
 
     def give_up(self) -> None:
-        """As a signal does."""
+        """Cancel as a signal does."""
         if self._starting is None or not self._starting.cancel():
             self.stop()
 
     def restart_bindings(self) -> None:
-        """By hand, all at once."""
+        """Restart all bindings by hand, concurrently."""
         self._meddling += [asyncio.create_task(self._restart(name)) for name in (*LISTENING, "news")]
 
     async def _restart(self, name: str) -> None:
@@ -186,7 +186,7 @@ class Shop:
             await self.app.binding(name).start()
 
     def pause_bindings(self) -> None:
-        """For a moment."""
+        """Pause the bindings for a moment."""
         self._meddling += [asyncio.create_task(self._pause(name)) for name in (*LISTENING, "news")]
 
     async def _pause(self, name: str) -> None:
@@ -196,7 +196,7 @@ class Shop:
             await self.app.binding(name).resume()
 
     def lose_broker(self) -> None:
-        """Stop while the broker does; its name server stays."""
+        """Stop while the broker stops; its name server stays."""
         assert isinstance(self.environment, VirtualRocketEnvironment)
         self._meddling.append(asyncio.create_task(self.environment.broker.broker.stop()))
         self.stop()
@@ -211,7 +211,7 @@ class Shop:
         await asyncio.sleep(self.environment.transaction_check_interval * 2)
 
     async def found(self, destination: str) -> Counter[str]:
-        """What is in a destination."""
+        """Return the messages of a destination."""
         seen: Counter[str] = Counter()
 
         async def note(text: str) -> None:
@@ -229,7 +229,10 @@ class Shop:
         return seen
 
     async def check_nothing_was_lost(self) -> None:
-        """What could not be told to a broker that was away, comes again; whatever was sent is there."""
+        """Check that every sent message was handled;
+
+        settlements that did not reach a stopped broker may be repeated.
+        """
         assert self.calls >= expected_calls(), self.calls
         assert (await self.found("results")).keys() == {f"{kind} single" for kind in KINDS if kind != "reject"}
         for name in LISTENING:
@@ -238,14 +241,14 @@ class Shop:
         assert await self.found("sales") == Counter(self.books)
 
     async def check_changed_hands(self) -> None:
-        """Nothing was lost; short calls, and all those of ordered queues, were made as often as they should be."""
+        """Check that nothing was lost, and that short and ordered calls were made the right number of times."""
         await self.check_nothing_was_lost()
         for text, calls in expected_calls().items():
             if text in ("ok single", "ok batch") or text.endswith("ordered"):
                 assert self.calls[text] == calls, self.calls
 
     async def check(self) -> None:
-        """Nothing was lost, nothing was done twice, no send was cut off."""
+        """Check that nothing was lost or repeated, and no send was interrupted."""
         assert self.refused == []
         assert self.calls == expected_calls(), self.calls
         assert await self.found("results") == Counter(f"{kind} single" for kind in KINDS if kind != "reject")
@@ -258,7 +261,7 @@ class Shop:
 
 
 def expected_calls() -> Counter[str]:
-    """How often each message is to be handled."""
+    """Return how often each message must be handled."""
     return Counter(
         {f"{kind} {name}": 1 if name == "batch" else calls for kind, calls in CALLS.items() for name in LISTENING}
     )

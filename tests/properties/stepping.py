@@ -1,4 +1,4 @@
-"""A loop that does something at its n-th step, and what may not be left when an application has stopped."""
+"""A loop that runs an action at its n-th step, and checks for errors and tasks left by a stopped application."""
 
 import asyncio
 import gc
@@ -14,7 +14,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class SteppingLoop(VirtualTimeLoop):
-    """A virtual-time loop that counts what is scheduled on it: each step of a task, each callback of a future."""
+    """A virtual-time loop that counts scheduled callbacks: each step of a task, each callback of a future."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -25,16 +25,16 @@ class SteppingLoop(VirtualTimeLoop):
         super().__init__()
 
     def count(self) -> None:
-        """Count from now on."""
+        """Start counting."""
         self.steps, self._counts = 0, True
 
     def at_step(self, number: int, action: Callable[[], object]) -> None:
-        """Count from now on, and run `action` right before what is scheduled as the `number`-th."""
+        """Start counting, and run `action` right before the `number`-th scheduled callback."""
         self._wanted, self._action = number, action
         self.count()
 
     def stop_counting(self) -> None:
-        """Count no more, and run no action any more."""
+        """Stop counting, and run no action any more."""
         self._counts = False
 
     def _act(self) -> None:
@@ -44,7 +44,7 @@ class SteppingLoop(VirtualTimeLoop):
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """Schedule, as asyncio does, and count."""
+        """Schedule as asyncio does, and count."""
         if self._counts:
             self.steps += 1
             if self.steps == self._wanted:
@@ -52,8 +52,8 @@ class SteppingLoop(VirtualTimeLoop):
         return super().call_soon(callback, *args, context=context)
 
 
-class Complaints(logging.Handler):
-    """What was logged as an error, and what asyncio says of tasks and exceptions that nobody looked at."""
+class UnhandledErrors(logging.Handler):
+    """Records logged errors, and asyncio's reports of tasks and exceptions that nobody retrieved."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -63,14 +63,14 @@ class Complaints(logging.Handler):
         self.told.append(self.format(record))
 
     def unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """As the loop's exception handler."""
+        """Record a report, as the loop's exception handler."""
         self.told.append(f"{context['message']}: {context.get('exception')!r} {context.get('task') or ''}")
 
 
 @contextmanager
-def no_complaints(loop: asyncio.AbstractEventLoop, but: str | None = None) -> Iterator[None]:
-    """Fail at the end of the block if something was logged as an error, or not looked at, `but` what has this text."""
-    complaints = Complaints()
+def no_unhandled_errors(loop: asyncio.AbstractEventLoop, but: str | None = None) -> Iterator[None]:
+    """Fail at the end of the block if errors were logged or reported, except those with the text `but`."""
+    complaints = UnhandledErrors()
     root = logging.getLogger()
     root.addHandler(complaints)
     loop.set_exception_handler(complaints.unhandled)
@@ -89,7 +89,7 @@ def no_complaints(loop: asyncio.AbstractEventLoop, but: str | None = None) -> It
 
 @asynccontextmanager
 async def no_tasks_left() -> AsyncIterator[None]:
-    """Fail at the end of the block if tasks that were started in it go on."""
+    """Fail at the end of the block if tasks that were started in it are still running."""
     before = asyncio.all_tasks()
     yield
     await asyncio.sleep(0.01)  # brokers see that connections are closed

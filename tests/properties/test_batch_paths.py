@@ -1,4 +1,4 @@
-"""Every rule for batches holds whether a part is stored at once, by the native core, or message by message."""
+"""Batches have the same results whether a part is stored in one call by the native core or message by message."""
 
 import asyncio
 import struct
@@ -106,7 +106,7 @@ STORED_AT_ONCE = {
 
 
 @pytest.mark.parametrize("entries", STORED_AT_ONCE.values(), ids=STORED_AT_ONCE)
-def test_at_once_everything_is_as_one_by_one(entries: list[Entry]) -> None:
+def test_plain_batches_have_equal_results(entries: list[Entry]) -> None:
     """Files, answers, statistics, and what consumers and searches by key find."""
 
     async def scene(both: TwoPaths) -> None:
@@ -145,8 +145,8 @@ STORED_ONE_BY_ONE = {
 
 
 @pytest.mark.parametrize("entries", STORED_ONE_BY_ONE.values(), ids=STORED_ONE_BY_ONE)
-def test_what_is_not_plain_is_stored_one_by_one(entries: list[Entry]) -> None:
-    """All messages of the part, with the same files and answers."""
+def test_part_with_an_unusual_message_is_stored_one_by_one(entries: list[Entry]) -> None:
+    """With equal files and answers."""
 
     async def scene(both: TwoPaths) -> None:
         answer = await both.send(entries)
@@ -180,8 +180,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("entries", "stored"), REFUSED.values(), ids=REFUSED)
-def test_a_refusal_is_the_same_both_ways(entries: list[Entry], stored: int | None) -> None:
-    """With the same messages stored before it: none, or those before the illegal one."""
+def test_refusals_are_equal(entries: list[Entry], stored: int | None) -> None:
+    """With the same messages stored before: none, or those before the illegal one."""
 
     async def scene(both: TwoPaths) -> None:
         answer = await both.send(entries)
@@ -209,8 +209,8 @@ def test_a_refusal_is_the_same_both_ways(entries: list[Entry], stored: int | Non
         ("no/topic", {}, ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_headers_are_judged_alike(topic: str, fields: dict[str, Any], code: ResponseCode) -> None:
-    """What the messages have in common is refused, or stored, both ways."""
+def test_headers_are_validated_equally(topic: str, fields: dict[str, Any], code: ResponseCode) -> None:
+    """Fields common to all messages are refused or stored both ways."""
 
     async def scene(both: TwoPaths) -> None:
         for side in (both.at_once, both.one_by_one):
@@ -234,7 +234,7 @@ def test_headers_are_judged_alike(topic: str, fields: dict[str, Any], code: Resp
         {"queue_id": 3, "flag": 9, "properties": {"KEYS": "all", "UNIQ_KEY": "all", "WAIT": "false"}},
     ],
 )
-def test_what_messages_have_in_common_is_stored_alike(fields: dict[str, Any]) -> None:
+def test_common_fields_are_stored_equally(fields: dict[str, Any]) -> None:
     """In each record, and in a topic whose messages have several tags."""
 
     async def scene(both: TwoPaths) -> None:
@@ -269,8 +269,8 @@ FULL = {
 
 
 @pytest.mark.parametrize("sizes", FULL.values(), ids=FULL)
-def test_a_part_at_the_end_of_a_file_is_stored_alike(sizes: dict[str, str]) -> None:
-    """It is stored message by message, the next part at once again, in several queues."""
+def test_part_at_the_end_of_a_file_is_stored_equally(sizes: dict[str, str]) -> None:
+    """It is stored message by message, the next part in one call again, in several queues."""
 
     async def scene(both: TwoPaths) -> None:
         ways, sent = set(), list[list[bytes]]([[], []])
@@ -295,8 +295,8 @@ def test_a_part_at_the_end_of_a_file_is_stored_alike(sizes: dict[str, str]) -> N
     with_both(scene, **sizes)
 
 
-def test_a_message_that_waits_for_a_part_is_answered_alike() -> None:
-    """Held pulls with filters get what matches first, and what follows."""
+def test_held_pulls_are_answered_equally() -> None:
+    """Those with filters get the first match and what follows."""
 
     async def scene(both: TwoPaths) -> None:
         found = []
@@ -330,7 +330,7 @@ WRITER = writer_id("batches")
 async def deduplicated(
     both: TwoPaths, entries: list[Entry], first: int, *, writer: str = WRITER, epoch: int = 0
 ) -> RemotingCommand:
-    """Send a batch of a writer to both brokers."""
+    """Send a writer's idempotent batch to both brokers."""
     header = SendDeduplicatedRequestHeader(
         producer_group="g", topic="orders", default_topic="TBW102", default_topic_queue_nums=4,
         queue_id=0, sys_flag=0, born_timestamp=1, flag=0, batch=True,
@@ -344,8 +344,8 @@ def written(first: int, count: int = COUNT, *, writer: str = WRITER, epoch: int 
     return usual(lambda n: {"TAGS": "a", "UNIQ_KEY": sequence_key(writer, epoch, n)}, first=first, count=count)
 
 
-def test_messages_of_a_writer_are_stored_once_both_ways() -> None:
-    """Again as a whole, again in part, after a gap, and of the next epoch."""
+def test_writers_messages_are_stored_once_both_ways() -> None:
+    """Repeated as a whole or in part, after a gap, and of the next epoch."""
 
     async def scene(both: TwoPaths) -> None:
         epochs = [
@@ -366,7 +366,7 @@ def test_messages_of_a_writer_are_stored_once_both_ways() -> None:
 
 
 def keyed(number: int, key: str) -> list[Entry]:
-    """Return messages of a writer, of which one has another key."""
+    """Return messages of a writer, one of them with another key."""
     entries = written(0)
     entries[number] = replace(entries[number], properties=wire({"UNIQ_KEY": key}))
     return entries
@@ -390,7 +390,7 @@ NOT_OF_THE_WRITER = {
 
 
 @pytest.mark.parametrize("entries", NOT_OF_THE_WRITER.values(), ids=NOT_OF_THE_WRITER)
-def test_keys_that_are_not_a_writers_are_refused_both_ways(entries: list[Entry]) -> None:
+def test_keys_of_another_writer_are_refused_both_ways(entries: list[Entry]) -> None:
     """Nothing of the batch is stored."""
 
     async def scene(both: TwoPaths) -> None:
@@ -401,8 +401,8 @@ def test_keys_that_are_not_a_writers_are_refused_both_ways(entries: list[Entry])
     with_both(scene)
 
 
-def test_the_longest_properties_of_a_writer_are_stored_both_ways() -> None:
-    """Those of the last message are as long as they may be."""
+def test_longest_properties_of_a_writer_are_stored_both_ways() -> None:
+    """The last message's have the maximum length."""
     last = wire({"UNIQ_KEY": sequence_key(WRITER, 0, 49), "a": "x" * (LONGEST_PROPERTIES - 45)})
     assert len(last) == LONGEST_PROPERTIES
 
@@ -420,8 +420,8 @@ LENGTHS = {"size": (0, ">i"), "body": (16, ">i"), "properties": (20 + len(b"0 ")
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("change", [-(2**31), -1000, -23, -1, 1, 23, 1000, 2**30])
 @pytest.mark.parametrize("number", [0, 7])
-def test_lengths_that_do_not_agree_are_refused_both_ways(length: str, change: int, number: int) -> None:
-    """The first message, or a later one, with a length that is too small, negative, too large or out of the batch."""
+def test_inconsistent_lengths_are_refused_both_ways(length: str, change: int, number: int) -> None:
+    """A first or later message's length that is too small, negative, too large or beyond the batch."""
     body = bytearray(batch_body(usual(lambda n: {"TAGS": "a"}, count=COUNT)))
     offset, format_ = LENGTHS[length]
     offset += number * (len(body[: body.index(b"10 ")]) - 20) // 10
@@ -438,7 +438,7 @@ def test_lengths_that_do_not_agree_are_refused_both_ways(length: str, change: in
     with_both(scene)
 
 
-def test_without_an_index_of_keys_none_is_written_both_ways() -> None:
+def test_no_index_is_written_both_ways_if_disabled() -> None:
     """The setting ``messageIndexEnable``."""
 
     async def scene(both: TwoPaths) -> None:
@@ -453,8 +453,8 @@ def test_without_an_index_of_keys_none_is_written_both_ways() -> None:
     ("sys_flag", "settings_"),
     [(TRANSACTION_PREPARED, {}), (TRANSACTION_COMMIT, {}), (0, {"max_message_size": 8})],
 )
-def test_the_store_takes_at_once_only_what_it_need_not_judge(sys_flag: int, settings_: dict[str, int]) -> None:
-    """Messages of transactions, and bodies that are too large, are left to the other way; nothing is stored."""
+def test_unusual_messages_are_left_to_the_loop(sys_flag: int, settings_: dict[str, int]) -> None:
+    """Transactional ones and too large bodies; nothing is stored in one call."""
     data = batch_body([Entry(bytes(9))] * FEW)
     head = BatchHead("orders", 1, b"", sys_flag, 7, ("10.0.0.1", 5), 0)
     disk = Disk(FaultyFileSystem(), Path("/store"), FakeClock())
@@ -475,8 +475,8 @@ def test_the_store_takes_at_once_only_what_it_need_not_judge(sys_flag: int, sett
     cut=st.integers(0, 30),
 )
 @settings(max_examples=60)
-def test_parts_of_a_batch_are_the_same_both_ways(sizes: list[int], repeated: int, cut: int) -> None:
-    """Whatever the size fields say."""
+def test_parts_of_a_batch_are_equal_both_ways(sizes: list[int], repeated: int, cut: int) -> None:
+    """Whatever the size fields are."""
     data = b"".join(struct.pack(">i", size) + bytes(max(0, size - 4)) for size in sizes)
     data = (data * repeated)[: 5_000_000 - cut]
     from rocket_native import part_bounds
@@ -519,7 +519,7 @@ ODD = st.lists(st.tuples(NAMES, VALUES), max_size=4).map(
     ),
 )
 @settings(max_examples=25)
-def test_any_batch_is_stored_or_refused_alike(  # noqa: PLR0917
+def test_arbitrary_batch_has_equal_results(  # noqa: PLR0917
     kinds: list[dict[str, str]],
     sizes: list[int],
     flags: list[int],
@@ -528,7 +528,7 @@ def test_any_batch_is_stored_or_refused_alike(  # noqa: PLR0917
     odd: tuple[int, bytes] | None,
     fields: dict[str, Any],
 ) -> None:
-    """Whatever one of its messages is; a batch of ordinary messages alone is stored at once."""
+    """With any kind of message; a batch of ordinary messages alone is stored in one call."""
     entries = [
         Entry(
             b"%d " % n + bytes(sizes[n % len(sizes)] + 120),
@@ -555,8 +555,8 @@ def test_any_batch_is_stored_or_refused_alike(  # noqa: PLR0917
 
 @given(changes=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=2))
 @settings(max_examples=40)
-def test_a_damaged_batch_is_stored_or_refused_alike(changes: list[tuple[float, int]]) -> None:
-    """Bytes anywhere in it are others."""
+def test_damaged_batch_has_equal_results(changes: list[tuple[float, int]]) -> None:
+    """With any bytes changed."""
     body = bytearray(batch_body(usual(lambda n: {"TAGS": "a", "KEYS": f"k{n} all"}, count=FEW)))
     for place, byte in changes:
         body[int(place * len(body))] = byte
@@ -570,7 +570,7 @@ def test_a_damaged_batch_is_stored_or_refused_alike(changes: list[tuple[float, i
 
 @given(waits=st.lists(st.sampled_from(["true", "false", "TRUE", "no", None]), min_size=FEW, max_size=40))
 @settings(max_examples=20)
-def test_where_messages_are_and_whether_the_sender_waits_is_told_alike(waits: list[str | None]) -> None:
+def test_positions_and_flush_waits_are_equal(waits: list[str | None]) -> None:
     """The results of both ways, with whether the answer waits for the disk."""
     data = batch_body([Entry(bytes(9), wire({"WAIT": wait} if wait else {})) for wait in waits])
     head = BatchHead("orders", 1, b"CLUSTER\x01c", 0, 7, ("10.0.0.1", 5), 2)

@@ -1,4 +1,4 @@
-"""Random sequences of valid requests by several clients leave a broker as a simple model says it must be."""
+"""Random sequences of valid requests by several clients leave a broker as a simple model predicts."""
 
 from pathlib import Path
 
@@ -13,21 +13,21 @@ from tests.state_campaign.shortest import shortest
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_a_broker_keeps_its_promises_whatever_its_clients_ask(seed: int) -> None:
-    """A few short sequences, the same each time; ``python -m tests.state_campaign`` runs thousands."""
+def test_broker_agrees_with_the_model(seed: int) -> None:
+    """For a few short, fixed sequences; ``python -m tests.state_campaign`` runs thousands."""
     report = StateCampaign(1000 * seed, sequences=6, steps=40).run_round()
     assert not report.findings, "\n".join(map(str, report.findings))
 
 
 @given(st.lists(st.integers(0, 20), max_size=60), st.sets(st.integers(0, 20), max_size=4))
-def test_a_sequence_is_shortened_to_the_steps_that_are_needed(steps: list[int], needed: set[int]) -> None:
-    """Whatever else is in it, wherever they are."""
+def test_failing_sequence_is_shrunk_to_the_needed_steps(steps: list[int], needed: set[int]) -> None:
+    """Wherever they are in it."""
     kept = shortest(steps, lambda part: needed & {*steps} <= {*part})
     assert sorted(kept) == sorted(needed & {*steps})
 
 
-def test_the_summary_is_written_between_its_comments(tmp_path: Path) -> None:
-    """What stands around them stays, and a second run replaces the first one's."""
+def test_summary_is_written_between_its_comments(tmp_path: Path) -> None:
+    """The text around them stays, and a second run replaces the first one's."""
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}what was\n{END}after\n")
     report = StateReport(7, seconds=60.0, counts={"sequences": 1, "requests": 2, "kills": 3}, memory_mib=[50, 51])

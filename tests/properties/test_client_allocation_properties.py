@@ -1,4 +1,4 @@
-"""However many queues and members there are, each queue has exactly one owner."""
+"""Allocation assigns each queue to exactly one member, for any number of queues and members."""
 
 from math import ceil, floor
 
@@ -33,17 +33,17 @@ nearby = MachineRoomNearby(averagely, lambda queue: queue.broker_name[-1], lambd
 def test_each_queue_has_exactly_one_owner(
     strategy: AllocateMessageQueueStrategy, queues: list[MessageQueue], members: list[str]
 ) -> None:
-    """None is left out, none has two; each member computes the same division."""
+    """Each member computes the same assignment."""
     shares = [strategy("group", member, queues, members) for member in members]
     assert sorted(queue for share in shares for queue in share) == queues
 
 
 @pytest.mark.parametrize("strategy", [averagely, averagely_by_circle])
 @given(queues=queue_lists, members=member_lists)
-def test_shares_differ_by_one_queue_at_most(
+def test_shares_differ_by_at_most_one_queue(
     strategy: AllocateMessageQueueStrategy, queues: list[MessageQueue], members: list[str]
 ) -> None:
-    """Every member has its part, rounded down or up."""
+    """Every member gets its share, rounded down or up."""
     part = len(queues) / len(members)
     assert {len(strategy("group", member, queues, members)) for member in members} <= {
         floor(part),
@@ -52,7 +52,7 @@ def test_shares_differ_by_one_queue_at_most(
 
 
 @given(queues=queue_lists, members=member_lists)
-def test_averagely_is_javas_formula(queues: list[MessageQueue], members: list[str]) -> None:
+def test_averagely_equals_javas_formula(queues: list[MessageQueue], members: list[str]) -> None:
     """AllocateMessageQueueAveragely, line by line."""
     for index, member in enumerate(members):
         rest = len(queues) % len(members)

@@ -1,4 +1,4 @@
-"""Namespaces put before names, and taken off again, as Apache's client does."""
+"""Namespaces are prepended to names and removed as by Apache's client."""
 
 import pytest
 from hypothesis import given
@@ -15,8 +15,8 @@ NAMES = st.one_of(WORDS, WORDS.map(retry_topic), WORDS.map(dlq_topic))
 
 
 @given(SPACES, NAMES)
-def test_what_is_wrapped_is_unwrapped(namespace: Namespace, name: str) -> None:
-    """Any topic or group comes back as it was, and is in the namespace once however often it is wrapped."""
+def test_wrapped_name_is_unwrapped(namespace: Namespace, name: str) -> None:
+    """Any topic or group is unchanged by both, and wrapping twice has no effect."""
     wrapped = namespace.wrap(name)
     assert wrapped != name
     assert namespace.wrap(wrapped) == wrapped
@@ -24,8 +24,8 @@ def test_what_is_wrapped_is_unwrapped(namespace: Namespace, name: str) -> None:
 
 
 @given(SPACES, SPACES, NAMES)
-def test_another_namespace_is_left_alone(mine: Namespace, theirs: Namespace, name: str) -> None:
-    """A tenant sees the other's names as they are, and never takes them for its own."""
+def test_other_namespace_is_not_removed(mine: Namespace, theirs: Namespace, name: str) -> None:
+    """A tenant sees another one's names in full."""
     if mine.name != theirs.name:
         assert mine.unwrap(theirs.wrap(name)) == theirs.wrap(name)
         assert mine.wrap(name) != theirs.wrap(name)
@@ -40,8 +40,8 @@ def test_no_namespace_changes_nothing(name: str, none: str | None) -> None:
 
 
 @given(SPACES, NAMES, st.integers(0, 9))
-def test_queues_are_those_of_the_wrapped_topic(namespace: Namespace, topic: str, number: int) -> None:
-    """Broker and number stay."""
+def test_queues_keep_broker_and_number(namespace: Namespace, topic: str, number: int) -> None:
+    """Only their topic is wrapped."""
     queue = MessageQueue(topic, "broker-a", number)
     wrapped = namespace.wrap_queue(queue)
     assert wrapped == MessageQueue(namespace.wrap(topic), "broker-a", number)
@@ -58,14 +58,14 @@ def test_prefixes_of_groups_stay_in_front() -> None:
 
 
 @pytest.mark.parametrize("name", [*sorted(SYSTEM_TOPICS), "rmq_sys_wheel_timer", "CID_RMQ_SYS_TRANS", ""])
-def test_the_brokers_own_names_are_in_no_namespace(name: str) -> None:
-    """Nor is a name that is missing."""
+def test_system_names_are_in_no_namespace(name: str) -> None:
+    """Nor are missing names."""
     assert Namespace("ns").wrap(name) == name
 
 
 @pytest.mark.parametrize("name", ["a%b", "%", "a b", "ä", "rmq_sys_a", "CID_RMQ_SYS_a"])
-def test_names_that_cannot_be_namespaces_are_refused(name: str) -> None:
-    """They would end somewhere else, or look like something else."""
+def test_illegal_namespaces_are_refused(name: str) -> None:
+    """They would be split elsewhere or resemble other names."""
     with pytest.raises(ValueError, match="namespace"):
         ClientSettings(name_servers="a:1", namespace=name)
 
@@ -79,13 +79,13 @@ def test_names_that_cannot_be_namespaces_are_refused(name: str) -> None:
         ("a:9876", None),
     ],
 )
-def test_an_address_may_name_the_namespace(address: str, namespace: str | None) -> None:
-    """As those of Alibaba Cloud do; what is set counts more."""
+def test_address_may_contain_the_namespace(address: str, namespace: str | None) -> None:
+    """As on Alibaba Cloud; the setting takes precedence."""
     assert ClientSettings(name_servers=address).namespace == namespace
     assert ClientSettings(name_servers=address, namespace="set").namespace == "set"
 
 
-def test_the_blocking_client_refuses_a_namespace() -> None:
-    """It works with brokers' names, and says how this one would be."""
+def test_blocking_client_refuses_a_namespace() -> None:
+    """It uses full names, and the error shows them."""
     with pytest.raises(ValueError, match="such as 'ns%report'"):
         BlockingClient("report", ProducerSettings(name_servers="a:1", namespace="ns"))

@@ -1,4 +1,4 @@
-"""What waits for polls against a model: whose turn it is, how far queues are consumed, and when pulls are held back."""
+"""Messages that wait for polls, compared with a model: the next queue, consumed offsets, and when pulls stop."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ NUMBERS = st.integers(0, 2)
 
 
 class PolledMachine(RuleBasedStateMachine):
-    """Pulls, polls, pauses, and queues that go: handed on as they are, or emptied by a reset first."""
+    """Pulls, polls, pauses, and queues that are revoked, kept or reset."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class PolledMachine(RuleBasedStateMachine):
         self.under_way: tuple[int, int] | None = None
 
     async def reject(self, message: MessageExt, error: UnreadableBodyError) -> None:
-        """No body is compressed."""
+        """Fail: no body is compressed."""
         raise AssertionError(message) from error
 
     def teardown(self) -> None:
@@ -42,13 +42,13 @@ class PolledMachine(RuleBasedStateMachine):
         self.loop.close()
 
     def poll(self) -> list[MessageExt]:
-        """What a poll without patience returns; what the one before returned is consumed."""
+        """Return the result of a poll without waiting; the previous poll's messages count as consumed."""
         self.consumption.settle()
         return self.loop.run_until_complete(self.consumption.poll(0))
 
     @rule(number=NUMBERS, count=st.integers(0, 5))
     def pull(self, number: int, count: int) -> None:
-        """Further messages of a queue; or none, because all of them were here already."""
+        """Add further messages of a queue, or none because all are present."""
         begin = self.pulled[number]
         messages = [MessageExt("orders", b"x", queue_id=number, queue_offset=begin + step) for step in range(count)]
         queue = self.queues[number]
@@ -57,7 +57,7 @@ class PolledMachine(RuleBasedStateMachine):
 
     @rule()
     def take(self) -> None:
-        """A poll gives the next messages of a queue that is not paused; none only where none wait."""
+        """Poll: it returns the next messages of a queue that is not paused, or none only if none wait."""
         self.under_way = None
         messages = self.poll()
         ready = {
@@ -77,13 +77,13 @@ class PolledMachine(RuleBasedStateMachine):
 
     @rule(number=NUMBERS, paused=st.booleans())
     def pause(self, number: int, paused: bool) -> None:
-        """Or resume."""
+        """Pause or resume."""
         change = self.gate.pause if paused else self.gate.resume
         change([self.queues[number].message_queue])
 
     @rule(number=NUMBERS, reset=st.booleans())
     def give_back(self, number: int, reset: bool) -> None:
-        """The queue goes, and comes again where the group has come to, or from its beginning."""
+        """Revoke the queue and assign it again, at the group's offset or at its beginning."""
         queue, fresh = self.queues[number], ProcessQueue(self.queues[number].message_queue)
         queue.dropped = True
         if reset:
@@ -99,14 +99,14 @@ class PolledMachine(RuleBasedStateMachine):
             self.under_way = None
 
     def consumed(self, number: int) -> int:
-        """How far the queue is consumed: what the last poll returned is not."""
+        """Check the consumed offset: the last poll's messages do not count."""
         if self.under_way and self.under_way[0] == number:
             return self.under_way[1]
         return self.polled[number]
 
     @invariant()
     def pulls_are_held_back_while_too_many_wait(self) -> None:
-        """And only then."""
+        """Check that pulls stop exactly while too many messages wait."""
         waiting = sum(self.pulled) - sum(self.polled)
         assert self.gate.is_open == (waiting <= THRESHOLD)
 

@@ -1,4 +1,4 @@
-"""The process queue against a model: a plain set of unsettled offsets."""
+"""The process queue compared with a model: a set of unsettled offsets."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from rocket_remoting.wire.message import MessageExt, MessageQueue
 
 
 class ProcessQueueMachine(RuleBasedStateMachine):
-    """Pulls, settlements in any order, messages pulled twice, offsets set back."""
+    """Pulls, settlements in any order, messages pulled twice, offset resets."""
 
     pulled = Bundle("pulled")
 
@@ -22,7 +22,7 @@ class ProcessQueueMachine(RuleBasedStateMachine):
 
     @rule(target=pulled, count=st.integers(1, 8), gap=st.integers(0, 3), size=st.integers(1, 9))
     def pull(self, count: int, gap: int, size: int) -> object:
-        """Further messages; a gap is what the tags did not match."""
+        """Add further messages; gaps are messages with other tags."""
         self.next += gap
         messages = [MessageExt("orders", b"x" * size, queue_offset=self.next + step) for step in range(count)]
         assert list(self.queue.put(messages)) == messages
@@ -33,14 +33,14 @@ class ProcessQueueMachine(RuleBasedStateMachine):
 
     @rule(message=pulled)
     def pull_again(self, message: MessageExt) -> None:
-        """The same offset once more is not taken twice while it is here."""
+        """Pull the same offset again, which is not added while it is present."""
         copy = MessageExt("orders", message.body, queue_offset=message.queue_offset)
         if message.queue_offset in self.unsettled:
             assert list(self.queue.put([copy])) == []
 
     @rule(messages=st.lists(consumes(pulled), max_size=5))
     def settle(self, messages: list[MessageExt]) -> None:
-        """In any order, in any number."""
+        """Settle any messages in any order."""
         had = bool(self.unsettled)
         commit = self.queue.settle(messages)
         for message in messages:
@@ -52,7 +52,7 @@ class ProcessQueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def agrees_with_the_model(self) -> None:
-        """Count, size, span and smallest offset."""
+        """Check count, size, span and smallest offset."""
         assert len(self.queue) == len(self.unsettled)
         assert self.queue.size == sum(self.unsettled.values())
         assert self.queue.smallest_unsettled() == min(self.unsettled, default=self.after_last)

@@ -1,4 +1,4 @@
-"""Names and placeholders, whatever they are."""
+"""Setting names and placeholders, for arbitrary texts."""
 
 import string
 from contextlib import suppress
@@ -22,14 +22,14 @@ def camel(words):
 
 
 @given(SEGMENTS)
-def test_keys_survive(segments):
-    """A key written and parsed has the same segments, whatever they hold."""
+def test_key_round_trip(segments):
+    """A written key is parsed to the same segments."""
     assert parse_key(format_key(segments)) == tuple(segments)
 
 
 @given(st.lists(WORDS, min_size=1, max_size=4))
 def test_every_spelling_is_found(names):
-    """A setting is found by any spelling, from a table and from an environment variable."""
+    """In a table and in environment variables."""
     spellings = [
         ".".join(map(camel, names)),
         ".".join("-".join(words) for words in names),
@@ -43,20 +43,20 @@ def test_every_spelling_is_found(names):
 
 
 @given(WORDS)
-def test_kebab_is_the_same_name(words):
+def test_kebab_case_is_the_same_name(words):
     """The documented spelling means the same setting."""
     assert uniform(kebab(camel(words))) == uniform("".join(words))
 
 
 @given(st.text(alphabet="ab${}:\\ ", max_size=20))
-def test_placeholders_always_end(text):
-    """Resolving ends, with a text or with an error that says why."""
+def test_placeholder_resolution_terminates(text):
+    """With a text, or an error with the reason."""
     with suppress(ConfigurationError):
         assert isinstance(resolve(text, {"a": "${b}", "b": "x", "ab": "${ab}"}.get), str)
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\\"), max_size=30))
-def test_texts_without_placeholders_stay(text):
+def test_text_without_placeholders_is_unchanged(text):
     """A text without placeholders is not touched."""
     if "${" not in text:
         assert resolve(text, {}.get) == text
@@ -64,7 +64,7 @@ def test_texts_without_placeholders_stay(text):
 
 @given(st.text(max_size=60))
 def test_any_properties_file_is_read_or_refused(text):
-    """No text makes the reader raise anything but a configuration error."""
+    """The only error is a configuration error."""
     with suppress(ConfigurationError):
         for document in parse_properties(text, "f"):
             assert all(value.origin.line >= 1 for value in document.entries.values())

@@ -1,4 +1,4 @@
-"""No expression does anything but compute a value or say what is wrong with it."""
+"""Expressions compute a value or fail with an ExpressionError."""
 
 import sys
 from contextlib import suppress
@@ -25,14 +25,14 @@ PIECES = st.sampled_from(TOKENS.split())
 
 
 @given(st.lists(PIECES, max_size=12).map(" ".join))
-def test_random_tokens(source):
+def test_random_tokens_raise_only_expression_errors(source):
     """Whatever tokens follow each other, only ExpressionError comes out."""
     with suppress(ExpressionError):
         compile_expression(source)(MESSAGE)
 
 
 @given(st.text(max_size=30))
-def test_random_text(source):
+def test_random_text_raises_errors_with_a_position(source):
     """Whatever the text, the error points into it."""
     try:
         compile_expression(source)(MESSAGE)
@@ -45,7 +45,7 @@ def test_random_text(source):
 
 @given(st.integers(-(10**6), 10**6), st.integers(-(10**6), 10**6).filter(bool))
 def test_java_division(left, right):
-    """Quotient and remainder belong together, and the remainder has the dividend's sign."""
+    """Quotient and remainder are consistent, and the remainder has the dividend's sign."""
     quotient = compile_expression(f"({left}) / ({right})")(None)
     remainder = compile_expression(f"({left}) % ({right})")(None)
     assert quotient * right + remainder == left
@@ -95,7 +95,7 @@ METHODS = st.sampled_from(
 
 
 def larger(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Expressions of parts."""
+    """Generate expressions of parts."""
     return st.one_of(
         st.builds("({} {} {})".format, parts, BINARY, parts),
         st.builds(lambda target, method, part: f"{target}.{method.format(part)}", parts, METHODS, parts),
@@ -131,7 +131,7 @@ MESSAGES = st.builds(
 
 
 class Steps:
-    """Counts the calls of functions while it is the interpreter's profiler.
+    """Counts function calls as the interpreter's profiler.
 
     Attributes:
         parts: Calls of the parser's closures: the parts of an expression.
@@ -149,8 +149,8 @@ class Steps:
 
 
 @given(EXPRESSIONS, MESSAGES)
-def test_an_evaluation_ends_within_its_budget(source, message):
-    """Each part is evaluated at most once, and what else is called is in proportion to the work that was charged."""
+def test_evaluation_ends_within_its_budget(source, message):
+    """Each part is evaluated at most once, and other calls are in proportion to the charged work."""
     try:
         expression = compile_expression(source)
     except ExpressionError:
@@ -179,8 +179,8 @@ def test_an_evaluation_ends_within_its_budget(source, message):
 
 
 @given(st.text("ab|()+*?.[]{}1,\\^$&:<>=!iUQE", max_size=20), st.text("ab", max_size=10))
-def test_a_pattern_matches_or_is_refused(pattern, text):
-    """Whatever the pattern is; the same answer comes again."""
+def test_pattern_matches_or_is_refused(pattern, text):
+    """Whatever the pattern, with the same result each time."""
     try:
         compiled = compile_pattern(pattern)
     except PatternError:

@@ -1,4 +1,4 @@
-"""Members of a Kafka group against a model of it: partitions that move are handled by one member after the other."""
+"""Members of a Kafka group compared with a model: a partition that moves is handled by one member after the other."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ AT_ONCE = Requeue(after=timedelta(0))
 
 
 class Consumer:
-    """What kafka-python's consumer does, on topics and offsets that are a model's.
+    """A fake of kafka-python's consumer on the model's topics and offsets.
 
     Attributes:
         mine: Its partitions.
@@ -47,7 +47,7 @@ class Consumer:
         self._positions: dict[TopicPartition, int] = {}
 
     def assign(self, keys: set[TopicPartition], generation: int) -> None:
-        """Have these partitions; as with kafka-python, those it had already keep their positions."""
+        """Assign these partitions; as in kafka-python, those it had already keep their positions."""
         self.generation = generation
         self._positions = {key: self._positions.get(key, self._committed[key]) for key in keys}
         self.mine = keys
@@ -92,7 +92,7 @@ class Consumer:
 
 
 class Member:
-    """A member of the group, its calls ended by whoever tests it.
+    """A member of the group whose calls are ended by the test.
 
     Attributes:
         calls: The calls under way: with which message, and what becomes of it.
@@ -144,12 +144,12 @@ class Member:
 
     @property
     def has_given_up(self) -> bool:
-        """Whether its partitions may be another's; a revocation that failed raises its error."""
+        """Return whether its partitions may be assigned to another; a failed revocation raises its error."""
         return self.revocation is not None and self.revocation.done() and self.revocation.result() is None
 
 
 class Group(RuleBasedStateMachine):
-    """Two members, messages, calls that end, and rebalances that may come at any time."""
+    """Two members, messages, calls that end, and rebalances at any time."""
 
     kind: type[PartitionDriver]
 
@@ -169,7 +169,7 @@ class Group(RuleBasedStateMachine):
         self.assign([0, 0, 0])
 
     def run(self, act: Callable[[], None]) -> None:
-        """Do something on the loop, and all that follows from it."""
+        """Run something on the loop, with all that follows from it."""
 
         async def main() -> None:
             act()
@@ -185,7 +185,7 @@ class Group(RuleBasedStateMachine):
             self.members.append(Member(Consumer(self.ends, self.committed), self.kind, self.begins))
 
     def begins(self, member: Member, delivery: Delivery) -> None:
-        """What was accepted is not handled again, unless that could not be committed."""
+        """Return the start position: accepted messages are not handled again unless their commit failed."""
         message = (delivery.partition.key, delivery.record.offset)
         if message in self.accepted and message not in self.again:
             self.wrong.append(f"{message} comes again")
@@ -193,7 +193,7 @@ class Group(RuleBasedStateMachine):
             self.wrong.append(f"{message} comes to a member that has given it up")
 
     def assign(self, owners: Sequence[int]) -> None:
-        """Give each partition to the member of that number."""
+        """Assign each partition to the member of that number."""
 
         def act() -> None:
             self.generation += 1
@@ -203,14 +203,14 @@ class Group(RuleBasedStateMachine):
         self.run(act)
 
     def deal(self, member: Member, keys: set[TopicPartition]) -> None:
-        """Tell a member of its partitions in this generation."""
+        """Tell a member its partitions in this generation."""
         member.consumer.assign(keys, self.generation)
         member.revocation = None
         member.consumer.is_patient = True
         member.thread.assigned(member.consumer, keys)
 
     def revoke(self, member: Member) -> None:
-        """Ask a member to give its partitions up."""
+        """Ask a member to give up its partitions."""
         giving_up = member.thread.before_revocation(member.consumer, set(member.consumer.mine))
         member.revocation = asyncio.get_running_loop().create_task(giving_up)
 
@@ -220,7 +220,7 @@ class Group(RuleBasedStateMachine):
 
     @invariant()
     def partitions_are_given_up_when_their_calls_have_ended(self) -> None:
-        """Not before, and not only when patience ends."""
+        """Check that partitions are given up exactly when their calls have ended."""
         for member in self.members:
             if member.revocation is not None and member.consumer.is_patient:
                 counting = [delivery for delivery, _ in member.calls if not delivery.partition.is_lost]
@@ -229,12 +229,12 @@ class Group(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from(KEYS), count=st.integers(1, 3))
     def send(self, key: TopicPartition, count: int) -> None:
-        """Further messages of a partition."""
+        """Send further messages of a partition."""
         self.ends[key] += count
 
     @rule(number=st.integers(0, 1))
     def fetch(self, number: int) -> None:
-        """One round of a member's thread; while it waits in a rebalance it has none."""
+        """Run one round of a member's thread, unless it waits in a rebalance."""
         member = self.members[number]
         if member.revocation is None:
             self.run(lambda: member.thread.turn(member.consumer))
@@ -242,7 +242,7 @@ class Group(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 1), which=st.integers(0, 9), is_retried=st.booleans())
     def end_call(self, number: int, which: int, is_retried: bool) -> None:
-        """A call that is under way ends."""
+        """End a call in progress."""
         member = self.members[number]
         if not member.calls:
             return
@@ -257,7 +257,7 @@ class Group(RuleBasedStateMachine):
     @precondition(lambda self: not self.is_rebalancing)
     @rule()
     def rebalance(self) -> None:
-        """Members are asked to give all partitions up."""
+        """Ask the members to give up all partitions."""
 
         def act() -> None:
             for member in self.members:
@@ -268,20 +268,20 @@ class Group(RuleBasedStateMachine):
     @precondition(lambda self: self.is_rebalancing)
     @rule(owners=st.lists(st.integers(0, 1), min_size=3, max_size=3))
     def deal_out(self, owners: Sequence[int]) -> None:
-        """Partitions are dealt out once all members have given theirs up."""
+        """Assign partitions once all members have given theirs up."""
         if all(member.has_given_up for member in self.members):
             self.have_held_back_again()
             self.assign(owners)
 
     def have_held_back_again(self) -> None:
-        """What an unsettled message before it holds back comes again; in order there is none."""
+        """Allow messages behind an unsettled one to be repeated; in order there are none."""
         if self.kind is ConcurrentDriver:
             self.again |= {(key, offset) for key, offset in self.accepted if offset >= self.committed[key]}
 
     @precondition(lambda self: self.is_rebalancing)
     @rule(number=st.integers(0, 1), owners=st.lists(st.integers(0, 1), min_size=3, max_size=3))
     def miss(self, number: int, owners: Sequence[int]) -> None:
-        """A member comes too late: the other one has everything for a while, before partitions are dealt out anew."""
+        """Let a member miss the rebalance: the other one has all partitions until the next."""
         if not all(member.has_given_up for member in self.members):
             return
         other = self.members[1 - number]
@@ -298,7 +298,7 @@ class Group(RuleBasedStateMachine):
     @precondition(lambda self: self.is_rebalancing)
     @rule(number=st.integers(0, 1))
     def lose_patience(self, number: int) -> None:
-        """Calls outlast the rebalance; they go on."""
+        """Let calls outlast the rebalance; they continue."""
         member = self.members[number]
         member.consumer.is_patient = False
         self.run(lambda: None)
@@ -306,7 +306,7 @@ class Group(RuleBasedStateMachine):
     @precondition(lambda self: not self.is_rebalancing)
     @rule(number=st.integers(0, 1))
     def put_out(self, number: int) -> None:
-        """A member is taken for dead: the other one has its partitions at once."""
+        """Expire a member: the other one gets its partitions at once."""
         member, other = self.members[number], self.members[1 - number]
         keys = set(member.consumer.mine)
         self.again |= {(key, offset) for key, offset in self.accepted if offset >= self.committed[key]}
@@ -319,7 +319,7 @@ class Group(RuleBasedStateMachine):
         self.run(act)
 
     def teardown(self) -> None:
-        """Whatever was, no partition is stuck: in the end everything is handled and committed."""
+        """Check that no partition is stuck: in the end everything is handled and committed."""
         try:
             self.finish()
             assert self.committed == self.ends
@@ -330,7 +330,7 @@ class Group(RuleBasedStateMachine):
             self.runner.close()
 
     def finish(self) -> None:
-        """End the rebalance and all calls, and have everything fetched."""
+        """End the rebalance and all calls, and fetch everything."""
         if self.is_rebalancing:
             for number in range(2):
                 self.lose_patience(number)
@@ -342,7 +342,7 @@ class Group(RuleBasedStateMachine):
 
 
 class OrderedGroup(Group):
-    """One call at a time for each partition."""
+    """One call at a time per partition."""
 
     kind = OrderedDriver
 
@@ -360,8 +360,8 @@ TestConcurrentGroup = ConcurrentGroup.TestCase
 TestConcurrentGroup.settings = _SETTINGS
 
 
-def test_what_waits_for_its_turn_does_not_begin_once_its_partition_is_given_up() -> None:
-    """Calls outlast a rebalance; the one that waits for a permit meanwhile begins where its partition goes."""
+def test_waiting_call_does_not_begin_after_its_partition_was_given_up() -> None:
+    """Calls outlast a rebalance; one that waits for a permit is made by the partition's new owner."""
     group = OrderedGroup()
     for key in KEYS:
         group.send(key, 1)
@@ -374,8 +374,8 @@ def test_what_waits_for_its_turn_does_not_begin_once_its_partition_is_given_up()
     group.teardown()
 
 
-def test_who_missed_a_generation_goes_on_where_the_others_are() -> None:
-    """Nothing comes again but the calls that outlasted the rebalance, though the partitions are its own once more."""
+def test_member_that_missed_a_generation_continues_at_the_committed_offsets() -> None:
+    """Only messages whose calls outlasted the rebalance are repeated."""
     group = OrderedGroup()
     for key in KEYS:
         group.send(key, 3)

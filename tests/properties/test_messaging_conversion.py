@@ -1,4 +1,4 @@
-"""Whatever can be sent comes back the same."""
+"""Conversion round trips."""
 
 import dataclasses
 from contextlib import suppress
@@ -28,14 +28,14 @@ LINES = st.recursive(
 
 
 @given(LINES)
-def test_dataclasses_survive_json(line):
+def test_dataclass_json_round_trip(line):
     """A dataclass written and read is the same."""
     written = CONVERTER.payload_writer()(Message(line))
     assert CONVERTER.payload_reader(Line)(written) == line
 
 
 @given(st.text(), st.sampled_from(["application/json", "text/plain", "text/plain;charset=utf-16", "a/b"]))
-def test_text_survives_every_content_type(text, content_type):
+def test_text_round_trip_with_every_content_type(text, content_type):
     """Text written and read is the same text."""
     written = CONVERTER.payload_writer(content_type)(Message(text))
     assert CONVERTER.payload_reader(str)(written) == text
@@ -43,14 +43,14 @@ def test_text_survives_every_content_type(text, content_type):
 
 @given(st.binary())
 def test_any_bytes_are_read_or_refused(data):
-    """No payload makes a reader raise anything but a conversion error."""
+    """The only error is a conversion error."""
     for type_ in (Line, str, int, list[dict[str, int]]):
         with suppress(MessageConversionError):
             CONVERTER.payload_reader(type_)(Message(data))
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,5}", fullmatch=True), st.text(max_size=5), max_size=3))
-def test_content_types_survive(parameters):
-    """A content type written and parsed is the same, whatever its parameters hold."""
+def test_content_type_round_trip(parameters):
+    """With any parameters."""
     mime = MimeType("a", "b", parameters)
     assert MimeType.parse(str(mime)) == mime

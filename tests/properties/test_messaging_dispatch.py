@@ -1,4 +1,4 @@
-"""Dispatching, whatever the handlers do."""
+"""Dispatching, for arbitrary handlers."""
 
 import pytest
 from hypothesis import given
@@ -27,8 +27,8 @@ def handlers(failing, calls):
 
 
 @given(FAILING, st.booleans(), st.integers(1, 8))
-def test_unicast(failing, balanced, messages):
-    """Each message is taken by the first working handler from its turn on, and everyone before it was asked."""
+def test_unicast_stops_at_the_first_success(failing, balanced, messages):
+    """From the handler whose turn it is, calling each one before it."""
     calls = []
     dispatcher = UnicastingDispatcher("c", load_balancing=RoundRobin() if balanced else None)
     for handler in handlers(failing, calls):
@@ -48,8 +48,8 @@ def test_unicast(failing, balanced, messages):
 
 
 @given(FAILING, st.booleans())
-def test_broadcast(failing, ignoring):
-    """Everybody is asked in order, up to the first failure unless failures are ignored."""
+def test_broadcast_calls_all_in_order(failing, ignoring):
+    """Up to the first failure unless failures are ignored."""
     calls = []
     dispatcher = BroadcastingDispatcher("c", ignore_failures=ignoring)
     for handler in handlers(failing, calls):

@@ -1,4 +1,4 @@
-"""JSON of fastjson's kind: what is written can be read, and anything else is refused."""
+"""fastjson's JSON: written values can be read, and others are refused."""
 
 import string
 
@@ -28,20 +28,20 @@ values = st.recursive(
 
 
 @given(values)
-def test_values_come_back(value: object) -> None:
-    """Any nesting of lists and maps, keyed by texts, numbers or queues, survives."""
+def test_nested_values_round_trip(value: object) -> None:
+    """Lists and maps, keyed by texts, numbers or queues."""
     assert fastjson.loads(fastjson.dumps(value)) == value
 
 
 @given(st.dictionaries(text, st.dictionaries(st.integers(0, 1000), number)), st.booleans())
-def test_offsets_come_back(table: dict[str, dict[int, int]], standard: bool) -> None:
-    """A body keyed by numbers is read in both forms."""
+def test_number_keys_round_trip(table: dict[str, dict[int, int]], standard: bool) -> None:
+    """In both forms."""
     body = ConsumerOffsetSerializeWrapper(offset_table=table)
     assert decode_body(encode_body(body, standard_json=standard), ConsumerOffsetSerializeWrapper) == body
 
 
 @given(st.dictionaries(queues, st.builds(TopicOffset, min_offset=number, max_offset=number)))
-def test_tables_by_queue_come_back(table: dict[MessageQueue, TopicOffset]) -> None:
+def test_queue_keys_round_trip(table: dict[MessageQueue, TopicOffset]) -> None:
     """A body keyed by queues survives."""
     body = TopicStatsTable(offset_table=table)
     assert decode_body(encode_body(body), TopicStatsTable) == body
@@ -49,7 +49,7 @@ def test_tables_by_queue_come_back(table: dict[MessageQueue, TopicOffset]) -> No
 
 @given(st.text('{}[],:"\\ 01aen.-' + string.ascii_letters, max_size=60) | st.binary(max_size=60))
 def test_garbage_is_a_protocol_error(data: str | bytes) -> None:
-    """Any text, however like JSON, is read or refused, and does nothing worse."""
+    """Any text is read or refused."""
     raw = data.encode() if isinstance(data, str) else data
     try:
         fastjson.loads(raw)

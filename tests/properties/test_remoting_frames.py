@@ -1,4 +1,4 @@
-"""Any command comes back from its frame; any bytes end in commands or in a protocol error."""
+"""Frames: every command round-trips, and arbitrary bytes are commands or a protocol error."""
 
 import struct
 
@@ -18,7 +18,7 @@ MAX_FRAME = 100_000
 
 @st.composite
 def commands(draw: st.DrawFn) -> RemotingCommand:
-    """A command as anyone might send it."""
+    """Generate a command."""
     encoding = draw(st.sampled_from(HeaderEncoding))
     return RemotingCommand(
         code=draw(short),
@@ -34,7 +34,7 @@ def commands(draw: st.DrawFn) -> RemotingCommand:
 
 
 def facts(command: RemotingCommand) -> tuple[object, ...]:
-    """Everything a command says."""
+    """Return all fields of a command."""
     return (
         command.code,
         command.opaque,
@@ -49,14 +49,14 @@ def facts(command: RemotingCommand) -> tuple[object, ...]:
 
 
 def chunks(data: bytes, cuts: list[int]) -> list[bytes]:
-    """The bytes cut at these places."""
+    """Return the bytes split at these places."""
     places = sorted({cut % (len(data) + 1) for cut in cuts})
     return [data[start:end] for start, end in zip([0, *places], [*places, len(data)], strict=True)]
 
 
 @given(st.lists(commands(), max_size=5), st.lists(st.integers(0, 10_000), max_size=12))
-def test_commands_come_back_however_they_are_cut(sent: list[RemotingCommand], cuts: list[int]) -> None:
-    """Frames say what their commands said, in both encodings, whatever chunks they arrive in."""
+def test_commands_round_trip_however_frames_are_split(sent: list[RemotingCommand], cuts: list[int]) -> None:
+    """In both encodings."""
     data = b"".join(piece for command in sent for piece in command.encode())
     decoder = FrameDecoder(MAX_FRAME)
     received = [command for chunk in chunks(data, cuts) for command in decoder.feed(chunk)]
@@ -65,15 +65,15 @@ def test_commands_come_back_however_they_are_cut(sent: list[RemotingCommand], cu
 
 
 @given(commands(), st.sampled_from(HeaderEncoding))
-def test_a_received_command_can_be_sent_on(command: RemotingCommand, encoding: HeaderEncoding) -> None:
-    """What was decoded encodes to a frame that says the same."""
+def test_decoded_command_can_be_encoded_again(command: RemotingCommand, encoding: HeaderEncoding) -> None:
+    """With the same content."""
     (received,) = FrameDecoder().feed(b"".join(command.encode()))
     (again,) = FrameDecoder().feed(b"".join(received.encode()))
     assert facts(again) == facts(command)
 
 
 def drain(data: bytes, cuts: list[int]) -> list[RemotingCommand]:
-    """The commands of any bytes, until they are refused; every field is asked for."""
+    """Return the commands of any bytes until they are refused; every field is read."""
     decoder, received = FrameDecoder(MAX_FRAME), []
     try:
         for chunk in chunks(data, cuts):
@@ -89,20 +89,20 @@ def drain(data: bytes, cuts: list[int]) -> list[RemotingCommand]:
 
 @given(st.binary(max_size=2000), st.lists(st.integers(0, 10_000), max_size=5))
 def test_garbage_is_a_protocol_error(data: bytes, cuts: list[int]) -> None:
-    """Any bytes at all end in nothing worse than a protocol error."""
+    """Whatever the bytes."""
     drain(data, cuts)
 
 
 @given(st.binary(max_size=300), st.integers(0, 3), st.integers(0, 400), st.binary(max_size=50))
 def test_garbage_in_a_frame_is_a_protocol_error(header: bytes, encoding: int, length: int, body: bytes) -> None:
-    """The same holds for garbage inside a frame whose lengths are right, or nearly."""
+    """Within valid or nearly valid lengths."""
     frame = struct.pack(">II", 4 + len(header) + len(body), encoding << 24 | length) + header + body
     drain(frame, [])
 
 
 @given(commands(), st.integers(0, 10_000), st.integers(0, 255))
-def test_a_spoilt_byte_is_a_protocol_error(command: RemotingCommand, position: int, value: int) -> None:
-    """A good frame with one byte changed still is a command, or a protocol error."""
+def test_changed_byte_is_a_command_or_a_protocol_error(command: RemotingCommand, position: int, value: int) -> None:
+    """One byte of a valid frame."""
     frame = bytearray(b"".join(command.encode()))
     frame[position % len(frame)] = value
     drain(bytes(frame), [])

@@ -1,4 +1,4 @@
-"""Any header comes back from any command, in both encodings and with unquoted values."""
+"""Headers round-trip with both encodings and with unquoted values."""
 
 import json
 import types
@@ -31,7 +31,7 @@ VALUES: dict[object, st.SearchStrategy[object]] = {
 
 
 def values(hint: object) -> st.SearchStrategy[object]:
-    """Anything a field of this type may hold."""
+    """Generate a value of a field's type."""
     if hint in VALUES:
         return VALUES[hint]
     return st.one_of([VALUES[member] for member in typing.get_args(hint)])
@@ -39,14 +39,14 @@ def values(hint: object) -> st.SearchStrategy[object]:
 
 @st.composite
 def headers(draw: st.DrawFn) -> Header:
-    """A header of any class with any values."""
+    """Generate a header of any class with any values."""
     type_ = draw(st.sampled_from(HEADERS))
     hints = typing.get_type_hints(type_, include_extras=True)
     return type_(**{name: draw(values(hints[name])) for name in type_.__struct_fields__})
 
 
 @given(headers(), st.sampled_from(HeaderEncoding))
-def test_headers_come_back(header: Header, encoding: HeaderEncoding) -> None:
+def test_headers_round_trip(header: Header, encoding: HeaderEncoding) -> None:
     """A header's every field survives the wire."""
     frame = b"".join(RemotingCommand.request(1, header, encoding=encoding).encode())
     (received,) = FrameDecoder().feed(frame)
@@ -55,8 +55,8 @@ def test_headers_come_back(header: Header, encoding: HeaderEncoding) -> None:
 
 
 @given(headers())
-def test_unquoted_values_come_back(header: Header) -> None:
-    """A header whose numbers and booleans are not quoted reads the same, its absent fields null."""
+def test_unquoted_values_are_read(header: Header) -> None:
+    """Numbers and booleans without quotes, and null for absent fields."""
     unquoted = {
         name: getattr(header, field)
         for field, name in zip(header.__struct_fields__, header.__struct_encode_fields__, strict=True)
@@ -69,7 +69,7 @@ def test_unquoted_values_come_back(header: Header) -> None:
     st.dictionaries(text, text | st.integers() | st.none() | st.booleans(), max_size=5),
 )
 def test_any_map_is_a_header_or_an_error(type_: type[Header], fields: dict[str, object]) -> None:
-    """A map that lacks what a header needs is the peer's error and nothing worse."""
+    """A map without a required field is the peer's error."""
     try:
         read_json(json.dumps(fields).encode(), type_)
     except RemoteProtocolError:
@@ -77,7 +77,7 @@ def test_any_map_is_a_header_or_an_error(type_: type[Header], fields: dict[str, 
 
 
 @pytest.mark.parametrize("type_", HEADERS, ids=lambda type_: type_.__name__)
-def test_wire_names_are_java_s(type_: type[Header]) -> None:
-    """No wire name has an underscore but the three that Apache writes in capitals."""
+def test_wire_names_are_javas(type_: type[Header]) -> None:
+    """Without underscores, except three that Apache writes in capitals."""
     names = {field.encode_name for field in msgspec.structs.fields(type_) if "_" in field.encode_name}
     assert names <= {"MSG_REGION", "TRACE_ON", "_UNIQUE_KEY_QUERY"}

@@ -1,4 +1,4 @@
-"""Any message comes back from its record, its batch, its properties and its ids."""
+"""Records, batches, properties and ids round-trip."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ topics = st.text("abc-_%中", min_size=1, max_size=60)
 
 @st.composite
 def record_fields(draw: st.DrawFn) -> dict[str, Any]:
-    """Everything a record says beside topic, body and properties."""
+    """Generate the fields of a record except topic, body and properties."""
     return {
         "queue_id": draw(int32),
         "queue_offset": draw(int64),
@@ -46,14 +46,14 @@ records = st.tuples(topics, st.binary(max_size=200), properties, record_fields()
 
 
 def encode(record: tuple[str, bytes, dict[str, str], dict[str, Any]]) -> bytes:
-    """The record's bytes."""
+    """Return the record's bytes."""
     topic, body, props, fields = record
     return encode_record(topic, body, encode_properties(props), **fields)
 
 
 @given(st.lists(records, max_size=4))
-def test_records_come_back(made: list[tuple[str, bytes, dict[str, str], dict[str, Any]]]) -> None:
-    """Every field of every record in a row survives, and each record has the size that was foretold."""
+def test_records_round_trip(made: list[tuple[str, bytes, dict[str, str], dict[str, Any]]]) -> None:
+    """Several in a row, each of the predicted size."""
     data = b"".join(map(encode, made))
     position = 0
     for message, (topic, body, props, fields) in zip(decode_records(memoryview(data)), made, strict=True):
@@ -69,10 +69,10 @@ def test_records_come_back(made: list[tuple[str, bytes, dict[str, str], dict[str
 
 
 @given(records, st.integers(0, 10_000), st.integers(0, 255))
-def test_a_spoilt_record_is_a_message_or_an_error(
+def test_changed_byte_of_a_record_is_a_message_or_an_error(
     record: tuple[str, bytes, dict[str, str], dict[str, Any]], position: int, value: int
 ) -> None:
-    """One byte changed anywhere ends in nothing worse than a protocol error."""
+    """The only error is a protocol error."""
     data = bytearray(encode(record))
     data[position % len(data)] = value
     try:
@@ -82,10 +82,10 @@ def test_a_spoilt_record_is_a_message_or_an_error(
 
 
 @given(records, st.none() | st.tuples(st.integers(0, 10_000), st.integers(0, 255)))
-def test_a_check_says_what_reading_says(
+def test_check_agrees_with_decoding(
     record: tuple[str, bytes, dict[str, str], dict[str, Any]], spoilt: tuple[int, int] | None
 ) -> None:
-    """A record passes if it is one of its topic and place; whole ones do, of both versions and with any hosts."""
+    """A record passes if it has this topic and position; intact ones do, of both versions and with any hosts."""
     topic, _, _, fields = record
     place = fields["queue_offset"], fields["commit_log_offset"]
     data = bytearray(encode(record))
@@ -108,7 +108,7 @@ def test_a_check_says_what_reading_says(
 
 @given(st.binary(max_size=400))
 def test_garbage_is_a_protocol_error(data: bytes) -> None:
-    """Any bytes read as records, batch or properties end in nothing worse than a protocol error."""
+    """Bytes read as records, batch or properties."""
     for read in (decode_records, decode_batch, decode_properties):
         try:
             read(data)
@@ -117,23 +117,23 @@ def test_garbage_is_a_protocol_error(data: bytes) -> None:
 
 
 @given(st.lists(st.tuples(st.binary(max_size=100), properties, int32), max_size=5))
-def test_batches_come_back(made: list[tuple[bytes, dict[str, str], int]]) -> None:
-    """A batch holds its messages' bodies, properties and flags, in order."""
+def test_batches_round_trip(made: list[tuple[bytes, dict[str, str], int]]) -> None:
+    """With bodies, properties and flags, in order."""
     batch = encode_batch(Message("t", body, properties=props, flag=flag) for body, props, flag in made)
     assert [(entry.body, decode_properties(entry.properties), entry.flag) for entry in decode_batch(batch)] == made
 
 
 @given(properties)
-def test_properties_come_back(props: dict[str, str]) -> None:
-    """Properties without separators in them survive, with and without the last separator."""
+def test_properties_round_trip(props: dict[str, str]) -> None:
+    """Without separators in them, with and without the last separator."""
     data = encode_properties(props)
     assert decode_properties(data) == props
     assert decode_properties(data.removesuffix(b"\x02")) == props
 
 
 @given(addresses, int32, int64)
-def test_offset_ids_come_back(ip: str, port: int, offset: int) -> None:
-    """An offset id holds any address, port and offset."""
+def test_offset_ids_round_trip(ip: str, port: int, offset: int) -> None:
+    """Any address, port and offset."""
     assert parse_offset_id(create_offset_id(ip, port, offset)) == (ip, port, offset)
 
 
@@ -147,14 +147,14 @@ def test_any_text_is_an_id_or_an_error(text: str) -> None:
 
 
 @given(st.binary(max_size=2000), st.sampled_from(CompressionType), st.integers(1, 9))
-def test_bodies_come_back(body: bytes, type_: CompressionType, level: int) -> None:
-    """Packing with any algorithm and level loses nothing."""
+def test_bodies_round_trip(body: bytes, type_: CompressionType, level: int) -> None:
+    """Through compression with any algorithm and level."""
     assert decompress(compress(body, type_, level), COMPRESSED | type_.sys_flag, limit=len(body)) == body
 
 
 @given(st.binary(max_size=200), st.sampled_from(CompressionType))
-def test_garbage_is_not_unpacked(data: bytes, type_: CompressionType) -> None:
-    """Bytes that were never packed end in nothing worse than a protocol error."""
+def test_garbage_is_not_decompressed(data: bytes, type_: CompressionType) -> None:
+    """It is a protocol error."""
     try:
         decompress(data, COMPRESSED | type_.sys_flag, limit=10_000)
     except RemoteProtocolError:
@@ -163,7 +163,7 @@ def test_garbage_is_not_unpacked(data: bytes, type_: CompressionType) -> None:
 
 @given(st.text(max_size=300))
 def test_java_hash_follows_the_formula(text: str) -> None:
-    """The hash of any text is what the formula says of its UTF-16 units."""
+    """Over UTF-16 units."""
     value, units = 0, text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
         value = 31 * value + (high << 8 | low) & 0xFFFFFFFF

@@ -1,4 +1,5 @@
-"""Every rule for sends holds whether a run of requests is stored at once, by the native core, or request by request."""
+"""Sends have the same results whether a run of requests is stored in one call by the native core or request by
+request."""
 
 import asyncio
 import json
@@ -38,12 +39,12 @@ FIELDS = {
 
 @pytest.fixture(autouse=True)
 def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no connection use up its time in a turn on a slow machine: others would be handled before its later sends."""
+    """Extend the time slice, so that a slow machine handles no other connection before a connection's later sends."""
     monkeypatch.setattr(turns, "TURN_SECONDS", 60.0)
 
 
 class Received:
-    """What arrives at one end of a connection, undecoded.
+    """The bytes received at one end of a connection.
 
     Attributes:
         data: The bytes.
@@ -85,7 +86,7 @@ def send(
     head: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> bytes:
-    """Return a request as Java's client writes it; a field that is None is left out."""
+    """Return a request as Java's client writes it; a None field is left out."""
     if isinstance(properties, Mapping):
         properties = "\x02".join(f"{name}\x01{value}" for name, value in properties.items())
     given = {**FIELDS, "i": properties, **fields}
@@ -165,7 +166,7 @@ PLAIN: dict[str, Sequence[bytes]] = {
 
 
 @pytest.mark.parametrize("frames", PLAIN.values(), ids=PLAIN)
-def test_at_once_everything_is_as_request_by_request(frames: list[bytes]) -> None:
+def test_plain_sends_have_equal_results(frames: list[bytes]) -> None:
     """Files, answers, statistics, and what consumers and searches by key find."""
 
     async def scene(both: TwoPaths) -> None:
@@ -256,7 +257,7 @@ ODD: dict[str, bytes] = {
 
 
 async def make_topics(both: TwoPaths) -> None:
-    """Make the topics of the odd requests."""
+    """Create the topics of the unusual requests."""
     for side in (both.at_once, both.one_by_one):
         await side.client.create_topic("empty")
         await side.client.create_topic("read-only", perm=4)
@@ -269,8 +270,8 @@ async def make_topics(both: TwoPaths) -> None:
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-def test_what_is_not_plain_is_handled_request_by_request(odd: bytes) -> None:
-    """With the same answers and files; the requests before it, and behind it, are answered in their order."""
+def test_unusual_requests_are_handled_individually(odd: bytes) -> None:
+    """With equal answers and files; requests before and after them are answered in order."""
 
     async def scene(both: TwoPaths) -> None:
         await make_topics(both)
@@ -285,7 +286,7 @@ def test_what_is_not_plain_is_handled_request_by_request(odd: bytes) -> None:
 
 
 def test_sends_of_several_connections_are_stored_together() -> None:
-    """Those that arrive in one turn of the loop, but for the first; each connection gets its own answers."""
+    """Those of one loop iteration except the first; each connection gets its own answers."""
 
     async def scene(both: TwoPaths) -> None:
         of_each = [
@@ -302,8 +303,8 @@ def test_sends_of_several_connections_are_stored_together() -> None:
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-def test_what_is_not_plain_holds_up_no_other_connection(odd: bytes) -> None:
-    """The connections beside it are answered, and what is behind it on its own connection, as far as it stays open."""
+def test_unusual_request_does_not_delay_other_connections(odd: bytes) -> None:
+    """They are answered, as is what follows on its own connection while it stays open."""
 
     async def scene(both: TwoPaths) -> None:
         await make_topics(both)
@@ -314,8 +315,8 @@ def test_what_is_not_plain_holds_up_no_other_connection(odd: bytes) -> None:
     with_both(scene, pool=False)
 
 
-def test_a_run_has_a_largest_number_of_requests_however_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left is stored in a further run of each connection."""
+def test_run_has_a_maximum_number_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest is stored in further runs per connection."""
     monkeypatch.setattr(send_runs, "MOST_SENDS", 8)
 
     async def scene(both: TwoPaths) -> None:
@@ -325,8 +326,8 @@ def test_a_run_has_a_largest_number_of_requests_however_many_connections(monkeyp
     with_both(scene, pool=False)
 
 
-def test_with_sync_flush_answers_wait_for_the_disk() -> None:
-    """Those of a run together; a request that does not want to wait is handled by itself."""
+def test_sync_flush_delays_answers_of_a_run() -> None:
+    """All together; a request that does not wait is handled individually."""
 
     async def scene(both: TwoPaths) -> None:
         frames = [send(PROPERTIES, b"%d" % n, opaque=n, flag=2 * (n % 2)) for n in range(6)]
@@ -355,8 +356,8 @@ ODD_ENTRIES = {
 
 
 @pytest.mark.parametrize("entries", ODD_ENTRIES.values(), ids=ODD_ENTRIES)
-def test_batches_that_are_not_plain_are_handled_by_themselves(entries: list[Entry]) -> None:
-    """The requests before them and behind them are answered in their order."""
+def test_unusual_batches_are_handled_individually(entries: list[Entry]) -> None:
+    """Requests before and after them are answered in order."""
 
     async def scene(both: TwoPaths) -> None:
         before = [send(PROPERTIES, b"%d" % n, opaque=n) for n in range(3)]
@@ -368,7 +369,7 @@ def test_batches_that_are_not_plain_are_handled_by_themselves(entries: list[Entr
 
 @pytest.mark.parametrize("code", [310, 320])
 def test_batches_and_sends_of_a_read_are_stored_together(code: int) -> None:
-    """Each answered by itself, with the ids of its messages."""
+    """Each is answered with the ids of its messages."""
 
     async def scene(both: TwoPaths) -> None:
         await_disk = {"WAIT": "true", "TAGS": "b", "KEYS": "all"}
@@ -408,7 +409,7 @@ def test_batches_and_sends_of_a_read_are_stored_together(code: int) -> None:
         {"m": "yes"},
     ],
 )
-def test_what_batches_have_in_common_is_judged_alike(fields: dict[str, Any]) -> None:
+def test_common_fields_of_batches_are_validated_equally(fields: dict[str, Any]) -> None:
     """By their headers."""
 
     async def scene(both: TwoPaths) -> None:
@@ -418,8 +419,8 @@ def test_what_batches_have_in_common_is_judged_alike(fields: dict[str, Any]) -> 
     with_both(scene, pool=False)
 
 
-def test_other_requests_and_encodings_in_between_keep_their_order() -> None:
-    """A pull between sends sees what was sent before it, and not what was sent behind it."""
+def test_other_requests_in_between_keep_their_order() -> None:
+    """A pull between sends sees only what was sent before it, in any encoding."""
 
     async def scene(both: TwoPaths) -> None:
         binary = RemotingCommand.request(
@@ -437,7 +438,7 @@ REGION = '"<id>"1111111111,2222222222,1333333333'
 
 
 @pytest.mark.parametrize("settings_", [{"messageIndexEnable": "false"}, {"traceOn": "false", "regionId": REGION}])
-def test_settings_count_both_ways(settings_: dict[str, str]) -> None:
+def test_settings_apply_both_ways(settings_: dict[str, str]) -> None:
     """Without an index none is written; the answers have the broker's region."""
 
     async def scene(both: TwoPaths) -> None:
@@ -456,8 +457,8 @@ def test_settings_count_both_ways(settings_: dict[str, str]) -> None:
     ],
     ids=["the log", "the queue", "the index"],
 )
-def test_requests_at_the_end_of_a_file_are_stored_alike(sizes: dict[str, str]) -> None:
-    """They are stored one by one, and the next ones at once again."""
+def test_requests_at_the_end_of_a_file_are_stored_equally(sizes: dict[str, str]) -> None:
+    """One by one, and the next ones together again."""
 
     async def scene(both: TwoPaths) -> None:
         ways = set()
@@ -473,8 +474,8 @@ def test_requests_at_the_end_of_a_file_are_stored_alike(sizes: dict[str, str]) -
     with_both(scene, pool=False, **sizes)
 
 
-def test_damaged_requests_are_handled_alike() -> None:
-    """Bytes anywhere in them are others."""
+def test_damaged_requests_have_equal_results() -> None:
+    """With any bytes changed."""
     random = Random(11)
     whole = b"".join(send({**PROPERTIES, "n": str(n)}, b"%d" % n, opaque=n) for n in range(3))
 
@@ -535,7 +536,7 @@ BATCHES = st.builds(
 
 @given(frames=st.lists(st.one_of(SENDS, BATCHES), min_size=1, max_size=12))
 @settings(max_examples=60)
-def test_any_requests_are_handled_alike(frames: list[bytes]) -> None:
+def test_arbitrary_requests_have_equal_results(frames: list[bytes]) -> None:
     """Whatever each of them is."""
 
     async def scene(both: TwoPaths) -> None:

@@ -1,4 +1,4 @@
-"""Settings files that are rewritten: the next start reads what was asked for, or nothing changes."""
+"""Rewritten settings files: the next start reads the requested values, or nothing changes."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,12 +15,12 @@ VALUES = st.text(st.characters(codec="utf-8"), max_size=5).map(str.strip)
 
 
 def values(text: str) -> dict[str, str]:
-    """Return what a file says."""
+    """Return the settings in a file."""
     return {entry.key: entry.value for entry in parse_properties(text, "file")}
 
 
 @given(st.lists(st.tuples(LINES, ENDS)), LINES, st.dictionaries(KEYS, VALUES, max_size=3))
-def test_a_rewritten_file_says_what_it_said_and_what_was_asked_for(
+def test_rewritten_file_keeps_its_settings_and_has_the_requested_ones(
     lines: list[tuple[str, str]], last: str, changes: dict[str, str]
 ) -> None:
     """Or it is not rewritten at all."""

@@ -1,11 +1,4 @@
-"""An application that is stopped at each step of its work loses nothing, repeats nothing and leaves nothing behind.
-
-A shop has a binding of every kind. It is started and stopped at a step of the loop, then started once more and left
-alone until all is done. Whatever the step was: what a listener finished is not delivered again, since calls in flight
-get their time and what they settled is committed.
-
-Steps are told as hundredths of a life that nobody meddles with; each process counts its steps once.
-"""
+"""An application stopped at each step of its work loses nothing, repeats nothing and leaves nothing behind."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,7 +13,7 @@ from streamkit.testing.virtual_time import VirtualTime
 from tests.contract.rocket_environment import VirtualRocketEnvironment
 from tests.contract.test_inmemory_contract import InMemoryEnvironment
 from tests.properties.shop import TAKES, Shop
-from tests.properties.stepping import SteppingLoop, no_complaints, no_tasks_left
+from tests.properties.stepping import SteppingLoop, no_tasks_left, no_unhandled_errors
 
 SHORT = 0.05
 """Seconds of a call that ends before a queue changes hands."""
@@ -59,7 +52,7 @@ async def work_a_while(shop: Shop, loop: SteppingLoop) -> None:
 
 
 async def work_and_come_to_an_end(shop: Shop, loop: SteppingLoop) -> None:
-    """Whoever answers."""
+    """Work until the end; return who answers."""
     began = loop.time()
     await work_a_while(shop, loop)
     assert loop.time() - began < LONGEST
@@ -71,13 +64,13 @@ async def work_until_done(shop: Shop, loop: SteppingLoop) -> None:
 
 
 async def work_beside_another(shop: Shop, loop: SteppingLoop) -> None:
-    """Together with another shop, that does what is left."""
+    """Work beside another application, which completes the rest."""
     other = Shop(shop.environment, takes=SHORT, beside=shop)
     await asyncio.gather(work_a_while(shop, loop), other.live(until_done=True))
 
 
 def play(make: MakeEnvironment, home: Path, scene: Scene, takes: float = TAKES, complaint: str | None = None) -> None:
-    """Run a scene with a shop that has much to do; nobody may complain, except of what has the text `complaint`."""
+    """Run a scene with a busy application; only errors with the text `complaint` are allowed."""
     with VirtualTime(loop_factory=SteppingLoop) as time:
         loop = time.loop
         assert isinstance(loop, SteppingLoop)
@@ -87,7 +80,7 @@ def play(make: MakeEnvironment, home: Path, scene: Scene, takes: float = TAKES, 
             async with environment.around():
                 shop = Shop(environment, takes=takes)
                 await shop.fill()
-                with no_complaints(loop, but=complaint):
+                with no_unhandled_errors(loop, but=complaint):
                     await scene(shop, loop)
 
         time.run(main())
@@ -95,7 +88,7 @@ def play(make: MakeEnvironment, home: Path, scene: Scene, takes: float = TAKES, 
 
 @cache
 def length(make: MakeEnvironment, life: Scene, takes: float) -> int:
-    """How many steps a life has."""
+    """Return the number of steps of a run."""
     counted = 0
 
     async def scene(shop: Shop, loop: SteppingLoop) -> None:
@@ -120,7 +113,7 @@ def interrupt(
     takes: float = TAKES,
     complaint: str | None = None,
 ) -> None:
-    """Do something to a shop after so many hundredths of its life, and look at what comes `after` that life."""
+    """Interrupt an application after so many hundredths of its run, and check the state `after` it."""
     step = 1 + length(make, life, takes) * at // 100
 
     async def scene(shop: Shop, loop: SteppingLoop) -> None:
@@ -134,7 +127,7 @@ def interrupt(
 
 
 def meddle(make: MakeEnvironment, home: Path, how: str, at: int) -> None:
-    """Do something in a shop's first life."""
+    """Interrupt an application in its first run."""
 
     async def second_life(shop: Shop, loop: SteppingLoop) -> None:
         async with no_tasks_left():
@@ -146,7 +139,7 @@ def meddle(make: MakeEnvironment, home: Path, how: str, at: int) -> None:
 
 
 def change_hands(make: MakeEnvironment, home: Path, at: int) -> None:
-    """Stop one of two shops that have started together."""
+    """Stop one of two applications that started together."""
 
     async def check(shop: Shop, loop: SteppingLoop) -> None:
         await shop.check_changed_hands()
@@ -155,7 +148,7 @@ def change_hands(make: MakeEnvironment, home: Path, at: int) -> None:
 
 
 def lose_broker(home: Path, at: int) -> None:
-    """Stop, in its first life, a shop and its broker together."""
+    """Stop an application and its broker together in its first run."""
 
     async def second_life(shop: Shop, loop: SteppingLoop) -> None:
         environment = shop.environment
@@ -179,38 +172,38 @@ def lose_broker(home: Path, at: int) -> None:
 
 @pytest.mark.parametrize("at", range(0, 96, 6))
 @pytest.mark.parametrize("how", MEDDLING)
-def test_in_memory(tmp_path: Path, how: str, at: int) -> None:
-    """Whatever happens at that step, each message is handled as often as it should be."""
+def test_stopping_at_any_step_in_memory(tmp_path: Path, how: str, at: int) -> None:
+    """Each message is handled the right number of times."""
     meddle(in_memory, tmp_path, how, at)
 
 
 @pytest.mark.parametrize("at", [*range(10), *range(10, 96, 9)])
 @pytest.mark.parametrize("how", ["stop", "give up"])
-def test_an_application_on_the_bundled_broker(tmp_path: Path, how: str, at: int) -> None:
-    """Stopped at that step: connecting, provisioning, joining, taking over queues, sending, settling, committing."""
+def test_stopping_at_any_step_on_the_bundled_broker(tmp_path: Path, how: str, at: int) -> None:
+    """While connecting, provisioning, joining, taking over queues, sending, settling or committing."""
     meddle(bundled_broker, tmp_path, how, at)
 
 
 @pytest.mark.parametrize("at", range(2, 96, 11))
 @pytest.mark.parametrize("how", ["restart bindings", "pause bindings"])
-def test_bindings_on_the_bundled_broker(tmp_path: Path, how: str, at: int) -> None:
-    """Stopped and started, or paused and resumed, while the others go on."""
+def test_restarting_bindings_at_any_step_on_the_bundled_broker(tmp_path: Path, how: str, at: int) -> None:
+    """Or pausing and resuming them, while the others continue."""
     meddle(bundled_broker, tmp_path, how, at)
 
 
 @pytest.mark.parametrize("at", range(0, 96, 6))
-def test_an_application_that_stops_with_its_broker(tmp_path: Path, at: int) -> None:
-    """It does not wait for ever, and nothing is lost."""
+def test_stopping_together_with_the_broker(tmp_path: Path, at: int) -> None:
+    """The stop ends, and nothing is lost."""
     lose_broker(tmp_path, at)
 
 
 @pytest.mark.parametrize("at", range(0, 96, 6))
-def test_one_of_two_in_memory(tmp_path: Path, at: int) -> None:
-    """Whatever the step, the other one goes on where the first has stopped."""
+def test_stopping_one_of_two_in_memory(tmp_path: Path, at: int) -> None:
+    """At any step the other one continues where the first has stopped."""
     change_hands(in_memory, tmp_path, at)
 
 
 @pytest.mark.parametrize("at", range(0, 91, 5))
-def test_one_of_two_on_the_bundled_broker(tmp_path: Path, at: int) -> None:
-    """Whatever the step, while they share the queues or hand them over."""
+def test_stopping_one_of_two_on_the_bundled_broker(tmp_path: Path, at: int) -> None:
+    """At any step, while they share or hand over queues."""
     change_hands(bundled_broker, tmp_path, at)

@@ -1,4 +1,4 @@
-"""Whatever is stored, flushed, deleted and torn: the store holds what a simple model says it must."""
+"""The store compared with a model, for stores, flushes, deletions and crashes."""
 
 import asyncio
 import logging
@@ -32,7 +32,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Stored:
-    """A message as it was stored."""
+    """A stored message."""
 
     key: str
     topic: str
@@ -46,7 +46,7 @@ class Stored:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """A store on a faulty disk beside a list of what was put into it.
+    """A store on a faulty disk, and a list of its messages.
 
     Attributes:
         log: All messages, in order.

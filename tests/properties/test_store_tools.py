@@ -1,8 +1,4 @@
-"""Whatever was stored, deleted, killed and damaged: `verify` and `repair` tell the truth about it.
-
-A store that was stopped in order is sound, and so is one that was killed. A repair does what its plan says. It brings
-no deleted message back, gives no number twice, and loses only messages of which bytes were damaged.
-"""
+"""`verify` and `repair` compared with a model, after stores, deletions, kills and damage."""
 
 import asyncio
 import logging
@@ -43,7 +39,7 @@ Visible = dict[Queue, dict[int, bytes]]
 
 @dataclass(frozen=True)
 class Stored:
-    """A message as it was stored."""
+    """A stored message."""
 
     queue: Queue
     number: int
@@ -54,7 +50,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Harm:
-    """One thing that happens to a store's files.
+    """One kind of damage to a store's files.
 
     Attributes:
         what: What it is.
@@ -92,7 +88,7 @@ HARMS = st.builds(
 
 
 class ToolsMachine(RuleBasedStateMachine):
-    """A store on a faulty disk beside a list of what was put into it; copies of it are verified and repaired.
+    """A store on a faulty disk, and a list of its messages; copies of it are verified and repaired.
 
     Attributes:
         log: All messages, in order.
@@ -153,7 +149,7 @@ class ToolsMachine(RuleBasedStateMachine):
 
     @rule(seed=st.one_of(st.none(), st.integers(0, 2**32)))
     def die(self, seed: int | None) -> None:
-        """Kill the process, or with a seed the machine. What that leaves is no damage."""
+        """Kill the process or, with a seed, the machine. The result is no damage."""
         self.disk = self.disk.crash(seed) if seed is not None else self.disk.kill()
         with tempfile.TemporaryDirectory(dir=self.copies) as directory:
             root = Path(directory, "store")
@@ -170,7 +166,7 @@ class ToolsMachine(RuleBasedStateMachine):
 
     @rule()
     def verify_and_repair(self) -> None:
-        """Nothing is wrong with a store that was stopped in order, and a repair changes nothing that consumers see."""
+        """Check that a store stopped in order is intact, and a repair changes nothing for consumers."""
         with tempfile.TemporaryDirectory(dir=self.copies) as directory:
             root = self._stopped_copy(directory)
             found, plan = self._survey(root)
@@ -184,7 +180,7 @@ class ToolsMachine(RuleBasedStateMachine):
 
     @rule(harms=st.lists(HARMS, min_size=1, max_size=3))
     def damage_and_repair(self, harms: list[Harm]) -> None:
-        """Only damaged messages are lost."""
+        """Check that only damaged messages are lost."""
         with tempfile.TemporaryDirectory(dir=self.copies) as directory:
             root = self._stopped_copy(directory)
             hit = [part for harm in harms if harm.what.startswith("log") for part in self._hurt(root, harm)]
@@ -253,7 +249,7 @@ class ToolsMachine(RuleBasedStateMachine):
         return topic in self.existing or is_system_topic(topic)
 
     def _hurt(self, root: Path, harm: Harm) -> list[tuple[int, int]]:
-        """Damage the files of a store; return which bytes of the log are damaged."""
+        """Damage the files of a store; return the damaged bytes of the log."""
         if harm.what in {"queues", "checkpoint"}:
             path = root / {"queues": "consumequeue"}.get(harm.what, harm.what)
             if path.is_dir():
@@ -328,7 +324,7 @@ class ToolsMachine(RuleBasedStateMachine):
         return store
 
     def _agrees(self, plan: RepairPlan, after: Survey) -> None:
-        """A repair has done what its plan said."""
+        """Check that a repair has done what its plan said."""
         assert plan.queue_messages == after.entries == after.queue_messages
         assert plan.keyed_messages == after.keyed_messages
         assert plan.deleted_topics == after.deleted_topics

@@ -1,4 +1,4 @@
-"""A cluster of two brokers behind one name server, bundled or Apache's, each to be killed and started again."""
+"""A cluster of two brokers behind one name server, bundled or Apache's, which can be killed and restarted."""
 
 import asyncio
 import time
@@ -106,7 +106,7 @@ class Cluster(Stand):
 
 @contextmanager
 def _killed_at_the_end(broker: ApacheBroker) -> Iterator[ApacheBroker]:
-    """Nobody reads its store then, so it need not stop in order."""
+    """Kill it at the end, since its store is not used afterwards."""
     try:
         yield broker
     finally:

@@ -1,4 +1,4 @@
-"""One Spark for all tests, and the clusters it talks to, each started when first asked for."""
+"""One Spark for all tests, and its clusters, each started on first use."""
 
 import os
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ SETTINGS = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests here run on one Spark, in one process."""
+    """Assign all tests here to one process, for one Spark."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.spark)
@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
-    """A session of two cores, whose tasks are tried four times."""
+    """A session with two cores, whose tasks are tried four times."""
     try:
         made = session("tests", master="local[2,4]", low_latency=True, settings=SETTINGS)
     except JavaNotFoundError as error:
@@ -64,7 +64,7 @@ def spark() -> Iterator["SparkSession"]:
 
 @pytest.fixture(scope="session")
 def stands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Stand]]:
-    """The clusters that run, by their kind."""
+    """The running clusters by kind."""
     with ExitStack() as stack:
 
         class Stands(dict[str, Stand]):
@@ -83,7 +83,7 @@ def stands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Stand
 
 @pytest.fixture(params=[BUNDLED, pytest.param(APACHE, marks=pytest.mark.peer)])
 def stand(request: pytest.FixtureRequest, stands: dict[str, Stand]) -> Stand:
-    """The bundled broker, then Apache's own: what is true of one is true of the other."""
+    """The bundled broker, then Apache's."""
     return stands[request.param]
 
 

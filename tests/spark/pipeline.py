@@ -1,7 +1,4 @@
-"""A driver that copies a topic to two others, started as a process so that it can be killed.
-
-Whatever ends a query, it is started again from its checkpoint; the process ends only by a signal.
-"""
+"""A driver process that copies a topic to two others, and can be killed."""
 
 import sys
 from pathlib import Path
@@ -20,7 +17,7 @@ EXPRESSION = "concat('seen-', CAST(body AS string))"
 def start(
     spark: "SparkSession", name_server: str, topics: tuple[str, str], directory: Path, delivery: str
 ) -> "StreamingQuery":
-    """Copy one topic to another, some rows a batch."""
+    """Copy one topic to another, some rows per batch."""
     source, target = topics
     reader = spark.readStream.format("rocketmq").options(nameServer=name_server, topic=source)
     reader = reader.options(startingOffsets="earliest", maxOffsetsPerTrigger="150", packBelow="100")

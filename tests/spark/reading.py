@@ -13,7 +13,7 @@ SECONDS = 120
 
 
 class Reading:
-    """A query that collects what it reads: run it, stop it, run it again from its checkpoint.
+    """A query that collects what it reads, and can be stopped and continued from its checkpoint.
 
     Attributes:
         batches: The bodies of each batch that was not empty, as text.
@@ -27,7 +27,7 @@ class Reading:
 
     @property
     def read(self) -> list[str]:
-        """All bodies, sorted."""
+        """Return all bodies, sorted."""
         return sorted(body for batch in self.batches.values() for body in batch)
 
     def start(self, *, trigger: dict[str, Any] | None = None, **options: Any) -> "StreamingQuery":
@@ -39,7 +39,7 @@ class Reading:
         return writer.trigger(**trigger or {"availableNow": True}).start()
 
     def run(self, **options: Any) -> "StreamingQuery":
-        """Run it until it has read what is there."""
+        """Run it until it has read everything present."""
         query = self.start(**options)
         assert query.awaitTermination(SECONDS)
         return query

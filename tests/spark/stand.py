@@ -1,4 +1,4 @@
-"""A cluster to test Spark against: the bundled broker as a process, or Apache's own."""
+"""A cluster for tests of Spark: the bundled broker as a process, or Apache's."""
 
 import asyncio
 import itertools
@@ -40,17 +40,17 @@ class Stand:
 
     @property
     def options(self) -> dict[str, str]:
-        """The options that every reader and writer needs."""
+        """Return the options that every reader and writer needs."""
         return {"nameServer": self.name_server}
 
     def topic(self, queues: int = 4) -> str:
-        """A new topic of the name that nobody has."""
+        """Create a topic with an unused name."""
         topic = f"spark-{next(_names)}"
         self.set_queues(topic, queues)
         return topic
 
     def set_queues(self, topic: str, queues: int, brokers: Sequence[str] | None = None) -> None:
-        """The topic has so many queues from now on, on each of the brokers."""
+        """Set the topic's number of queues on each of the brokers."""
 
         async def main() -> None:
             async with Admin(ClientSettings(name_servers=self.name_server, request_timeout=ANSWER_TIMEOUT)) as admin:
@@ -60,7 +60,7 @@ class Stand:
         asyncio.run(main())
 
     def delete(self, topic: str) -> None:
-        """The topic is gone."""
+        """Delete the topic."""
 
         async def main() -> None:
             async with Admin(ClientSettings(name_servers=self.name_server, request_timeout=ANSWER_TIMEOUT)) as admin:
@@ -69,16 +69,16 @@ class Stand:
         asyncio.run(main())
 
     def queues(self, topic: str) -> Sequence[MessageQueue]:
-        """The topic's queues, as they are now."""
+        """Return the topic's present queues."""
         with BlockingClient("look", ProducerSettings(name_servers=self.name_server)) as client:
             return client.queues(topic)
 
     def send(self, topic: str, bodies: Iterable[bytes], queue_id: int = 0) -> None:
-        """Store messages with these bodies in the first queue of that id; tags and keys follow from the place."""
+        """Store messages with these bodies in the first queue of that id; tags and keys follow from the position."""
         self.send_to(next(each for each in self.queues(topic) if each.queue_id == queue_id), bodies)
 
     def send_to(self, queue: MessageQueue, bodies: Iterable[bytes]) -> None:
-        """Store messages with these bodies in one queue; tags and keys follow from the place."""
+        """Store messages with these bodies in one queue; tags and keys follow from the position."""
         topic = queue.topic
         messages = [
             Message(topic, body, tags="even" if n % 2 == 0 else "odd", keys=f"k{n}", properties={"n": str(n)})
@@ -99,7 +99,7 @@ class Stand:
         return bodies
 
     def await_dispatch(self, topic: str) -> None:
-        """Wait until the queues show all that is stored: Apache's broker fills them behind its answers."""
+        """Wait until the queues have all stored messages: Apache's broker adds them after its answers."""
         deadline = time.monotonic() + 60
         for queue in {each.broker_name: each for each in self.queues(topic)}.values():
             while not self._is_dispatched(queue):
@@ -112,7 +112,7 @@ class Stand:
         return bool(answer.body) and decode_body(answer.body, KVTable).table["dispatchBehindBytes"] == "0"
 
     def messages(self, topic: str) -> list[MessageExt]:
-        """All messages of the topic, queue after queue."""
+        """Return all messages of the topic, queue by queue."""
         self.await_dispatch(topic)
         queues = self.queues(topic)
         ends = self.client.max_offsets(queues)
@@ -126,18 +126,18 @@ class Stand:
         return found
 
     def bodies(self, topic: str) -> list[str]:
-        """All bodies of the topic, as text, sorted."""
+        """Return all bodies of the topic as text, sorted."""
         return sorted(message.body.decode() for message in self.messages(topic))
 
     def count(self, topic: str) -> int:
-        """How many messages the topic has."""
+        """Return the topic's number of messages."""
         self.await_dispatch(topic)
         return sum(self.client.max_offsets(self.queues(topic)).values())
 
 
 @contextmanager
 def bundled(directory: Path, ports: tuple[int, int] | None = None) -> Iterator[Stand]:
-    """The bundled broker as a process of its own, its store in the directory."""
+    """Run the bundled broker as a process, with its store in the directory."""
     name_server_port, broker_port = ports or free_ports()
     arguments = ["-p", str(broker_port), "--name-server-port", str(name_server_port)]
     with running("broker", *arguments, "--store", str(directory / "store"), cwd=directory) as process:

@@ -1,4 +1,4 @@
-"""Two attempts of one task at the same time, as speculation starts them; Spark does so on another host only."""
+"""Two concurrent attempts of one task, as in speculation, which Spark does on another host only."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ from tests.spark.stand import Stand
 BATCHES, ROWS, SECONDS = 20, 150, 60.0
 
 
-def test_each_row_is_stored_once(bundled_stand: Stand) -> None:
-    """Whoever comes first with a row, the other one's is refused, and both are told that it is stored."""
+def test_concurrent_attempts_store_each_row_once(bundled_stand: Stand) -> None:
+    """The second send of a row is refused as stored, and both attempts succeed."""
     topic = bundled_stand.topic()
     columns = sink_columns(StructType().add("body", StringType()), topic=topic, order_key=None, id_column=None)
     together = Barrier(2)

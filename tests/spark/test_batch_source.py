@@ -1,4 +1,4 @@
-"""What a batch query reads, from the bundled broker and from Apache's."""
+"""Batch queries on the bundled broker and Apache's."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def load(spark: "SparkSession", stand: Stand, topic: str, schema: str | None = None, **options: Any) -> "DataFrame":
-    """The topic as a DataFrame."""
+    """Return the topic as a DataFrame."""
     reader = spark.read.format("rocketmq").options(**stand.options)
     if not {"assign", "subscribePattern"} & set(options):
         reader = reader.option("topic", topic)
@@ -23,12 +23,12 @@ def load(spark: "SparkSession", stand: Stand, topic: str, schema: str | None = N
 
 
 def texts(frame: "DataFrame") -> list[str]:
-    """The bodies, as text, sorted."""
+    """Return the bodies as text, sorted."""
     return sorted(bytes(row[0]).decode() for row in frame.select("body").collect())
 
 
 def expected(message: MessageExt) -> dict[str, Any]:
-    """The row of a message that the client has read."""
+    """Return the row of a message that the client has read."""
     return {
         "topic": message.topic,
         "broker_name": message.broker_name,
@@ -51,8 +51,8 @@ def _moment(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).replace(microsecond=milliseconds % 1000 * 1000)
 
 
-def test_every_column_is_what_the_client_reads(spark: "SparkSession", stand: Stand) -> None:
-    """Bodies of nearly 4 MiB and packed ones, no tags, many properties, foreign letters: nothing is lost or changed."""
+def test_columns_equal_the_clients_messages(spark: "SparkSession", stand: Stand) -> None:
+    """Bodies of nearly 4 MiB and compressed ones, no tags, many properties, and non-ASCII text."""
     topic = stand.topic(queues=2)
     for message in (
         Message(topic, b"plain"),
@@ -72,8 +72,8 @@ def test_every_column_is_what_the_client_reads(spark: "SparkSession", stand: Sta
     assert sorted(found, key=key) == sorted(map(expected, stand.messages(topic)), key=key)
 
 
-def test_the_columns_asked_for(spark: "SparkSession", stand: Stand) -> None:
-    """A schema names the columns wanted, in any order, under RocketMQ's names or Kafka's."""
+def test_schema_selects_the_columns(spark: "SparkSession", stand: Stand) -> None:
+    """In any order, under RocketMQ's names or Kafka's."""
     topic = stand.topic(queues=1)
     stand.send(topic, [b"one", b"two"])
     frame = load(
@@ -88,8 +88,8 @@ def test_the_columns_asked_for(spark: "SparkSession", stand: Stand) -> None:
     assert ("n", b"0") in [(header["key"], bytes(header["value"])) for header in first.headers]
 
 
-def test_where_reading_begins_and_ends(spark: "SparkSession", stand: Stand) -> None:
-    """Offsets for each queue, counted from either end; the rest is not read."""
+def test_starting_and_ending_offsets(spark: "SparkSession", stand: Stand) -> None:
+    """For each queue, counted from either end; the rest is not read."""
     topic = stand.topic(queues=2)
     stand.send(topic, [b"a%d" % n for n in range(10)], 0)
     stand.send(topic, [b"b%d" % n for n in range(10)], 1)
@@ -104,7 +104,7 @@ def test_where_reading_begins_and_ends(spark: "SparkSession", stand: Stand) -> N
 
 
 def test_several_topics_by_list_and_by_pattern(spark: "SparkSession", stand: Stand) -> None:
-    """Topics with commas between, or all whose whole name fits."""
+    """Comma-separated, or all whose whole name matches."""
     one, other = stand.topic(queues=1), stand.topic(queues=1)
     stand.send(one, [b"one"])
     stand.send(other, [b"other"])
@@ -112,8 +112,8 @@ def test_several_topics_by_list_and_by_pattern(spark: "SparkSession", stand: Sta
     assert texts(load(spark, stand, "", subscribePattern=f"({one}|{other})")) == ["one", "other"]
 
 
-def test_a_moment_to_begin_at(spark: "SparkSession", stand: Stand) -> None:
-    """Before the first message it is all of them, between two the later; behind the last an error, or none."""
+def test_starting_timestamp(spark: "SparkSession", stand: Stand) -> None:
+    """Before the first message it selects all, between two the later; after the last it is an error, or none."""
     topic = stand.topic(queues=1)
     stand.send(topic, [b"early"])
     (early,) = stand.messages(topic)
@@ -132,8 +132,8 @@ def test_a_moment_to_begin_at(spark: "SparkSession", stand: Stand) -> None:
         load(spark, stand, topic, startingTimestamp=after).count()
 
 
-def test_a_group_goes_on_where_it_was(spark: "SparkSession", stand: Stand) -> None:
-    """`committed` begins at the offsets that the group has at the broker."""
+def test_committed_offsets_of_a_group_are_the_start(spark: "SparkSession", stand: Stand) -> None:
+    """With `committed`, those at the broker."""
     topic = stand.topic(queues=1)
     stand.send(topic, [b"%d" % n for n in range(5)])
     (queue,) = stand.queues(topic)
@@ -152,8 +152,10 @@ def test_a_group_goes_on_where_it_was(spark: "SparkSession", stand: Stand) -> No
         ("tag", "rare", [999]),
     ],
 )
-def test_tags(spark: "SparkSession", stand: Stand, option: str, value: str, wanted: list[int]) -> None:
-    """The broker leaves out what is not asked for, however much that is."""
+def test_tags_are_filtered_by_the_broker(
+    spark: "SparkSession", stand: Stand, option: str, value: str, wanted: list[int]
+) -> None:
+    """However many messages do not match."""
     topic = stand.topic(queues=1)
     stand.send(topic, [b"%d" % n for n in range(10)])
     stand.client.send_batch([Message(topic, b"x", tags="other") for _ in range(500)])
@@ -161,16 +163,16 @@ def test_tags(spark: "SparkSession", stand: Stand, option: str, value: str, want
     assert texts(load(spark, stand, topic, **{option: value})) == [str(number) for number in wanted]
 
 
-def test_sql(spark: "SparkSession", stand: Stand) -> None:
-    """An SQL92 expression on properties."""
+def test_sql_filters_by_properties(spark: "SparkSession", stand: Stand) -> None:
+    """With an SQL92 expression."""
     topic = stand.topic(queues=1)
     stand.send(topic, [b"%d" % n for n in range(100)])
     frame = load(spark, stand, topic, sql="n BETWEEN 97 AND 200 OR n = 3")
     assert texts(frame) == ["3", "97", "98", "99"]
 
 
-def test_filters_of_the_query_reach_the_broker(spark: "SparkSession", stand: Stand) -> None:
-    """With filterPushdown only the queues, offsets and tags that the query asks for are read."""
+def test_query_filters_are_pushed_down(spark: "SparkSession", stand: Stand) -> None:
+    """With filterPushdown only the requested queues, offsets and tags are read."""
     topic = stand.topic(queues=2)
     stand.fill(topic, 40)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
@@ -195,8 +197,10 @@ def test_filters_of_the_query_reach_the_broker(spark: "SparkSession", stand: Sta
         ({"maxRecordsPerPartition": "5"}, 9),
     ],
 )
-def test_partitions(spark: "SparkSession", bundled_stand: Stand, options: dict[str, str], partitions: int) -> None:
-    """Few messages are one task's; else each queue is, or more tasks as asked."""
+def test_partitions_follow_queues_and_options(
+    spark: "SparkSession", bundled_stand: Stand, options: dict[str, str], partitions: int
+) -> None:
+    """Few messages are one task; otherwise one per queue, or more as configured."""
     topic = bundled_stand.topic(queues=3)
     bodies = bundled_stand.fill(topic, 45)
     frame = load(spark, bundled_stand, topic, **options)
@@ -204,7 +208,7 @@ def test_partitions(spark: "SparkSession", bundled_stand: Stand, options: dict[s
     assert texts(frame) == sorted(bodies)
 
 
-def test_an_empty_topic(spark: "SparkSession", stand: Stand) -> None:
+def test_empty_topic_has_no_rows(spark: "SparkSession", stand: Stand) -> None:
     """No messages, no rows."""
     assert texts(load(spark, stand, stand.topic())) == []
 
@@ -229,8 +233,10 @@ def test_an_empty_topic(spark: "SparkSession", stand: Stand) -> None:
         ({"sql": "b >> 1"}, "SUBSCRIPTION_PARSE_FAILED|expression"),
     ],
 )
-def test_clear_errors(spark: "SparkSession", bundled_stand: Stand, options: dict[str, str], told: str) -> None:
-    """What is wrong is told with the option's name and what to write, when the query is planned."""
+def test_option_errors_are_clear(
+    spark: "SparkSession", bundled_stand: Stand, options: dict[str, str], told: str
+) -> None:
+    """With the option's name and what to write, when the query is planned."""
     topic = bundled_stand.topic(queues=1)
     bundled_stand.send(topic, [b"x"])
     reader = spark.read.format("rocketmq").options(**(bundled_stand.options | {"topic": topic} | options))
@@ -245,7 +251,7 @@ def test_clear_errors(spark: "SparkSession", bundled_stand: Stand, options: dict
         ("body string", "column 'body' is asked for as string, it is binary"),
     ],
 )
-def test_clear_errors_of_columns(spark: "SparkSession", bundled_stand: Stand, schema: str, told: str) -> None:
-    """A column that is not there, or of another type, is named."""
+def test_column_errors_are_clear(spark: "SparkSession", bundled_stand: Stand, schema: str, told: str) -> None:
+    """A missing column or one of another type is named."""
     with pytest.raises(Exception, match=told):
         load(spark, bundled_stand, bundled_stand.topic(), schema).count()

@@ -1,4 +1,4 @@
-"""Format `streamkit`: bindings by their names, from wherever Spark runs."""
+"""Format `streamkit`: bindings by name, wherever Spark runs."""
 
 import os
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def streamkit_binder_types():
 
 
 def properties_of(stand: Stand, directory: Path, **bindings: str) -> Path:
-    """A settings file with these bindings, their destinations given."""
+    """Return a settings file with these bindings and destinations."""
     lines = [f"{ROCKET}.binder.name-server={stand.name_server}"]
     for name, topic in bindings.items():
         lines += [f"{BINDINGS}.{name}.destination={topic}", f"{BINDINGS}.{name}.group={topic}-readers"]
@@ -90,19 +90,19 @@ def properties_of(stand: Stand, directory: Path, **bindings: str) -> Path:
 
 
 def load(spark: "SparkSession", **options: Any) -> "DataFrame":
-    """The binding as a DataFrame, once."""
+    """Return the binding as a DataFrame, read once."""
     return spark.read.format("streamkit").options(**options).load()
 
 
 def copy(spark: "SparkSession", frame: "DataFrame", checkpoint: Path, **options: Any) -> None:
-    """Write a stream to a binding, all that is there."""
+    """Write a stream to a binding, all that is present."""
     writer = frame.writeStream.format("streamkit").options(**options)
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     assert query.awaitTermination(SECONDS)
 
 
-def test_a_binding_is_read_by_its_name(spark: "SparkSession", stand: Stand, tmp_path: Path) -> None:
-    """The same columns whatever the binder; those asked for, and the format's own options."""
+def test_binding_is_read_by_its_name(spark: "SparkSession", stand: Stand, tmp_path: Path) -> None:
+    """With the same columns for any binder; selected ones, and the format's own options."""
     topic = stand.topic(queues=1)
     stand.send(topic, [b"zero", b"one", b"two"])
     file = str(properties_of(stand, tmp_path, numbers=topic))
@@ -119,8 +119,11 @@ def test_a_binding_is_read_by_its_name(spark: "SparkSession", stand: Stand, tmp_
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "deduplicated"])
-def test_a_stream_from_binding_to_binding(spark: "SparkSession", stand: Stand, tmp_path: Path, delivery: str) -> None:
-    """Rows are converted by the output's content type, keyed, and carry headers; the checkpoint is the source's."""
+def test_stream_from_binding_to_binding(spark: "SparkSession", stand: Stand, tmp_path: Path, delivery: str) -> None:
+    """Rows are converted by the output's content type, and have keys and headers;
+
+    the checkpoint has the source's offsets.
+    """
     if delivery == "deduplicated" and stand.kind != BUNDLED:
         pytest.skip("Apache's broker cannot refuse what it has stored")
     topic, target = stand.topic(queues=2), stand.topic(queues=2)
@@ -140,8 +143,8 @@ def test_a_stream_from_binding_to_binding(spark: "SparkSession", stand: Stand, t
     assert first.properties["n"] == "1"
 
 
-def test_rows_are_written_once(spark: "SparkSession", bundled_stand: Stand, tmp_path: Path) -> None:
-    """A batch write, whole bodies as they are, by an application's settings that stand in code."""
+def test_batch_write_stores_rows_once(spark: "SparkSession", bundled_stand: Stand, tmp_path: Path) -> None:
+    """Whole bodies, with an application's settings in code."""
     topic = bundled_stand.topic(queues=1)
     app = StreamApplication(
         config_location="optional:/none",
@@ -167,7 +170,7 @@ def test_rows_are_written_once(spark: "SparkSession", bundled_stand: Stand, tmp_
 
 @pytest.fixture
 def file_binder(spark: "SparkSession", tmp_path: Path) -> Iterator[Path]:
-    """A binder that Spark's processes find installed, without any format for Spark; where it keeps its files."""
+    """A binder that Spark's processes find installed, without a format for Spark, and its directory."""
     installed = tmp_path / "file_binder-1.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: file-binder\nVersion: 1\n")
@@ -179,8 +182,8 @@ def file_binder(spark: "SparkSession", tmp_path: Path) -> Iterator[Path]:
     return tmp_path / "files"
 
 
-def test_rows_leave_by_a_binder_without_a_format(spark: "SparkSession", file_binder: Path, tmp_path: Path) -> None:
-    """Each task opens the binding by the frozen settings, and closes it again."""
+def test_rows_are_sent_by_a_binder_without_a_format(spark: "SparkSession", file_binder: Path, tmp_path: Path) -> None:
+    """Each task opens the binding with the frozen settings, and closes it."""
     settings = tmp_path / "channels.properties"
     settings.write_text(
         f"{BINDINGS}.notes.destination=notes.txt\n{BINDINGS}.notes.binder=file\nfile.directory={file_binder}\n"
@@ -216,10 +219,10 @@ def test_rows_leave_by_a_binder_without_a_format(spark: "SparkSession", file_bin
         ({"channel": "held", "properties": "nowhere.properties"}, "nowhere.properties"),
     ],
 )
-def test_clear_errors(
+def test_option_errors_are_clear(
     spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, options: dict[str, str], told: str
 ) -> None:
-    """What is wrong with the options is told with their names when the query is planned."""
+    """With their names when the query is planned."""
     file = properties_of(bundled_stand, tmp_path, numbers="numbers", held="held")
     file.write_text(file.read_text() + f"\n{BINDINGS}.held.binder=inmemory")
     given = options if "application" in options else {"properties": str(file)} | options
@@ -227,8 +230,8 @@ def test_clear_errors(
         load(spark, **given).count()
 
 
-def test_columns_that_are_not_there(spark: "SparkSession", bundled_stand: Stand, tmp_path: Path) -> None:
-    """Neither to read nor, without a payload, to write."""
+def test_missing_columns_are_errors(spark: "SparkSession", bundled_stand: Stand, tmp_path: Path) -> None:
+    """In reads, and a missing payload in writes."""
     file = str(properties_of(bundled_stand, tmp_path, numbers=bundled_stand.topic()))
     reader = spark.read.format("streamkit").options(channel="numbers", properties=file)
     with pytest.raises(Exception, match="column 'bodies' is not a column of format 'streamkit', which has key, tags"):

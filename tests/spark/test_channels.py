@@ -1,4 +1,4 @@
-"""Channels feed queries, and queries feed channels."""
+"""Bindings as sources and sinks of queries."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ SCHEMA = "carrier string, delay int"
 
 
 class RecordingListener:
-    """What a listener or a signal heard, to be waited for."""
+    """A listener or signal receiver whose arguments can be awaited."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []
@@ -52,7 +52,7 @@ class RecordingListener:
 
 @pytest.fixture
 def progress() -> Iterator[RecordingListener]:
-    """The numbers of rows in the batches of all queries."""
+    """Return the numbers of rows in the batches of all queries."""
     heard = RecordingListener()
 
     def tell(application: object, **told: Any) -> None:
@@ -63,7 +63,7 @@ def progress() -> Iterator[RecordingListener]:
 
 
 def application(stand: Stand, flights: str, delays: str, **more: object) -> StreamApplication:
-    """An application with an input `flights` and an output `delays`."""
+    """Return an application with an input `flights` and an output `delays`."""
     properties = {
         f"{ROCKET}.binder.name-server": stand.name_server,
         f"{BINDINGS}.flights.destination": flights,
@@ -76,7 +76,7 @@ def application(stand: Stand, flights: str, delays: str, **more: object) -> Stre
 
 
 def in_memory(**bindings: str) -> StreamApplication:
-    """An application whose bindings are in memory."""
+    """Return an application whose bindings are in memory."""
     properties = {f"{BINDINGS}.{name}.destination": topic for name, topic in bindings.items()}
     return StreamApplication(
         config_location="optional:/none",
@@ -85,7 +85,7 @@ def in_memory(**bindings: str) -> StreamApplication:
 
 
 def run(app: StreamApplication, processor: object) -> ChannelQuery:
-    """Have the application run a processor, and return its query."""
+    """Let the application run a processor, and return its query."""
     (declaration,) = declarations_on(processor, FeederDeclaration)
     query = declaration.make(app)
     assert isinstance(query, ChannelQuery)
@@ -101,8 +101,8 @@ def flights_of(count: int) -> list[bytes]:
     return [b'{"carrier":"AA","delay":%d}' % number for number in range(count)]
 
 
-def test_an_input_is_a_dataframe(spark: "SparkSession", stand: Stand) -> None:
-    """Its payloads by their schema, and what else is known of each message."""
+def test_input_is_a_dataframe(spark: "SparkSession", stand: Stand) -> None:
+    """With payloads by their schema, and the other columns of a message."""
     topic = stand.topic()
     stand.send(topic, flights_of(3))
     app = application(stand, topic, "unused")
@@ -115,10 +115,10 @@ def test_an_input_is_a_dataframe(spark: "SparkSession", stand: Stand) -> None:
     ]
 
 
-def test_a_processor_limits_what_it_reads(
+def test_processor_may_limit_its_input(
     spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, progress: RecordingListener
 ) -> None:
-    """Options of the input's format can be given, also where it begins; not what its settings decide."""
+    """By options of the input's format, including the start; not those that settings decide."""
     flights, delays = bundled_stand.topic(queues=1), bundled_stand.topic(queues=1)
     bundled_stand.send(flights, flights_of(25))
     app = application(bundled_stand, flights, delays)
@@ -145,10 +145,10 @@ def test_a_processor_limits_what_it_reads(
 
 
 @pytest.mark.parametrize("delivery", [None, "at-least-once", "deduplicated"])
-def test_a_processor_s_rows_leave_by_an_output(
+def test_processors_rows_are_sent_by_an_output(
     spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, progress: RecordingListener, delivery: Any
 ) -> None:
-    """Converted by its content type, keyed, and heard by a listener; whoever sends."""
+    """Converted by its content type, with keys, and received by a listener, from executors or the application."""
     flights, delays = bundled_stand.topic(), bundled_stand.topic()
     bundled_stand.send(flights, flights_of(20))
     listening = {f"{BINDINGS}.in.destination": delays, f"{BINDINGS}.in.group": "listeners"}
@@ -178,7 +178,7 @@ def test_a_processor_s_rows_leave_by_an_output(
 def test_rows_of_one_key_stay_in_order(
     spark: "SparkSession", stand: Stand, tmp_path: Path, progress: RecordingListener, delivery: Any
 ) -> None:
-    """In one queue, the same whoever sends, also where a broker looks at several messages at once."""
+    """In one queue for either kind of sender, also with fast failure on the broker."""
     numbers, sorted_out = stand.topic(queues=1), stand.topic()
     stand.send(numbers, [b"%d" % number for number in range(1500)])
     app = application(stand, numbers, sorted_out)
@@ -199,8 +199,8 @@ def test_rows_of_one_key_stay_in_order(
     assert all(list(found) == list(range(key, 1500, 5)) for key, found in order.items())
 
 
-def test_rows_leave_by_any_binder(spark: "SparkSession", tmp_path: Path) -> None:
-    """By one that Spark does not know too: the application sends."""
+def test_rows_are_sent_by_any_binder(spark: "SparkSession", tmp_path: Path) -> None:
+    """The application sends for one without a format."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").write_text('{"key": "x", "n": 1}\n{"key": "y", "n": 2}\n')
     app = in_memory(**{"out": "numbers", "in": "numbers"})
@@ -217,10 +217,10 @@ def test_rows_leave_by_any_binder(spark: "SparkSession", tmp_path: Path) -> None
     assert sorted(found, key=str) == [({"n": 1}, "x", 0), ({"n": 2}, "y", 1)]
 
 
-def test_a_checkpoint_below_that_of_the_session(
+def test_checkpoint_is_below_the_sessions(
     spark: "SparkSession", tmp_path: Path, progress: RecordingListener, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where no other is given an application that is started again goes on there; without any a warning says so."""
+    """By default, so that a restarted application continues; without any a warning is logged."""
     (tmp_path / "in").mkdir()
     rows = spark.readStream.schema("n int").json(str(tmp_path / "in"))
 
@@ -249,8 +249,8 @@ def test_a_checkpoint_below_that_of_the_session(
     assert "The query of binding 'out' has no checkpoint" in caplog.text
 
 
-def test_timestamps_say_their_time_zone(spark: "SparkSession", tmp_path: Path) -> None:
-    """Wherever in a row they are: without it they would be the local time of whoever reads them."""
+def test_timestamps_have_their_time_zone(spark: "SparkSession", tmp_path: Path) -> None:
+    """At any depth of a row; otherwise they would be the reader's local time."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").write_text('{"at": "2024-07-01T12:00:00+02:00"}\n')
     app = in_memory(**{"out": "moments", "in": "moments"})
@@ -282,10 +282,10 @@ def test_timestamps_say_their_time_zone(spark: "SparkSession", tmp_path: Path) -
     ]
 
 
-def test_a_query_lives_as_long_as_its_binding(
+def test_query_follows_its_bindings_lifecycle(
     spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, progress: RecordingListener
 ) -> None:
-    """Stopped with it, started with it, and then it goes on where it was."""
+    """Stopped and started with it, it continues where it was."""
     flights, delays = bundled_stand.topic(queues=1), bundled_stand.topic(queues=1)
     app = application(bundled_stand, flights, delays)
 
@@ -312,7 +312,7 @@ def test_a_query_lives_as_long_as_its_binding(
     assert bundled_stand.count(delays) == 5
 
 
-def test_a_query_that_fails_is_told_and_started_again(
+def test_failed_query_is_reported_and_restarted(
     spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, progress: RecordingListener
 ) -> None:
     """Health is down in between, and nothing is lost."""
@@ -355,7 +355,9 @@ def test_a_query_that_fails_is_told_and_started_again(
     assert bundled_stand.count(delays) >= 3
 
 
-def test_what_cannot_be_is_refused_at_the_start(spark: "SparkSession", bundled_stand: Stand, tmp_path: Path) -> None:
+def test_unsupported_queries_are_refused_at_startup(
+    spark: "SparkSession", bundled_stand: Stand, tmp_path: Path
+) -> None:
     """With the binding's name and what to do."""
     app = application(bundled_stand, "a", "b", **{f"{BINDINGS}.flights.content-type": "text/plain"})
     with pytest.raises(ConfigurationError, match=r"binding 'flihgts'.*did you mean 'flights'"):
@@ -373,8 +375,8 @@ def test_what_cannot_be_is_refused_at_the_start(spark: "SparkSession", bundled_s
         pass
 
 
-def test_a_query_can_be_bound_in_a_coroutine(spark: "SparkSession", tmp_path: Path) -> None:
-    """In a thread; on the loop itself it would wait for ever for what only that loop can do."""
+def test_query_can_be_bound_in_a_coroutine(spark: "SparkSession", tmp_path: Path) -> None:
+    """In a thread; on the loop itself it would deadlock."""
     rows = spark.readStream.schema("n int").json(str(tmp_path))
     checkpoint = str(tmp_path / "checkpoint")
 
@@ -388,8 +390,8 @@ def test_a_query_can_be_bound_in_a_coroutine(spark: "SparkSession", tmp_path: Pa
     assert asyncio.run(main()) is HealthStatus.UP
 
 
-def test_headers_that_were_read_can_be_sent(spark: "SparkSession") -> None:
-    """They say a content type already; that of the output counts, as it does where there are none."""
+def test_read_headers_can_be_sent(spark: "SparkSession") -> None:
+    """Their content type is replaced by the output's, if it has one."""
     frame = spark.sql(
         "SELECT * FROM VALUES ('a', map('contentType', 'text/plain', 'colour', 'red')), ('b', null) AS t(body, headers)"
     )
@@ -398,8 +400,8 @@ def test_headers_that_were_read_can_be_sent(spark: "SparkSession") -> None:
     assert [row.properties for row in sent] == [{"colour": "red", **said}, said]
 
 
-def test_payloads_that_executors_send(spark: "SparkSession") -> None:
-    """Columns may have any name; a payload alone is text or bytes, as an integer's bytes are nothing to read."""
+def test_payloads_sent_by_executors(spark: "SparkSession") -> None:
+    """Columns may have any name; a single payload column is text or bytes, since an integer's bytes cannot be read."""
     frame = spark.sql("SELECT 1 AS `a.b`, 2 AS ```c`, 3L AS value")
     (row,) = sink_columns(frame, "out", "application/json").collect()
     assert bytes(row.body) == b'{"a.b":1,"`c":2,"value":3}'
@@ -407,8 +409,8 @@ def test_payloads_that_executors_send(spark: "SparkSession") -> None:
         sink_columns(frame.select("value"), "out", "application/json")
 
 
-def test_columns_are_told_apart_by_their_names() -> None:
-    """A body alone is the payload as it is; without any payload there is nothing to send."""
+def test_columns_are_identified_by_name() -> None:
+    """A body alone is the payload; without any payload there is nothing to send."""
     assert Columns.of(["key", "body"]) == Columns(("body",), True, True, False, False)
     assert Columns.of(["tags", "a", "body"]) == Columns(("a", "body"), False, False, True, False)
     with pytest.raises(ConfigurationError, match="no payload: beside key, headers"):
@@ -418,8 +420,8 @@ def test_columns_are_told_apart_by_their_names() -> None:
 
 
 @pytest.mark.parametrize("binary", [bytes, bytearray])
-def test_keys_that_are_bytes_are_text(binary: type[bytes | bytearray]) -> None:
-    """As Kafka's source gives them, with rows of the application's queries or of a task; others are refused."""
+def test_binary_keys_are_text(binary: type[bytes | bytearray]) -> None:
+    """As Kafka's source returns them, sent by application or task; invalid UTF-8 is refused."""
     columns = Columns.of(["key", "tags", "body"])
     row = {"key": binary("Zürich".encode()), "tags": binary(b"a"), "body": binary(b"{}")}
     (message,) = messages_of(iter([row]), columns, "query", 0)

@@ -1,4 +1,4 @@
-"""Topics over two brokers, of which one goes and comes back."""
+"""Topics on two brokers, one of which stops and returns."""
 
 import time
 from collections.abc import Iterator
@@ -29,8 +29,8 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.promise
-def test_a_broker_that_goes_and_comes_back(spark: "SparkSession", cluster: Cluster, tmp_path: Path) -> None:
-    """Rows are spread over both; while one is away the other is read, and then it is read on: all once."""
+def test_broker_that_stops_and_returns(spark: "SparkSession", cluster: Cluster, tmp_path: Path) -> None:
+    """Rows are distributed over both; while one is away the other is read, and each row is read once."""
     topic = cluster.topic(queues=2)
     cluster.await_brokers(topic, A, B)
     sent = [str(number) for number in range(3000)]
@@ -63,8 +63,8 @@ def test_a_broker_that_goes_and_comes_back(spark: "SparkSession", cluster: Clust
         assert of.read == sorted(sent)
 
 
-def test_a_query_that_runs_while_a_broker_is_away(spark: "SparkSession", cluster: Cluster, tmp_path: Path) -> None:
-    """It goes on with the other one, and reads on there when it is back."""
+def test_query_running_while_a_broker_is_away(spark: "SparkSession", cluster: Cluster, tmp_path: Path) -> None:
+    """It continues with the other one, and reads the first when it is back."""
     topic = cluster.topic(queues=1)
     cluster.await_brokers(topic, A, B)
     of = Reading(spark, cluster, tmp_path / "checkpoint")
@@ -91,8 +91,10 @@ def test_a_query_that_runs_while_a_broker_is_away(spark: "SparkSession", cluster
         query.stop()
 
 
-def test_topics_of_a_broker_that_is_away(spark: "SparkSession", cluster: Cluster, tmp_path: Path) -> None:
-    """They were not deleted, though no name server knows the only one that a pattern is for."""
+def test_topics_of_an_unavailable_broker_are_not_deleted(
+    spark: "SparkSession", cluster: Cluster, tmp_path: Path
+) -> None:
+    """Although no name server has a route for the pattern's only topic."""
     topic = f"only-on-{B}"
     cluster.set_queues(topic, 1, brokers=[B])
     of = Reading(spark, cluster, tmp_path / "checkpoint")
@@ -111,8 +113,8 @@ def test_topics_of_a_broker_that_is_away(spark: "SparkSession", cluster: Cluster
     assert of.read == sorted(sent)
 
 
-def test_a_broker_is_added(spark: "SparkSession", cluster: Cluster, tmp_path: Path) -> None:
-    """A topic that another broker serves from now on is read there from its first message."""
+def test_broker_is_added(spark: "SparkSession", cluster: Cluster, tmp_path: Path) -> None:
+    """A topic's queues on it are read from the first message."""
     topic = "on-one-broker"
     cluster.set_queues(topic, 1, brokers=[A])
     cluster.await_brokers(topic, A)

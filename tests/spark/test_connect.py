@@ -1,4 +1,4 @@
-"""Spark Connect: the driver is a server, and this the program of a client."""
+"""Spark Connect: the driver is a server, this program its client."""
 
 import os
 import subprocess
@@ -51,7 +51,7 @@ spark.stop()
 
 @pytest.mark.timeout(400)
 def test_spark_connect(bundled_stand: Stand, tmp_path: Path) -> None:
-    """Formats are found and work as ever; what would send from the client's process says that it cannot."""
+    """Formats are found and work; sends from the client's process are refused."""
     pytest.importorskip("grpc")
     source, target = bundled_stand.topic(), bundled_stand.topic()
     bodies = bundled_stand.fill(source, 40)

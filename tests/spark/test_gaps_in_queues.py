@@ -1,4 +1,4 @@
-"""Messages that are not there, or not yet: half, delayed, deleted by age."""
+"""Messages that are missing or not yet readable: half, delayed, expired."""
 
 import asyncio
 import os
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 async def unknown(message: object) -> LocalTransactionState:
-    """Nobody knows how a local transaction ended."""
+    """Return UNKNOWN for every local transaction."""
     return LocalTransactionState.UNKNOWN
 
 
-def test_half_and_delayed_messages(spark: "SparkSession", stand: Stand, tmp_path: Path) -> None:
-    """What is committed is read; what is half, rolled back or delayed holds nothing up, and comes when it is due."""
+def test_half_and_delayed_messages_block_nothing(spark: "SparkSession", stand: Stand, tmp_path: Path) -> None:
+    """Committed ones are read; delayed ones when they are due."""
     topic = stand.topic(queues=1)
 
     async def main() -> None:
@@ -74,8 +74,8 @@ def small_files(tmp_path: Path) -> Iterator[Stand]:
                 yield stand
 
 
-def test_messages_that_were_deleted_by_age(spark: "SparkSession", small_files: Stand, tmp_path: Path) -> None:
-    """Gone between two runs of a query: an error that tells what is there, or reading on from there."""
+def test_expired_messages_between_two_runs(spark: "SparkSession", small_files: Stand, tmp_path: Path) -> None:
+    """An error that names the remaining range, or reading continues there."""
     topic = small_files.topic(queues=1)
     of = Reading(spark, small_files, tmp_path / "checkpoint")
     small_files.send(topic, [b"%06d" % number + bytes(500) for number in range(10)])

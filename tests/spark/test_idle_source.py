@@ -1,4 +1,4 @@
-"""A source that is asked for news for a long time."""
+"""A source that is idle for a long time."""
 
 import gc
 import sys
@@ -20,7 +20,7 @@ Others in this process, Spark's gateway for one, have some of their own now and 
 
 
 def test_ten_thousand_idle_triggers(bundled_stand: Stand) -> None:
-    """The place stays the very same, and neither memory nor files nor connections grow."""
+    """Offsets stay equal, and neither memory nor files nor connections grow."""
     topic = bundled_stand.topic(queues=2)
     bundled_stand.fill(topic, 10)
     options = source_options({**bundled_stand.options, "topic": topic, "startingOffsets": "earliest"})

@@ -1,4 +1,4 @@
-"""A pipeline whose driver, workers and broker are killed at random moments loses nothing and doubles nothing."""
+"""A pipeline whose driver, workers and broker are killed at random loses nothing and repeats nothing."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ KILLS = ["driver"] * 2 + ["python"] * 6 + ["broker"] * 4
 
 
 class Pipeline:
-    """Broker and driver as processes, each started again after it was killed."""
+    """Broker and driver as processes, restarted after each kill."""
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self._directory = directory
@@ -59,12 +59,12 @@ class Pipeline:
         )
 
     def kill_driver(self) -> None:
-        """Kill the driver with all it started, and start it again."""
+        """Kill the driver with all its processes, and restart it."""
         self.end_driver()
         self.start_driver()
 
     def end_driver(self) -> None:
-        """Kill the driver with all it started: an orphaned JVM would go on for a while."""
+        """Kill the driver with all its processes: an orphaned JVM would run for a while."""
         driver = self._driver
         if driver is None:
             return
@@ -74,7 +74,7 @@ class Pipeline:
         self._driver = None
 
     def kill_python(self) -> None:
-        """Kill one of Spark's Python processes: a worker, their daemon, or one that plans a query."""
+        """Kill one of Spark's Python processes: a worker, their daemon, or a planner."""
         assert self._driver is not None
         started = asyncio.run(descendants(self._driver.pid))
         pythons = [process for process, command in started.items() if "pyspark" in command and "java" not in command]
@@ -82,12 +82,12 @@ class Pipeline:
             _kill(random.choice(pythons))
 
     def kill_broker(self) -> None:
-        """Kill the broker, and start it again on its ports with its store."""
+        """Kill the broker, and restart it on its ports with its store."""
         self._broker.signal(signal.SIGKILL)
         self._broker = self._start_broker()
 
     def stored(self) -> int:
-        """How many rows have arrived, in the target that has fewer."""
+        """Return the number of rows in the target that has fewer."""
         settings = ProducerSettings(name_servers=self.stand.name_server)
         try:
             with BlockingClient("count", settings) as client:
@@ -98,14 +98,14 @@ class Pipeline:
             return 0
 
     def await_rows(self, count: int) -> None:
-        """Return when so many have arrived."""
+        """Wait until so many rows have arrived."""
         deadline = time.monotonic() + SECONDS
         while self.stored() < count:
             assert time.monotonic() < deadline, self.log()
             time.sleep(POLL_SECONDS)
 
     def await_all(self, expected: set[str]) -> None:
-        """Return when each of these bodies has arrived in both targets."""
+        """Wait until each of these bodies has arrived in both targets."""
         self.await_rows(len(expected))
         deadline = time.monotonic() + SECONDS
         for topic in (self.once, self.at_least_once):
@@ -114,7 +114,7 @@ class Pipeline:
                 time.sleep(POLL_SECONDS * 10)
 
     def log(self) -> str:
-        """What driver and broker said last."""
+        """Return the last output of driver and broker."""
         driver = (self._directory / "driver.log").read_text(errors="replace")
         return driver[-4000:] + "".join(self._broker.log[-20:])
 
@@ -142,8 +142,8 @@ def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
 
 @pytest.mark.promise
 @pytest.mark.timeout(600)
-def test_killed_at_random_points(pipeline: Pipeline) -> None:
-    """The output is what a batch computation gives: each row once with `deduplicated`, none lost without."""
+def test_kills_at_random_points_lose_nothing(pipeline: Pipeline) -> None:
+    """The output equals a batch computation: each row once with `deduplicated`, at least once without."""
     seed = random.randrange(1 << 32)
     chance = random.Random(seed)
     kinds = list(KILLS)

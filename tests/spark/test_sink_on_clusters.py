@@ -1,4 +1,4 @@
-"""Rows of a topic that two brokers share, of which one is away for a while."""
+"""Rows of a topic on two brokers, one of which is away for a while."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -30,14 +30,14 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def write(cluster: Cluster, topic: str, epoch: int, **options: str) -> None:
-    """One attempt to write all rows."""
+    """Make one attempt to write all rows."""
     chosen = options_of(cluster, topic, **options)
     columns = sink_columns(SCHEMA, topic=topic, order_key=None, id_column=None)
     TaskWriter(chosen, columns, Identity("query", epoch, 0)).write(iter([all_rows()]))
 
 
 def options_of(cluster: Cluster, topic: str, **options: str) -> SinkOptions:
-    """Options of a sink."""
+    """Return options of a sink."""
     given = {
         "topic": topic,
         "requestTimeoutMs": "20000",
@@ -48,14 +48,14 @@ def options_of(cluster: Cluster, topic: str, **options: str) -> SinkOptions:
 
 
 def all_rows() -> pa.RecordBatch:
-    """What is written."""
+    """Return everything written."""
     return pa.record_batch({"body": [str(number) for number in range(ROWS)]})
 
 
 @pytest.mark.promise
 @pytest.mark.parametrize("delivery", ["at-least-once", "deduplicated"])
-def test_what_others_take_over_is_not_taken_for_stored(cluster: Cluster, delivery: str) -> None:
-    """The next attempt has fewer queues, so rows have other places: none has a key that another one had."""
+def test_rows_moved_to_other_queues_are_not_taken_for_duplicates(cluster: Cluster, delivery: str) -> None:
+    """The next attempt has fewer queues, so rows have other positions: none has a key that another one had."""
     topic = cluster.topic(queues=1)
     cluster.await_brokers(topic, A, B)
     write(cluster, topic, 0, delivery=delivery)
@@ -78,7 +78,7 @@ def test_what_others_take_over_is_not_taken_for_stored(cluster: Cluster, deliver
 
 
 @pytest.mark.promise
-def test_all_attempts_of_a_batch_take_the_same_queues(cluster: Cluster) -> None:
+def test_all_attempts_of_a_batch_use_the_same_queues(cluster: Cluster) -> None:
     """Those that the driver found: with one of their brokers away a task fails, and later stores each row once."""
     topic = cluster.topic(queues=1)
     cluster.await_brokers(topic, A, B)

@@ -1,4 +1,4 @@
-"""What a streaming query reads: every message once, whatever stops it."""
+"""Streaming queries read every message once, whatever stops them."""
 
 import json
 from collections.abc import Callable
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def reading(spark: "SparkSession", tmp_path: Path) -> Callable[[Stand], Reading]:
-    """A query of a stand's topics."""
+    """Return a query of a stand's topics."""
     return lambda stand: Reading(spark, stand, tmp_path / "checkpoint")
 
 
-def test_a_stream_goes_on_from_its_checkpoint(reading: Callable[[Stand], Reading], stand: Stand) -> None:
-    """What comes between two runs is read by the second, nothing twice; and the group's offsets follow."""
+def test_stream_continues_from_its_checkpoint(reading: Callable[[Stand], Reading], stand: Stand) -> None:
+    """Messages between two runs are read by the second, none twice; the group's offsets follow."""
     topic, of = stand.topic(), reading(stand)
     bodies = stand.fill(topic, 100)
     of.run(topic=topic, consumerGroup="followed", maxOffsetsPerTrigger="40")
@@ -39,8 +39,8 @@ def test_a_stream_goes_on_from_its_checkpoint(reading: Callable[[Stand], Reading
     assert committed == client.max_offsets(stand.queues(topic))
 
 
-def test_a_first_batch_that_is_done_again(reading: Callable[[Stand], Reading], stand: Stand) -> None:
-    """It has the same messages, whatever has come since, and wherever the options say now that a query begins."""
+def test_repeated_first_batch_has_the_same_messages(reading: Callable[[Stand], Reading], stand: Stand) -> None:
+    """Whatever has come since, and whatever the start options are now."""
     topic, of = stand.topic(), reading(stand)
     bodies = stand.fill(topic, 20)
     collect = of._collect
@@ -58,8 +58,8 @@ def test_a_first_batch_that_is_done_again(reading: Callable[[Stand], Reading], s
     assert sorted(of.batches[0]) == sorted(bodies[:20])
 
 
-def test_a_new_queue_is_read_from_its_beginning(reading: Callable[[Stand], Reading], stand: Stand) -> None:
-    """A topic may grow while nobody reads it: nothing in the new queues is passed over."""
+def test_new_queue_is_read_from_its_beginning(reading: Callable[[Stand], Reading], stand: Stand) -> None:
+    """Also if the topic grew while nobody read it."""
     topic, of = stand.topic(queues=1), reading(stand)
     stand.send(topic, [b"before"])
     of.run(topic=topic)
@@ -81,8 +81,8 @@ def test_limits_are_shared_by_backlog(reading: Callable[[Stand], Reading], bundl
     assert len(of.read) == 1001
 
 
-def test_a_trigger_for_once_takes_all(reading: Callable[[Stand], Reading], bundled_stand: Stand) -> None:
-    """Trigger.Once makes one batch, whatever the limits."""
+def test_once_trigger_takes_everything(reading: Callable[[Stand], Reading], bundled_stand: Stand) -> None:
+    """In one batch, whatever the limits."""
     topic, of = bundled_stand.topic(), reading(bundled_stand)
     bodies = bundled_stand.fill(topic, 60)
     query = of.start(topic=topic, maxOffsetsPerTrigger="10", trigger={"once": True})
@@ -90,8 +90,8 @@ def test_a_trigger_for_once_takes_all(reading: Callable[[Stand], Reading], bundl
     assert list(map(sorted, of.batches.values())) == [sorted(bodies)]
 
 
-def test_a_limit_in_bytes(reading: Callable[[Stand], Reading], bundled_stand: Stand) -> None:
-    """Batches are cut by the average size of the messages."""
+def test_limit_in_bytes(reading: Callable[[Stand], Reading], bundled_stand: Stand) -> None:
+    """By the average message size."""
     topic, of = bundled_stand.topic(queues=1), reading(bundled_stand)
     bundled_stand.send(topic, [b"x" * 1000 for _ in range(200)])
     of.run(topic=topic, maxBytesPerTrigger="60000")
@@ -99,8 +99,8 @@ def test_a_limit_in_bytes(reading: Callable[[Stand], Reading], bundled_stand: St
     assert (sum(sizes), max(sizes) < 60, len(sizes) > 3) == (200, True, True)
 
 
-def test_nothing_newer_than_the_start_is_read(reading: Callable[[Stand], Reading], stand: Stand) -> None:
-    """availableNow ends although messages keep coming."""
+def test_available_now_reads_nothing_newer_than_its_start(reading: Callable[[Stand], Reading], stand: Stand) -> None:
+    """It ends although messages keep coming."""
     topic, of = stand.topic(), reading(stand)
     bodies = stand.fill(topic, 90)
     collect = of._collect
@@ -115,8 +115,10 @@ def test_nothing_newer_than_the_start_is_read(reading: Callable[[Stand], Reading
 
 
 @pytest.mark.parametrize("remade", [3, 20])
-def test_a_topic_that_was_made_anew(reading: Callable[[Stand], Reading], bundled_stand: Stand, remade: int) -> None:
-    """Fewer messages than were read already: an error that names the queue, or reading what is there."""
+def test_recreated_topic_is_an_error_or_read_from_its_beginning(
+    reading: Callable[[Stand], Reading], bundled_stand: Stand, remade: int
+) -> None:
+    """It has fewer messages than were read: the error names the queue."""
     topic, of = bundled_stand.topic(queues=1), reading(bundled_stand)
     bundled_stand.send(topic, [b"old-%d" % n for n in range(10)])
     of.run(topic=topic)
@@ -134,10 +136,10 @@ def test_a_topic_that_was_made_anew(reading: Callable[[Stand], Reading], bundled
 
 
 @pytest.mark.parametrize("is_only_one", [False, True])
-def test_a_topic_of_a_pattern_that_is_deleted(
+def test_deleted_topic_of_a_pattern_is_reported(
     reading: Callable[[Stand], Reading], bundled_stand: Stand, is_only_one: bool
 ) -> None:
-    """What was in it is lost, which is told; made anew it is read from its beginning."""
+    """Its messages are lost; recreated, it is read from its beginning."""
     topic, other, of = bundled_stand.topic(queues=1), bundled_stand.topic(queues=1), reading(bundled_stand)
     options = {"subscribePattern": topic if is_only_one else f"{topic}|{other}"}
     bundled_stand.send(topic, [b"old-0", b"old-1"])
@@ -154,7 +156,7 @@ def test_a_topic_of_a_pattern_that_is_deleted(
 
 
 def test_two_queries_of_one_group_read_everything(spark: "SparkSession", tmp_path: Path, bundled_stand: Stand) -> None:
-    """The group is a name for progress, not a share of the queues."""
+    """The group names committed progress, not a share of the queues."""
     topic = bundled_stand.topic()
     bodies = bundled_stand.fill(topic, 60)
     for number in range(2):
@@ -164,7 +166,7 @@ def test_two_queries_of_one_group_read_everything(spark: "SparkSession", tmp_pat
 
 
 def test_idle_triggers_make_no_batches(reading: Callable[[Stand], Reading], bundled_stand: Stand) -> None:
-    """Where nothing is new the place stays as it is written, so Spark plans nothing."""
+    """Offsets keep their text, so Spark plans nothing."""
     topic, of = bundled_stand.topic(), reading(bundled_stand)
     bundled_stand.fill(topic, 10)
     query = of.start(topic=topic, trigger={"processingTime": "10 milliseconds"})
@@ -179,8 +181,8 @@ def test_idle_triggers_make_no_batches(reading: Callable[[Stand], Reading], bund
         query.stop()
 
 
-def test_progress_tells_how_far_behind_it_is(reading: Callable[[Stand], Reading], bundled_stand: Stand) -> None:
-    """Where the queues end stands beside where the batch ends."""
+def test_progress_includes_the_backlog(reading: Callable[[Stand], Reading], bundled_stand: Stand) -> None:
+    """The queues' ends are beside the batch's."""
     topic, of = bundled_stand.topic(queues=1), reading(bundled_stand)
     bundled_stand.fill(topic, 30)
     query = of.run(topic=topic, maxOffsetsPerTrigger="10")
@@ -189,8 +191,8 @@ def test_progress_tells_how_far_behind_it_is(reading: Callable[[Stand], Reading]
     assert [next(iter(each.values())) for each in ends] == [{"0": 10}, {"0": 30}]
 
 
-def test_a_small_backlog_waits(reading: Callable[[Stand], Reading], bundled_stand: Stand) -> None:
-    """Until it is worth a batch, or has waited long enough."""
+def test_small_backlog_waits(reading: Callable[[Stand], Reading], bundled_stand: Stand) -> None:
+    """Until it is large enough for a batch, or has waited long enough."""
     topic, of = bundled_stand.topic(queues=1), reading(bundled_stand)
     query = of.start(
         topic=topic,
@@ -208,10 +210,10 @@ def test_a_small_backlog_waits(reading: Callable[[Stand], Reading], bundled_stan
         query.stop()
 
 
-def test_a_checkpoint_of_a_newer_version(
+def test_checkpoint_of_a_newer_version_is_refused(
     reading: Callable[[Stand], Reading], bundled_stand: Stand, tmp_path: Path
 ) -> None:
-    """It is not guessed at: the error says what was found."""
+    """With the found version."""
     topic, of = bundled_stand.topic(queues=1), reading(bundled_stand)
     bundled_stand.fill(topic, 3)
     of.run(topic=topic)

@@ -1,4 +1,4 @@
-"""Type checkers see listeners as they were written."""
+"""Type checkers see listeners with their own types."""
 
 import json
 import re
@@ -13,7 +13,7 @@ ROOT = HERE.parents[1]
 
 
 def mypy(file: Path, cache: Path) -> "subprocess.CompletedProcess[str]":
-    """mypy's verdict on a file, by the project's own settings."""
+    """Return mypy's result for a file, with the project's settings."""
     command = [
         sys.executable,
         "-m",
@@ -27,7 +27,7 @@ def mypy(file: Path, cache: Path) -> "subprocess.CompletedProcess[str]":
 
 
 def pyright(file: Path) -> "list[tuple[int, str]]":
-    """The lines pyright, in its standard mode, has something against, with the rule."""
+    """Return the lines and rules of pyright's errors in its standard mode."""
     done = subprocess.run(
         [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, str(file)],
         cwd=ROOT,
@@ -41,8 +41,8 @@ def pyright(file: Path) -> "list[tuple[int, str]]":
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_pyright_sees_the_same(tmp_path: Path) -> None:
-    """No error in the well typed file; in the other one each announced line has one, and no other line."""
+def test_pyright_reports_exactly_the_announced_errors(tmp_path: Path) -> None:
+    """None in the well typed file; in the other one those on announced lines."""
     pytest.importorskip("pyright", reason="pyright is not installed")
     assert pyright(HERE / "typed_application.py") == []
     wrong = tmp_path / "wrongly_typed.py"
@@ -53,8 +53,8 @@ def test_pyright_sees_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_mypy_sees_handlers_unchanged_and_refuses_wrong_calls(tmp_path: Path) -> None:
-    """The well typed file has no error, the other one those its comments announce, and no more."""
+def test_mypy_keeps_handler_types_and_refuses_wrong_calls(tmp_path: Path) -> None:
+    """It reports exactly the errors that comments announce."""
     cache = tmp_path / "cache"
     verdict = mypy(HERE / "typed_application.py", cache)
     assert verdict.returncode == 0, verdict.stdout + verdict.stderr

@@ -1,16 +1,4 @@
-"""Records frames between Apache's Java client, name server and broker into `tests/wire/golden`.
-
-Run `python -m tests.wire.record` from the project's root, with a JDK and Maven, to record them anew; do so
-when a frame is to be added (extend `CONVERSATION`) or Apache's versions change. It starts the real servers
-of each version, puts a proxy before each, has the Java client talk through them with either header
-encoding, and keeps one frame of each kind as a file:
-
-    {"name", "client_version", "direction": "request" | "response", "hex": the whole frame,
-     "expect": {code, flag, opaque, language, version, remark, encoding, ext_fields, body_hex},
-     "records": what Java's listener saw of the records in a pull's answer}
-
-`expect` is read by the few lines of this script, which imports nothing of `rocket_remoting`.
-"""
+"""Records frames between Apache's Java client, name server and broker into `tests/wire/golden`."""
 
 import json
 import socket
@@ -53,11 +41,11 @@ class Frame:
 
     @property
     def is_response(self) -> bool:
-        """Whether it answers another frame."""
+        """Return whether it answers another frame."""
         return bool(self.expect["flag"] & RESPONSE)
 
     def answers(self, request: "Frame") -> bool:
-        """Whether it is the answer to `request`."""
+        """Return whether it is the answer to `request`."""
         return (
             self.is_response
             and self.from_client != request.from_client
@@ -115,9 +103,9 @@ def _parse_binary(header: bytes) -> dict[str, Any]:
 
 
 class Proxy:
-    """Passes frames on to a server and notes them.
+    """Forwards frames to a server and records them.
 
-    `rewrite` changes what is passed on, never what is noted: the route must lead clients to the proxy.
+    `rewrite` changes what is forwarded, not what is recorded: the route must lead clients to the proxy.
     """
 
     def __init__(self, upstream: int, rewrite: Callable[[bytes], bytes] = bytes) -> None:
@@ -133,14 +121,14 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def await_frame(self, chosen: Callable[[Frame], bool], timeout: float = 30.0) -> Frame:
-        """Return the first noted frame that is `chosen`, waiting for it."""
+        """Return the first recorded frame that is `chosen`, waiting for it."""
         with self._changed:
             if not self._changed.wait_for(lambda: any(map(chosen, self.frames)), timeout):
                 raise TimeoutError("the frame never passed")
             return next(filter(chosen, self.frames))
 
     def forget(self) -> None:
-        """Drop what was noted so far."""
+        """Drop what was recorded so far."""
         with self._changed:
             self.frames.clear()
 
@@ -175,7 +163,7 @@ class Proxy:
 
 @dataclass(slots=True)
 class Recording:
-    """The servers, the proxies before them, and the Java client that talks."""
+    """The servers, the proxies before them, and the Java client."""
 
     broker: ApacheBroker
     names: Proxy
@@ -185,7 +173,7 @@ class Recording:
     received: list[JavaMessage]
 
     def converse(self) -> None:
-        """Have the Java client say once all that is to be recorded."""
+        """Let the Java client send everything that is to be recorded."""
         at = self.names.address
         group = f"group-{self.topic}"
         shrinking = f"shrinking-{self.topic}"
@@ -242,7 +230,7 @@ def through(wire: Proxy, offset_id: str) -> str:
 
 
 def code(number: int, **fields: str) -> Callable[[Frame], bool]:
-    """Return a choice of requests by code and header fields."""
+    """Return a predicate of requests by code and header fields."""
 
     def chosen(frame: Frame) -> bool:
         told = frame.expect["ext_fields"]
@@ -256,7 +244,7 @@ def code(number: int, **fields: str) -> Callable[[Frame], bool]:
 
 
 def answered(codes: tuple[int, ...], chosen: Callable[[Frame], bool], wire: Proxy) -> Callable[[Frame], bool]:
-    """Return a choice of those chosen requests that were answered by one of these codes."""
+    """Return a predicate of requests answered with one of these codes."""
 
     def both(frame: Frame) -> bool:
         return chosen(frame) and any(other.answers(frame) and other.code in codes for other in wire.frames)
@@ -265,12 +253,12 @@ def answered(codes: tuple[int, ...], chosen: Callable[[Frame], bool], wire: Prox
 
 
 def pull(answer: int, topic: str, wire: Proxy) -> Callable[[Frame], bool]:
-    """Return a choice of pulls from a topic that were answered by a code."""
+    """Return a predicate of pulls from a topic answered with a code."""
     return answered((answer,), code(11, topic=topic), wire)
 
 
 def choices(recording: Recording) -> dict[str, tuple[Proxy, Callable[[Frame], bool]]]:
-    """Return the requests to keep: name to the proxy they passed and how to know them."""
+    """Return the requests to keep: name to proxy and predicate."""
     topic, names, wire = recording.topic, recording.names, recording.wire
     retry = f"%RETRY%group-{topic}"
     return {
@@ -325,7 +313,7 @@ def keep(recording: Recording, encoding: str) -> None:
 
 
 def records_in(recording: Recording, request: Frame) -> list[dict[str, Any]]:
-    """Return what Java's listener saw of the records that a pull brought, in their order."""
+    """Return what Java's listener received of a pull's records, in order."""
     start = int(request.expect["ext_fields"]["queueOffset"])
     seen = [message.raw for message in recording.received if not message.raw["reconsumeTimes"]]
     records = []

@@ -117,19 +117,19 @@ BODIES: dict[str, type[Body]] = {
 
 
 def golden(*names: str) -> list[Any]:
-    """The recorded files, of these names only where any are given, as test parameters."""
+    """Return the recorded files as test parameters, optionally only those with these names."""
     files = [(path, json.loads(path.read_text())) for path in GOLDEN]
     return [pytest.param(content, id=path.stem) for path, content in files if not names or content["name"] in names]
 
 
 def decode(frame: dict[str, Any]) -> RemotingCommand:
-    """The one command of a recorded frame."""
+    """Return the one command of a recorded frame."""
     (command,) = FrameDecoder().feed(bytes.fromhex(frame["hex"]))
     return command
 
 
 def facts(command: RemotingCommand) -> dict[str, Any]:
-    """A command in the words of a recorded file's ``expect``."""
+    """Return a command in the form of a recorded file's ``expect``."""
     return {
         "code": command.code,
         "flag": command.flag,
@@ -143,20 +143,20 @@ def facts(command: RemotingCommand) -> dict[str, Any]:
     }
 
 
-def test_there_are_recordings() -> None:
-    """A run without recorded frames would prove nothing."""
+def test_recordings_exist() -> None:
+    """Without recorded frames the other tests would be empty."""
     assert len(GOLDEN) > 100
 
 
 @pytest.mark.parametrize("frame", golden())
-def test_frame_says_what_was_recorded(frame: dict[str, Any]) -> None:
-    """A recorded frame decodes to the values its recorder read from it."""
+def test_frame_is_decoded_to_the_recorded_values(frame: dict[str, Any]) -> None:
+    """Which the recorder took from Java."""
     assert facts(decode(frame)) == frame["expect"]
 
 
 @pytest.mark.parametrize("frame", golden())
-def test_frame_survives_being_encoded_again(frame: dict[str, Any]) -> None:
-    """What was decoded encodes to a frame that says the same, and in binary to the same number of bytes."""
+def test_decoded_frame_is_encoded_equally(frame: dict[str, Any]) -> None:
+    """With the same content, and in binary with the same number of bytes."""
     again = b"".join(decode(frame).encode())
     (command,) = FrameDecoder().feed(again)
     assert facts(command) == frame["expect"]
@@ -165,8 +165,8 @@ def test_frame_survives_being_encoded_again(frame: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("frame", golden(*HEADERS))
-def test_header_holds_every_field(frame: dict[str, Any]) -> None:
-    """A typed header loses nothing: it writes back every field that was recorded, and adds only defaults."""
+def test_typed_header_keeps_every_field(frame: dict[str, Any]) -> None:
+    """It writes every recorded field, and adds only defaults."""
     type_ = HEADERS[frame["name"]]
     recorded = frame["expect"]["ext_fields"]
     written = to_fields(decode(frame).header(type_))
@@ -176,8 +176,8 @@ def test_header_holds_every_field(frame: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("frame", golden(*BODIES))
-def test_body_survives_being_encoded_again(frame: dict[str, Any]) -> None:
-    """A typed body decodes from what was recorded, and from what it encodes to itself in either form."""
+def test_typed_body_round_trip(frame: dict[str, Any]) -> None:
+    """From the recorded bytes, and from its own in either form."""
     body = decode_body(decode(frame).body, BODIES[frame["name"]])
     for standard in (False, True):
         again = encode_body(body, standard_json=standard)
@@ -185,26 +185,26 @@ def test_body_survives_being_encoded_again(frame: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("frame", golden("register-broker-request"))
-def test_register_broker_body(frame: dict[str, Any]) -> None:
-    """A broker's report of its topics can be read, packed or not."""
+def test_broker_registration_body_is_read(frame: dict[str, Any]) -> None:
+    """Compressed or not."""
     command = decode(frame)
     header = command.header(RegisterBrokerRequestHeader)
-    told = read_registration(bytes(command.body), compressed=header.compressed)
-    assert "TBW102" in {item.topic_name for item in told if isinstance(item, TopicConfig)}
+    described = read_registration(bytes(command.body), compressed=header.compressed)
+    assert "TBW102" in {item.topic_name for item in described if isinstance(item, TopicConfig)}
 
 
 @pytest.mark.parametrize("frame", golden("pull-found-response"))
-def test_records_are_what_java_saw(frame: dict[str, Any]) -> None:
-    """A recorded pull's records decode to the messages that Java's listener noted."""
-    messages = {message.queue_offset: told(message) for message in decode_records(decode(frame).body)}
+def test_records_equal_javas_messages(frame: dict[str, Any]) -> None:
+    """Those that Java's listener got from a recorded pull."""
+    messages = {message.queue_offset: described(message) for message in decode_records(decode(frame).body)}
     assert frame["records"]
     for record in frame["records"]:
         assert messages[record["offset"]] == expected(record)
 
 
 @pytest.mark.parametrize("frame", golden("pull-found-response", "pull-retry-topic-response"))
-def test_records_encode_to_the_same_bytes(frame: dict[str, Any]) -> None:
-    """A record built from what a recorded one says is that record, byte by byte."""
+def test_records_are_encoded_to_the_same_bytes(frame: dict[str, Any]) -> None:
+    """From the fields of a recorded one."""
     data, position = decode(frame).body, 0
     while position < len(data):
         head = peek_record(data, position)
@@ -229,13 +229,13 @@ def test_records_encode_to_the_same_bytes(frame: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("frame", golden("send-batch-request"))
-def test_batch_holds_two_messages(frame: dict[str, Any]) -> None:
+def test_recorded_batch_has_two_messages(frame: dict[str, Any]) -> None:
     """A recorded batch opens into its messages."""
     assert [entry.body for entry in decode_batch(decode(frame).body)] == [b"first", b"second"]
 
 
-def told(message: MessageExt) -> dict[str, Any]:
-    """A message of ours in the words of the recorder's Java listener."""
+def described(message: MessageExt) -> dict[str, Any]:
+    """Return one of our messages in the form of the recorder's Java listener."""
     return {
         "body": message.body,
         "bodyCrc": message.body_crc,
@@ -260,7 +260,8 @@ def told(message: MessageExt) -> dict[str, Any]:
 
 
 def expected(record: dict[str, Any]) -> dict[str, Any]:
-    """What the listener saw, without the broker's name (in no record) and the packed bit (kept by 4.9)."""
+    """Return what the listener received, without the broker's name (in no record) and the compressed flag (kept
+    by 4.9)."""
     rest = {name: value for name, value in record.items() if name != "broker"}
     rest |= {"body": base64.b64decode(record["body"]), "sysFlag": record["sysFlag"] & ~COMPRESSED}
     return {"keys": None, "tags": None} | rest
