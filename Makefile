@@ -14,9 +14,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("streamkit needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11 <target>")'
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
 	  echo "Python's venv module is missing. On Debian and Ubuntu: sudo apt-get install python3-venv"; exit 1; }
-	@echo "Making $(VENV) and installing what the project needs (once) ..."
+	@echo "Making $(VENV) and installing $$(grep -c == constraints.txt) packages, PySpark and its Java among them (1.3 GB, once)."
+	@echo "This usually takes 2 to 4 minutes. pip says what it is doing:"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
 demo: $(STAMP) ## Stream 336,776 flights through the bundled broker and Spark, draw the chart, check every total

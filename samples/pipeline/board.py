@@ -97,7 +97,7 @@ def describe(batch: BatchProgress) -> str:
     """Return the description of a batch."""
     said = f"batch {batch.batch}: {batch.flights:,} flights in {batch.seconds:.1f} s"
     passed = datetime.fromisoformat(batch.watermark)
-    return f"{said}; complete before {passed.day} {passed:%B}" if passed.year > 1970 else said
+    return f"{said}; all days before {passed.day} {passed:%B} are complete" if passed.year > 1970 else said
 
 
 def zones_table(totals: Collection[DayTotals]) -> Table:

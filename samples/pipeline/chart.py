@@ -14,6 +14,8 @@ from samples.pipeline.totals import DayTotals
 BLUE, SALMON = 68, 209
 """Colours among the terminal's 256: of all delay, and of what was brought along."""
 
+SHADE = "░"
+
 HEIGHT = 15
 MOST_TICKS = 5
 WEEK = 7
@@ -28,8 +30,8 @@ def draw_chart(totals: Iterable[DayTotals], days: Days, width: int) -> str:
     figure.clear()
     figure.plot_size(width, HEIGHT)
     figure.theme("colorless")
-    for hours, colour in ((late, BLUE), (inherited, SALMON)):
-        marker = plotext.marker("hd", colour)
+    # The second marker is another character too, because a terminal may have no colours.
+    for hours, marker in ((late, plotext.marker("hd", BLUE)), (inherited, plotext.marker(SHADE, SALMON))):
         figure.draw(figure.signal(list(hours), list(hours.values()), marker=marker).lines().fillx())
     named = days.named()
     figure.ruler("x").lim(0, max(days.count - 1, 1))
@@ -42,14 +44,14 @@ def draw_chart(totals: Iterable[DayTotals], days: Days, width: int) -> str:
 
 
 def chart_title(days: Days) -> Text:
-    """Return the title of the chart, with the meaning of its colours."""
+    """Return the title of the chart, with the meaning of its areas."""
     return Text.assemble(
         ("Hours of departure delay a day", "bold"),
         ", weekly mean" if days.are_many else "",
         ":  ",
         ("■", f"color({BLUE})"),
         " all  ",
-        ("■", f"color({SALMON})"),
+        (SHADE, f"color({SALMON})"),
         " brought along",
     )
 
