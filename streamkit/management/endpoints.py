@@ -265,13 +265,15 @@ def _binding_json(info: BindingInfo) -> dict[str, object]:
 
 def _meter_json(name: str, readings: Sequence[Reading], wanted: set[str]) -> dict[str, object]:
     meter = next(meter for meter in METERS if meter.name == name)
-    total = sum(each.value for each in readings if not wanted or each.binding in wanted)
+    asked = [each.value for each in readings if not wanted or each.binding in wanted]
+    # A counter without events is 0; a gauge without a value is unknown, and 0 would be a wrong answer.
+    is_known = bool(asked) or not meter.is_gauge
     bindings = [each.binding for each in readings]
     return {
         "name": name,
         "description": meter.text,
         "baseUnit": meter.unit or "messages",
-        "measurements": [{"statistic": meter.statistic, "value": total}],
+        "measurements": [{"statistic": meter.statistic, "value": sum(asked)}] if is_known else [],
         "availableTags": [] if wanted or not bindings else [{"tag": "binding", "values": bindings}],
     }
 
