@@ -22,6 +22,15 @@ def test_syntax_is_javas():
     ]
 
 
+def test_key_set_twice_is_a_warning(caplog):
+    """The last value counts; another document may set the key again."""
+    assert lines("a.b-c=1\na.d=2\na.b-c=3\n#---\na.b-c=4\n") == [
+        {"a.b-c": ("3", 3), "a.d": ("2", 2)},
+        {"a.b-c": ("4", 5)},
+    ]
+    assert caplog.messages == ["f:3: a.b-c is set already in line 1, which has no effect"]
+
+
 @pytest.mark.parametrize("separator", ["#---", "!---"])
 def test_documents_are_separated(separator):
     """A line of exactly `#---` or `!---` starts a document; with more text it is a comment."""
