@@ -25,7 +25,7 @@ from streamkit.binder.registry import BinderRegistry
 from streamkit.bridge import StreamBridge
 from streamkit.clock import SystemClock
 from streamkit.config.environment import Environment
-from streamkit.config.settings import StreamSettings
+from streamkit.config.judgement import judge_bindings, read_settings
 from streamkit.functions.catalog import FunctionCatalog
 from streamkit.functions.settings import FunctionSettings
 from streamkit.functions.wiring import FunctionWiring
@@ -78,12 +78,7 @@ class ApplicationContainer(containers.DeclarativeContainer):
     """Resolves markers such as ``Provide[...]``."""
     binder_types = providers.Singleton(plugins.provided.binder_types.call())
     """The available binder types."""
-    settings = providers.Singleton(
-        StreamSettings.explain,
-        environment,
-        binder_types.provided.names,
-        binder_types.provided.extended_models,
-    )
+    settings = providers.Singleton(read_settings, environment, binder_types)
     """`spring.cloud.stream.*`, with the origin of each value."""
     binders = providers.Singleton(
         BinderRegistry,
@@ -132,6 +127,8 @@ class ApplicationContainer(containers.DeclarativeContainer):
         clock=clock,
     )
     """Creates the pipeline stages of functions."""
+    judge = providers.Callable(judge_bindings, environment, settings, binder_types)
+    """Judges the settings of bindings."""
     assembly = providers.Singleton(
         Assembly,
         application,
@@ -146,6 +143,7 @@ class ApplicationContainer(containers.DeclarativeContainer):
         bridge=bridge,
         catalog=function_catalog,
         wiring=function_wiring,
+        judge=judge.provider,
     )
     """Connects listeners and functions to bindings."""
 

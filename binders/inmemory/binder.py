@@ -1,5 +1,6 @@
 """The in-memory binder: makes bindings to a broker in this process."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
 from operator import attrgetter
@@ -188,6 +189,16 @@ class InMemoryBinder(Binder):
             return InMemoryProducerBinding(*parts)
         group = self.producer_group(destination.name, destination.extended)
         return InMemoryTransactionalProducerBinding(*parts, group=group, checker=destination.checker)
+
+    def ignored_by_consumer(self, destination: ConsumerDestination, *, polled: bool) -> Mapping[str, str]:
+        """Return `instance-count`: the members of a group share the partitions, however many there are."""
+        return {"consumer.instance-count": "the members of a group share the partitions, however many there are"}
+
+    def ignored_by_producer(self, destination: ProducerDestination) -> Mapping[str, str]:
+        """Return `partition-count`: all destinations have the same number."""
+        return {
+            "producer.partition-count": f"spring.cloud.stream.{TYPE}.binder.partitions says it for all destinations"
+        }
 
     def dead_letter_destination(self, destination: str, group: str) -> str:
         """Return the dead letter topic of the group, named as on RocketMQ: `%DLQ%group`."""

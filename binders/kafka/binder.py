@@ -23,6 +23,7 @@ from binders.kafka.dead_letter import DeadLetters, DeadLetterTopic, NoDeadLetter
 from binders.kafka.fetching import ConsumerClient, Subscription
 from binders.kafka.handling import to_framework
 from binders.kafka.headers import OFFSET, RECEIVED_PARTITION, RECEIVED_TOPIC
+from binders.kafka.ignored_settings import settings_ignored_by_consumer
 from binders.kafka.polled import KafkaPolledSource
 from binders.kafka.producer import KafkaProducerBinding
 from binders.kafka.properties import DEFAULT_BATCH_SIZE, AckMode, KafkaConsumerProperties, KafkaProducerProperties
@@ -274,6 +275,12 @@ class KafkaBinder(Binder):
             check_transactional(destination)
         if destination.group is not None:
             self._dead_letters[destination.name, destination.group] = _letters_of(destination, extended)
+
+    def ignored_by_consumer(self, destination: ConsumerDestination, *, polled: bool) -> Mapping[str, str]:
+        """Return the settings that are for consumers of another kind."""
+        extended = _own(destination.extended, KafkaConsumerProperties, destination.binding)
+        letters = _letters_of(destination, extended)
+        return settings_ignored_by_consumer(destination, extended, polled=polled, has_letters=letters is not None)
 
     async def bind_producer(self, destination: ProducerDestination) -> KafkaProducerBinding:
         """Start a producer for a topic; create the topic first if `auto-create-topics` allows that.

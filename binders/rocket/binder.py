@@ -21,6 +21,7 @@ from binders.rocket.consumer_properties import RocketConsumerProperties
 from binders.rocket.discovery import discover_capabilities
 from binders.rocket.groups import Subscriptions, commit_missing_offsets, create_group_at_end, topics_of
 from binders.rocket.headers import MESSAGE_ID, TOPIC
+from binders.rocket.ignored_settings import settings_ignored_by_consumer
 from binders.rocket.name_servers import DEFAULT_NAME_SERVER, PREFIX, NameServers
 from binders.rocket.polled import RocketPolledSource
 from binders.rocket.producer import RocketProducerBinding
@@ -250,12 +251,17 @@ class RocketBinder(Binder):
         if destination.group is not None:
             _check_name(validate_group, destination.group, "group", namespace)
             self._subscriptions.check(namespace.wrap(destination.group), destination)
-        size = extended.push.consume_message_batch_max_size or 1
-        if size > 1 and not destination.properties.batch_mode:
-            logger.warning(
-                "Binding %r: push.consume-message-batch-max-size has no effect without consumer.batch-mode=true",
-                destination.binding,
-            )
+
+    def ignored_by_consumer(self, destination: ConsumerDestination, *, polled: bool) -> Mapping[str, str]:
+        """Return the settings that are for consumers of another kind."""
+        return settings_ignored_by_consumer(destination, polled=polled)
+
+    def ignored_by_producer(self, destination: ProducerDestination) -> Mapping[str, str]:
+        """Return `partition-count` where no topics are created."""
+        provisioning = self._properties.provisioning
+        if provisioning in (Provisioning.NONE, Provisioning.VERIFY):
+            return {"producer.partition-count": f"provisioning={provisioning.value}: no topic is created"}
+        return {}
 
     async def bind_producer(self, destination: ProducerDestination) -> RocketProducerBinding:
         """Start a producer for a topic; create the topic first if `provisioning` says so.

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, TypeAlias, cast, get_args, get_origin, get_type_hints
 
 from streamkit.assembly.anonymous_groups import log_anonymous_inputs
 from streamkit.assembly.collector import Collector
@@ -18,8 +18,10 @@ from streamkit.binder.channels import Channels
 from streamkit.binder.error_channels import ErrorFunction
 from streamkit.binder.factory import BindingFactory
 from streamkit.binder.feeding import FeederDeclaration
+from streamkit.binder.ignored_settings import judged
 from streamkit.binder.local_transactions import TransactionHandlers
 from streamkit.bridge import StreamBridge
+from streamkit.config.judgement import ExistingBindings
 from streamkit.config.relaxed import uniform
 from streamkit.errors import ConfigurationError, ConfigurationErrors, ExpressionError
 from streamkit.expression import Expression, compile_expression
@@ -56,6 +58,9 @@ logger = logging.getLogger(__name__)
 
 _TRANSACTION_THREADS: Final = 8
 _DEFAULT_CONTENT_TYPE: Final = "application/json"
+
+Judge: TypeAlias = Callable[[ExistingBindings], list[ConfigurationError]]
+"""A function that judges the settings of bindings; `streamkit.config.judgement.judge_bindings`."""
 
 
 @dataclass(slots=True)
@@ -105,6 +110,7 @@ class Assembly:
         bridge: StreamBridge,
         catalog: FunctionCatalog,
         wiring: FunctionWiring,
+        judge: Judge,
     ) -> None:
         """Create an empty assembly; :meth:`assemble` fills it.
 
@@ -121,8 +127,10 @@ class Assembly:
             bridge: Sends to bindings by name.
             catalog: The functions that settings can bind.
             wiring: Creates the stages of functions.
+            judge: Returns the errors of settings for bindings that do not exist; warns of settings without effect.
         """
         self._application = application
+        self._judge = judge
         self._registrations = registrations
         self._functions_settings = functions
         self._stream = inputs.bindings.stream
@@ -286,9 +294,11 @@ class Assembly:
         renamed = map(self._functions_settings.binding, settings.source_bindings)
         for name in (*renamed, *settings.output_bindings):
             self._outputs.add(name)
+        before = len(self._errors)
         self._bind_functions()
         self._collect_polled()
         self._collect_names()
+        knows_names = len(self._errors) == before
         for bound in self._bound:
             with self._collected():
                 self.wiring.connect(bound)
@@ -300,11 +310,31 @@ class Assembly:
                 self._input(name)
         with self._collected():
             self._factory.check_defaults()
+        if knows_names:
+            self._errors.extend(self._judge(self._existing()))
         # Each error once: a wrong setting of a binder is reported by every binding that uses the binder.
         errors = list({str(error): error for error in self._errors}.values())
         if errors:
             raise errors[0] if len(errors) == 1 else ConfigurationErrors(errors)
-        log_anonymous_inputs(settings, self._inputs, self._outputs)
+        log_anonymous_inputs(settings, self._inputs)
+
+    def _existing(self) -> ExistingBindings:
+        """Return the bindings that the application makes."""
+        polled = {uniform(name) for bound in self._bound if not bound.inputs for name in bound.outputs}
+        return ExistingBindings(
+            [*self._inputs, *self._outputs],
+            [
+                judged(
+                    binding,
+                    self._factory.settings.properties(binding.name),
+                    has_policy=self._factory.has_retry_policy,
+                    is_polled_supplier=uniform(binding.name) in polled,
+                )
+                for binding in self._bindings.bindings.values()
+            ],
+            [name for bound in self._bound for name in bound.names] + [ROUTER.input(0)],
+            self._catalog.names,
+        )
 
     def _output(self, name: str) -> None:
         binding = self._factory.output(name, self._channels[name])

@@ -488,6 +488,25 @@ class Binder(ABC):
             ConfigurationError: As for :meth:`check_consumer`.
         """
 
+    def ignored_by_consumer(self, destination: ConsumerDestination, *, polled: bool) -> Mapping[str, str]:
+        """Return the settings that a consumer of this system ignores, each with the reason.
+
+        The application's start warns of those that are set, and reports list them.
+
+        Args:
+            destination: The destination, with all settings.
+            polled: Whether the application polls the consumer.
+
+        Returns:
+            The reasons by key: `consumer.instance-count` for a setting of the binding,
+            `<type>.consumer.<key>` for one of the binder's own, or for all below it.
+        """
+        return {}
+
+    def ignored_by_producer(self, destination: ProducerDestination) -> Mapping[str, str]:
+        """Return the settings that a producer of this system ignores, as :meth:`ignored_by_consumer` does."""
+        return {}
+
     def origin_of(self, message: Message[bytes]) -> str | None:
         """Return the topic that a received message was sent to; only called on binders that multiplex."""
         return None

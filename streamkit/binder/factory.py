@@ -67,6 +67,7 @@ class BindingFactory:
 
     Attributes:
         settings: The settings of the bindings.
+        has_retry_policy: Whether code gives a retry policy for all bindings that name none.
         transactions: The transaction listeners.
     """
 
@@ -104,6 +105,7 @@ class BindingFactory:
         self._converter = converter
         self._errors = ErrorHandling(error_channels)
         self._named = named
+        self.has_retry_policy = retry_policy is not None
         self._policies = RetryPolicies(self.settings, named, retry_policy)
         self._customizers = customizers or Customizers()
         self.transactions = LocalTransactions(named)

@@ -8,13 +8,13 @@ binders of the settings exist.
 import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from difflib import get_close_matches
 
 from streamkit.binder.binder import Binder, BinderContext
 from streamkit.binder.binder_type import BinderTypes
 from streamkit.binder.customizers import Customizers
 from streamkit.clock import Clock
 from streamkit.config.environment import Environment
+from streamkit.config.judgement import unknown_binder
 from streamkit.config.settings import PREFIX, BinderConfiguration, StreamSettings
 from streamkit.errors import ConfigurationError
 
@@ -142,14 +142,7 @@ class BinderRegistry:
     def _make(self, name: str) -> Binder:
         configuration = self.configurations.get(name)
         if configuration is None:
-            known = ", ".join(sorted(self.configurations)) or "none"
-            near = get_close_matches(name, self.configurations, n=1)
-            raise ConfigurationError(
-                f"there is no binder {name!r} under {PREFIX}.binders; known: {known}"
-                + (f". Did you mean {near[0]!r}?" if near else ""),
-                value=name,
-                suggestion=near[0] if near else None,
-            )
+            raise unknown_binder(name, self.configurations)
         context = self._context(name, configuration)
         binder = self.types.create(configuration.type or name, name, context)
         self._customizers.binder(binder)

@@ -26,7 +26,7 @@ from streamkit.config.relaxed import uniform
 from streamkit.config.settings import PREFIX
 from streamkit.config.shape import Location
 from streamkit.config.tree import RawTree
-from streamkit.config.validation import SettingWarning
+from streamkit.config.verdict import SettingWarning, Verdict
 from streamkit.errors import ConfigurationError, ConfigurationErrors
 
 __all__ = ["Side", "UnreadSettings"]
@@ -130,7 +130,11 @@ class UnreadSettings:
             if same is None or same.value != effect.value:
                 yield _refusal(setting, effect, type_, made)
         self._environment.note(
-            SettingWarning(value, f"binding {made.name!r} uses a binder of type {made.binder.extended_type!r}")
+            SettingWarning(
+                value,
+                f"binding {made.name!r} uses a binder of type {made.binder.extended_type!r}",
+                Verdict.ANOTHER_BINDER,
+            )
             for at, value in bound.origins.items()
             if at not in decided
         )

@@ -22,6 +22,14 @@ def config() -> None:
 
 def _options(command: C) -> C:
     """Add the options that both commands have."""
+    command = click.option(
+        "--app",
+        metavar="MODULE[:NAME]",
+        help="The application: its listeners and functions say which bindings exist.",
+    )(command)
+    command = click.option(
+        "--app-dir", default=".", show_default=True, help="Where the application's modules are looked for."
+    )(command)
     command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
     return click.option(
         "--config-location", metavar="PATHS", help="Files or directories to read instead of ./ and ./config."
@@ -32,22 +40,29 @@ def _options(command: C) -> C:
 @click.argument("binding")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[--KEY=VALUE]...")
 @_options
+@click.option("--defaults", "with_defaults", is_flag=True, help="Show the settings that nothing sets, too.")
 @click.pass_context
 def explain(
     context: click.Context,
+    *,
     binding: str,
     config_location: str | None,
+    app: str | None,
+    app_dir: str,
     as_json: bool,
+    with_defaults: bool,
     arguments: tuple[str, ...],
 ) -> None:
-    """Show every setting of BINDING, its value, and where it was set.
+    """Show the settings of BINDING, their values, where they were set, and which of them have no effect.
 
     Settings like --key=value count as they would when the application starts.
     """
     expect_settings(context, "BINDING", binding, arguments)
-    from streamkit.cli.setting_reports import print_explanation
+    _refuse_both(app, config_location)
+    from streamkit.cli.setting_reports import Asked, print_explanation
 
-    print_explanation(context, binding, config_location, as_json, arguments)
+    asked = Asked(app, app_dir, config_location, arguments, None, as_json)
+    print_explanation(context, binding, asked, with_defaults=with_defaults)
 
 
 @config.command(
@@ -56,22 +71,45 @@ def explain(
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PATH] [--KEY=VALUE]...")
 @_options
+@click.option("--strict", is_flag=True, help="Fail also when a setting has no effect.")
 @click.pass_context
-def report(context: click.Context, config_location: str | None, as_json: bool, arguments: tuple[str, ...]) -> None:
+def report(
+    context: click.Context,
+    *,
+    config_location: str | None,
+    app: str | None,
+    app_dir: str,
+    as_json: bool,
+    strict: bool,
+    arguments: tuple[str, ...],
+) -> None:
     """List what becomes of each setting below PATH: wrong, without effect, honoured, not ours; fail when one is wrong.
 
     PATH is a settings file, or a directory that is looked in as an application started there would, and in its
     src/main/resources; the current directory, if not given. Settings like --key=value count as they would when the
     application starts.
+
+    With --app the start of the application is rehearsed without connecting anything, so that settings of bindings that
+    its code does not have are found, too.
     """
     paths = [argument for argument in arguments if not argument.startswith("-")]
     expect_settings(context, "PATH", "", [argument for argument in arguments if argument.startswith("-")])
     if len(paths) > 1 or (paths and config_location is not None):
         given = [*paths, *filter(None, [config_location])]
         raise click.UsageError(f"expected one PATH, not {', '.join(given)}")
-    from streamkit.cli.setting_reports import print_report
+    _refuse_both(app, paths[0] if paths else config_location)
+    from streamkit.cli.setting_reports import Asked, print_report
 
-    print_report(context, Path(paths[0]) if paths else None, config_location, as_json, arguments)
+    asked = Asked(app, app_dir, config_location, arguments, Path(paths[0]) if paths else None, as_json)
+    print_report(context, asked, strict=strict)
+
+
+def _refuse_both(app: str | None, location: str | None) -> None:
+    if app is not None and location is not None:
+        raise click.UsageError(
+            f"--app and {location} exclude each other: the application says where its settings are; "
+            "--spring.config.location=... changes that"
+        )
 
 
 @config.command()

@@ -2,7 +2,9 @@
 
 import json
 import logging
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -11,22 +13,29 @@ import click
 from rich.text import Text
 
 from streamkit.binder.binder_type import BinderTypes
+from streamkit.cli.run import load_application
 from streamkit.cli.setting_lists import Line, console_for_settings, print_settings
 from streamkit.config.application_properties import POLLER
 from streamkit.config.environment import Environment
 from streamkit.config.explain import ExplainedSetting, explain_binding, explain_model
 from streamkit.config.function_properties import PollerProperties
 from streamkit.config.reference import MARKER, reference_tables
-from streamkit.config.report import ReportedSetting, Verdict, by_verdict, report_settings
+from streamkit.config.report import ReportedSetting, by_verdict, report_settings
 from streamkit.config.settings import PREFIX, StreamSettings
+from streamkit.config.verdict import Verdict
 from streamkit.errors import ConfigurationError
 from streamkit.plugins.application_plugins import ApplicationPlugins
+from streamkit.running.rehearsal import Rehearsed, rehearse, rehearse_settings
 
-__all__ = ["print_explanation", "print_reference", "print_report"]
+__all__ = ["Asked", "print_explanation", "print_reference", "print_report"]
 
 _PLACES = (".", "config", "src/main/resources", "src/main/resources/config")
+_REFUSED = frozenset({Verdict.WRONG})
+_REFUSED_IF_STRICT = _REFUSED | {Verdict.NAMES_NOTHING, Verdict.ANOTHER_BINDER, Verdict.NO_EFFECT}
 _TITLES: Mapping[Verdict, tuple[str, str]] = {
     Verdict.WRONG: ("Wrong: the application does not start", "red"),
+    Verdict.NAMES_NOTHING: ("For bindings that nothing makes", "yellow"),
+    Verdict.ANOTHER_BINDER: ("For a binder that is not used", "yellow"),
     Verdict.NO_EFFECT: ("Without effect here", "yellow"),
     Verdict.OVERRIDDEN: ("Overridden by something stronger", "dim"),
     Verdict.HONOURED: ("Honoured", "green"),
@@ -34,59 +43,115 @@ _TITLES: Mapping[Verdict, tuple[str, str]] = {
 }
 
 
-def print_explanation(
-    context: click.Context, binding: str, config_location: str | None, as_json: bool, arguments: tuple[str, ...]
-) -> None:
-    """Print every setting of a binding; the arguments are those of `streamkit config explain`.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The arguments that `config explain` and `config report` share.
+
+    Attributes:
+        app: `MODULE[:NAME]` of the application whose settings are meant, or None for settings alone.
+        app_dir: The directory to import the module from.
+        config_location: Files or directories to read, or None.
+        arguments: Settings as arguments.
+        path: The file or directory to report on, or None.
+        as_json: Whether to print JSON.
+    """
+
+    app: str | None
+    app_dir: str
+    config_location: str | None
+    arguments: tuple[str, ...]
+    path: Path | None
+    as_json: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """The settings of an application after its start was rehearsed.
+
+    Attributes:
+        environment: All settings.
+        types: The installed binder types.
+        start: The outcome of the rehearsal.
+    """
+
+    environment: Environment
+    types: BinderTypes
+    start: Rehearsed
+
+
+def _judged(context: click.Context, asked: Asked) -> _Judged:
+    """Read the settings and rehearse the start.
 
     Raises:
-        click.ClickException: The settings cannot be read.
+        click.ClickException: The settings cannot be read, or the application cannot be imported.
     """
-    plugins = _plugins(context)
-    types = plugins.binder_types()
+    # These commands print the settings without effect; the warnings in the log would repeat them.
+    logging.getLogger("streamkit").addHandler(logging.NullHandler())
+    # Settings name exception classes of the application, which is imported from there.
+    place = asked.app_dir if asked.path is None or asked.path.is_file() else str(asked.path)
+    sys.path.insert(0, place)
     try:
-        environment = _environment(plugins, config_location, arguments)
-        settings = StreamSettings.explain(environment, types.names)
-        rows = [
-            *explain_binding(
-                settings,
-                binding,
-                environment.bound(environment.tree(POLLER, PollerProperties), PollerProperties),
-            ),
-            *_extended_rows(environment, types, settings.value, binding),
-        ]
+        if asked.app is not None:
+            application = load_application(asked.app)
+            application.take_arguments(asked.arguments)
+            container = application.container
+            return _Judged(application.environment, container.binder_types(), rehearse(container))
+        plugins = _plugins(context)
+        environment = _environment(plugins, asked.config_location, asked.arguments, asked.path)
+        return _Judged(environment, plugins.binder_types(), rehearse_settings(environment, plugins))
     except ConfigurationError as error:
         raise click.ClickException(str(error)) from error
-    if as_json:
+    finally:
+        sys.path.remove(place)
+
+
+def print_explanation(context: click.Context, binding: str, asked: Asked, *, with_defaults: bool) -> None:
+    """Print the settings of a binding; the arguments are those of `streamkit config explain`.
+
+    Raises:
+        click.ClickException: The settings cannot be read, or are wrong.
+    """
+    judged = _judged(context, asked)
+    if judged.start.problems:
+        raise click.ClickException("\n".join(map(str, judged.start.problems)))
+    environment = judged.environment
+    settings = StreamSettings.explain(environment, judged.types.names)
+    poller = environment.bound(environment.tree(POLLER, PollerProperties), PollerProperties)
+    rows = [
+        *explain_binding(settings, binding, poller),
+        *_extended_rows(environment, judged, binding),
+    ]
+    reasons = {each.value: each.reason for each in environment.warnings.values()}
+    rows = [
+        row if row.set_by is None else replace(row, note=reasons.get(row.set_by, row.note))
+        for row in rows
+        if with_defaults or not row.is_default
+    ]
+    if asked.as_json:
         click.echo(json.dumps([_row_as_dict(row) for row in rows], indent=2))
         return
     console = console_for_settings()
     print_settings(console, [(Text(f"binding {binding}", "bold"), [_explained_line(row) for row in rows])])
     if settings.value.configured_name(binding) is None:
         console.print(_nothing_sets(settings.value, binding))
+    if not with_defaults:
+        console.print("All other settings have their defaults: --defaults lists them.", style="dim")
 
 
-def print_report(
-    context: click.Context, path: Path | None, config_location: str | None, as_json: bool, arguments: tuple[str, ...]
-) -> None:
+def print_report(context: click.Context, asked: Asked, *, strict: bool) -> None:
     """Print what becomes of each setting; the arguments are those of `streamkit config report`.
 
     Raises:
         click.ClickException: The settings cannot be read.
-        click.exceptions.Exit: A setting is wrong.
+        click.exceptions.Exit: A setting is wrong; with `strict`, also if one is without effect.
     """
-    plugins = _plugins(context)
-    types = plugins.binder_types()
-    try:
-        environment = _environment(plugins, config_location, arguments, path)
-    except ConfigurationError as error:
-        raise click.ClickException(str(error)) from error
-    rows = report_settings(environment, types)
-    if as_json:
+    judged = _judged(context, asked)
+    rows = report_settings(judged.environment, judged.start.problems)
+    if asked.as_json:
         click.echo(json.dumps({verdict.value: _as_dicts(rows, verdict) for verdict in Verdict}, indent=2))
     else:
         _print_verdicts(rows)
-    if by_verdict(rows, Verdict.WRONG):
+    if any(row.verdict in (_REFUSED if not strict else _REFUSED_IF_STRICT) for row in rows):
         raise click.exceptions.Exit(1)
 
 
@@ -120,8 +185,6 @@ def _environment(
     arguments: tuple[str, ...],
     path: Path | None = None,
 ) -> Environment:
-    # These commands print the settings without effect; the warnings in the log would repeat them.
-    logging.getLogger("streamkit.config").addHandler(logging.NullHandler())
     load = partial(Environment.load, arguments=arguments, more_sources=plugins.settings_sources)
     if path is None:
         return load(config_location=config_location)
@@ -133,30 +196,17 @@ def _environment(
     return load(config_location=places, directory=path)
 
 
-def _extended_rows(
-    environment: Environment, types: BinderTypes, settings: StreamSettings, binding: str
-) -> list[ExplainedSetting]:
+def _extended_rows(environment: Environment, judged: _Judged, binding: str) -> list[ExplainedSetting]:
     """Return the binder's own settings of the binding."""
-    type_ = _binder_type(types, settings, binding)
+    type_ = judged.start.type_of(binding)
     if type_ is None:
         return []
     rows = []
-    for side, model in zip(("consumer", "producer"), types.extended_models(type_), strict=True):
+    for side, model in zip(("consumer", "producer"), judged.types.extended_models(type_), strict=True):
         bound = environment.explain_extended(type_, binding, side, model)
         for row in explain_model(bound.value, bound.origins):
-            rows.append(ExplainedSetting(f"{type_}.{side}.{row.key}", row.value, row.origin, row.note))
+            rows.append(replace(row, key=f"{type_}.{side}.{row.key}"))
     return rows
-
-
-def _binder_type(types: BinderTypes, settings: StreamSettings, binding: str) -> str | None:
-    """Return the binder type of a binding; None if the settings do not determine the binder."""
-    name = settings.binding(binding).binder or settings.default_binder
-    configured = settings.binders.get(name) if name else None
-    type_ = configured.type or name if configured else name
-    candidates = [each for each in types.names if types.get(each).is_default_candidate]
-    if type_ is None and len(candidates) == 1:
-        return candidates[0]
-    return type_ if type_ in types.names else None
 
 
 def _explained_line(row: ExplainedSetting) -> Line:
@@ -179,7 +229,9 @@ def _print_verdicts(rows: Sequence[ReportedSetting]) -> None:
             lines = [Line(row.key, row.value, row.origin, row.reason) for row in listed]
             lists.append((Text(title, f"bold {style}"), lines))
     print_settings(console, lists)
-    console.print(", ".join(f"{len(by_verdict(rows, verdict))} {verdict.value}" for verdict in Verdict), style="bold")
+    counts = {verdict: len(by_verdict(rows, verdict)) for verdict in Verdict}
+    shown = [f"{count} {verdict.value}" for verdict, count in counts.items() if count or verdict is Verdict.WRONG]
+    console.print(", ".join(shown), style="bold")
 
 
 def _row_as_dict(row: ExplainedSetting) -> dict[str, str | None]:

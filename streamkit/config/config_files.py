@@ -33,7 +33,7 @@ from streamkit.config.profiles import expanded
 from streamkit.config.properties_file import read_properties
 from streamkit.config.relaxed import uniform, uniform_key
 from streamkit.config.source import KeyedSource
-from streamkit.config.validation import SettingWarning
+from streamkit.config.verdict import SettingWarning
 from streamkit.config.yaml_file import read_yaml
 from streamkit.errors import ConfigurationError
 

@@ -7,7 +7,7 @@ SPRING_APPLICATION_JSON, system properties, environment variables, random values
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -22,6 +22,7 @@ from streamkit.config.relaxed import uniform_key
 from streamkit.config.shape import section_of
 from streamkit.config.source import (
     EnvironmentVariables,
+    FilteredSource,
     PropertySource,
     RandomSource,
     SubtreeSource,
@@ -31,8 +32,9 @@ from streamkit.config.source import (
     table_source,
 )
 from streamkit.config.tree import RawTree, read_tree
-from streamkit.config.validation import Bound, SettingWarning, validate, without_effect
-from streamkit.errors import ConfigurationError
+from streamkit.config.validation import Bound, validate, without_effect
+from streamkit.config.verdict import SettingWarning
+from streamkit.errors import ConfigurationError, ConfigurationErrors
 
 logger = logging.getLogger(__name__)
 
@@ -198,6 +200,24 @@ class Environment:
             self._ask(value)
         return validate(tree, model, given)
 
+    def problems_of(
+        self, prefix: str, model: type[BaseModel], skip: Iterable[str] = ()
+    ) -> Sequence[ConfigurationError]:
+        """Return the problems of the settings below `prefix`; the settings do not count as read.
+
+        Args:
+            prefix: The key below which the settings are.
+            model: The model of the settings.
+            skip: First segments below the prefix that are left out.
+        """
+        tree = self.tree(prefix, model, skip)
+        self.note(without_effect(tree))
+        try:
+            validate(tree, model)
+        except ConfigurationErrors as found:
+            return found.errors
+        return ()
+
     def note(self, warnings: Iterable[SettingWarning]) -> None:
         """Log the warnings that were not logged before, and add them to `warnings`."""
         for warning in warnings:
@@ -219,6 +239,10 @@ class Environment:
         """
         own = [SubtreeSource(source, uniform_key(prefix)) for source in self.sources]
         return self._with_sources([*own, *(self.sources if inherit else ())])
+
+    def without(self, left_out: Container[tuple[str, str]]) -> "Environment":
+        """Return an environment without some settings, given by place and key."""
+        return self._with_sources([FilteredSource(source, left_out) for source in self.sources])
 
     def with_arguments(self, arguments: Sequence[str]) -> "Environment":
         """Return an environment in which the settings of a command line win over these."""

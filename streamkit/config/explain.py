@@ -27,12 +27,14 @@ class ExplainedSetting:
         value: The value, as written in a settings file.
         origin: The place that sets the value; `default` if no source does.
         note: Why the setting has no effect; None if it has one.
+        set_by: The value as the source has it; None if no source sets it.
     """
 
     key: str
     value: str
     origin: str
     note: str | None = None
+    set_by: Value | None = None
 
     @property
     def is_default(self) -> bool:
@@ -43,7 +45,7 @@ class ExplainedSetting:
 def explain_binding(
     settings: Bound[StreamSettings], name: str, poller: Bound[PollerProperties]
 ) -> list[ExplainedSetting]:
-    """Return all settings of a binding, `spring.cloud.stream.bindings.<name>.*`, defaults included.
+    """Return all settings of a binding, `spring.cloud.stream.bindings.<name>.*`, also those that no source sets.
 
     Args:
         settings: `spring.cloud.stream.*`.
@@ -89,17 +91,19 @@ def explain_model(
     """
     for name, info in type(model).model_fields.items():
         value = getattr(model, name)
-        place = (*prefix, info.alias or name)
+        location = (*prefix, info.alias or name)
         if isinstance(value, BaseModel):
-            yield from explain_model(value, origins, place)
+            yield from explain_model(value, origins, location)
             continue
-        origin = _origin_of(origins, place)
+        origin = _origin_of(origins, location)
         limit = limit_of(info)
         if limit is not None and origin is None and not limit.only:
             continue
         note = limit.reason if limit is not None and (not limit.only or value in limit.only) else None
         key = _key(prefix, name)
-        yield ExplainedSetting(key, setting_text(value, key), origin or str(DEFAULT), note)
+        yield ExplainedSetting(
+            key, setting_text(value, key), str(DEFAULT if origin is None else origin.origin), note, origin
+        )
 
 
 def setting_text(value: object, key: str = "") -> str:
@@ -131,9 +135,9 @@ def _key(prefix: Location, name: str) -> str:
     return ".".join(kebab(str(step)) for step in (*prefix, name))
 
 
-def _origin_of(origins: Mapping[Location, Value], place: Location) -> str | None:
-    """Return the origin of a setting or of its first item; None if no source sets it."""
-    return next((str(value.origin) for at, value in origins.items() if at[: len(place)] == place), None)
+def _origin_of(origins: Mapping[Location, Value], place: Location) -> Value | None:
+    """Return the value of a setting or of its first item as its source has it; None if no source sets it."""
+    return next((value for at, value in origins.items() if at[: len(place)] == place), None)
 
 
 def _place_of(settings: StreamSettings, name: str) -> Location:

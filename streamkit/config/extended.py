@@ -13,6 +13,8 @@ from pydantic import BaseModel, create_model
 
 from streamkit.config.environment import Environment
 from streamkit.config.settings_model import SettingsModel
+from streamkit.config.tree import RawTree
+from streamkit.config.validation import validate, without_effect
 from streamkit.errors import ConfigurationError, ConfigurationErrors
 
 OTHER_PARTS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -32,15 +34,26 @@ def extended_problems(environment: Environment, type_: str, models: ExtendedMode
         type_: The binder's type, such as `rocketmq`.
         models: Returns the models of the type; called only if there are settings of the type.
     """
-    prefix = f"spring.cloud.stream.{type_}"
-    if not environment.sets_below(prefix):
+    if not environment.sets_below(f"spring.cloud.stream.{type_}"):
         return ()
-    model = _model_of(*models(type_))
+    tree = extended_tree(environment, type_, models)
+    environment.note(without_effect(tree))
     try:
-        environment.bound(environment.tree(prefix, model, skip=("binder", *OTHER_PARTS.get(type_, ()))), model)
+        validate(tree, _model_of(*models(type_)))
     except ConfigurationErrors as found:
         return found.errors
     return ()
+
+
+def extended_tree(environment: Environment, type_: str, models: ExtendedModels) -> RawTree:
+    """Return the raw values of a binder type's settings of bindings and of its defaults.
+
+    Args:
+        environment: All settings.
+        type_: The binder's type.
+        models: Returns the models of the type.
+    """
+    return environment.tree(f"spring.cloud.stream.{type_}", _model_of(*models(type_)), skip=("binder", *OTHER_PARTS.get(type_, ())))
 
 
 @lru_cache(maxsize=16)

@@ -16,7 +16,7 @@ from streamkit.config.located_errors import located
 from streamkit.config.origin import Origin, Value
 from streamkit.config.placeholders import Lookup, resolve
 from streamkit.config.relaxed import parse_key, uniform_key
-from streamkit.config.validation import SettingWarning
+from streamkit.config.verdict import SettingWarning
 from streamkit.errors import ConfigurationError
 
 _IMPORT = ("spring", "config", "import")

@@ -10,8 +10,8 @@ from pydantic.fields import FieldInfo
 
 from streamkit.config.application_properties import GROUPS
 from streamkit.config.explain import setting_text
+from streamkit.config.judgement import KnownTypes
 from streamkit.config.relaxed import kebab
-from streamkit.config.report import KnownTypes
 from streamkit.config.setting_limits import Accepted, limit_of
 from streamkit.config.settings import PREFIX, StreamSettings
 from streamkit.config.shape import Field, Leaf, Listing, Section, Shape, Table, section_of

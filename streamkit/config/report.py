@@ -1,26 +1,27 @@
-"""A report that says of each setting whether it is honoured, without effect, overridden, wrong or foreign."""
+"""A report that says of each setting what the start of the application makes of it.
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+The start is rehearsed first (`streamkit.running.rehearsal`): it returns the problems, and leaves the warnings and the
+values that it has read in the environment.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
-from functools import partial
-from typing import Protocol
 
-from pydantic import BaseModel
-
-from streamkit.config.application_properties import GROUPS
 from streamkit.config.environment import Environment
-from streamkit.config.extended import ExtendedModels
 from streamkit.config.origin import Value
 from streamkit.config.relaxed import Segments, parse_key, uniform
 from streamkit.config.secret import shown_text
-from streamkit.config.settings import PREFIX, StreamSettings
 from streamkit.config.source import EnvironmentVariables, KeyedSource
-from streamkit.config.validation import in_order
-from streamkit.errors import ConfigurationError, ConfigurationErrors
+from streamkit.config.verdict import SettingWarning, Verdict
+from streamkit.errors import ConfigurationError
+
+__all__ = ["ReportedSetting", "by_verdict", "report_settings"]
 
 _OF_THE_READER = (("spring", "profiles"), ("spring", "config"))
 """Prefixes of the settings that decide which files and documents are read."""
+
+_OURS = (("spring", "cloud", "stream"), ("spring", "cloud", "function"))
+"""Prefixes below which nobody else has settings."""
 
 _FOREIGN_REASONS: Mapping[Segments, str] = {
     ("spring", "cloud", "nacos"): "settings kept in Nacos are not read, and nothing is registered there",
@@ -29,21 +30,6 @@ _FOREIGN_REASONS: Mapping[Segments, str] = {
     ("logging",): "logging is Python's: streamkit run --log-level, or the logging module",
 }
 _NOT_OURS = "not streamkit's: left to whoever reads it"
-
-
-class Verdict(Enum):
-    """The effect of a setting."""
-
-    WRONG = "wrong"
-    """Unknown, of the wrong kind, or not supported: the application does not start."""
-    NO_EFFECT = "no effect"
-    """The setting is ignored."""
-    OVERRIDDEN = "overridden"
-    """A stronger source sets the same key."""
-    HONOURED = "honoured"
-    """The setting has its effect."""
-    FOREIGN = "not ours"
-    """The key is below none of streamkit's prefixes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,35 +53,20 @@ class ReportedSetting:
     suggestion: str | None = None
 
 
-class KnownTypes(Protocol):
-    """The installed binder types."""
-
-    names: list[str]
-
-    @property
-    def extended_models(self) -> ExtendedModels:
-        """A function that returns the models of a type's `consumer.*` and `producer.*`."""
-        ...
-
-    @property
-    def settings_models(self) -> Callable[[str], Mapping[str, type[BaseModel]]]:
-        """A function that returns the models of a type's other settings, by prefix."""
-        ...
-
-
-def report_settings(environment: Environment, types: KnownTypes) -> list[ReportedSetting]:
+def report_settings(environment: Environment, problems: Iterable[ConfigurationError]) -> list[ReportedSetting]:
     """Return a row for each setting, sorted by verdict.
 
     The settings are those of the files, the arguments and the code, and the environment variables that were read.
 
     Args:
-        environment: All settings.
-        types: The installed binder types.
+        environment: All settings, after the start was rehearsed with them.
+        problems: What the start refuses.
     """
-    problems = list(_problems(environment, types))
-    rows = [_wrong(problem) for problem in in_order(problems)]
+    rows = [_wrong(problem) for problem in problems]
     reported = {(row.origin, row.key) for row in rows}
-    no_effect = {(str(w.value.origin), w.value.key): w.reason for w in environment.warnings.values()}
+    warnings: dict[tuple[str, str], SettingWarning] = {}
+    for warning in environment.warnings.values():
+        warnings.setdefault((str(warning.value.origin), warning.value.key), warning)
     strongest: dict[Segments, Value] = {}
     for value in _written(environment):
         segments = tuple(map(uniform, parse_key(value.key)))
@@ -106,12 +77,14 @@ def report_settings(environment: Environment, types: KnownTypes) -> list[Reporte
         reported.add(place)
         if stronger is not value:
             rows.append(_row(value, Verdict.OVERRIDDEN, f"by {stronger.origin}"))
-        elif place in no_effect:
-            rows.append(_row(value, Verdict.NO_EFFECT, no_effect[place]))
+        elif place in warnings:
+            rows.append(_row(value, warnings[place].verdict, warnings[place].reason))
         elif place in environment.asked or segments[:2] in _OF_THE_READER:
             rows.append(_row(value, Verdict.HONOURED))
         elif (variable := _variable_for(environment, value)) is not None:
             rows.append(_row(value, Verdict.OVERRIDDEN, f"by {variable.origin}"))
+        elif any(segments[: len(prefix)] == prefix for prefix in _OURS):
+            rows.append(_row(value, Verdict.NO_EFFECT, "nothing reads it"))
         else:
             rows.append(_row(value, Verdict.FOREIGN, _why_foreign(segments)))
     order = list(Verdict)
@@ -119,11 +92,15 @@ def report_settings(environment: Environment, types: KnownTypes) -> list[Reporte
 
 
 def _written(environment: Environment) -> Iterator[Value]:
-    """Yield the values of keyed sources, the strongest first, then the environment variables that were read."""
+    """Yield the values of keyed sources, the strongest first, then the environment variables that are streamkit's."""
     for source in environment.sources:
         if isinstance(source, KeyedSource):
             yield from (entry.value for entry in source.entries())
     yield from (value for (origin, _), value in environment.asked.items() if "environment variable" in origin)
+    for source in environment.sources:
+        if isinstance(source, EnvironmentVariables):
+            for prefix in _OURS:
+                yield from (entry.value for entry in source.entries(prefix))
 
 
 def _variable_for(environment: Environment, value: Value) -> Value | None:
@@ -135,43 +112,6 @@ def _variable_for(environment: Environment, value: Value) -> Value | None:
     variables = (source for source in environment.sources if isinstance(source, EnvironmentVariables))
     found = (source.get(value.key) for source in variables)
     return next((each for each in found if each and (str(each.origin), each.key) in environment.asked), None)
-
-
-def _problems(environment: Environment, types: KnownTypes) -> Iterator[ConfigurationError]:
-    """Yield the problems of the settings, found by reading the settings as an application does."""
-    environment.text("spring.application.name")
-    groups: dict[str, type[BaseModel]] = {group.prefix: group.model for group in GROUPS}
-    for type_ in types.names:
-        groups |= types.settings_models(type_)
-    for prefix, model in groups.items():
-        yield from _attempt(partial(environment.bind, prefix, model))
-    yield from _attempt(lambda: StreamSettings.load(environment, types.names, types.extended_models))
-    yield from _problems_of_binders(environment, types)
-
-
-def _problems_of_binders(environment: Environment, types: KnownTypes) -> Iterator[ConfigurationError]:
-    """Yield the problems of the settings in the environments of single binders."""
-    try:
-        binders = StreamSettings.load(environment, types.names).binders
-    except ConfigurationErrors:
-        return  # `_problems` has yielded these errors
-    for name, binder in binders.items():
-        type_ = binder.type or name
-        if type_ not in types.names:
-            continue
-        own = environment.below(f"{PREFIX}.binders[{name}].environment", inherit=binder.inherit_environment)
-        for prefix, model in types.settings_models(type_).items():
-            yield from _attempt(partial(own.bind, prefix, model))
-
-
-def _attempt(read: Callable[[], object]) -> Sequence[ConfigurationError]:
-    try:
-        read()
-    except ConfigurationErrors as found:
-        return found.errors
-    except ConfigurationError as error:
-        return [error]
-    return ()
 
 
 def _wrong(problem: ConfigurationError) -> ReportedSetting:

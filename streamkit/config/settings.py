@@ -28,7 +28,8 @@ from streamkit.config.stream_properties import (
     ProducerProperties,
 )
 from streamkit.config.tree import RawTree, merged
-from streamkit.config.validation import Bound, SettingWarning, in_order
+from streamkit.config.validation import Bound, in_order
+from streamkit.config.verdict import SettingWarning, Verdict
 from streamkit.errors import ConfigurationError, ConfigurationErrors
 
 __all__ = [
@@ -239,7 +240,7 @@ def _settings_of_others(environment: Environment, types: Iterable[str]) -> Itera
     for place, reason in reasons.items():
         for source in environment.sources:
             for entry in source.entries(uniform_key(f"{PREFIX}.{place}")):
-                yield SettingWarning(entry.value, reason)
+                yield SettingWarning(entry.value, reason, Verdict.ANOTHER_BINDER)
 
 
 def _inherit_defaults(tree: RawTree) -> Iterator[SettingWarning]:

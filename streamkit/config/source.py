@@ -209,6 +209,32 @@ class SubtreeSource:
         return self._source.entries((*self._prefix, *prefix))
 
 
+class FilteredSource:
+    """The settings of a source without some of them."""
+
+    def __init__(self, source: PropertySource, left_out: Container[tuple[str, str]]) -> None:
+        """Make a source.
+
+        Args:
+            source: The source.
+            left_out: The places and keys of the settings that this source does not have.
+        """
+        self.name = source.name
+        self._source = source
+        self._left_out = left_out
+
+    def get(self, key: str) -> Value | None:
+        """Return the value of `key`; None if the source does not set it, or if it is left out."""
+        found = self._source.get(key)
+        return None if found is None or (str(found.origin), found.key) in self._left_out else found
+
+    def entries(self, prefix: Segments = ()) -> Iterator[Entry]:
+        """Yield the settings below the key with these uniform segments."""
+        for entry in self._source.entries(prefix):
+            if (str(entry.value.origin), entry.value.key) not in self._left_out:
+                yield entry
+
+
 def _without_prefix(words: Segments, prefix: Segments) -> Segments | None:
     """Return the words behind the prefix, each segment of which is one or more words; None if they do not match."""
     position = 0

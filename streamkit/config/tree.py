@@ -1,12 +1,12 @@
 """The raw values of a settings model, collected from all sources, each with its origin."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
 from streamkit.config.origin import Value
-from streamkit.config.relaxed import Segments, format_key, parse_key, uniform, uniform_key
+from streamkit.config.relaxed import Segments, format_key, kebab, parse_key, uniform, uniform_key
 from streamkit.config.shape import Leaf, Listing, Location, Section, Shape, Table
 from streamkit.config.source import Entry, PropertySource
 from streamkit.errors import ConfigurationError, UnknownSetting
@@ -154,17 +154,58 @@ def unknown_setting(prefix: str, section: Section, entry: Entry, neighbours: Ite
         entry: The unknown setting.
         neighbours: Names below the prefix that belong to others, for suggestions.
     """
-    # The name of an environment variable does not show where its segments end, so no nearest key can be found.
-    nearest = None if entry.loose else _nearest(section, entry.segments, neighbours)
-    suggestion = None if nearest is None else format_key((*parse_key(prefix), *nearest))
+    find = _nearest_words if entry.loose else _nearest
+    nearest = find(section, entry.segments, neighbours)
+    return unknown_key(entry.value, nearest and (*parse_key(prefix), *nearest), loose=entry.loose)
+
+
+def unknown_key(value: Value, nearest: Segments | None, *, loose: bool = False) -> UnknownSetting:
+    """Return the error for an unknown key.
+
+    Args:
+        value: The setting.
+        nearest: The segments of the key that may be meant, or None.
+        loose: Whether the key is the name of an environment variable; the suggestion is such a name, too.
+    """
+    suggestion = None if nearest is None else _variable(nearest) if loose else format_key(nearest)
     hint = f"; did you mean {suggestion}?" if suggestion else ""
     return UnknownSetting(
-        f"{entry.value.origin}: unknown setting {entry.value.key}{hint}",
-        key=entry.value.key,
-        value=entry.value.shown,
-        origin=str(entry.value.origin),
+        f"{value.origin}: unknown setting {value.key}{hint}",
+        key=value.key,
+        value=value.shown,
+        origin=str(value.origin),
         suggestion=suggestion,
     )
+
+
+def _variable(segments: Segments) -> str:
+    """Return the name of the environment variable that sets a key."""
+    return "_".join(segment.replace("-", "_").replace(".", "_") for segment in segments).upper()
+
+
+def _nearest_words(section: Section, words: Segments, neighbours: Iterable[str]) -> Segments | None:
+    """Return the words of the variable nearest to `words`, with any name where the model has names; or None."""
+    misspelt = get_close_matches(words[0], list(neighbours), n=1, cutoff=0.8)
+    if misspelt and words[0] not in section.fields:
+        return (misspelt[0], *words[1:])
+    known = {"_".join(spelling): spelling for spelling in _spellings(section, words)}
+    close = get_close_matches("_".join(words), known, n=1, cutoff=0.8)
+    return known[close[0]] if close else None
+
+
+def _spellings(shape: Shape, words: Segments) -> Iterator[Segments]:
+    """Yield the words of all keys of a shape; the names in a table are taken from the words in their place."""
+    if isinstance(shape, Section):
+        for known in dict.fromkeys(shape.fields.values()):
+            own = tuple(kebab(known.name).split("-"))
+            for rest in _spellings(known.shape, words[len(own) :]):
+                yield (*own, *rest)
+    elif isinstance(shape, Table) and not isinstance(shape.value, Leaf):
+        for taken in range(1, len(words)):
+            for rest in _spellings(shape.value, words[taken:]):
+                yield (*words[:taken], *rest)
+    else:
+        yield words if isinstance(shape, Table) else ()
 
 
 def _nearest(section: Section, segments: Segments, neighbours: Iterable[str]) -> Segments | None:

@@ -16,6 +16,7 @@ from streamkit.config.relaxed import format_key, kebab, parse_key
 from streamkit.config.setting_limits import Accepted, Limit, Rejected, limit_of
 from streamkit.config.shape import Field, Leaf, Listing, Location, Section, Shape, Table
 from streamkit.config.tree import RawTree
+from streamkit.config.verdict import SettingWarning
 from streamkit.errors import ConfigurationError, ConfigurationErrors
 
 logger = logging.getLogger(__name__)
@@ -24,22 +25,6 @@ ENVIRONMENT: Final = "_environment"
 """The argument of a `BaseSettings` with the environment that its StreamSettingsSource reads."""
 
 M = TypeVar("M", bound=BaseModel)
-
-
-@dataclass(frozen=True, slots=True)
-class SettingWarning:
-    """A setting that has no effect.
-
-    Attributes:
-        value: The value, with its origin.
-        reason: Why the setting has no effect.
-    """
-
-    value: Value
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.value.origin}: {self.value.key} has no effect: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,12 @@ class BoundFunction:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
+    @property
+    def names(self) -> list[str]:
+        """The names of its bindings before settings rename them."""
+        inputs = map(self.definition.input, range(len(self.inputs)))
+        return [*inputs, *map(self.definition.output, range(len(self.outputs)))]
+
 
 class FunctionCatalog:
     """The functions of an application by name."""

@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from streamkit import StreamApplication
+from streamkit.errors import ConfigurationError
 
 PREFIX = "spring.cloud.stream.bindings"
 
@@ -41,24 +42,14 @@ def test_anonymous_input_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     )
 
 
-def test_misspelt_binding_of_a_group_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """If the name nearly equals that of an input without a group."""
-    (_, (level, text)) = group_messages(caplog, "orders", order="billing")
-    assert level == "WARNING"
-    assert text == (
-        f"{PREFIX}.order.group names no binding of this application: is it meant for 'orders', which has no group?"
-    )
+def test_misspelt_binding_of_a_group_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    """If the name nearly equals that of a binding of the application."""
+    with pytest.raises(ConfigurationError, match=r"there is no binding 'order'; did you mean 'orders'\?") as caught:
+        group_messages(caplog, "orders", order="billing")
+    assert caught.value.suggestion == f"{PREFIX}.orders.group"
 
 
 @pytest.mark.parametrize("other", ["orders-3", "orders", "ORDERS_2"])
 def test_binding_with_another_number_is_not_a_misspelling(caplog: pytest.LogCaptureFixture, other: str) -> None:
     """This application need not have it."""
     assert [level for level, _ in group_messages(caplog, "orders-1", **{other: "billing"})] == ["INFO"]
-
-
-def test_group_of_an_output_is_not_a_misspelling(caplog: pytest.LogCaptureFixture) -> None:
-    """It has no effect there, but the binding exists."""
-    names = group_messages(
-        caplog, "transactions-in-0", outputs="transactions-out-0", **{"transactions-out-0": "billing"}
-    )
-    assert [level for level, _ in names] == ["INFO"]

@@ -49,13 +49,15 @@ def test_report_explains_each_setting() -> None:
         "spring.config.import",
         f"{PREFIX}.rocketmq.binder.enable-msg-trace",
         f"{PREFIX}.bindings.stock-input.consumer.partitioned",
+        f"{PREFIX}.rocketmq.bindings.stock-input.consumer.delayLevelWhenNextConsume",
         "rocketmq.producer.group",
+    }
+    assert set(report["another binder's"]) == {
+        f"{PREFIX}.kafka.binder.{key}" for key in ("brokers", "auto-create-topics")
     }
     assert set(report["honoured"]) >= {
         "spring.application.name",
-        f"{PREFIX}.kafka.binder.brokers",
         f"{PREFIX}.rocketmq.binder.name-server",
-        f"{PREFIX}.rocketmq.bindings.stock-input.consumer.delayLevelWhenNextConsume",
         f"{PREFIX}.bindings.stock-input.consumer.maxAttempts",
         "management.server.port",
     }

@@ -3,8 +3,10 @@
 import pytest
 
 from streamkit.config.environment import Environment
-from streamkit.config.report import Verdict, report_settings
+from streamkit.config.report import report_settings
+from streamkit.config.verdict import Verdict
 from streamkit.plugins.application_plugins import ApplicationPlugins
+from streamkit.running.rehearsal import rehearse_settings
 
 STREAM = """
 instanceCount=2 instanceIndex=1 instanceIndexList=1 bindings.b.destination=t default.destination=t
@@ -73,6 +75,13 @@ management.endpoints.web.exposure.include=bindings
 """
 
 _ROCKET = "spring.cloud.stream.rocketmq"
+_BINDING = {
+    "spring.cloud.stream.default-binder": "rocketmq",
+    "spring.cloud.stream.bindings.b.consumer.concurrency": 1,
+    "spring.cloud.stream.bindings.b.producer.auto-startup": True,
+}
+"""A binding of both directions, which reads the settings of both."""
+
 _PLACES = {
     "spring.cloud.stream.": STREAM,
     "spring.cloud.stream.bindings.b.": BINDING,
@@ -89,12 +98,15 @@ _PLACES = {
 @pytest.mark.parametrize("prefix", _PLACES)
 def test_every_documented_key_is_known(prefix: str) -> None:
     """In effect, without effect, or refused with a reason; never unknown or silently ignored."""
-    types = ApplicationPlugins().binder_types()
+    plugins = ApplicationPlugins()
     silent = []
     for line in _PLACES[prefix].split():
         key, _, value = line.partition("=")
-        environment = Environment.load(overrides={prefix + key: value}, variables={}, config_location="optional:/none")
-        [row] = report_settings(environment, types)
-        if row.verdict is Verdict.FOREIGN or (row.reason or "").startswith("unknown setting"):
+        environment = Environment.load(
+            overrides={prefix + key: value}, variables={}, config_location="optional:/none", defaults=_BINDING
+        )
+        rows = report_settings(environment, rehearse_settings(environment, plugins).problems)
+        row = next(row for row in rows if row.key == prefix + key)
+        if row.verdict is Verdict.FOREIGN or (row.reason or "").startswith(("unknown setting", "nothing reads")):
             silent.append(f"{prefix}{key}: {row.verdict.value}, {row.reason}")
     assert silent == []

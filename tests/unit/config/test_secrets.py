@@ -25,7 +25,7 @@ from streamkit.config.explain import explain_model, setting_text
 from streamkit.config.located_errors import located
 from streamkit.config.origin import Origin, Value
 from streamkit.config.relaxed import parse_key
-from streamkit.config.report import report_settings
+from streamkit.config.report import ReportedSetting, report_settings
 from streamkit.config.secret import without_secrets
 from streamkit.config.setting_limits import Rejected
 from streamkit.config.settings import StreamSettings
@@ -33,13 +33,13 @@ from streamkit.config.settings_model import SettingsModel, ShownWithoutSecrets
 from streamkit.config.shape import section_of
 from streamkit.config.source import Entry, table_source
 from streamkit.config.tree import read_tree
-from streamkit.config.validation import SettingWarning
+from streamkit.config.verdict import SettingWarning
 from streamkit.config.yaml_file import parse_yaml
 from streamkit.errors import ConfigurationError, StreamkitError
 from streamkit.plugins.application_plugins import ApplicationPlugins
+from streamkit.running.rehearsal import rehearse_settings
 
 PLUGINS: Final = ApplicationPlugins([kafka])
-TYPES: Final = PLUGINS.binder_types()
 
 WORDS: Final = (
     "password", "passwd", "pwd", "pass", "passphrase", "secret", "token", "credential", "credentials", "private key",
@@ -139,12 +139,16 @@ def environment(key: str, value: str, prefix: str = "") -> Environment:
     return Environment([table_source("overrides", {f"{prefix}{key}": value}, "given in code")])
 
 
+def reported(environment: Environment) -> list[ReportedSetting]:
+    return report_settings(environment, rehearse_settings(environment, PLUGINS).problems)
+
+
 def the_report(key: str, value: str) -> str:
     rows = [
-        *report_settings(environment(key, value), TYPES),
-        *report_settings(environment(key, value, "spring.cloud.stream."), TYPES),
-        *report_settings(environment(key, value, "spring.cloud.stream.kafka.binder.configuration."), TYPES),
-        *report_settings(environment(key, value, "spring.cloud.stream.binders.one.environment."), TYPES),
+        *reported(environment(key, value)),
+        *reported(environment(key, value, "spring.cloud.stream.")),
+        *reported(environment(key, value, "spring.cloud.stream.kafka.binder.configuration.")),
+        *reported(environment(key, value, "spring.cloud.stream.binders.one.environment.")),
     ]
     return "\n".join(f"{row} {row.value} {row.reason}" for row in rows)
 
@@ -225,7 +229,7 @@ def settings_in_json(key: str, value: str) -> str:
     """Return errors about malformed JSON and about JSON as a setting."""
     text = f'{{"{key}": {value!r}'
     shown = attempted(lambda: Environment.load(variables={"SPRING_APPLICATION_JSON": text}))
-    rows = report_settings(environment("spring.application.json", text), TYPES)
+    rows = reported(environment("spring.application.json", text))
     return shown + "\n".join(map(str, rows))
 
 
@@ -278,7 +282,7 @@ def test_names_similar_to_those_of_secrets_stay_readable(place: Callable[[str, s
 )
 def test_values_without_secrets_are_shown_in_full(value: str) -> None:
     """Addresses, expressions, certificates."""
-    assert [row.value for row in report_settings(environment("my.value", value), TYPES)] == [value]
+    assert [row.value for row in reported(environment("my.value", value))] == [value]
     assert setting_text(value) == value
 
 
@@ -297,14 +301,14 @@ def test_every_settings_object_masks_its_secrets() -> None:
 
 def test_url_is_shown_without_its_password() -> None:
     """User and host stay readable."""
-    rows = report_settings(environment("my.url", "amqp://me:hush@host:5672/vhost?a=b"), TYPES)
+    rows = reported(environment("my.url", "amqp://me:hush@host:5672/vhost?a=b"))
     assert rows[0].value == "amqp://me:******@host:5672/vhost?a=b"
 
 
 @pytest.mark.parametrize(("key", "value"), [("mail.smtp.auth", "true"), ("server.ssl.client-auth", "need")])
 def test_switch_is_no_secret(key: str, value: str) -> None:
     """It says whether a login is needed, not with what."""
-    assert report_settings(environment(key, value), TYPES)[0].value == value
+    assert reported(environment(key, value))[0].value == value
 
 
 def test_commands_print_no_secret(tmp_path: Path) -> None:
