@@ -127,6 +127,7 @@ def timed_out(binding: str, delivery: Delivery, message: Message[object]) -> Set
         delivery: The meaning of the binding's extended properties.
         message: The message.
     """
+    assert delivery.consume_timeout is not None, "without a timeout nothing times out"
     reason = f"not settled within consume-timeout, {format_duration(delivery.consume_timeout)}"
     logger.warning("Binding %r: message %s was %s", binding, message.headers.id, reason)
     return ACCEPT if delivery.broadcast else Requeue(reason, cause=TimeoutError(reason))
