@@ -47,11 +47,11 @@ def test_systemd_accepts_the_brokers_unit(tmp_path: Path) -> None:
     assert (verified.returncode, verified.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("told", [Survey, RepairPlan])
-def test_output_fields_of_the_store_commands_are_listed(told: type[Survey | RepairPlan]) -> None:
+@pytest.mark.parametrize("message", [Survey, RepairPlan])
+def test_output_fields_of_the_store_commands_are_listed(message: type[Survey | RepairPlan]) -> None:
     """Each JSON field has a row with the class's text."""
-    _, _, attributes = (inspect.getdoc(told) or "").partition("Attributes:\n")
+    _, _, attributes = (inspect.getdoc(message) or "").partition("Attributes:\n")
     documented = re.findall(r"^    (\w+): (.*(?:\n        .*)*)", attributes, re.MULTILINE)
-    assert [name for name, _ in documented] == [field.name for field in fields(told)]
+    assert [name for name, _ in documented] == [field.name for field in fields(message)]
     rows = [f"| `{name}` | {' '.join(line.strip() for line in text.splitlines())} |" for name, text in documented]
     assert "\n".join(rows) in PAGE.read_text()

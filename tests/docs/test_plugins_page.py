@@ -51,8 +51,8 @@ def test_plugins_own_test_passes(package: Path) -> None:
 def test_installed_package_adds_a_command_and_settings(package: Path) -> None:
     """The command is listed with its first sentence, and runs; the settings are explained with their origin."""
     assert "price       Check the text of a price" in python(package, "-m", "streamkit.cli", "--help")
-    told = python(package, "-m", "streamkit.cli", "price", "12.50 EUR")
-    assert told == "Price(amount=Decimal('12.50'), currency='EUR')\n"
+    reported = python(package, "-m", "streamkit.cli", "price", "12.50 EUR")
+    assert reported == "Price(amount=Decimal('12.50'), currency='EUR')\n"
     (package / "site.json").write_text('{"spring.cloud.stream.bindings.in.group": "vienna"}')
     explained = python(package, "-m", "streamkit.cli", "config", "explain", "in", "--acme.site-file=site.json")
     (line,) = (line for line in explained.splitlines() if "vienna" in line)

@@ -113,14 +113,14 @@ def instructions(code: CodeType, *wanted: str) -> set[str]:
 
 def settings_of(page: str, section: str) -> dict[str, str]:
     """Return the section's settings, and a destination for each binding that its code names."""
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
     for block in blocks_of(page):
         if block.section != section or block.file is not None:
             continue
         if block.language == "python":
             named = re.findall(r'(?:stream_listener|send_to|channel)\("([\w-]+)"', block.text)
-            told |= {f"spring.cloud.stream.bindings.{name}.destination": name for name in named}
+            reported |= {f"spring.cloud.stream.bindings.{name}.destination": name for name in named}
         elif block.language == "properties":
             (document,) = parse_properties(block.text, page)
-            told |= {value.key: str(value) for value in document.entries.values()}
-    return told | SETTINGS.get(section, {})
+            reported |= {value.key: str(value) for value in document.entries.values()}
+    return reported | SETTINGS.get(section, {})

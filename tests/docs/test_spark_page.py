@@ -40,7 +40,7 @@ def test_options_in_the_text_are_known(option: str) -> None:
         try:
             read(ENOUGH | {key: value})
         except OptionError as error:
-            told = str(error)
+            reported = str(error)
         else:
             return
-    pytest.fail(told)
+    pytest.fail(reported)

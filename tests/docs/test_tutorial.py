@@ -57,8 +57,8 @@ def test_tutorials_tests_pass(shop: Path) -> None:
 
 def test_tutorials_settings_are_known(shop: Path) -> None:
     """The report prints what the page prints."""
-    told = run(shop, "-m", "streamkit.cli", "config", "report")
-    assert told in TUTORIAL.read_text()
+    reported = run(shop, "-m", "streamkit.cli", "config", "report")
+    assert reported in TUTORIAL.read_text()
     run(shop, "-m", "streamkit.cli", "config", "report", "--spring.profiles.active=prod")
     assert "billing" in run(shop, "-m", "streamkit.cli", "config", "explain", "orders")
 

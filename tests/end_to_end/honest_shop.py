@@ -27,10 +27,10 @@ class Warnings(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.told.append(record.getMessage())
+        self.reported.append(record.getMessage())
 
     def __enter__(self) -> Self:
         for name in _OURS:
@@ -175,7 +175,7 @@ class HonestShop:
         assert self._feeding is None
         await self._until_heard(self.sent)
         assert self._failures == []
-        assert [told for told in self.warnings.told if not self._may_warn.search(told)] == []
+        assert [reported for reported in self.warnings.reported if not self._may_warn.search(reported)] == []
         assert self._may_repeat or self._repeated == [], self._repeated
 
 

@@ -66,7 +66,7 @@ def test_application_continues_without_name_servers(cluster: Cluster, orderly: s
             for server in cluster.name_servers:
                 await asyncio.to_thread(server.signal, signal.SIGKILL)
             async with asyncio.timeout(60):
-                while not any("routes stay" in told for told in shop.warnings.told):
+                while not any("routes stay" in reported for reported in shop.warnings.reported):
                     await shop.goes_on(1)
             await shop.goes_on(300)
             port = int(cluster.addresses.partition(";")[0].rpartition(":")[2])

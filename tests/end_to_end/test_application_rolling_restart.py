@@ -219,9 +219,9 @@ def check_order(journal: Journal) -> None:
         if line.startswith(("begun", "ended")):
             _, process, queue, number, _ = line.split()
             calls[queue].append((int(number), process))
-    for told in calls.values():
-        assert told[::2] == told[1::2], "two processes handled one queue at a time"
-        assert told[::2] == sorted(set(told))
+    for reported in calls.values():
+        assert reported[::2] == reported[1::2], "two processes handled one queue at a time"
+        assert reported[::2] == sorted(set(reported))
 
 
 @pytest.mark.promise

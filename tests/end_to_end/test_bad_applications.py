@@ -43,7 +43,7 @@ TAGS = {
 
 
 @pytest.mark.parametrize(
-    ("lines", "listeners", "told"),
+    ("lines", "listeners", "message"),
     [
         ({"bindings.bills.destinatoin": "bills"}, "bills", "did you mean spring.cloud.stream.bindings.bills.dest"),
         ({**BILLS, "bindings.bills.consumer.concurrency": "many"}, "bills", "concurrency=many: expected a valid int"),
@@ -56,7 +56,7 @@ TAGS = {
     ],
 )  # fmt: skip
 def test_invalid_application_is_refused_at_startup(
-    lines: dict[str, str], listeners: str, told: str, broker: ThreadedBroker
+    lines: dict[str, str], listeners: str, message: str, broker: ThreadedBroker
 ) -> None:
     """By one error that names the setting or listener; the correct application is not disturbed."""
 
@@ -65,7 +65,7 @@ def test_invalid_application_is_refused_at_startup(
             wrong = application(broker.name_server, lines, listeners)
             with pytest.raises(ConfigurationError) as caught:
                 await wrong.start()
-            assert told in str(caught.value)
+            assert message in str(caught.value)
             assert not wrong.is_running
             await shop.goes_on()
 
@@ -76,7 +76,7 @@ PRODUCER = "rocketmq.bindings.bills.producer"
 
 
 @pytest.mark.parametrize(
-    ("broker_limit", "lines", "told"),
+    ("broker_limit", "lines", "message"),
     [
         ("4194304", {}, "a body of 5000000 bytes; the limit is 4194304"),
         ("10000", {}, "MESSAGE_ILLEGAL (13): the message is illegal"),
@@ -84,7 +84,7 @@ PRODUCER = "rocketmq.bindings.bills.producer"
         ("33554432", {f"{PRODUCER}.max-message-size": "33554432"}, "failed after 3 attempts"),
     ],
 )
-def test_too_large_body_fails_alone(broker_limit: str, lines: dict[str, str], told: str) -> None:
+def test_too_large_body_fails_alone(broker_limit: str, lines: dict[str, str], message: str) -> None:
     """At the client's limit, the broker's, and the frame limit: the binding's next message is delivered."""
     size = {"10000": 50_000, "4194304": 5_000_000, "33554432": 20_000_000}[broker_limit]
     keys = {
@@ -106,7 +106,7 @@ def test_too_large_body_fails_alone(broker_limit: str, lines: dict[str, str], to
                 with pytest.raises(MessageHandlingError) as caught:
                     await app.bridge.asend("bills", b"x" * size)
                 failure = caught.value
-            assert told in str(failure)
+            assert message in str(failure)
             assert "'bills'" in str(failure)
             await app.bridge.asend("bills", b"small")
             await shop.goes_on()
@@ -176,7 +176,7 @@ def test_missing_topic_is_reported_and_waited_for() -> None:
 
         waits = "group office: topic bills does not exist yet; nothing is received from it until it does"
         async with HonestShop(name_server, may_warn=waits) as shop, app:
-            assert shop.warnings.told == [waits]
+            assert shop.warnings.reported == [waits]
             with pytest.raises(BinderUnavailable) as caught:
                 await app.bridge.asend("receipts", "1")
             assert str(caught.value) == (

@@ -391,13 +391,13 @@ def test_subscription_of_a_group_is_returned() -> None:
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat(consumers={"g": {"orders": "A"}}, version=7)
 
-        async def told(group: str) -> SubscriptionData | None:
+        async def reported(group: str) -> SubscriptionData | None:
             header = QuerySubscriptionByConsumerRequestHeader(group=group, topic="orders")
             code = Code.QUERY_SUBSCRIPTION_BY_CONSUMER
             return (await client.fetch(code, QuerySubscriptionResponseBody, header)).subscription_data
 
-        assert await told("g") == SubscriptionData(topic="orders", sub_string="A", sub_version=7)
-        assert await told("h") is None
+        assert await reported("g") == SubscriptionData(topic="orders", sub_string="A", sub_version=7)
+        assert await reported("h") is None
 
     with_broker(scene)
 
@@ -539,9 +539,9 @@ def test_offset_reset_notifies_live_members() -> None:
         answer = await client.ask_ok(Code.INVOKE_BROKER_TO_RESET_OFFSET, header)
         assert decode_body(answer.body, ResetOffsetBody).offset_table == {Q0: 1}
         await asyncio.sleep(0.1)
-        told = client.pushed[-1]
-        assert told.code == Code.RESET_CONSUMER_CLIENT_OFFSET
-        assert decode_body(told.body, ResetOffsetBody).offset_table == {Q0: 1}
+        reported = client.pushed[-1]
+        assert reported.code == Code.RESET_CONSUMER_CLIENT_OFFSET
+        assert decode_body(reported.body, ResetOffsetBody).offset_table == {Q0: 1}
         to_the_end = ResetOffsetRequestHeader(topic="orders", group="g", timestamp=-1, is_force=True)
         answer = await client.ask_ok(Code.INVOKE_BROKER_TO_RESET_OFFSET, to_the_end)
         assert decode_body(answer.body, ResetOffsetBody).offset_table == {Q0: 3}

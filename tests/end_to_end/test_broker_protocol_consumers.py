@@ -323,13 +323,13 @@ def test_progress_excludes_topics_that_a_live_group_left() -> None:
             await client.commit(1, topic=topic)
         await client.ask_ok(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="deleted"))
 
-        async def told() -> set[str]:
+        async def reported() -> set[str]:
             header = GetConsumeStatsRequestHeader(topic="", consumer_group="g")
             stats = await client.fetch(RequestCode.GET_CONSUME_STATS, ConsumeStats, header)
             return {queue.topic for queue in stats.offset_table}
 
-        assert await told() == {"orders", "left"}
+        assert await reported() == {"orders", "left"}
         await client.heartbeat(consumers={"g": {"orders": "*"}})
-        assert await told() == {"orders"}
+        assert await reported() == {"orders"}
 
     with_broker(scene)

@@ -310,9 +310,9 @@ def test_held_pull_keeps_no_unused_fields(monkeypatch: pytest.MonkeyPatch) -> No
         await client.send()
         await client.heartbeat(consumers={"g": {"orders": "*"}})
         long = "x" * 80_000
-        told = HELD & ~4
+        reported = HELD & ~4
         header = pull_header(
-            "orders", 1, sys_flag=told, subscription=long, expression_type=long, proxy_froward_client_id=long
+            "orders", 1, sys_flag=reported, subscription=long, expression_type=long, proxy_froward_client_id=long
         )
         held = asyncio.create_task(client.ask(Code.PULL_MESSAGE, header, long.encode()))
         await asyncio.sleep(1)

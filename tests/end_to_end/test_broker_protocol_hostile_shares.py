@@ -339,8 +339,8 @@ def test_compilation_per_address_is_limited() -> None:
         assert codes[:4].count(BUSY) == 0
         assert set(codes[4:]) == {BUSY}
         for number in range(8, 30):
-            told = {f"g{number}": {"orders": long.format(number)}}
-            await greedy.heartbeat(consumers=told, expression_type="SQL92")
+            reported = {f"g{number}": {"orders": long.format(number)}}
+            await greedy.heartbeat(consumers=reported, expression_type="SQL92")
         pulled = await healthy.pull(subscription=long.format(31), expression_type="SQL92")
         assert pulled.code == ResponseCode.PULL_RETRY_IMMEDIATELY  # looked for, and not found
 

@@ -70,9 +70,9 @@ def test_consumer_is_notified_of_a_reset_at_its_next_pull() -> None:
         await reset(client, queue_id=0, offset=1)
         answer = await client.commit(5)
         assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, "Offset has been previously reset")
-        told = await client.pull("orders", 5, sys_flag=COMMITTING, commit_offset=5)
-        assert (told.code, told.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
-        assert told.header.next_begin_offset == 1
+        reported = await client.pull("orders", 5, sys_flag=COMMITTING, commit_offset=5)
+        assert (reported.code, reported.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+        assert reported.header.next_begin_offset == 1
         assert await client.committed() == 1
         assert len((await client.pull("orders", 1)).bodies) == 4
         await client.commit(3)
@@ -181,9 +181,9 @@ def test_cpp_client_gets_offsets_as_a_list() -> None:
         await asyncio.sleep(1)
         table = {MessageQueue("orders", "broker-a", number): 0 for number in range(4)}
         assert decode_body(client.pushed[-1].body, ResetOffsetBody).offset_table == table
-        told = json.loads(c.pushed[-1].body)["offsetTable"]
-        assert told[0] == {"topic": "orders", "brokerName": "broker-a", "queueId": 0, "offset": 0}
-        assert [queue["queueId"] for queue in told] == [0, 1, 2, 3]
+        reported = json.loads(c.pushed[-1].body)["offsetTable"]
+        assert reported[0] == {"topic": "orders", "brokerName": "broker-a", "queueId": 0, "offset": 0}
+        assert [queue["queueId"] for queue in reported] == [0, 1, 2, 3]
         await c.connection.close()
 
     with_broker(scene)

@@ -219,10 +219,10 @@ def test_client_cannot_consume_as_a_system_group() -> None:
         ]
         assert {answer.code for answer in answers} == {FORBIDDEN}
         assert (await client.pull("orders", consumer_group=group)).code == FORBIDDEN
-        told = await client.heartbeat(
+        reported = await client.heartbeat(
             consumers={group: {"orders": "*"}, "g": {"orders": "*"}}, expected=ResponseCode.SYSTEM_ERROR
         )
-        assert f"the consumer group[{group}] is the broker's own" in (told.remark or "")
+        assert f"the consumer group[{group}] is the broker's own" in (reported.remark or "")
         assert list(embedded.broker.consumers) == ["g"]
         assert group not in embedded.broker.groups
         assert sent.queue_offset == 0

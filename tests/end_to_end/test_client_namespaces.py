@@ -157,8 +157,8 @@ def test_transactions_use_the_namespace() -> None:
         settings = TransactionProducerSettings(name_servers=stage.broker.name_server_address, namespace="left")
         producer = TransactionProducer("shop", settings, check, topics=["orders"], **stage._ends())
         async with producer, stage.concurrent(heard, namespace="left"):
-            told = await producer.begin(Message("orders", b"told"))
-            await told.commit()
+            reported = await producer.begin(Message("orders", b"told"))
+            await reported.commit()
             asked = await producer.begin(Message("orders", b"asked"))
             await asked.end(UNKNOWN)
             await heard.count(2)
@@ -192,15 +192,15 @@ def test_lite_pull_consumer_shows_queues_without_the_namespace() -> None:
     """Assigned ones, and those it assigns, seeks, pauses and commits."""
 
     async def scene(stage: ClientStage) -> None:
-        told: list[object] = []
+        reported: list[object] = []
         await send(stage, b"a", b"b", b"c")
         polling = stage.polling(namespace="left", auto_commit=False)
         polling.subscribe("%RETRY%kitchen")
-        polling.on_rebalance(lambda *change: told.append(change))
+        polling.on_rebalance(lambda *change: reported.append(change))
         async with polling as consumer:
             (first, *_) = await consumer.poll()
             assert first.queue == QUEUE
-            assert told[-1] == ("orders", frozenset({QUEUE}), frozenset({QUEUE}))
+            assert reported[-1] == ("orders", frozenset({QUEUE}), frozenset({QUEUE}))
             await consumer.send_back(first, 1)
             await consumer.commit({first.queue: 2})
             assert await consumer.committed(QUEUE) == 2

@@ -203,17 +203,19 @@ def test_members_share_the_queues_and_are_notified() -> None:
     """Rebalance listeners get the member's queues."""
 
     async def scene(stage: ClientStage) -> None:
-        told: list[tuple[str, int, set[int]]] = []
+        reported: list[tuple[str, int, set[int]]] = []
         first = stage.polling()
         first.on_rebalance(
-            lambda topic, everything, mine: told.append((topic, len(everything), {queue.queue_id for queue in mine}))
+            lambda topic, everything, mine: reported.append(
+                (topic, len(everything), {queue.queue_id for queue in mine})
+            )
         )
         async with first:
             async with stage.polling():
                 await until(lambda: len(first.assigned) == 2)
-            await until(lambda: len(told) == 3)
-        assert [len(mine) for _, _, mine in told] == [4, 2, 4]
-        assert {(topic, count) for topic, count, _ in told} == {("orders", 4)}
+            await until(lambda: len(reported) == 3)
+        assert [len(mine) for _, _, mine in reported] == [4, 2, 4]
+        assert {(topic, count) for topic, count, _ in reported} == {("orders", 4)}
 
     play(scene)
 

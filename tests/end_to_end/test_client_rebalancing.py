@@ -380,10 +380,10 @@ def test_outage_is_logged_once_with_its_end(caplog: pytest.LogCaptureFixture) ->
             await asyncio.sleep(60)
 
     play(scene)
-    told = [record.getMessage() for record in caplog.records if record.name == "rocket_client.consuming.pulling"]
-    assert len(told) == len(set(told)) <= 3
-    assert "of orders at broker-a at offset 0 failed" in told[0]
-    assert told[-1] == "group kitchen: broker broker-a can be reached again"
+    reported = [record.getMessage() for record in caplog.records if record.name == "rocket_client.consuming.pulling"]
+    assert len(reported) == len(set(reported)) <= 3
+    assert "of orders at broker-a at offset 0 failed" in reported[0]
+    assert reported[-1] == "group kitchen: broker broker-a can be reached again"
 
 
 def test_orderly_consumer_survives_a_broker_restart() -> None:

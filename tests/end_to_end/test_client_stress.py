@@ -48,7 +48,7 @@ class Storm:
         self.random = random.Random(self.seed)
         self.sent: set[bytes] = set()
         self.heard: dict[str, set[bytes]] = defaultdict(set)
-        self.told = asyncio.Event()
+        self.arrived = asyncio.Event()
         self.inside: dict[tuple[str, MessageQueue], str] = {}
         self.trouble: list[str] = []
         self.over = asyncio.Event()
@@ -130,7 +130,7 @@ class Storm:
 
     def _note(self, group: str, messages: Iterable[MessageExt]) -> None:
         self.heard[group].update(message.body for message in messages)
-        self.told.set()
+        self.arrived.set()
 
     # The storm
 
@@ -149,8 +149,8 @@ class Storm:
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
                 while self.missing():
-                    self.told.clear()
-                    await self.told.wait()
+                    self.arrived.clear()
+                    await self.arrived.wait()
         except TimeoutError:
             pass
         for consumer in consumers:

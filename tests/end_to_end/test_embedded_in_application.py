@@ -61,10 +61,10 @@ def test_embedded_broker_on_a_store_in_use_is_refused(tmp_path: Path) -> None:
             with pytest.raises(BinderError) as caught:
                 await second.start()
             assert not isinstance(caught.value, BinderUnavailable)
-            told = str(caught.value)
-            assert told.startswith(f"binder 'rocketmq' could not start its embedded broker: {tmp_path}")
-            assert "another broker has this store open" in told
-            assert f"or {ROCKET}.binder.embedded-store to have a store of its own" in told
+            reported = str(caught.value)
+            assert reported.startswith(f"binder 'rocketmq' could not start its embedded broker: {tmp_path}")
+            assert "another broker has this store open" in reported
+            assert f"or {ROCKET}.binder.embedded-store to have a store of its own" in reported
             await first.bridge.asend("orders", "1")
             assert await heard.get() == "1"
 

@@ -41,8 +41,8 @@ def test_slow_clients_block_neither_probes_nor_the_stop(tmp_path: Path) -> None:
         *SETTINGS,
     )
     with program(tmp_path, *command) as process, ExitStack() as slow:
-        told = until(process, "Started: ")
-        url = httpx.URL(re.findall(r"Management endpoints at (\S+):", told)[0])
+        reported = until(process, "Started: ")
+        url = httpx.URL(re.findall(r"Management endpoints at (\S+):", reported)[0])
         for number in range(2 * ConnectionLimits().connections):
             stranger = slow.enter_context(socket.create_connection((url.host, url.port or 0)))
             stranger.sendall(HALVES[number % len(HALVES)])

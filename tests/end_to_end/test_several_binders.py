@@ -147,11 +147,11 @@ def test_ambiguous_default_binder_lists_the_candidates() -> None:
 
 def test_unknown_binder_is_reported_with_the_known_ones() -> None:
     """Any entry below `binders` disables automatic ones."""
-    told = refusal({"binders.one.type": "inmemory", "bindings.in.binder": "rocketmq"})
-    assert "given in code: spring.cloud.stream.bindings.in.binder=rocketmq: there is no binder 'rocketmq'" in told
-    assert "known: one" in told
-    told = refusal({"binders.one.type": "memory"})
-    assert "there is no binder type 'memory'; installed: inmemory" in told
+    reported = refusal({"binders.one.type": "inmemory", "bindings.in.binder": "rocketmq"})
+    assert "given in code: spring.cloud.stream.bindings.in.binder=rocketmq: there is no binder 'rocketmq'" in reported
+    assert "known: one" in reported
+    reported = refusal({"binders.one.type": "memory"})
+    assert "there is no binder type 'memory'; installed: inmemory" in reported
 
 
 def test_binder_environment_is_private() -> None:

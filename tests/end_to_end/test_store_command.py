@@ -434,11 +434,11 @@ def test_repair_changes_nothing_without_confirmation(root: Path) -> None:
     start = record_starts(root)[10]
     overwrite(root / LOG, start + 100, b"damage")
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
-    told = run("repair", root)
-    assert told.exit_code == 1
-    assert f"step over {record_starts(root)[10] - start} bytes of the log at {start}" in told.stdout
-    assert "Lost: 1 message. Among them: orders queue 0 offset 5." in told.stdout
-    assert f"To repair the store: streamkit store repair {root} --apply" in told.stdout
+    reported = run("repair", root)
+    assert reported.exit_code == 1
+    assert f"step over {record_starts(root)[10] - start} bytes of the log at {start}" in reported.stdout
+    assert "Lost: 1 message. Among them: orders queue 0 offset 5." in reported.stdout
+    assert f"To repair the store: streamkit store repair {root} --apply" in reported.stdout
     plan = json.loads(run("repair", root, "--json").stdout)
     assert (plan["applied"], plan["plan"]["lost_messages"]) == (False, [["orders", 0, 5]])
     declined = CliRunner().invoke(command, ["repair", str(root), "--apply"], input="n\n")

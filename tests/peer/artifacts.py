@@ -195,5 +195,5 @@ def run(command: list[str], cwd: Path | None = None) -> None:
         raise PeersUnavailableError(f"{Path(command[0]).name} did not end in {RESOLVE_TIMEOUT:.0f} s") from error
     if done.returncode:
         lines = (done.stdout + done.stderr).strip().splitlines()
-        told = [line for line in lines if "ERROR" in line or "error:" in line] or lines[-3:]
-        raise PeersUnavailableError("; ".join(told[:3]))
+        reported = [line for line in lines if "ERROR" in line or "error:" in line] or lines[-3:]
+        raise PeersUnavailableError("; ".join(reported[:3]))

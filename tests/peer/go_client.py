@@ -102,19 +102,19 @@ class GoClient:
         )
         return consumer
 
-    def _on_event(self, told: Json) -> None:
+    def _on_event(self, reported: Json) -> None:
         message = GoMessage(
-            told["topic"],
-            told["body"],
-            told["tags"],
-            told["keys"],
-            told["properties"],
-            told["queue"],
-            told["offset"],
-            told["reconsumeTimes"],
-            told["id"],
+            reported["topic"],
+            reported["body"],
+            reported["tags"],
+            reported["keys"],
+            reported["properties"],
+            reported["queue"],
+            reported["offset"],
+            reported["reconsumeTimes"],
+            reported["id"],
         )
-        self._inboxes[told["source"]].add(message)
+        self._inboxes[reported["source"]].add(message)
 
 
 class GoProducer:

@@ -175,12 +175,12 @@ class JavaClient:
         self._peer.stop()
         shutil.rmtree(self._home, ignore_errors=True)
 
-    def _on_event(self, told: Json) -> None:
-        message = JavaMessage.read(told)
-        if told["event"] == "check":
-            self._producers[told["consumer"]].checks.add(message)
+    def _on_event(self, reported: Json) -> None:
+        message = JavaMessage.read(reported)
+        if reported["event"] == "check":
+            self._producers[reported["consumer"]].checks.add(message)
         else:
-            self._consumers[told["consumer"]].add(message)
+            self._consumers[reported["consumer"]].add(message)
 
 
 class JavaProducer:

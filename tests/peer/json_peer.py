@@ -90,15 +90,15 @@ class JsonPeer:
     def _on_line(self, line: str) -> None:
         if not line.startswith("{"):
             return
-        told: Json = json.loads(line)
-        if "event" in told:
-            self._on_event(told)
+        reported: Json = json.loads(line)
+        if "event" in reported:
+            self._on_event(reported)
             return
-        answer = self._answers.pop(told["id"])
-        if "error" in told:
-            answer.set_exception(PeerError(told["error"], told["type"], told["code"]))
+        answer = self._answers.pop(reported["id"])
+        if "error" in reported:
+            answer.set_exception(PeerError(reported["error"], reported["type"], reported["code"]))
         else:
-            answer.set_result(told.get("result"))
+            answer.set_result(reported.get("result"))
 
     def _on_end(self) -> None:
         """Fail what waits: mqadmin, for one, ends its process when it is given wrong options."""

@@ -97,9 +97,9 @@ class SpringPeer:
         self._peer.call("start", name=name, application=application, arguments=arguments)
         return app
 
-    def _on_event(self, told: Json) -> None:
-        message = SpringMessage(told["event"], told["payload"], told["headers"], told["types"])
-        self._apps[told["source"]].add(message)
+    def _on_event(self, reported: Json) -> None:
+        message = SpringMessage(reported["event"], reported["payload"], reported["headers"], reported["types"])
+        self._apps[reported["source"]].add(message)
 
 
 class SpringApp(Inbox[SpringMessage]):

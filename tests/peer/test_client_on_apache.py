@@ -241,9 +241,9 @@ def test_two_members_share_and_one_takes_over(apache_broker: ApacheBroker) -> No
 
     async def scene(clients: Clients) -> None:
         heard = RecordingListener()
-        told: dict[str, Any] = {"rebalance_interval": ONLY_WHEN_TOLD}
-        async with clients.concurrent(heard, **told) as stays, clients.producer() as producer:
-            leaves = clients.concurrent(heard, **told)
+        reported: dict[str, Any] = {"rebalance_interval": ONLY_WHEN_TOLD}
+        async with clients.concurrent(heard, **reported) as stays, clients.producer() as producer:
+            leaves = clients.concurrent(heard, **reported)
             await leaves.start()
             await until(lambda: clients.orders_of(stays) | clients.orders_of(leaves) == {0, 1, 2, 3}, seconds=60)
             await until(lambda: len(clients.orders_of(stays)) == len(clients.orders_of(leaves)) == 2, seconds=60)
@@ -408,9 +408,9 @@ def test_traffic_continues_without_the_name_server(
 
     async def scene(clients: Clients) -> None:
         heard = RecordingListener()
-        told: dict[str, Any] = {"rebalance_interval": ONLY_WHEN_TOLD}
-        async with clients.concurrent(heard, **told) as stays, clients.producer() as producer:
-            leaves = clients.concurrent(heard, **told)
+        reported: dict[str, Any] = {"rebalance_interval": ONLY_WHEN_TOLD}
+        async with clients.concurrent(heard, **reported) as stays, clients.producer() as producer:
+            leaves = clients.concurrent(heard, **reported)
             await leaves.start()
             await producer.send(Message(clients.topic, b"0"))
             await asyncio.to_thread(clients.broker.stop_name_server)

@@ -120,7 +120,7 @@ def test_message_that_keeps_failing_becomes_a_dead_letter(stage: Stage) -> None:
 
     failing.take(2)
     # Its topic is made when the first letter is put there.
-    eventually(lambda: stage.mqadmin("topicRoute", "-t", f"%DLQ%{group}"), lambda told: "queueDatas" in told)
+    eventually(lambda: stage.mqadmin("topicRoute", "-t", f"%DLQ%{group}"), lambda reported: "queueDatas" in reported)
     (letter,) = stage.consumer(f"%DLQ%{group}").take(1)
 
     assert [m.reconsume_times for m in failing.received] == [0, 1]
@@ -154,7 +154,7 @@ def test_orderly_message_that_keeps_failing_becomes_a_dead_letter(stage: Stage) 
     consumer.wait_for(lambda: texts(consumer)[-2:] == ["b", "c"], what="the queue to continue")
 
     assert texts(consumer) == ["poison", "poison", "b", "c"]
-    eventually(lambda: stage.mqadmin("topicRoute", "-t", f"%DLQ%{group}"), lambda told: "queueDatas" in told)
+    eventually(lambda: stage.mqadmin("topicRoute", "-t", f"%DLQ%{group}"), lambda reported: "queueDatas" in reported)
     assert [m.text for m in stage.consumer(f"%DLQ%{group}").take(1)] == ["poison"]
 
 

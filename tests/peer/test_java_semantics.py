@@ -125,10 +125,10 @@ def test_offset_reset_reaches_a_live_consumer(stage: Stage) -> None:
     # Only a group with committed offsets is reset; the client commits with its next pull, or after 10 s.
     producer.send(topic, "d")
     consumer.take(4)
-    eventually(lambda: stage.mqadmin("consumerProgress", "-g", group), lambda told: topic in told, timeout=60)
-    told = stage.mqadmin("resetOffsetByTime", "-g", group, "-t", topic, "-s", str(begun))
+    eventually(lambda: stage.mqadmin("consumerProgress", "-g", group), lambda reported: topic in reported, timeout=60)
+    reported = stage.mqadmin("resetOffsetByTime", "-g", group, "-t", topic, "-s", str(begun))
 
-    assert "broker-a" in told, told
+    assert "broker-a" in reported, reported
 
     def heard_again() -> int:
         consumer.rebalance()

@@ -85,7 +85,7 @@ def test_transaction_that_stays_unknown_is_put_aside(stage: Stage) -> None:
         # Its topic is made when the first message is put there.
         eventually(
             lambda: stage.mqadmin("topicRoute", "-t", PUT_ASIDE),
-            lambda told: "queueDatas" in told,
+            lambda reported: "queueDatas" in reported,
             CHECK_TIMEOUT,
         )
         aside = stage.consumer(PUT_ASIDE)

@@ -580,15 +580,15 @@ def test_application_may_listen_to_rebalances(shop: Shop) -> None:
 
     class Rewind:
         def __init__(self) -> None:
-            self.told: list[tuple[str, int]] = []
+            self.reported: list[tuple[str, int]] = []
 
         def on_partitions_assigned(self, consumer: Any, partitions: set[TopicPartition]) -> None:
-            self.told.append(("assigned", len(partitions)))
+            self.reported.append(("assigned", len(partitions)))
             for partition in partitions:
                 consumer.seek(partition, 0)
 
         def on_partitions_revoked(self, consumer: Any, partitions: set[TopicPartition]) -> None:
-            self.told.append(("revoked", len(partitions)))
+            self.reported.append(("revoked", len(partitions)))
 
     async def main() -> None:
         await shop.make_topic(1)
@@ -606,8 +606,8 @@ def test_application_may_listen_to_rebalances(shop: Shop) -> None:
         for number in (2, 4):
             async with shop.app(listen):
                 await inbox.wait(number)
-        assert rewind.told[1] == ("assigned", 1)
-        assert rewind.told[-1] == ("revoked", 1)
+        assert rewind.reported[1] == ("assigned", 1)
+        assert rewind.reported[-1] == ("revoked", 1)
 
     asyncio.run(main())
 
@@ -690,13 +690,13 @@ def test_lag_is_a_metric(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "message"),
     [
         ("metrics.default-offset-lag-metrics-enabled=false", [{}, {}]),
         ("metrics.offset-lag-metrics-interval=1h", [{"in": 0}, {"in": 0}]),
     ],
 )
-def test_settings_control_the_lag_requests(shop: Shop, setting: str, told: list[dict[str, int]]) -> None:
+def test_settings_control_the_lag_requests(shop: Shop, setting: str, message: list[dict[str, int]]) -> None:
     """Brokers are asked at most once per interval."""
     key, _, value = setting.partition("=")
 
@@ -707,7 +707,7 @@ def test_settings_control_the_lag_requests(shop: Shop, setting: str, told: list[
             await shop.send("more")
             return [first, await app.lags()]
 
-    assert asyncio.run(main()) == told
+    assert asyncio.run(main()) == message
 
 
 def test_health_includes_the_lag(shop: Shop) -> None:

@@ -53,7 +53,7 @@ class Acknowledged:
     """An acknowledgment that is awaited in a thread or on a loop."""
 
     def __init__(self, sent: object) -> None:
-        self._told = threading.Event()
+        self._arrived = threading.Event()
         self.thread: threading.Thread | None = None
         self.error: Exception | None = None
         sent.add_callback(self._note)  # type: ignore[attr-defined]
@@ -62,11 +62,11 @@ class Acknowledged:
     def _note(self, result: object) -> None:
         self.thread = threading.current_thread()
         self.error = result if isinstance(result, Exception) else None
-        self._told.set()
+        self._arrived.set()
 
     def wait(self) -> None:
         """Wait in this thread, which blocks it."""
-        assert self._told.wait(PATIENCE)
+        assert self._arrived.wait(PATIENCE)
 
     async def come(self) -> None:
         """Wait while the loop runs."""

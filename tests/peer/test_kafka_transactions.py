@@ -186,7 +186,7 @@ def test_call_that_outlasts_a_rebalance_is_aborted(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "message"),
     [
         ({"bindings.in.consumer.max-attempts": 3}, "attempts in process cannot take back"),
         ({"bindings.in.consumer.batch-mode": "true"}, "one by one: remove batch-mode"),
@@ -194,12 +194,12 @@ def test_call_that_outlasts_a_rebalance_is_aborted(shop: Shop) -> None:
     ],
 )
 def test_settings_incompatible_with_transactions_are_refused(
-    shop: Shop, setting: Mapping[str, object], told: str
+    shop: Shop, setting: Mapping[str, object], message: str
 ) -> None:
     """Before anything is connected, with the alternative."""
 
     async def main() -> None:
-        with pytest.raises(ConfigurationError, match=told):
+        with pytest.raises(ConfigurationError, match=message):
             async with shop.app(shop.listening(Inbox()), **{**transactional(shop), **setting}):
                 raise AssertionError("it must not start")
 

@@ -219,12 +219,12 @@ class Side:
     async def answers(self) -> list[Any]:
         """Return code and offsets of each answer, and the finally stored messages."""
         await self.client.ask_ok(Code.SEND_MESSAGE_V2, send_header(self.topic), b"hello")
-        told: list[Any] = [await self._answer(request) for request in SENDS]
+        reported: list[Any] = [await self._answer(request) for request in SENDS]
         while await self.client.end(self.topic) < QUEUED:  # noqa: ASYNC110 - Apache queues them a little later
             await asyncio.sleep(0.05)
-        told += [await self._answer(request) for request in (*PULLS, *OFFSETS, *TRANSACTIONS, *FILTERS, *OTHERS)]
+        reported += [await self._answer(request) for request in (*PULLS, *OFFSETS, *TRANSACTIONS, *FILTERS, *OTHERS)]
         stored = await self.client.messages(self.topic)
-        return [*told, [(m.body, m.properties, m.born_timestamp) for m in stored]]
+        return [*reported, [(m.body, m.properties, m.born_timestamp) for m in stored]]
 
     async def _answer(self, request: Request) -> tuple[str, int, Fields]:
         answer = await self.ask(request)

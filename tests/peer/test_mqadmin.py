@@ -25,7 +25,7 @@ def test_update_topic_and_topic_route(stage: Stage) -> None:
 
     stage.mqadmin("updateTopic", "-c", "DefaultCluster", "-t", topic, "-r", "5", "-w", "5")
 
-    route = eventually(lambda: stage.mqadmin("topicRoute", "-t", topic), lambda told: 'Nums":5' in told)
+    route = eventually(lambda: stage.mqadmin("topicRoute", "-t", topic), lambda reported: 'Nums":5' in reported)
     assert re.search(r'"writeQueueNums":\s?5', route)
     assert re.search(r'"brokerName":\s?"broker-a"', route)
     assert re.search(r'"cluster":\s?"DefaultCluster"', route)
@@ -74,11 +74,11 @@ def test_cluster_list(stage: Stage) -> None:
     """The broker has its name, id, address and version."""
     expected = ["DefaultCluster", "broker-a", "0", stage.address]
 
-    def told() -> list[str]:
+    def reported() -> list[str]:
         return next(row for row in rows(stage.mqadmin("clusterList")) if row[:4] == expected)
 
     # Apache's broker has no figures to show in its first second.
-    version = eventually(told, lambda row: row[4].startswith("V"))[4]
+    version = eventually(reported, lambda row: row[4].startswith("V"))[4]
     assert re.fullmatch(r"V\d+_\d+_\d+", version)
 
 
@@ -86,10 +86,10 @@ def test_broker_status(stage: Stage) -> None:
     """The runtime statistics have the fields that tools and dashboards read."""
     stage.producer().send(stage.topic(), "counted")
 
-    def told() -> dict[str, str]:
+    def reported() -> dict[str, str]:
         return fields(stage.mqadmin("brokerStatus", "-b", stage.address))
 
-    status = eventually(told, lambda status: "runtime" in status)
+    status = eventually(reported, lambda status: "runtime" in status)
 
     assert re.fullmatch(r"V\d+_\d+_\d+", status["brokerVersionDesc"])
     assert int(status["msgPutTotalTodayNow"]) >= 1
@@ -127,7 +127,7 @@ def test_consumer_progress_and_connection(stage: Stage) -> None:
     def progress() -> list[list[str]]:
         return [row for row in rows(stage.mqadmin("consumerProgress", "-g", group)) if row[0] == topic]
 
-    (row,) = eventually(progress, lambda told: bool(told) and told[0][3:5] == ["5", "2"])
+    (row,) = eventually(progress, lambda reported: bool(reported) and reported[0][3:5] == ["5", "2"])
     assert row[:6] == [topic, "broker-a", "0", "5", "2", "3"]
 
 
@@ -140,7 +140,7 @@ def test_queries_for_messages(stage: Stage) -> None:
     in_topic = () if stage.version.startswith("4.") else ("-t", topic)
 
     listed = eventually(
-        lambda: stage.mqadmin("queryMsgByKey", "-t", topic, "-k", "k-2"), lambda told: len(rows(told)) == 2
+        lambda: stage.mqadmin("queryMsgByKey", "-t", topic, "-k", "k-2"), lambda reported: len(rows(reported)) == 2
     )
     assert sorted(row[:3] for row in rows(listed)) == [[sent[0]["id"], "0", "0"], [sent[1]["id"], "0", "1"]]
     for command in (
@@ -149,11 +149,11 @@ def test_queries_for_messages(stage: Stage) -> None:
         ("queryMsgByOffset", "-t", topic, "-b", "broker-a", "-i", "0", "-o", "1"),
     ):
         printed = stage.mqadmin(*command)
-        told = fields(printed)
-        assert told.get("Topic") == topic, printed
-        assert told["Queue Offset"] == "1"
-        assert told["Tags"] == "[t]"
-        assert told["Keys"] == "[k-1 k-2]"
+        reported = fields(printed)
+        assert reported.get("Topic") == topic, printed
+        assert reported["Queue Offset"] == "1"
+        assert reported["Tags"] == "[t]"
+        assert reported["Keys"] == "[k-1 k-2]"
 
 
 def test_update_and_delete_subscription_group(stage: Stage) -> None:

@@ -149,8 +149,8 @@ def test_each_answers_the_others_requests(stage: Stage) -> None:
         heard = RecordingListener(answer)
         async with producer(stage) as ours, listening(stage, topic, stage.name("group"), heard):
             reply = await ours.request(Message(other, b"how are you?"), timeout=PATIENCE)
-            told = await asyncio.to_thread(reply_to, asking, topic, "and you?")
-            return reply.body, told.text
+            reported = await asyncio.to_thread(reply_to, asking, topic, "and you?")
+            return reply.body, reported.text
 
     assert asyncio.run(ask_and_answer()) == (b"re: how are you?", "re: and you?")
     assert f"{SPACE}%DefaultCluster_REPLY_TOPIC" in stage.mqadmin("topicList").split()

@@ -57,14 +57,14 @@ class UnhandledErrors(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.told.append(self.format(record))
+        self.reported.append(self.format(record))
 
     def unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Record a report, as the loop's exception handler."""
-        self.told.append(f"{context['message']}: {context.get('exception')!r} {context.get('task') or ''}")
+        self.reported.append(f"{context['message']}: {context.get('exception')!r} {context.get('task') or ''}")
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def no_unhandled_errors(loop: asyncio.AbstractEventLoop, but: str | None = None)
         gc.unfreeze()
         loop.set_exception_handler(None)
         root.removeHandler(complaints)
-    unexpected = [told for told in complaints.told if but is None or but not in told]
+    unexpected = [reported for reported in complaints.reported if but is None or but not in reported]
     assert not unexpected, unexpected
 
 

@@ -214,7 +214,7 @@ def test_empty_topic_has_no_rows(spark: "SparkSession", stand: Stand) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"nameServer": "127.0.0.1:1", "fetchOffset.retryIntervalMs": "10"}, "127.0.0.1:1"),
         ({"nameServer": "somewhere"}, "'somewhere' is not host:port"),
@@ -234,24 +234,24 @@ def test_empty_topic_has_no_rows(spark: "SparkSession", stand: Stand) -> None:
     ],
 )
 def test_option_errors_are_clear(
-    spark: "SparkSession", bundled_stand: Stand, options: dict[str, str], told: str
+    spark: "SparkSession", bundled_stand: Stand, options: dict[str, str], message: str
 ) -> None:
     """With the option's name and what to write, when the query is planned."""
     topic = bundled_stand.topic(queues=1)
     bundled_stand.send(topic, [b"x"])
     reader = spark.read.format("rocketmq").options(**(bundled_stand.options | {"topic": topic} | options))
-    with pytest.raises(Exception, match=told):
+    with pytest.raises(Exception, match=message):
         reader.load().count()
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "message"),
     [
         ("bodies binary", "column 'bodies' is not a column of format 'rocketmq'; did you mean 'body'"),
         ("body string", "column 'body' is asked for as string, it is binary"),
     ],
 )
-def test_column_errors_are_clear(spark: "SparkSession", bundled_stand: Stand, schema: str, told: str) -> None:
+def test_column_errors_are_clear(spark: "SparkSession", bundled_stand: Stand, schema: str, message: str) -> None:
     """A missing column or one of another type is named."""
-    with pytest.raises(Exception, match=told):
+    with pytest.raises(Exception, match=message):
         load(spark, bundled_stand, bundled_stand.topic(), schema).count()

@@ -204,7 +204,7 @@ def test_rows_are_sent_by_a_binder_without_a_format(spark: "SparkSession", file_
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({}, "option 'channel' is missing: the name of a binding"),
         ({"channel": "number"}, "binding 'number', which does not exist; did you mean 'numbers'"),
@@ -220,13 +220,13 @@ def test_rows_are_sent_by_a_binder_without_a_format(spark: "SparkSession", file_
     ],
 )
 def test_option_errors_are_clear(
-    spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, options: dict[str, str], told: str
+    spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
     """With their names when the query is planned."""
     file = properties_of(bundled_stand, tmp_path, numbers="numbers", held="held")
     file.write_text(file.read_text() + f"\n{BINDINGS}.held.binder=inmemory")
     given = options if "application" in options else {"properties": str(file)} | options
-    with pytest.raises(Exception, match=f"(?s){told}"):
+    with pytest.raises(Exception, match=f"(?s){message}"):
         load(spark, **given).count()
 
 

@@ -55,8 +55,8 @@ def progress() -> Iterator[RecordingListener]:
     """Return the numbers of rows in the batches of all queries."""
     heard = RecordingListener()
 
-    def tell(application: object, **told: Any) -> None:
-        heard.add(told["progress"].numInputRows)
+    def tell(application: object, **reported: Any) -> None:
+        heard.add(reported["progress"].numInputRows)
 
     with query_progressed.connected_to(tell):
         yield heard
@@ -342,8 +342,8 @@ def test_failed_query_is_reported_and_restarted(
     query = run(app, fragile)
     failed = RecordingListener()
 
-    def tell(application: object, **told: Any) -> None:
-        failed.add((told["error"], query.health()))
+    def tell(application: object, **reported: Any) -> None:
+        failed.add((reported["error"], query.health()))
 
     with query_failed.connected_to(tell), app:
         bundled_stand.send(flights, flights_of(3))

@@ -74,11 +74,11 @@ def test_other_path_entries_stay(tmp_path: Path) -> None:
     """Only Spark's zip files are removed; arguments are passed unchanged."""
     program = wrapped(sys.executable, tmp_path / "a cache")
     path = "/opt/pyspark/python/lib/pyspark.zip:/a b:/opt/pyspark/python/lib/py4j-0.10-src.zip:/x/*.zip"
-    told = subprocess.run(
+    reported = subprocess.run(
         [program, "-c", "import os, sys; print(os.environ['PYTHONPATH'], sys.argv[1:])", "one two", "*"],
         env={"PYTHONPATH": path}, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert told.stdout == "/a b:/x/*.zip ['one two', '*']\n"
+    assert reported.stdout == "/a b:/x/*.zip ['one two', '*']\n"
 
 
 def test_rocksdb_store_needs_another_session() -> None:

@@ -208,7 +208,7 @@ def test_key_column_identifies_rows(spark: "SparkSession", bundled_stand: Stand)
 
 
 @pytest.mark.parametrize(
-    ("query", "options", "told"),
+    ("query", "options", "message"),
     [
         ("SELECT 1 AS body", {}, "column 'body' is int, it must be string or binary"),
         (
@@ -234,10 +234,10 @@ def test_key_column_identifies_rows(spark: "SparkSession", bundled_stand: Stand)
     ],
 )
 def test_option_and_column_errors_are_clear(
-    spark: "SparkSession", bundled_stand: Stand, query: str, options: dict[str, str], told: str
+    spark: "SparkSession", bundled_stand: Stand, query: str, options: dict[str, str], message: str
 ) -> None:
     """And so are errors of a row's value that cannot be sent."""
-    with pytest.raises(Exception, match=told):
+    with pytest.raises(Exception, match=message):
         save(spark.sql(query), bundled_stand, topic=bundled_stand.topic(), **options)
 
 

@@ -184,8 +184,8 @@ class Conversation(RuleBasedStateMachine):
     ) -> RemotingCommand:
         """Return the answer to a request, which must be success."""
         answer = self.ask(client, code, header, body, at_broker=at_broker)
-        told = f"{ResponseCode(answer.code).name}: {answer.remark}"
-        self.require(answer.code == OK, f"refused {Code(code).name}", told)
+        reported = f"{ResponseCode(answer.code).name}: {answer.remark}"
+        self.require(answer.code == OK, f"refused {Code(code).name}", reported)
         return answer
 
     def begin(self, client: int, code: int, header: Header | None) -> None:

@@ -44,13 +44,13 @@ class Membership(Conversation):
 
     @step(
         client=clients,
-        told=st.dictionaries(groups, st.dictionaries(topics, subscriptions, max_size=4), max_size=3),
+        reported=st.dictionaries(groups, st.dictionaries(topics, subscriptions, max_size=4), max_size=3),
         produces=st.booleans(),
         broadcasts=st.booleans(),
         wide=st.sampled_from([0, 0, 0, 300]),
     )
     def heartbeat(
-        self, *, client: int, told: dict[str, dict[str, str]], produces: bool, broadcasts: bool, wide: int
+        self, *, client: int, reported: dict[str, dict[str, str]], produces: bool, broadcasts: bool, wide: int
     ) -> None:
         """Groups with their subscriptions, some with hundreds of topics."""
         consumers = [
@@ -69,13 +69,13 @@ class Membership(Conversation):
                     for topic, text in (wanted | {f"topic-{n}": "*" for n in range(wide)}).items()
                 ],
             )
-            for group, wanted in told.items()
+            for group, wanted in reported.items()
         ]
         producers = [ProducerData(group_name=PRODUCERS)] if produces else []
         body = HeartbeatData(client_id=f"client@{client}", consumer_data_set=consumers, producer_data_set=producers)
         answer = self.ask(client, Code.HEART_BEAT, None, encode_body(body))
         if answer.code == OK:
-            for group in told:
+            for group in reported:
                 members = self.stage.embedded.broker.consumers.get(group)
                 known = members.client_ids() if members is not None else []
                 self.require(f"client@{client}" in known, "member missing", f"client@{client} of {group}: {known}")

@@ -183,8 +183,10 @@ class Sending(Conversation):
             client, topic, queue_id, body, own, sys_flag=TRANSACTION_PREPARED, producer_group=PRODUCERS
         )
         if answer.code == OK:
-            told = answer.header(SendMessageResponseHeader)
-            self.model.halves[body] = Half(body, (topic, queue_id), told.queue_offset, told.msg_id, key, self.stage.now)
+            reported = answer.header(SendMessageResponseHeader)
+            self.model.halves[body] = Half(
+                body, (topic, queue_id), reported.queue_offset, reported.msg_id, key, self.stage.now
+            )
 
     @step(client=clients, index=st.integers(0, 9), outcome=st.sampled_from(sorted(OUTCOMES)))
     def end_transaction(self, *, client: int, index: int, outcome: str) -> None:
@@ -247,9 +249,9 @@ class Sending(Conversation):
 
     def note(self, topic: str, queue_id: int, answer: RemotingCommand, messages: list[tuple[bytes, str, str]]) -> None:
         """Note messages that were acknowledged: body, tag and unique key of each."""
-        told = answer.header(SendMessageResponseHeader)
-        ids = told.msg_id.split(",")
+        reported = answer.header(SendMessageResponseHeader)
+        ids = reported.msg_id.split(",")
         self.require(len(ids) == len(messages), "ids of a batch", f"{len(ids)} for {len(messages)} messages")
-        for offset, ((body, tag, key), message_id) in enumerate(zip(messages, ids, strict=True), told.queue_offset):
+        for offset, ((body, tag, key), message_id) in enumerate(zip(messages, ids, strict=True), reported.queue_offset):
             sent = Sent(body, tag, self.stage.now, message_id, key)
             self.guarded(partial(self.model.note_sent, (topic, queue_id), offset, sent))

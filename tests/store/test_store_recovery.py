@@ -525,8 +525,8 @@ def test_long_recovery_reports_its_progress(disk: Disk, caplog: pytest.LogCaptur
     caplog.set_level("INFO", "rocket_broker.store.recovery")
     progress: list[str] = []
     after.store(mapped_file_size_commit_log=2**20).load(lambda: progress.append("goes on"))
-    told = [text for text in caplog.messages if "opening the store, read 0 of at most 1 MiB" in text]
-    assert len(told) == len(progress) == 2
+    reported = [text for text in caplog.messages if "opening the store, read 0 of at most 1 MiB" in text]
+    assert len(reported) == len(progress) == 2
     after.close()
 
 

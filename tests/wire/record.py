@@ -65,12 +65,12 @@ def parse(data: bytes) -> dict[str, Any]:
 
 
 def _parse_json(header: bytes) -> dict[str, Any]:
-    told = json.loads(header)
+    reported = json.loads(header)
     names = ("code", "flag", "opaque", "language", "version")
     return {
-        **{name: told[name] for name in names},
-        "remark": told.get("remark"),
-        "ext_fields": told.get("extFields") or {},
+        **{name: reported[name] for name in names},
+        "remark": reported.get("remark"),
+        "ext_fields": reported.get("extFields") or {},
     }
 
 
@@ -233,11 +233,11 @@ def code(number: int, **fields: str) -> Callable[[Frame], bool]:
     """Return a predicate of requests by code and header fields."""
 
     def chosen(frame: Frame) -> bool:
-        told = frame.expect["ext_fields"]
+        reported = frame.expect["ext_fields"]
         return (
             not frame.is_response
             and frame.code == number
-            and all(told.get(name) == value for name, value in fields.items())
+            and all(reported.get(name) == value for name, value in fields.items())
         )
 
     return chosen

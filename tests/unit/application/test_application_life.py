@@ -75,7 +75,7 @@ def test_binding_events_follow_the_lifecycle(make_app: MakeApplication) -> None:
     app = make_app(default_binder="inmemory")
     app.stream_listener("a")(lambda: None)
     app.enable_binding(_Output)
-    told: list[str] = []
+    reported: list[str] = []
 
     async def main() -> None:
         async with app:
@@ -85,11 +85,11 @@ def test_binding_events_follow_the_lifecycle(make_app: MakeApplication) -> None:
         for event in (application_started, binding_created, binding_removed, application_stopped):
 
             def note(sender: object, *, _name: str = event.name, **values: object) -> None:
-                told.append(f"{_name} {values.get('binding', '')}".strip())
+                reported.append(f"{_name} {values.get('binding', '')}".strip())
 
             connected.enter_context(event.connected_to(note, sender=app))
         asyncio.run(main())
-    assert told == [
+    assert reported == [
         "binding_created a-out",
         "binding_created a",
         "application_started",

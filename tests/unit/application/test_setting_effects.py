@@ -122,17 +122,17 @@ def test_binders_get_the_instance_index(make_app: MakeApplication) -> None:
             "bindings.b.consumer.instance-index": "7",
         }
     )
-    told: dict[str, tuple[int, int]] = {}
+    reported: dict[str, tuple[int, int]] = {}
 
     @app.customize_consumer
     def see(consumer: object, destination: ConsumerDestination) -> None:
-        told[destination.binding] = destination.instance_index, destination.instance_count
+        reported[destination.binding] = destination.instance_index, destination.instance_count
 
     for name in "ab":
         app.stream_listener(name)(lambda: None)
     with app.test():
         pass
-    assert told == {"a": (3, 5), "b": (7, 9)}
+    assert reported == {"a": (3, 5), "b": (7, 9)}
 
 
 def test_named_function_selects_the_queue_of_each_message(make_app: MakeApplication) -> None:
@@ -193,5 +193,5 @@ def test_secrets_of_binding_settings_are_masked(make_app: MakeApplication) -> No
         plugins=[Plugin()],
     )
     with app:
-        told = app.controller.query_state("in").settings
-    assert (told["access-key"], told["region"]) == ("******", "eu")
+        reported = app.controller.query_state("in").settings
+    assert (reported["access-key"], reported["region"]) == ("******", "eu")

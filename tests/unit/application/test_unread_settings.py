@@ -114,8 +114,8 @@ def test_a_setting_that_decides_nothing_is_a_warning(tmp_path: Path, caplog: pyt
         "kafka.bindings.in.consumer.ordered=false",
         "kafka.default.producer.sync=false",
     )
-    told = [text.partition("application.properties:")[2] for text in caplog.messages if "has no effect" in text]
-    assert told == [
+    reported = [text.partition("application.properties:")[2] for text in caplog.messages if "has no effect" in text]
+    assert reported == [
         f"{line}: spring.cloud.stream.kafka.{key} has no effect: binding '{name}' uses a binder of type 'rocketmq'"
         for line, key, name in (
             (4, "bindings.in.consumer.poll-timeout", "in"),

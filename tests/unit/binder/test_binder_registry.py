@@ -97,9 +97,9 @@ def test_plugin_that_cannot_be_loaded_is_always_reported(tmp_path: Path, monkeyp
     types = ApplicationPlugins().binder_types()
     assert "broken" in types.names
     for _ in range(2):
-        with pytest.raises(ConfigurationError) as told:
+        with pytest.raises(ConfigurationError) as raised:
             types.extended_models("broken")
-        assert str(told.value) == (
+        assert str(raised.value) == (
             "binder type 'broken', broken_binder of package broken-binder, cannot be loaded: ModuleNotFoundError: No "
             "module named 'nonesuch_client'"
         )

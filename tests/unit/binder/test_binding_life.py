@@ -517,7 +517,7 @@ def test_nothing_is_bound_while_the_application_stops() -> None:
             "spring.cloud.stream.bindings.a.group": "g",
         },
     )
-    told: list[str] = []
+    reported: list[str] = []
 
     async def note(text: str) -> None:
         """Do nothing."""
@@ -549,10 +549,10 @@ def test_nothing_is_bound_while_the_application_stops() -> None:
         with pytest.raises(ApplicationError, match="'a' cannot be started: the application is stopping"):
             await starting
         assert binding.state is BindingState.STOPPED
-        told.extend(broker.destinations)
+        reported.extend(broker.destinations)
 
     asyncio.run(asyncio.wait_for(main(), 30))
-    assert "new" in told
+    assert "new" in reported
 
 
 def test_slow_binding_blocks_no_other_name() -> None:

@@ -14,10 +14,10 @@ def raised() -> ValueError:
 
 def test_failure_headers_are_bounded() -> None:
     """The class, the text of at most 1000 characters, and the line that raised it."""
-    told = cause_headers(Reject("given up", cause=raised()))
-    assert told[FAILURE_TYPE] == "builtins.ValueError"
-    assert told[FAILURE_MESSAGE] == ("why" * 1000)[:1000]
-    assert told[FAILURE_PLACE].endswith(f"test_cause_headers.py:{raised.__code__.co_firstlineno + 3} in raised")
+    reported = cause_headers(Reject("given up", cause=raised()))
+    assert reported[FAILURE_TYPE] == "builtins.ValueError"
+    assert reported[FAILURE_MESSAGE] == ("why" * 1000)[:1000]
+    assert reported[FAILURE_PLACE].endswith(f"test_cause_headers.py:{raised.__code__.co_firstlineno + 3} in raised")
 
 
 def test_rejection_reason_is_the_failure_without_an_exception() -> None:
@@ -44,6 +44,6 @@ class WithoutTextError(Exception):
 
 def test_exception_without_text_is_reported_by_its_class() -> None:
     """Its message must still become a dead letter."""
-    told = cause_headers(Reject("given up", cause=WithoutTextError()))
-    assert told[FAILURE_TYPE].endswith("WithoutTextError")
-    assert told[FAILURE_MESSAGE] == "<its text cannot be made: RuntimeError>"
+    reported = cause_headers(Reject("given up", cause=WithoutTextError()))
+    assert reported[FAILURE_TYPE].endswith("WithoutTextError")
+    assert reported[FAILURE_MESSAGE] == "<its text cannot be made: RuntimeError>"

@@ -77,11 +77,11 @@ def test_free_permit_is_reported_only_without_waiters() -> None:
     """Otherwise it is taken already."""
 
     async def main() -> int:
-        told = 0
+        reported = 0
 
         def tell() -> None:
-            nonlocal told
-            told += 1
+            nonlocal reported
+            reported += 1
 
         permits = Permits(1)
         permits.watch(tell)
@@ -90,9 +90,9 @@ def test_free_permit_is_reported_only_without_waiters() -> None:
         await asyncio.sleep(0)
         permits.release()
         await waiting
-        assert told == 0
+        assert reported == 0
         permits.release()
-        return told
+        return reported
 
     assert asyncio.run(main()) == 1
 

@@ -128,7 +128,7 @@ def test_settlement_error_after_a_cancelled_poll_is_logged(
     with VirtualTime() as time:
         time.run(main())
     gc.collect()
-    (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert "SlowSource" in told.getMessage()
-    assert told.exc_info is not None
-    assert isinstance(told.exc_info[1], BinderError)
+    (reported,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "SlowSource" in reported.getMessage()
+    assert reported.exc_info is not None
+    assert isinstance(reported.exc_info[1], BinderError)

@@ -79,7 +79,7 @@ def test_partition_count_setting_is_used_if_the_binder_knows_none() -> None:
 @pytest.mark.parametrize("transactional", [False, True])
 def test_failed_send_is_an_event_and_the_senders_error(transactional: bool) -> None:
     """Also when it was to begin a transaction, which has not begun then."""
-    producer, told, open_ = Producer(AWAY), list[object](), set[str]()
+    producer, reported, open_ = Producer(AWAY), list[object](), set[str]()
     plain = handler(producer)
     message: Message[object] = Message(b"x", {"n": 1})
     if transactional:
@@ -87,19 +87,19 @@ def test_failed_send_is_an_event_and_the_senders_error(transactional: bool) -> N
     transactions = TransactionalSendingHandler("out", producer, plain, None, open_)
 
     def note(sender: object, **values: object) -> None:
-        told.append((sender, values["binding"], values["error"]))
+        reported.append((sender, values["binding"], values["error"]))
 
     with send_failed.connected_to(note), pytest.raises(BinderError, match="away"):
         asyncio.run((transactions if transactional else plain).handle_message(message))
-    assert (told, open_) == ([("app", "out", AWAY)], set())
+    assert (reported, open_) == ([("app", "out", AWAY)], set())
 
 
 def test_list_is_sent_up_to_the_first_failure() -> None:
     """Earlier messages are sent, whether sending or converting fails; each has its event."""
-    told = list[object]()
+    reported = list[object]()
 
     def note(sender: object, message: Message[bytes], **_: object) -> None:
-        told.append(message.payload)
+        reported.append(message.payload)
 
     class Full(Producer):
         async def send(self, message: Message[bytes]) -> None:
@@ -111,7 +111,7 @@ def test_list_is_sent_up_to_the_first_failure() -> None:
     full, plain = Full(), Producer()
     with message_sent.connected_to(note), send_failed.connected_to(note):
         assert asyncio.run(handler(full).handle_messages(listed)) == (listed[2], AWAY)
-    assert told == [b"a", b"b", b"c"]
+    assert reported == [b"a", b"b", b"c"]
     assert [message.payload for message in full.sent] == [b"a", b"b"]
     failed = asyncio.run(handler(plain).handle_messages([*listed[:2], Message("text", {"n": 1}), *listed[2:]]))
     assert failed is not None
@@ -149,11 +149,11 @@ def test_local_transaction_can_be_ended_once(state: TransactionState) -> None:
 
 def test_sent_message_is_an_event() -> None:
     """With the message as the binder got it."""
-    producer, told = Producer(), list[object]()
+    producer, reported = Producer(), list[object]()
 
     def note(sender: object, **values: object) -> None:
-        told.append(values["message"])
+        reported.append(values["message"])
 
     with message_sent.connected_to(note):
         asyncio.run(handler(producer).handle_message(Message(b"x", {"n": 1})))
-    assert told == producer.sent
+    assert reported == producer.sent

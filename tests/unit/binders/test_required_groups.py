@@ -17,7 +17,7 @@ class Offsets:
     """A client that answers and records requests about a group's offsets."""
 
     def __init__(self, committed: int | None, *, is_known: bool = True) -> None:
-        self.told: list[object] = []
+        self.reported: list[object] = []
         self._committed = committed
         self._is_known = is_known
 
@@ -33,15 +33,15 @@ class Offsets:
     async def commit_offset(self, queue: MessageQueue, group: str, offset: int) -> None:
         if not self._is_known:
             raise ResponseError(26, "group not exist")
-        self.told.append(offset)
+        self.reported.append(offset)
 
     async def create_group(self, config: object) -> None:
         self._is_known = True
-        self.told.append("made")
+        self.reported.append("made")
 
 
 @pytest.mark.parametrize(
-    ("broker", "told"),
+    ("broker", "message"),
     [
         (Offsets(None), [70, 71]),
         (Offsets(None, is_known=False), ["made", 70, 71]),
@@ -50,10 +50,10 @@ class Offsets:
     ],
     ids=["a new one on 4.9", "a new one on 5.x", "one that begins at the start", "one that has been there"],
 )
-def test_new_group_starts_at_the_end_of_the_topic(broker: Offsets, told: list[object]) -> None:
+def test_new_group_starts_at_the_end_of_the_topic(broker: Offsets, message: list[object]) -> None:
     """On every queue; an existing group keeps its offsets and its settings."""
     asyncio.run(commit_missing_offsets(broker, "g", "orders"))
-    assert broker.told == told
+    assert broker.reported == message
 
 
 def test_tags_of_the_first_member_apply_in_memory() -> None:

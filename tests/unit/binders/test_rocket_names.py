@@ -49,26 +49,28 @@ NO_ADDRESS = "is not an address: expected host:port, such as 127.0.0.1:9876"
 )  # fmt: skip
 def test_illegal_name_is_reported_with_its_setting(tmp_path: Path, line: str, reason: str) -> None:
     """File, line, key, value and reason."""
-    told = refused(tmp_path, "spring.cloud.stream.output-bindings=out", f"{BINDINGS}.in.content-type=text/plain", line)
-    assert told.removeprefix("1 setting is wrong:\n  - ") == f"application.properties:5: {line}: {reason}"
+    reported = refused(
+        tmp_path, "spring.cloud.stream.output-bindings=out", f"{BINDINGS}.in.content-type=text/plain", line
+    )
+    assert reported.removeprefix("1 setting is wrong:\n  - ") == f"application.properties:5: {line}: {reason}"
 
 
 def test_name_length_includes_the_namespace(tmp_path: Path) -> None:
     """The full name counts, as brokers see it."""
     topic = "x" * 120
-    told = refused(tmp_path, f"{ROCKET}.binder.namespace=namespace", f"{BINDINGS}.in.destination={topic}")
-    assert told.endswith(f"the topic name has 130 characters, at most 127 are allowed: namespace%{'x' * 30}…")
+    reported = refused(tmp_path, f"{ROCKET}.binder.namespace=namespace", f"{BINDINGS}.in.destination={topic}")
+    assert reported.endswith(f"the topic name has 130 characters, at most 127 are allowed: namespace%{'x' * 30}…")
 
 
 def test_illegal_name_without_a_setting_is_reported_with_its_binding(tmp_path: Path) -> None:
     """The destination defaults to the binding's name."""
-    told = refused(tmp_path, "spring.cloud.stream.output-bindings=out put", f"{BINDINGS}.in.group=g")
-    assert told == f"binding 'out put': the topic name 'out put' {ILLEGAL}"
+    reported = refused(tmp_path, "spring.cloud.stream.output-bindings=out put", f"{BINDINGS}.in.group=g")
+    assert reported == f"binding 'out put': the topic name 'out put' {ILLEGAL}"
 
 
 def test_members_of_one_group_need_equal_subscriptions(tmp_path: Path) -> None:
     """Two bindings of a group with different tags would lose each other's messages."""
-    told = refused(
+    reported = refused(
         tmp_path,
         f"{BINDINGS}.red.destination=orders",
         f"{BINDINGS}.red.group=kitchen",
@@ -78,7 +80,7 @@ def test_members_of_one_group_need_equal_subscriptions(tmp_path: Path) -> None:
         f"{ROCKET}.bindings.blue.consumer.tags=blue",
         listeners="red blue",
     )
-    assert told == (
+    assert reported == (
         f"application.properties:7: {BINDINGS}.blue.group=kitchen: "
         "bindings 'red' and 'blue' are both in group 'kitchen', but one subscribes to 'orders' with tags 'red', "
         "the other to 'orders' with tags 'blue'. All members of a RocketMQ group must subscribe to the same, or "
@@ -90,7 +92,7 @@ def test_members_of_one_group_need_equal_subscriptions(tmp_path: Path) -> None:
 def test_all_errors_are_reported_together(tmp_path: Path) -> None:
     """Names along with all other mistakes."""
     lines = [f"{BINDINGS}.in.destination=no good", f"{BINDINGS}.other.destination=neither this"]
-    told = refused(tmp_path, *lines, listeners="in other nowhere")
-    assert told.startswith("3 things are wrong:\n")
+    reported = refused(tmp_path, *lines, listeners="in other nowhere")
+    assert reported.startswith("3 things are wrong:\n")
     for part in ("'no good'", "'neither this'", "names binding 'nowhere'"):
-        assert part in told
+        assert part in reported

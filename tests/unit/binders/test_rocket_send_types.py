@@ -61,11 +61,11 @@ def test_late_refusal_is_reported(environment: VirtualRocketEnvironment) -> None
 
     async def main(s: Scenario) -> None:
         topic = await s.topic()
-        errors, told = s.recorder("errors"), list[BinderError]()
+        errors, reported = s.recorder("errors"), list[BinderError]()
 
         def note(sender: object, error: BinderError, binding: str, message: Message[bytes]) -> None:
             assert (binding, message.payload) == ("out", b"x")
-            told.append(error)
+            reported.append(error)
 
         app = sending(s, topic, "Async")
 
@@ -82,8 +82,8 @@ def test_late_refusal_is_reported(environment: VirtualRocketEnvironment) -> None
             assert await app.bridge.asend("out", b"x")
             (error,) = await errors.settled(1)
         assert isinstance(error.payload, MessageDeliveryError)
-        assert "forbidden" in str(told[0])
-        assert error.payload.__cause__ is told[0]
+        assert "forbidden" in str(reported[0])
+        assert error.payload.__cause__ is reported[0]
 
     run_case(environment, main)
 

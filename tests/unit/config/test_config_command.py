@@ -75,7 +75,7 @@ def test_explaining_shows_what_is_set(run):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ("report --jsn", "No such option '--jsn'. Did you mean '--json'?"),
         (
@@ -94,11 +94,11 @@ def test_explaining_shows_what_is_set(run):
         ("report here --config-location=there", "expected one PATH, not here, there"),
     ],
 )
-def test_unknown_arguments_are_reported(run, arguments, told):
+def test_unknown_arguments_are_reported(run, arguments, message):
     """A misspelt option is not taken for a setting."""
     output, code = run(f"{INPUT}.group=g", *arguments.split())
     assert code == 2
-    assert f"Error: {told}" in output
+    assert f"Error: {message}" in output
 
 
 def test_explain_reports_wrong_settings(run):

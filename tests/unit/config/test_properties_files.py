@@ -46,7 +46,7 @@ def test_last_of_repeated_keys_wins():
 
 
 def test_malformed_escape_names_file_and_line():
-    r"""A wrong \\u escape."""
+    r"""A wrong \u escape."""
     with pytest.raises(ConfigurationError, match=r"f:2: \\u needs four hexadecimal digits") as caught:
         parse_properties("a=1\nb=\\u00", "f")
     assert caught.value.origin == "f:2"

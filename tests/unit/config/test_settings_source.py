@@ -102,16 +102,16 @@ def test_profiles_and_environment_variables_apply(write: Callable[..., None], mo
 def test_all_errors_have_file_and_line(write: Callable[..., None]) -> None:
     """A misspelt key, a wrong value, and a refusal by the class's own validator."""
     write("shop.tax-rat=0.1\nshop.delivery.speed=warp\nshop.tax-rate=2\nshop.time-to-pay=soon")
-    with pytest.raises(ConfigurationErrors) as told:
+    with pytest.raises(ConfigurationErrors) as raised:
         ShopSettings()
-    assert [(error.origin, error.key) for error in told.value.errors] == [
+    assert [(error.origin, error.key) for error in raised.value.errors] == [
         ("application.properties:1", "shop.tax-rat"),
         ("application.properties:2", "shop.delivery.speed"),
         ("application.properties:3", "shop.tax-rate"),
         ("application.properties:4", "shop.time-to-pay"),
     ]
-    assert "did you mean shop.tax-rate?" in str(told.value)
-    assert "a tax takes less than everything" in str(told.value)
+    assert "did you mean shop.tax-rate?" in str(raised.value)
+    assert "a tax takes less than everything" in str(raised.value)
 
 
 def test_overridden_wrong_value_is_no_error(write: Callable[..., None]) -> None:
@@ -123,9 +123,9 @@ def test_overridden_wrong_value_is_no_error(write: Callable[..., None]) -> None:
 def test_secrets_are_masked_in_errors(write: Callable[..., None]) -> None:
     """As in errors of streamkit's own settings."""
     write("shop.password.of=hunter2")
-    with pytest.raises(ConfigurationError) as told:
+    with pytest.raises(ConfigurationError) as raised:
         ShopSettings()
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(raised.value)
 
 
 def test_applications_environment_can_be_read() -> None:
@@ -143,9 +143,9 @@ def test_errors_of_bind_have_their_origin() -> None:
     environment = Environment.load(
         config_location="optional:/none", variables={"SHOP_TAXRATE": "2"}, overrides={"shop.colour": "red"}
     )
-    with pytest.raises(ConfigurationErrors) as told:
+    with pytest.raises(ConfigurationErrors) as raised:
         environment.bind("shop", ShopSettings)
-    assert [error.origin for error in told.value.errors] == [
+    assert [error.origin for error in raised.value.errors] == [
         "environment variable SHOP_TAXRATE",
         "given in code",
     ]

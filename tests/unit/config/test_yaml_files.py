@@ -69,18 +69,18 @@ def test_malformed_file_names_itself_and_the_line(text, expected):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"a: \xff", "application.yml: it is not UTF-8, as a YAML file must be: byte 0xff at position 3"),
         (b"a: b\nc: \x00", "application.yml:2: the character U+0000 is not allowed in YAML"),
     ],
 )
-def test_binary_file_is_reported(tmp_path: Path, content: bytes, told: str) -> None:
+def test_binary_file_is_reported(tmp_path: Path, content: bytes, message: str) -> None:
     """With its name, in one line."""
     (tmp_path / "application.yml").write_bytes(content)
     with pytest.raises(ConfigurationError) as caught:
         Environment.load(directory=tmp_path, variables={})
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(message)
 
 
 def test_unreadable_file_is_reported(tmp_path: Path) -> None:

@@ -134,8 +134,8 @@ def test_unsupported_annotations_are_reported(make_app: MakeApplication) -> None
         app.function(each)
     with pytest.raises(ConfigurationErrors) as caught, app.test():
         pass
-    told = [str(error) for error in caught.value.errors]
-    assert len(told) == len(functions)
+    reported = [str(error) for error in caught.value.errors]
+    assert len(reported) == len(functions)
     for each, part in zip(
         functions,
         (
@@ -148,7 +148,7 @@ def test_unsupported_annotations_are_reported(make_app: MakeApplication) -> None
         ),
         strict=True,
     ):
-        assert any(part in text and f"{each.__name__} ({__file__}:" in text for text in told), told
+        assert any(part in text and f"{each.__name__} ({__file__}:" in text for text in reported), reported
 
 
 def test_functions_that_cannot_be_composed_are_reported(make_app: MakeApplication) -> None:

@@ -36,10 +36,10 @@ ENDPOINTS = "management.endpoints"
 def test_access_settings_restrict_operations(settings: dict[str, str], states: tuple[int, int]) -> None:
     """The endpoint's own overrides the default, and max-permitted limits both."""
     with serving(application(None, **settings)) as client:
-        told = client.get("/bindings/in").status_code
+        reported = client.get("/bindings/in").status_code
         changed = client.post("/bindings/in", json={"state": "STOPPED"}).status_code
-        assert (told, changed) == states
-        assert ("bindings" in client.get("").json()["_links"]) == (told == 200)
+        assert (reported, changed) == states
+        assert ("bindings" in client.get("").json()["_links"]) == (reported == 200)
 
 
 @pytest.mark.parametrize("name", ["health", "metrics", "prometheus"])

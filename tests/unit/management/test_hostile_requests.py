@@ -28,8 +28,8 @@ PATIENCE = 60
 
 
 def state(client: httpx.Client) -> str:
-    told: str = client.get("/bindings/in").json()["state"]
-    return told
+    reported: str = client.get("/bindings/in").json()["state"]
+    return reported
 
 
 @contextmanager

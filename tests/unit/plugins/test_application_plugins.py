@@ -235,9 +235,9 @@ def test_two_packages_with_one_binder_type_are_both_named(install: Install) -> N
     install("zoo", TYPES.format(names=["cage"]), binders="cage")
     install("park", TYPES.format(names=["cage"]), plugins="park")
     types = ApplicationPlugins().binder_types()
-    with pytest.raises(ConfigurationError) as told:
+    with pytest.raises(ConfigurationError) as raised:
         types.get("cage")
-    assert str(told.value) == (
+    assert str(raised.value) == (
         "binder type 'cage' is claimed by park of package park and by zoo of package zoo: remove all but one of them"
     )
     assert isinstance(types.get("inmemory"), InMemoryBinderType)
@@ -291,9 +291,9 @@ def test_wrong_plugin_is_named_with_its_package(install: Install, text: str, mes
     """It cannot be loaded, or its hooks have a wrong signature."""
     install("zoo", text, plugins="cage")
     for _ in range(2):
-        with pytest.raises(ConfigurationError) as told:
+        with pytest.raises(ConfigurationError) as raised:
             ApplicationPlugins()
-        assert message in str(told.value)
+        assert message in str(raised.value)
 
 
 def test_failing_hook_is_named_with_its_plugin(install: Install) -> None:
@@ -301,9 +301,9 @@ def test_failing_hook_is_named_with_its_plugin(install: Install) -> None:
     failing = "from streamkit.plugins import hookimpl\n@hookimpl\ndef streamkit_settings_sources(): raise OSError('x')"
     install("zoo", failing, plugins="zoo")
     app = StreamApplication(config_location="optional:/none")
-    with pytest.raises(ConfigurationError) as told:
+    with pytest.raises(ConfigurationError) as raised:
         _ = app.environment
-    assert str(told.value) == "streamkit_settings_sources of the plugin zoo of package zoo failed: OSError: x"
+    assert str(raised.value) == "streamkit_settings_sources of the plugin zoo of package zoo failed: OSError: x"
 
 
 @pytest.mark.parametrize(
@@ -323,9 +323,9 @@ def test_hook_result_of_a_wrong_type_is_named_with_its_plugin(
     text = f"from streamkit.plugins import hookimpl\n@hookimpl\ndef streamkit_{hook}(): return {answer}"
     install("zoo", text, plugins="zoo")
     plugins = ApplicationPlugins()
-    with pytest.raises(ConfigurationError) as told:
+    with pytest.raises(ConfigurationError) as raised:
         getattr(plugins, hook)()
-    assert f"streamkit_{hook} of the plugin zoo of package zoo {message}" in str(told.value)
+    assert f"streamkit_{hook} of the plugin zoo of package zoo {message}" in str(raised.value)
 
 
 @pytest.mark.parametrize("answer", ["None", "[]"])

@@ -70,7 +70,7 @@ def test_starting_offsets(more: dict[str, str], position: Position) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"topic": "t"}, "option 'nameServer' is missing"),
         ({"nameServer": "a:1"}, "no option names the topics to read"),
@@ -98,9 +98,9 @@ def test_starting_offsets(more: dict[str, str], position: Position) -> None:
         (READ | {"kafka.group.id": "g"}, "it is 'consumerGroup' here"),
     ],
 )
-def test_wrong_options_are_named(given: dict[str, str], told: str) -> None:
+def test_wrong_options_are_named(given: dict[str, str], message: str) -> None:
     """With what to write instead."""
-    with pytest.raises(OptionError, match=re.escape(told)):
+    with pytest.raises(OptionError, match=re.escape(message)):
         source_options(given)
 
 

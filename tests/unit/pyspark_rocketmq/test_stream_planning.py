@@ -112,16 +112,16 @@ def test_new_queue_and_new_broker_are_read_from_the_beginning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bounds", "told", "read"),
+    ("bounds", "message", "read"),
     [
         ((7, 9), "queue 0 of t at a was read up to 5 and now holds 7 to 9", [QueueRange(queue(0), 7, 9)]),
         ((0, 3), "queue 0 of t at a was read up to 5 and now holds 0 to 3", [QueueRange(queue(0), 0, 3)]),
     ],
 )
-def test_lost_messages_are_an_error_or_skipped(bounds: tuple[int, int], told: str, read: list[QueueRange]) -> None:
+def test_lost_messages_are_an_error_or_skipped(bounds: tuple[int, int], message: str, read: list[QueueRange]) -> None:
     """Deleted before they were read, or the topic was recreated."""
     brokers = Brokers({queue(0): bounds})
-    with pytest.raises(DataLossError, match=told):
+    with pytest.raises(DataLossError, match=message):
         planned(reader(brokers), at(reader(brokers), a0=5))
     made = reader(brokers, failOnDataLoss="false")
     assert planned(made, at(made, a0=5)) == read

@@ -111,10 +111,10 @@ def test_row_without_a_body_is_refused(stand: Stand) -> None:
     """Null or empty; Apache's Java consumers could not read it."""
     topic = stand.topic(QUEUES)
     columns = sink_columns(StructType([StructField("body", StringType())]), topic=topic, order_key=None, id_column=None)
-    for bodies, told in ((["x", None], "is null"), (["x", ""], "is empty"), (["xy" * 50], "has 100 bytes")):
+    for bodies, reported in ((["x", None], "is null"), (["x", ""], "is empty"), (["xy" * 50], "has 100 bytes")):
         options = sink_options(stand.options | {"topic": topic, "maxMessageSize": "99"})
         writer = TaskWriter(options, columns, Identity("q", 0, 0))
-        with pytest.raises(UnsendableError, match=f"column 'body' {told} in a row"):
+        with pytest.raises(UnsendableError, match=f"column 'body' {reported} in a row"):
             writer.write(iter([pa.record_batch({"body": pa.array(bodies, pa.string())})]))
     assert stand.count(topic) == 0
 

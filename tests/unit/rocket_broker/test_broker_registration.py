@@ -123,8 +123,8 @@ def test_unavailable_name_server_is_retried_and_logged_once(
 
     with caplog.at_level(logging.INFO):
         with_cluster(test)
-    told = [r.getMessage() for r in caplog.records if r.name.endswith("registration") and "9877" in r.getMessage()]
-    assert [text.split(",")[0] for text in told] == [
+    reported = [r.getMessage() for r in caplog.records if r.name.endswith("registration") and "9877" in r.getMessage()]
+    assert [text.split(",")[0] for text in reported] == [
         "could not register with name server 127.0.0.1:9877",
         "registered with name server 127.0.0.1:9877",
     ]

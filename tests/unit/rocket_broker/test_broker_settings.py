@@ -139,10 +139,10 @@ def test_disabled_access_control_settings_are_accepted() -> None:
 
 def test_effective_settings_include_fixed_values() -> None:
     """Tools read values that no setting changes; a settings file may contain all of them."""
-    told = broker_settings("brokerName=a").to_properties()
-    assert {"brokerName=a", "brokerRole=ASYNC_MASTER", "useTLS=false"} <= {*told.splitlines()}
-    lines = [line for line in told.splitlines() if not line.endswith("=")]
-    assert broker_settings("\n".join(lines)).to_properties() == told
+    reported = broker_settings("brokerName=a").to_properties()
+    assert {"brokerName=a", "brokerRole=ASYNC_MASTER", "useTLS=false"} <= {*reported.splitlines()}
+    lines = [line for line in reported.splitlines() if not line.endswith("=")]
+    assert broker_settings("\n".join(lines)).to_properties() == reported
 
 
 def test_transient_store_pool_requires_asynchronous_flush() -> None:

@@ -89,13 +89,13 @@ def test_disabling_auto_creation_while_running_stops_it(tmp_path: Path) -> None:
 def test_every_topic_change_is_written_and_reported(tmp_path: Path) -> None:
     """A broker that is killed has each topic whose creation was acknowledged."""
     table = topic_table(tmp_path)
-    told: list[int] = []
-    table.on_change.append(lambda: told.append(table.data_version.counter))
+    reported: list[int] = []
+    table.on_change.append(lambda: reported.append(table.data_version.counter))
     table.create_by_send("orders", "TBW102", 4, 0, "test")
     table.create_by_send("orders", "TBW102", 4, 0, "test")
     table.create_by_send_back("%RETRY%group", 1, READ | WRITE)
     table.update(TopicConfig(topic_name="payments", read_queue_nums=2, write_queue_nums=3))
-    assert told == [1, 2, 3]
+    assert reported == [1, 2, 3]
     again = topic_table(tmp_path)
     assert again.configs() == table.configs()
     assert again.data_version == table.data_version

@@ -33,7 +33,7 @@ WRITTEN_BY_APACHE = {
 }
 
 
-def told(expression: str, *, topic: str = "letters", version: int = 1) -> SubscriptionData:
+def subscription(expression: str, *, topic: str = "letters", version: int = 1) -> SubscriptionData:
     return SubscriptionData(topic=topic, sub_string=expression, sub_version=version, expression_type="SQL92")
 
 
@@ -55,8 +55,8 @@ def test_apaches_file_is_read_and_written_unchanged(tmp_path: Path) -> None:
     filters = table(tmp_path)
     filters.load()
     assert expression(filters, "readers") == "b = 'x'"
-    run_all(filters.register("others", [told("b = 'x'")]))
-    run_all(filters.register("readers", [told("b = 'x'", version=8)]))
+    run_all(filters.register("others", [subscription("b = 'x'")]))
+    run_all(filters.register("readers", [subscription("b = 'x'", version=8)]))
     filters.save()
     written = json.loads(path.read_text())["filterDataByTopic"]["letters"]
     theirs = WRITTEN_BY_APACHE["filterDataByTopic"]["letters"]["groupFilterData"]["readers"]
@@ -78,20 +78,20 @@ def test_hash_is_murmur3(text: bytes, expected: int) -> None:
 def test_invalid_new_expression_removes_the_filter(tmp_path: Path) -> None:
     """The group's pulls get an error instead of messages for the former expression."""
     filters = table(tmp_path)
-    run_all(filters.register("g", [told("a = 1")]))
-    run_all(filters.register("g", [told("a =", version=2)]))
+    run_all(filters.register("g", [subscription("a = 1")]))
+    run_all(filters.register("g", [subscription("a =", version=2)]))
     assert expression(filters, "g") is None
 
 
 def test_filter_of_a_dropped_subscription_is_marked_dead_and_can_return(tmp_path: Path) -> None:
     """A subscription by tags has no property filter."""
     filters = table(tmp_path)
-    run_all(filters.register("g", [told("a = 1")]))
+    run_all(filters.register("g", [subscription("a = 1")]))
     run_all(filters.register("g", [SubscriptionData(topic="letters", sub_string="*", sub_version=2)]))
     found = filters.get("g", "letters")
     assert found is not None
     assert found[0].is_dead
-    run_all(filters.register("g", [told("a = 1", version=3)]))
+    run_all(filters.register("g", [subscription("a = 1", version=3)]))
     assert not found[0].is_dead
 
 
@@ -99,7 +99,7 @@ def test_compilation_per_heartbeat_is_limited(tmp_path: Path) -> None:
     """The loop serves other clients; the next heartbeat compiles the rest."""
     filters = table(tmp_path)
     long = "a = '" + "x" * 8000 + "'"
-    subscriptions = [told(f"{long} OR b={n}", topic=f"t{n}") for n in range(8)]
+    subscriptions = [subscription(f"{long} OR b={n}", topic=f"t{n}") for n in range(8)]
     run_all(filters.register("g", subscriptions))
     first = sum(expression(filters, "g", f"t{n}") is not None for n in range(8))
     assert 0 < first <= MOST_COMPILED // len(long) + 1 < 8

@@ -53,9 +53,9 @@ def test_live_brokers_name_cannot_be_taken(with_name_server: Run, caplog: pytest
 
     with caplog.at_level(logging.WARNING):
         with_name_server(scene)
-    told = [record.getMessage() for record in caplog.records if STRANGER in record.getMessage()]
-    assert len(told) == 1
-    assert "is not registered as broker broker-a, id 0, at 10.6.6.6:1" in told[0]
+    reported = [record.getMessage() for record in caplog.records if STRANGER in record.getMessage()]
+    assert len(reported) == 1
+    assert "is not registered as broker broker-a, id 0, at 10.6.6.6:1" in reported[0]
 
 
 def test_live_brokers_address_cannot_be_taken(with_name_server: Run) -> None:

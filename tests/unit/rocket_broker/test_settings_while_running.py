@@ -69,14 +69,14 @@ def test_permission_change_takes_effect_when_topics_cannot_be_written() -> None:
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         broker = embedded.broker
-        told: list[int] = []
-        broker.topics.on_change.append(lambda: told.append(1))
+        reported: list[int] = []
+        broker.topics.on_change.append(lambda: reported.append(1))
         in_the_way = broker.settings.config_dir / "topics.json.tmp"
         in_the_way.mkdir(parents=True)
         try:
             assert await change(client, "brokerPermission=4\n") == 0
             assert broker.settings.broker_permission == 4
-            assert told
+            assert reported
         finally:
             in_the_way.rmdir()
 
@@ -174,8 +174,8 @@ def test_unsupported_key_accepts_its_disabled_value() -> None:
     """Tools may send back the settings they read; nothing is written."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
-        told = embedded.broker.settings.to_properties()
-        lines = [line for line in told.splitlines() if line.startswith(("aclEnable", "brokerRole", "listen"))]
+        reported = embedded.broker.settings.to_properties()
+        lines = [line for line in reported.splitlines() if line.startswith(("aclEnable", "brokerRole", "listen"))]
         assert await change(client, "\n".join(lines)) == 0
 
     with_broker(scene)

@@ -44,6 +44,6 @@ def test_second_signal_ends_a_server_that_does_not_stop(number: signal.Signals) 
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.2)
         process.send_signal(number)
-        _, told = process.communicate(timeout=60)
-        assert told == f"{number.name} again: ending at once\n"
+        _, reported = process.communicate(timeout=60)
+        assert reported == f"{number.name} again: ending at once\n"
         assert process.returncode == 128 + number

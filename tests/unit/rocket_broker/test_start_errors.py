@@ -161,6 +161,6 @@ def test_server_beyond_loopback_warns_about_missing_access_control(
         await name_server.stop()
 
     asyncio.run(main())
-    told = [text for record in caplog.records if "no access control" in (text := record.getMessage())]
-    assert [text.partition(" listens on ")[0] for text in told] == ["the name server", "the broker"] * is_open
-    assert all("bindAddress=127.0.0.1" in text for text in told)
+    reported = [text for record in caplog.records if "no access control" in (text := record.getMessage())]
+    assert [text.partition(" listens on ")[0] for text in reported] == ["the name server", "the broker"] * is_open
+    assert all("bindAddress=127.0.0.1" in text for text in reported)

@@ -155,12 +155,12 @@ def test_route_change_is_reported_once() -> None:
     async def main() -> None:
         answers = Answers(orders=broker("a", 2))
         table = RouteTable(answers)
-        told: list[int] = []
-        table.changed.append(lambda route: told.append(len(route.publish_queues)))
+        reported: list[int] = []
+        table.changed.append(lambda route: reported.append(len(route.publish_queues)))
         for count in (2, 2, 6, 6):
             answers.answers["orders"] = broker("a", count)
             await table.refresh("orders")
-        assert told == [2, 6]
+        assert reported == [2, 6]
 
     asyncio.run(main())
 

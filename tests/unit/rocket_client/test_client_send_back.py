@@ -173,10 +173,10 @@ def test_failure_properties_are_bounded_and_sanitised() -> None:
     try:
         raise ValueError("x" * 5000 + "\x01\x02")
     except ValueError as error:
-        told = failure_properties(error)
-    assert told["FAILURE_TYPE"] == "builtins.ValueError"
-    assert len(told["FAILURE_MESSAGE"]) == 800
-    assert told["FAILURE_PLACE"].endswith("in test_failure_properties_are_bounded_and_sanitised")
+        reported = failure_properties(error)
+    assert reported["FAILURE_TYPE"] == "builtins.ValueError"
+    assert len(reported["FAILURE_MESSAGE"]) == 800
+    assert reported["FAILURE_PLACE"].endswith("in test_failure_properties_are_bounded_and_sanitised")
     assert failure_properties("a\x01b") == {"FAILURE_MESSAGE": "a b"}
     assert failure_properties(None) == {}
     assert failure_properties(asyncio.CancelledError()) == {"FAILURE_TYPE": "asyncio.exceptions.CancelledError"}
@@ -190,19 +190,19 @@ class Unprintable(Exception):  # noqa: N818 - it is named after what it does
 
 
 @pytest.mark.parametrize(
-    ("cause", "told"),
+    ("cause", "message"),
     [
         (ValueError("unknown \ud800"), "unknown ?"),
         ("unknown \ud800", "unknown ?"),
         (Unprintable(), "<its text cannot be made: RuntimeError>"),
     ],
 )
-def test_message_is_sent_back_whatever_its_cause(virtual: VirtualTime, cause: Exception | str, told: str) -> None:
+def test_message_is_sent_back_whatever_its_cause(virtual: VirtualTime, cause: Exception | str, message: str) -> None:
     """Including a lone surrogate, as from hostile JSON, and an error whose text cannot be made."""
 
     async def scene(at: Scene) -> None:
         await at.send_back.retry(failed(), 0, 16, cause)
-        assert at.properties["FAILURE_MESSAGE"] == told
+        assert at.properties["FAILURE_MESSAGE"] == message
 
     play(virtual, scene)
 
@@ -219,12 +219,12 @@ def test_failure_properties_are_omitted_if_there_is_no_space(virtual: VirtualTim
     play(virtual, scene)
 
 
-@pytest.mark.parametrize(("times", "limit", "told"), [(15, 16, 17), (0, 1, 2), (3, 2**31 - 1, 2**31 - 1)])
-def test_last_retry_is_within_its_limit(virtual: VirtualTime, times: int, limit: int, told: int) -> None:
+@pytest.mark.parametrize(("times", "limit", "message"), [(15, 16, 17), (0, 1, 2), (3, 2**31 - 1, 2**31 - 1)])
+def test_last_retry_is_within_its_limit(virtual: VirtualTime, times: int, limit: int, message: int) -> None:
     """4.9 counts reconsume times equal to the limit as too many; the limit is a number of four bytes."""
 
     async def scene(at: Scene) -> None:
         await at.send_back.retry(failed(reconsume_times=times), 0, limit, None)
-        assert (at.sent.reconsume_times, at.sent.max_reconsume_times) == (times + 1, told)
+        assert (at.sent.reconsume_times, at.sent.max_reconsume_times) == (times + 1, message)
 
     play(virtual, scene)

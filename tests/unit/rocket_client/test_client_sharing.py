@@ -147,8 +147,10 @@ def test_shutdown_unregisters_at_the_brokers(virtual: VirtualTime) -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
             async with cluster.producer(instance_name="me") as producer:
                 await producer.send(Message("orders", b"x"))
-            (told,) = [command for command in cluster.brokers[0].asked if command.code == RequestCode.UNREGISTER_CLIENT]
-            header = told.header(UnregisterClientRequestHeader)
+            (reported,) = [
+                command for command in cluster.brokers[0].asked if command.code == RequestCode.UNREGISTER_CLIENT
+            ]
+            header = reported.header(UnregisterClientRequestHeader)
             assert header.client_id.endswith("@me")
             assert header.producer_group == "shop"
 

@@ -61,13 +61,13 @@ class Till:
     @property
     def ends(self) -> list[tuple[str, int, bool]]:
         """Return message id, transaction state and check flag of each END_TRANSACTION request."""
-        told = [
+        reported = [
             command.header(EndTransactionRequestHeader)
             for broker in self.cluster.brokers
             for command in broker.asked
             if command.code == RequestCode.END_TRANSACTION
         ]
-        return [(header.msg_id, header.commit_or_rollback, header.from_transaction_check) for header in told]
+        return [(header.msg_id, header.commit_or_rollback, header.from_transaction_check) for header in reported]
 
     async def ask(self, *ids: str, group: str = "shop") -> None:
         """Let the first broker check half messages with these ids, and wait for the answers."""

@@ -113,8 +113,8 @@ def test_registration_round_trip(compressed: bool) -> None:
     """In both forms."""
     text = encode_register_broker_body(REGISTRATION, compressed=compressed)
     wrapper = REGISTRATION.topic_config_serialize_wrapper
-    told = [item for item in read_registration(text, compressed=compressed) if item is not None]
-    assert sorted(told, key=repr) == sorted([wrapper.data_version, *wrapper.topic_config_table.values()], key=repr)
+    reported = [item for item in read_registration(text, compressed=compressed) if item is not None]
+    assert sorted(reported, key=repr) == sorted([wrapper.data_version, *wrapper.topic_config_table.values()], key=repr)
 
 
 @pytest.mark.parametrize(

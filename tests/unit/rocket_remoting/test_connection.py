@@ -302,23 +302,23 @@ def test_data_sent_before_a_close_arrives(transport: Transport) -> None:
 
 def test_close_callbacks_run_once_at_both_ends(transport: Transport) -> None:
     """A callback added after the end runs too."""
-    told: list[str] = []
+    reported: list[str] = []
 
     async def main() -> None:
         server = await transport.serve(
             "127.0.0.1",
             0,
             echo,
-            on_connect=lambda connection: told.append("made"),
-            on_close=lambda connection: told.append("lost"),
+            on_connect=lambda connection: reported.append("made"),
+            on_close=lambda connection: reported.append("lost"),
         )
         connection = await transport.connect(server.address)
-        connection.add_close_callback(lambda _: told.append("client"))
+        connection.add_close_callback(lambda _: reported.append("client"))
         await connection.invoke(RequestCode.HEART_BEAT, timeout=30)
         await server.close()
         await connection.close()
-        connection.add_close_callback(lambda _: told.append("late"))
-        assert sorted(told) == ["client", "late", "lost", "made"]
+        connection.add_close_callback(lambda _: reported.append("late"))
+        assert sorted(reported) == ["client", "late", "lost", "made"]
 
     asyncio.run(main())
 

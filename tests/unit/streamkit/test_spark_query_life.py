@@ -177,20 +177,20 @@ def test_query_that_fails_at_once_is_restarted() -> None:
         spark.dies = "no such topic"
         app = application()
         query = fed(app, spark, restart_after=timedelta(milliseconds=1))
-        told: list[object] = []
+        reported: list[object] = []
 
         def tell(application: object, **about: object) -> None:
-            told.append(about.get("error", "started"))
-            if len(told) == 4:
+            reported.append(about.get("error", "started"))
+            if len(reported) == 4:
                 assert query.health().status is HealthStatus.DOWN
                 spark.dies = None
 
         with query_failed.connected_to(tell), query_started.connected_to(tell):
             async with app:
-                await until(lambda: len(told) == 5)
+                await until(lambda: len(reported) == 5)
                 assert query.health().status is HealthStatus.UP
                 assert len(spark.running) == len(spark.listeners) == 1
-        assert told == ["started", "no such topic", "started", "no such topic", "started"]
+        assert reported == ["started", "no such topic", "started", "no such topic", "started"]
         assert (spark.running, spark.listeners) == ([], [])
 
     asyncio.run(main())

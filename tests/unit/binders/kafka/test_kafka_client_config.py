@@ -30,8 +30,8 @@ def test_names_and_types_are_converted_for_kafka_python() -> None:
 
 def test_every_property_of_javas_clients_is_known() -> None:
     """Of kafka-clients 3.9.1, 4.1.1 and 4.3.1 (`ConsumerConfig.configNames()`…); each refusal has a reason."""
-    told = [_refusal(*line.split()) for line in JAVA_PROPERTIES.read_text().splitlines()]
-    assert not [each for each in told if "is not a property of" in each]
+    reported = [_refusal(*line.split()) for line in JAVA_PROPERTIES.read_text().splitlines()]
+    assert not [each for each in reported if "is not a property of" in each]
 
 
 def _refusal(client: str, name: str) -> str:
@@ -43,7 +43,7 @@ def _refusal(client: str, name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("bootstrap.servers", "spring.cloud.stream.kafka.binder.brokers"),
         ("ssl.truststore.certificates", "ssl.truststore.location"),
@@ -51,9 +51,9 @@ def _refusal(client: str, name: str) -> str:
         ("config.providers", "placeholders of their own"),
     ],
 )
-def test_unsupported_security_properties_are_refused(name: str, told: str) -> None:
+def test_unsupported_security_properties_are_refused(name: str, message: str) -> None:
     """A warning is not enough: the client would trust others than intended."""
-    with pytest.raises(ValueError, match=re.escape(told)):
+    with pytest.raises(ValueError, match=re.escape(message)):
         checked({name: "x"}, *Client)
 
 
@@ -127,14 +127,14 @@ def test_property_without_effect_is_a_warning(caplog: pytest.LogCaptureFixture) 
     """Java's clients know the name; the warning says whose it is and why it has no effect."""
     with caplog.at_level(logging.WARNING):
         assert translated(Client.CONSUMER, "binding 'in'", {"enable.auto.commit": "true"}) == {}
-    (told,) = caplog.messages
-    assert told == (
+    (reported,) = caplog.messages
+    assert reported == (
         "binding 'in': property enable.auto.commit has no effect: offsets follow the settlements of messages"
     )
 
 
 @pytest.mark.parametrize(
-    ("properties", "told"),
+    ("properties", "message"),
     [
         ({"max.poll.record": "10"}, "did you mean 'max.poll.records'"),
         ({"max.poll.records": "many"}, "max.poll.records: expected a whole number, not 'many'"),
@@ -149,9 +149,9 @@ def test_property_without_effect_is_a_warning(caplog: pytest.LogCaptureFixture) 
         ),
     ],
 )
-def test_invalid_property_is_reported_before_connecting(properties: dict[str, str], told: str) -> None:
+def test_invalid_property_is_reported_before_connecting(properties: dict[str, str], message: str) -> None:
     """An unknown name with the nearest one, a value with what is expected."""
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         checked(properties, Client.CONSUMER)
 
 

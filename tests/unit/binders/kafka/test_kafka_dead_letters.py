@@ -157,12 +157,12 @@ def test_dead_letter_that_is_still_too_large_omits_more(
     assert "sending it without its value" in caplog.text
 
 
-@pytest.mark.parametrize(("timestamp", "told"), [(1_000, 1_000), (None, -1), (-1, -1)])
-def test_dead_letter_has_the_present_time(timestamp: int | None, told: int) -> None:
+@pytest.mark.parametrize(("timestamp", "message"), [(1_000, 1_000), (None, -1), (-1, -1)])
+def test_dead_letter_has_the_present_time(timestamp: int | None, message: int) -> None:
     """With its record's timestamp, the topic's retention might delete or refuse it."""
     letter = kept(Producer(), stored(timestamp=timestamp), Reject("not for us"))
     assert letter.get("timestamp_ms") is None
-    assert dict(letter["headers"])["x-original-timestamp"] == struct.pack(">q", told)
+    assert dict(letter["headers"])["x-original-timestamp"] == struct.pack(">q", message)
 
 
 def test_dead_letter_replaces_text_without_utf8_form() -> None:

@@ -100,6 +100,6 @@ def test_each_name_used_by_a_repair_is_checked_at_the_start(module: str) -> None
 
 def test_docstring_lists_every_repair_module() -> None:
     """In the package's docstring."""
-    told = set(re.findall(r"^    (\w+) {2,}", str(binders.kafka.repairs.__doc__), re.MULTILINE)) - {"module"}
-    assert told == {each.stem for each in REPAIRS.glob("*.py")} - {"__init__", "known_library"}
-    assert set(NAMES) <= told
+    reported = set(re.findall(r"^    (\w+) {2,}", str(binders.kafka.repairs.__doc__), re.MULTILINE)) - {"module"}
+    assert reported == {each.stem for each in REPAIRS.glob("*.py")} - {"__init__", "known_library"}
+    assert set(NAMES) <= reported

@@ -104,7 +104,7 @@ def test_key_expression_is_parsed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("bindings.in.consumer.configuration.max.poll.record=5", "did you mean 'max.poll.records'"),
         ("bindings.in.consumer.configuration.bootstrap.servers=x:1", "a binding uses its binder's brokers"),
@@ -114,7 +114,7 @@ def test_key_expression_is_parsed() -> None:
         ("bindings.out.producer.admin.replication-factor=2", "use topic.* instead"),
     ],
 )
-def test_invalid_setting_is_reported_with_file_and_line(tmp_path: Path, line: str, told: str) -> None:
+def test_invalid_setting_is_reported_with_file_and_line(tmp_path: Path, line: str, message: str) -> None:
     """And with what to write instead."""
     file = tmp_path / "application.properties"
     file.write_text(f"# shop\n{KAFKA}.{line}\n")
@@ -124,7 +124,7 @@ def test_invalid_setting_is_reported_with_file_and_line(tmp_path: Path, line: st
     with pytest.raises(ConfigurationErrors) as caught:
         found.bind_extended("kafka", "in" if side == "consumer" else "out", side, model)
     text = str(caught.value)
-    assert told in text
+    assert message in text
     assert "application.properties:2" in text
 
 

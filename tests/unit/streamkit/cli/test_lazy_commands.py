@@ -122,5 +122,5 @@ def test_help_loads_no_plugin(installed: Path) -> None:
     assert done.returncode == 0
     assert "imported" not in done.stdout
     script = "import sys, streamkit.cli; print('pluggy' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert told.stdout == "False\n"
+    reported = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert reported.stdout == "False\n"

@@ -148,7 +148,7 @@ def test_binder_that_breaks_the_contract_fails_the_suite(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["My Shop"], "is not a valid project name"),
         (["json"], "choose another name"),
@@ -159,12 +159,12 @@ def test_binder_that_breaks_the_contract_fails_the_suite(tmp_path: Path) -> None
         (["shop", "--on", "rabbit"], "'rocketmq', 'kafka', 'inmemory'"),
     ],
 )
-def test_invalid_project_is_reported(arguments: list[str], told: str, tmp_path: Path) -> None:
+def test_invalid_project_is_reported(arguments: list[str], message: str, tmp_path: Path) -> None:
     """Before anything is written."""
     result = make(*arguments, "--directory", tmp_path / "made")
 
     assert result.exit_code != 0
-    assert told in result.output
+    assert message in result.output
     assert not (tmp_path / "made").exists()
 
 

@@ -12,7 +12,7 @@ from streamkit.cli.run import run
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ("shop:app --log-lvl debug", "No such option '--log-lvl'. Did you mean '--log-level'?"),
         ("shop:app --workrs=4", "No such option '--workrs'. Did you mean '--workers'?"),
@@ -37,17 +37,17 @@ from streamkit.cli.run import run
     ],
 )
 def test_invalid_argument_is_reported(
-    arguments: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With what to write instead, where it can be guessed."""
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(run, arguments.split())
     assert result.exit_code == 2
-    assert f"Error: {told}" in result.output
+    assert f"Error: {message}" in result.output
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         (
             "import no_such_module\n",
@@ -67,7 +67,7 @@ def test_invalid_argument_is_reported(
     ],
 )
 def test_error_of_the_module_is_reported_with_its_own_lines(
-    code: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    code: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error comes first, and no lines of click, importlib and streamkit follow."""
     monkeypatch.delitem(sys.modules, "shop", raising=False)
@@ -75,7 +75,7 @@ def test_error_of_the_module_is_reported_with_its_own_lines(
     result = CliRunner().invoke(run, ["shop", "--app-dir", str(tmp_path)])
     assert result.exit_code == 1
     output = re.sub(r"^ *[~^]+$\n", "", result.output.replace(f"{tmp_path}/", ""), flags=re.MULTILINE)
-    assert output.startswith(f"Error: cannot import 'shop': {told}")
+    assert output.startswith(f"Error: cannot import 'shop': {message}")
     assert output.count("File ") == 1
 
 

@@ -103,10 +103,10 @@ def test_pauses_grow_with_consecutive_failures(tmp_path: Path) -> None:
     worker = WorkerProcess(0, command(lives))
 
     async def main() -> None:
-        told = []
+        reported = []
         for _ in range(5):
-            told.append((await worker.run(), worker.has_started, worker.was_up, worker.failures, worker.pause))
-        assert told == [
+            reported.append((await worker.run(), worker.has_started, worker.was_up, worker.failures, worker.pause))
+        assert reported == [
             (3, False, False, 1, 0.5),
             (137, True, True, 2, 1.0),
             (4, False, True, 3, 2.0),
