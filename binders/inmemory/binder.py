@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Final
 
 from binders.inmemory.binder_type import TYPE
-from binders.inmemory.broker import DEAD_LETTER_PREFIX, InMemoryBroker
+from binders.inmemory.broker import InMemoryBroker
 from binders.inmemory.consumer import ConcurrentConsumerBinding, OrderedConsumerBinding
 from binders.inmemory.destination import Destination
 from binders.inmemory.group import Delivery, Group
@@ -28,12 +28,14 @@ from streamkit.binder.binder import (
     Receiver,
 )
 from streamkit.binder.capabilities import Capability
-from streamkit.binder.delivery import StartPosition, parse_delay_levels
+from streamkit.binder.delivery import DEFAULT_DELAY_LEVELS, ExtendedProducerProperties, parse_delay_levels
 from streamkit.binder.receiver_calls import ReceiverCall, ToMessage, in_batches, one_by_one
 from streamkit.errors import BinderError
 
 _anonymous = count(1)
 _message_of: Final[ToMessage[Delivery]] = attrgetter("message")
+
+_HALF_AN_HOUR_MS: Final = 30 * 60 * 1000
 
 CAPABILITIES = frozenset(Capability) - {Capability.SQL, Capability.SEEK, Capability.PATTERN}
 
@@ -49,20 +51,24 @@ class InMemoryBinder(Binder):
         prefix = f"spring.cloud.stream.{TYPE}.binder"
         self._settings = context.environment.bind(prefix, InMemoryBinderProperties)
         self._clock = context.clock
-        self._delay_levels = parse_delay_levels(self._settings.message_delay_level)
-        models = context.extended_models(self._settings.stands_in_for)
-        self.consumer_properties, self.producer_properties = models
+        self._replaced = context.stands_in_for
+        self._stood_for = context.stand_in(self.extended_type)
+        levels = self._settings.message_delay_level
+        self._delay_levels = self._stood_for.delay_levels if levels is None else parse_delay_levels(levels)
+        self.consumer_properties = self._stood_for.consumer_properties
+        self.producer_properties = self._stood_for.producer_properties
+        self.possible_capabilities = CAPABILITIES & self._stood_for.capabilities
         self._broker: InMemoryBroker | None = None
 
     @property
     def extended_type(self) -> str:
         """The binder type that this binder stands in for."""
-        return self._settings.stands_in_for
+        return self._replaced or self._settings.stands_in_for
 
     @property
     def extended_type_key(self) -> str | None:
-        """The key `stands-in-for`."""
-        return f"spring.cloud.stream.{TYPE}.binder.stands-in-for"
+        """The key `stands-in-for`; None in a test, where the replaced binder's type is fixed."""
+        return None if self._replaced else f"spring.cloud.stream.{TYPE}.binder.stands-in-for"
 
     @property
     def broker(self) -> InMemoryBroker:
@@ -99,6 +105,7 @@ class InMemoryBinder(Binder):
             retention=settings.retention,
             check_interval=settings.transaction_check_interval,
             check_max=settings.transaction_check_max,
+            clock=self._clock,
         )
 
     async def stop(self) -> None:
@@ -121,8 +128,8 @@ class InMemoryBinder(Binder):
             )
 
     def capabilities(self) -> frozenset[Capability]:
-        """Return all capabilities but SQL, SEEK and PATTERN."""
-        return CAPABILITIES
+        """Return all capabilities but SQL, SEEK and PATTERN, of those that the system has for which it stands in."""
+        return self.possible_capabilities
 
     async def bind_consumer(self, destination: ConsumerDestination, receiver: Receiver) -> ConsumerBinding:
         """Join the group and deliver its messages; a broadcast or anonymous consumer has a group of its own.
@@ -162,13 +169,17 @@ class InMemoryBinder(Binder):
 
     def _group(self, destination: ConsumerDestination) -> tuple[ConsumerDestination, Destination, Group]:
         """Return the consumer's destination with the delay levels of this binder, the topic, and the group to join."""
-        delivery = replace(destination.delivery, delay_levels=self._delay_levels)
+        delivery = destination.delivery
+        if delivery.delay_levels == DEFAULT_DELAY_LEVELS:
+            delivery = replace(delivery, delay_levels=self._delay_levels)
         home = self.broker.destination(destination.name)
-        name = destination.group or "anonymous"
+        name, start = destination.group or "anonymous", delivery.start
         if destination.group is None or delivery.broadcast:
-            name = f"{name}.{next(_anonymous)}"
-        group = home.group(name, delivery.tags, delivery.start is StartPosition.EARLIEST)
-        return replace(destination, delivery=delivery), home, group
+            name, start = f"{name}.{next(_anonymous)}", delivery.own_start
+        since_ms = delivery.start_time_ms
+        if since_ms is None:
+            since_ms = self._clock.now_ms() - _HALF_AN_HOUR_MS
+        return replace(destination, delivery=delivery), home, home.group(name, delivery.tags, start, since_ms)
 
     async def bind_producer(self, destination: ProducerDestination) -> ProducerBinding:
         """Return a producer; make the destination and its `required-groups` if they are new.
@@ -200,9 +211,17 @@ class InMemoryBinder(Binder):
             "producer.partition-count": f"spring.cloud.stream.{TYPE}.binder.partitions says it for all destinations"
         }
 
-    def dead_letter_destination(self, destination: str, group: str) -> str:
-        """Return the dead letter topic of the group, named as on RocketMQ: `%DLQ%group`."""
-        return DEAD_LETTER_PREFIX + group
+    def producer_group(self, destination: str, extended: ExtendedProducerProperties) -> str:
+        """Return the producer group: the binding's setting, else that of the replaced binder, else the destination."""
+        return super().producer_group(self._stood_for.producer_group or destination, extended)
+
+    def dead_letter_destination(self, destination: ConsumerDestination) -> str | None:
+        """Return the dead letter topic, named as by the binder that this one stands in for."""
+        return destination.extended.dead_letter_topic(destination.name, destination.group)
+
+    def has_destination(self, name: str) -> bool:
+        """Return whether a destination exists: a message was sent to it, or a binding uses it."""
+        return name in self.broker.destinations
 
     async def health(self) -> Health:
         """Return UP with the number of destinations, or DOWN if the binder is not started."""

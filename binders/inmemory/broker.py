@@ -12,8 +12,8 @@ from typing import Final
 from binders.inmemory.destination import Destination
 from binders.inmemory.timers import Timers
 from binders.inmemory.transactions import Transactions
+from streamkit.clock import Clock, SystemClock
 
-DEAD_LETTER_PREFIX: Final = "%DLQ%"
 CHECK_INTERVAL: Final = timedelta(minutes=1)
 CHECK_MAX: Final = 15
 
@@ -36,6 +36,7 @@ class InMemoryBroker:
         retention: int = 10_000,
         check_interval: timedelta = CHECK_INTERVAL,
         check_max: int = CHECK_MAX,
+        clock: Clock | None = None,
     ) -> None:
         """Make a broker.
 
@@ -44,12 +45,14 @@ class InMemoryBroker:
             retention: The number of messages that each partition keeps for later groups.
             check_interval: The time until an open transaction is checked, and between checks.
             check_max: The largest number of checks of a transaction.
+            clock: The time at which messages are stored.
         """
         self.destinations: dict[str, Destination] = {}
         self.timers = Timers()
         self.transactions = Transactions(self.destination, check_interval=check_interval, check_max=check_max)
         self._partitions = partitions
         self._retention = retention
+        self._clock = clock or SystemClock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._users: dict[object, asyncio.AbstractEventLoop] = {}
 
@@ -95,15 +98,18 @@ class InMemoryBroker:
         """Remove a user; the broker keeps its messages."""
         self._users.pop(user, None)
 
-    def destination(self, name: str) -> Destination:
+    def destination(self, name: str, partitions: int | None = None) -> Destination:
         """Return the destination of that name; make it if it is new.
 
-        A dead letter topic has one partition, as on RocketMQ.
+        Args:
+            name: The name.
+            partitions: The number of partitions of a new destination; None for the broker's default.
         """
         found = self.destinations.get(name)
         if found is None:
-            partitions = 1 if name.startswith(DEAD_LETTER_PREFIX) else self._partitions
-            found = self.destinations[name] = Destination(name, partitions, self._retention)
+            found = self.destinations[name] = Destination(
+                name, partitions or self._partitions, self._retention, self._clock
+            )
         return found
 
     def unread(self) -> list[str]:

@@ -6,13 +6,14 @@ from functools import partial
 from itertools import count
 from typing import ClassVar, Final
 
-from binders.inmemory.broker import DEAD_LETTER_PREFIX, InMemoryBroker
+from binders.inmemory.broker import InMemoryBroker
 from binders.inmemory.destination import Destination
 from binders.inmemory.group import Delivery, Group, GroupQueue
 from streamkit.binder.binder import BindingState, ConsumerBinding, ConsumerDestination
 from streamkit.binder.dead_letter import cause_headers
 from streamkit.binder.drivers import ConcurrentDriver, Driver, OrderedDriver, Settler
 from streamkit.binder.receiver_calls import ReceiverCall
+from streamkit.messaging.headers import PARTITION
 from streamkit.settlement import Reject
 
 # The largest number of calls of a concurrent member, including those that wait for their next attempt. RocketMQ's flow
@@ -31,6 +32,8 @@ class InMemoryMember(ConsumerBinding):
         # Padded with zeros, because members are sorted by this text: by instance index, then by age.
         self.id = f"{destination.instance_index:04}-{next(_ids):08}"
         self._binding = destination.binding
+        self._letters = destination.extended.dead_letter_topic(destination.name, destination.group)
+        self._letter_partitions = destination.extended.dead_letter_partitions or home.partitions
         self._is_durable = destination.group is not None and not destination.delivery.broadcast
         self._delivery = destination.delivery
         self._home = home
@@ -87,10 +90,13 @@ class InMemoryMember(ConsumerBinding):
         self._broker.timers.after(pause, partial(self._group.redeliver, again))
 
     def _put_dead_letter(self, delivery: Delivery, rejected: Reject) -> None:
-        """Put a rejected message into the group's dead letter topic."""
+        """Put a rejected message into the dead letter topic; drop it if there is none."""
         message = delivery.message
+        if self._letters is None:
+            return
         letter = {**message.headers, **cause_headers(rejected)}
-        self._broker.destination(DEAD_LETTER_PREFIX + self._group.name).put(message.payload, letter, 0)
+        topic = self._broker.destination(self._letters, self._letter_partitions)
+        topic.put(message.payload, letter, message.headers.typed(PARTITION, int))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._binding!r} {self._state.value}>"
@@ -144,7 +150,7 @@ class InMemoryConsumerBinding(InMemoryMember, Settler[GroupQueue, Delivery]):
         """Do nothing: the driver has removed the message from its queue."""
 
     async def reject(self, delivery: Delivery, rejected: Reject) -> None:
-        """Put a message into the group's dead letter topic."""
+        """Put a message into the dead letter topic."""
         self._put_dead_letter(delivery, rejected)
 
     def redeliver(self, delivery: Delivery, pause: float, wake: Callable[[GroupQueue], None]) -> None:

@@ -2,11 +2,41 @@
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import count
 
 from binders.inmemory.group import Group
+from streamkit.binder.delivery import StartPosition
+from streamkit.clock import Clock
 from streamkit.messaging.headers import PARTITION, SEQUENCE, MessageHeaders
 from streamkit.messaging.message import Message
+
+
+@dataclass(slots=True)
+class _Partition:
+    """The newest messages of a partition.
+
+    Attributes:
+        stored: The messages, each with the time at which it was stored, in milliseconds since 1970.
+        is_whole: Whether the partition still has its first message.
+    """
+
+    stored: deque[tuple[int, Message[bytes]]]
+    is_whole: bool = True
+
+    def add(self, now_ms: int, message: Message[bytes]) -> None:
+        self.is_whole = self.is_whole and len(self.stored) != self.stored.maxlen
+        self.stored.append((now_ms, message))
+
+    def since(self, start: StartPosition, since_ms: int) -> list[Message[bytes]]:
+        """Return the messages that a new group receives.
+
+        As on RocketMQ, a named group receives all messages of a partition that is whole.
+        """
+        if start is StartPosition.LAST_OFFSET and not self.is_whole:
+            return []
+        by_time = start is StartPosition.TIMESTAMP
+        return [message for at, message in self.stored if not by_time or at >= since_ms]
 
 
 class Destination:
@@ -19,19 +49,21 @@ class Destination:
         lost: The number of messages that were waiting in groups when these were removed.
     """
 
-    def __init__(self, name: str, partitions: int, retention: int) -> None:
+    def __init__(self, name: str, partitions: int, retention: int, clock: Clock) -> None:
         """Make an empty destination.
 
         Args:
             name: The topic's name.
             partitions: The number of partitions.
             retention: The number of messages that each partition keeps for later groups.
+            clock: The time at which messages are stored.
         """
         self.name = name
         self.groups: dict[str, Group] = {}
         self.unheard = 0
         self.lost = 0
-        self._kept: list[deque[Message[bytes]]] = [deque(maxlen=retention) for _ in range(partitions)]
+        self._clock = clock
+        self._kept = [_Partition(deque(maxlen=retention)) for _ in range(partitions)]
         self._turns = count()
         self._sequence = count()
 
@@ -43,26 +75,27 @@ class Destination:
     @property
     def messages(self) -> list[Message[bytes]]:
         """The messages that are kept, partition by partition."""
-        return [message for kept in self._kept for message in kept]
+        return [message for partition in self._kept for _, message in partition.stored]
 
-    def group(self, name: str, tags: str | None, from_the_beginning: bool) -> Group:
+    def group(self, name: str, tags: str | None, start: StartPosition, since_ms: int = 0) -> Group:
         """Return the group of that name; make it if it is new.
 
         Args:
             name: The group's name.
             tags: The tags of the subscription; they replace the tags of an existing group.
-            from_the_beginning: Whether a new group receives the messages that are kept.
+            start: Where a new group begins.
+            since_ms: For `StartPosition.TIMESTAMP`, the time in milliseconds since 1970.
         """
         group = self.groups.get(name)
         is_new = group is None
         if group is None:
             group = self.groups[name] = Group(name, self.partitions)
         group.subscribe(tags)
-        if is_new and from_the_beginning:
+        if is_new and start is not StartPosition.LATEST:
             self.unheard = 0
-            for partition, kept in enumerate(self._kept):
-                for message in kept:
-                    group.put(partition, message)
+            for number, partition in enumerate(self._kept):
+                for message in partition.since(start, since_ms):
+                    group.put(number, message)
         return group
 
     def require(self, name: str) -> None:
@@ -87,7 +120,7 @@ class Destination:
         headers[PARTITION] = chosen
         headers[SEQUENCE] = next(self._sequence)
         message = Message(payload, MessageHeaders.adopt(headers))
-        self._kept[chosen].append(message)
+        self._kept[chosen].add(self._clock.now_ms(), message)
         if not self.groups:
             self.unheard += 1
         for group in self.groups.values():

@@ -1,5 +1,6 @@
 """The headers that a receiver sees: values as JSON carries them, without the headers that control a send."""
 
+from collections.abc import Callable, Mapping
 from typing import Final
 from uuid import UUID
 
@@ -9,28 +10,46 @@ from streamkit.messaging import headers as portable
 from streamkit.messaging.headers import MessageHeaders
 from streamkit.messaging.java_headers import require_utf8, to_json
 
-_SPELLINGS: Final = {"TAGS": portable.TAGS, "KEYS": portable.KEY}
+_FIELDS: Final = frozenset((portable.ID, portable.TIMESTAMP, portable.KEY))
 _AS_THEY_ARE: Final = frozenset((int, float, bool, bytes, UUID))
 
 
-def received_headers(headers: MessageHeaders) -> dict[str, object]:
+def spelt(headers: MessageHeaders, spellings: Mapping[str, str]) -> MessageHeaders:
+    """Return headers in which the portable names stand for a messaging system's own, such as `TAGS` of RocketMQ.
+
+    Args:
+        headers: The headers of an outgoing message.
+        spellings: The portable name of each of the system's own names.
+    """
+    own = {known: headers[name] for name, known in spellings.items() if headers.get(name) is not None}
+    if not own:
+        return headers
+    return MessageHeaders({name: value for name, value in headers.items() if name not in spellings} | own)
+
+
+def received_headers(headers: MessageHeaders, sends: Callable[[str], bool] | None = None) -> dict[str, object]:
     """Return the headers that a receiver sees of a sender's headers, in a new dictionary.
+
+    Args:
+        headers: The headers of the outgoing message.
+        sends: Returns whether a header is sent, by its name; None if all are. Id, timestamp and key always are.
 
     Raises:
         ValueError: A header cannot be encoded in JSON or UTF-8, so a real broker could not carry it.
     """
     values: dict[str, object] = {}
-    steering, spellings = portable.STEERING, _SPELLINGS
+    steering = portable.STEERING
     for name, value in headers.items():
         if value is None or name in steering:
             continue
-        known = spellings.get(name, name)
+        if sends is not None and name not in _FIELDS and not sends(name):
+            continue
         if isinstance(value, str):
             require_utf8(name, value)
-            values[known] = value
+            values[name] = value
         else:
             require_utf8(name, "")
-            values[known] = value if type(value) in _AS_THEY_ARE else _copied(name, value)
+            values[name] = value if type(value) in _AS_THEY_ARE else _copied(name, value)
     return values
 
 

@@ -1,10 +1,11 @@
 """A polled source: a member of a group that returns a message to each poll."""
 
+import asyncio
 from functools import partial
 
 from binders.inmemory.consumer import InMemoryMember
 from binders.inmemory.group import Delivery, GroupQueue
-from streamkit.binder.binder import PolledMessage, PolledSource
+from streamkit.binder.binder import BindingState, PolledMessage, PolledSource
 from streamkit.settlement import Reject, Requeue, Settlement
 
 
@@ -16,13 +17,38 @@ class InMemoryPolledSource(InMemoryMember, PolledSource):
     def start(self) -> None:
         """Join the group; its messages wait until they are polled."""
         self._open: dict[int, tuple[GroupQueue, Delivery]] = {}
+        self._arrived = asyncio.Event()
         super().start()
 
     def wake(self, queue: GroupQueue) -> None:
-        """Do nothing: the application polls."""
+        """Wake the polls that wait for a message."""
+        self._arrived.set()
 
     async def poll(self) -> PolledMessage | None:
-        """Return the next message, or None if no message waits; do not wait for one."""
+        """Return the next message; wait for one as long as the settings say, then return None.
+
+        Other tasks run during each poll, so that a loop of polls does not hold up the loop.
+        """
+        await asyncio.sleep(0)
+        polled = self._next()
+        if polled is not None:
+            return polled
+        try:
+            async with asyncio.timeout(self._delivery.poll_timeout.total_seconds()):
+                return await self._arrival()
+        except TimeoutError:
+            return None
+
+    async def _arrival(self) -> PolledMessage | None:
+        while self._state is not BindingState.STOPPED:
+            self._arrived.clear()
+            await self._arrived.wait()
+            polled = self._next()
+            if polled is not None:
+                return polled
+        return None
+
+    def _next(self) -> PolledMessage | None:
         queues = self._group.queues
         for step in range(len(queues)):
             queue = queues[(self._turn + step) % len(queues)]
@@ -45,3 +71,4 @@ class InMemoryPolledSource(InMemoryMember, PolledSource):
         for queue, delivery in reversed(self._open.values()):
             self._group.give_back(queue, [delivery])
         self._open.clear()
+        self._arrived.set()

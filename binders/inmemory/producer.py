@@ -5,7 +5,7 @@ from datetime import timedelta
 from functools import partial
 
 from binders.inmemory.broker import InMemoryBroker
-from binders.inmemory.headers import received_headers
+from binders.inmemory.headers import received_headers, spelt
 from binders.inmemory.transactions import Half, InMemoryTransaction
 from streamkit.binder.binder import (
     ProducerBinding,
@@ -37,6 +37,12 @@ class InMemoryProducerBinding(ProducerBinding):
         self._timers = broker.timers
         self._delay_levels = delay_levels
         self._clock = clock
+        extended = destination.extended
+        self._sends_header = extended.sends_header
+        self._spellings = extended.header_spellings
+        self._topic_header = extended.topic_header
+        self._largest = extended.largest_payload
+        self._find = broker.destination
         self._is_open = True
 
     @property
@@ -48,25 +54,31 @@ class InMemoryProducerBinding(ProducerBinding):
         """Put `message` into the destination; if it has a delay, after the delay.
 
         Raises:
-            BinderError: The binding is stopped, or a header cannot be sent.
+            BinderError: The binding is stopped, a header cannot be sent, or the payload is too large.
         """
-        values, delay = self._headers_and_delay(message)
-        chosen = _partition(message)
+        headers = spelt(message.headers, self._spellings)
+        values, delay = self._headers_and_delay(headers, message.payload)
+        home = self._destination
+        if self._topic_header is not None and (named := headers.get(self._topic_header)):
+            home = self._find(str(named))
+        chosen = _partition(headers)
         if delay > 0:
-            self._timers.after(delay, partial(self._destination.put, message.payload, values, chosen))
+            self._timers.after(delay, partial(home.put, message.payload, values, chosen))
         else:
-            self._destination.put(message.payload, values, chosen)
+            home.put(message.payload, values, chosen)
 
-    def _headers_and_delay(self, message: Message[bytes]) -> tuple[dict[str, object], float]:
+    def _headers_and_delay(self, headers: MessageHeaders, payload: bytes) -> tuple[dict[str, object], float]:
         """Return the headers that a receiver will see, and the delay in seconds.
 
         Raises:
-            BinderError: The binding is stopped, or a header cannot be sent.
+            BinderError: The binding is stopped, a header cannot be sent, or the payload is too large.
         """
         if not self._is_open:
             raise self._unsent("it is stopped")
+        if self._largest is not None and len(payload) > self._largest:
+            raise self._unsent(f"the payload has {len(payload)} bytes, more than the largest message, {self._largest}")
         try:
-            return received_headers(message.headers), self._delay(message.headers)
+            return received_headers(headers, self._sends_header), self._delay(headers)
         except ValueError as error:
             raise self._unsent(str(error)) from error
 
@@ -114,12 +126,14 @@ class InMemoryTransactionalProducerBinding(InMemoryProducerBinding, Transactiona
         """Keep `message` as a half message, and return its transaction.
 
         Raises:
-            BinderError: The binding is stopped, the message has a delay, or a header cannot be sent.
+            BinderError: The binding is stopped, the message has a delay, a header cannot be sent, or the payload is too
+                large.
         """
-        values, delay = self._headers_and_delay(message)
+        headers = spelt(message.headers, self._spellings)
+        values, delay = self._headers_and_delay(headers, message.payload)
         if delay > 0:
             raise self._unsent("a message of a transaction cannot be delayed")
-        half = Half(self._group, self._destination, message.payload, values, _partition(message))
+        half = Half(self._group, self._destination, message.payload, values, _partition(headers))
         return self._transactions.begin(half)
 
     async def stop(self) -> None:
@@ -129,6 +143,6 @@ class InMemoryTransactionalProducerBinding(InMemoryProducerBinding, Transactiona
         await super().stop()
 
 
-def _partition(message: Message[bytes]) -> int | None:
-    partition = message.headers.get(portable.PARTITION)
+def _partition(headers: MessageHeaders) -> int | None:
+    partition = headers.get(portable.PARTITION)
     return partition if isinstance(partition, int) else None

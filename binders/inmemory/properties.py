@@ -1,5 +1,6 @@
 """Settings of the in-memory binder: its own, and the extended properties of bindings with `stands-in-for=inmemory`."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated
 
@@ -8,6 +9,7 @@ from pydantic import ConfigDict, Field
 from binders.inmemory.broker import CHECK_INTERVAL, CHECK_MAX
 from streamkit.binder.delivery import (
     DEFAULT_BATCH_SIZE,
+    DEFAULT_POLL_TIMEOUT,
     Delivery,
     ExtendedConsumerProperties,
     ExtendedProducerProperties,
@@ -16,6 +18,7 @@ from streamkit.binder.delivery import (
 )
 from streamkit.config.durations import Milliseconds, Minutes, Positive, Seconds
 from streamkit.config.settings_model import SettingsModel
+from streamkit.messaging import headers as portable
 
 
 class InMemoryBinderProperties(SettingsModel):
@@ -30,8 +33,8 @@ class InMemoryBinderProperties(SettingsModel):
     """How many partitions a destination has."""
     retention: Annotated[int, Field(ge=0)] = 10_000
     """How many messages a partition keeps for groups that come later and start at the beginning."""
-    message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-    """The table of delays, as RocketMQ's brokers have it."""
+    message_delay_level: str | None = None
+    """The table of delays, such as `1s 5s 10s`; unset: the table of the binder that it stands in for."""
     transaction_check_interval: Annotated[Seconds, Positive] = CHECK_INTERVAL
     """How long after it began, and then how often, a transaction that has not ended is asked about."""
     transaction_check_max: Annotated[int, Field(ge=1)] = CHECK_MAX
@@ -63,8 +66,10 @@ class InMemoryConsumerProperties(ExtendedConsumerProperties):
     """Only messages whose headers match: asked for, it is refused."""
     batch_size: Annotated[int, Field(ge=1)] = DEFAULT_BATCH_SIZE
     """In batch mode: the largest number of messages in a list."""
-    start: StartPosition = StartPosition.LATEST
-    """Where a new group begins: `latest` or `earliest`."""
+    start: StartPosition | None = None
+    """Where a new group begins: `latest` or `earliest`; unset: earliest, and latest for an anonymous one."""
+    poll_timeout: Annotated[Milliseconds, Positive] = DEFAULT_POLL_TIMEOUT
+    """How long a poll of a polled consumer waits for a message."""
 
     def delivery(self) -> Delivery:
         """Return the portable meaning of these settings."""
@@ -77,8 +82,10 @@ class InMemoryConsumerProperties(ExtendedConsumerProperties):
             consume_timeout=self.consume_timeout,
             tags=self.tags,
             sql=self.sql,
-            start=self.start,
+            start=self.start or StartPosition.EARLIEST,
+            own_start=self.start or StartPosition.LATEST,
             batch_size=self.batch_size,
+            poll_timeout=self.poll_timeout,
         )
 
 
@@ -93,6 +100,11 @@ class InMemoryProducerProperties(ExtendedProducerProperties):
     """The producer group of the transactions; unset: the destination."""
     transaction_listener: str | None = None
     """The name of the registered listener, in place of the one of the group."""
+
+    @property
+    def header_spellings(self) -> Mapping[str, str]:
+        """RocketMQ's own names of the portable headers for tags and keys."""
+        return {"TAGS": portable.TAGS, "KEYS": portable.KEY}
 
     def transaction(self) -> TransactionTerms | None:
         """Return the portable meaning of the settings for transactions, or None if the binding has none."""

@@ -15,6 +15,7 @@ from binders.kafka.binder_properties import PREFIX, KafkaBinderProperties
 from binders.kafka.binder_type import TYPE
 from binders.kafka.boot_properties import PREFIX as BOOT
 from binders.kafka.boot_properties import boot_properties
+from binders.kafka.capabilities import CAPABILITIES
 from binders.kafka.client_config import Client
 from binders.kafka.clients import ClientMaker, ProducerClient, connect_producer, connect_transactional
 from binders.kafka.connecting import RefusedError, located
@@ -51,21 +52,6 @@ logger = logging.getLogger(__name__)
 P = TypeVar("P")
 M = TypeVar("M", bound=KafkaMember)
 
-CAPABILITIES: Final = frozenset(
-    {
-        Capability.ORDER,
-        Capability.DEAD_LETTER,
-        Capability.BROADCAST,
-        Capability.PAUSE,
-        Capability.PARTITION,
-        Capability.REDELIVERY,
-        Capability.BATCH,
-        Capability.POLLED,
-        Capability.PATTERN,
-        Capability.DURABLE_GROUP,
-    }
-)
-
 EXTENDED: Final = "spring.cloud.stream.kafka"
 _COMMIT_INTERVAL_MS: Final = 5000
 _ANY_SIZE: Final = 2**31 - 1
@@ -88,7 +74,6 @@ class KafkaBinder(Binder):
         self._topics: Topics | None = None
         self._transactions: Transactions | None = None
         self._members: list[KafkaMember] = []
-        self._dead_letters: dict[tuple[str, str], str | None] = {}
         self._used: set[str] = set()
         self._lags: Mapping[str, int] = {}
         # Until when `_lags` may be returned again, in seconds of the loop's clock.
@@ -176,9 +161,9 @@ class KafkaBinder(Binder):
         topic, partition, offset = map(message.headers.get, (RECEIVED_TOPIC, RECEIVED_PARTITION, OFFSET))
         return f"{topic}-{partition}, offset {offset}"
 
-    def dead_letter_destination(self, destination: str, group: str) -> str | None:
+    def dead_letter_destination(self, destination: ConsumerDestination) -> str | None:
         """Return the dead-letter topic: `error.<destination>.<group>`, unless the binding has another or none."""
-        return self._dead_letters.get((destination, group), _dead_letter_topic(destination, group))
+        return destination.extended.dead_letter_topic(destination.name, destination.group)
 
     async def health(self) -> Health:
         """Return the health with the lags as details.
@@ -273,13 +258,11 @@ class KafkaBinder(Binder):
             )
         if self._properties.transaction.transaction_id_prefix is not None:
             check_transactional(destination)
-        if destination.group is not None:
-            self._dead_letters[destination.name, destination.group] = _letters_of(destination, extended)
 
     def ignored_by_consumer(self, destination: ConsumerDestination, *, polled: bool) -> Mapping[str, str]:
         """Return the settings that are for consumers of another kind."""
         extended = _own(destination.extended, KafkaConsumerProperties, destination.binding)
-        letters = _letters_of(destination, extended)
+        letters = self.dead_letter_destination(destination)
         return settings_ignored_by_consumer(destination, extended, polled=polled, has_letters=letters is not None)
 
     async def bind_producer(self, destination: ProducerDestination) -> KafkaProducerBinding:
@@ -408,7 +391,7 @@ class KafkaBinder(Binder):
         )
 
     async def _letters(self, destination: ConsumerDestination, extended: KafkaConsumerProperties) -> DeadLetters:
-        topic = _letters_of(destination, extended)
+        topic = self.dead_letter_destination(destination)
         if topic is None:
             return NoDeadLetters()
         producer = extended.dlq_producer_properties
@@ -487,19 +470,6 @@ def _batch_size(destination: ConsumerDestination, extended: KafkaConsumerPropert
     polled = client.config.get("max_poll_records", DEFAULT_BATCH_SIZE)
     assert isinstance(polled, int)
     return extended.batch_size or polled
-
-
-def _letters_of(destination: ConsumerDestination, extended: KafkaConsumerProperties) -> str | None:
-    """Return the binding's dead-letter topic; None if rejected messages are logged and lost."""
-    if destination.group is None or extended.broadcast or extended.enable_dlq is False:
-        return None
-    if extended.destination_is_pattern and extended.dlq_name is None:
-        return None
-    return extended.dlq_name or _dead_letter_topic(destination.name, destination.group)
-
-
-def _dead_letter_topic(destination: str, group: str) -> str:
-    return f"error.{destination}.{group}"
 
 
 def _check_topic(name: str) -> None:

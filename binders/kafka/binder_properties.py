@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, field_validator
 from binders.kafka.client_config import Client, checked
 from binders.kafka.properties import ClientProducerProperties
 from streamkit.config.durations import Milliseconds, Positive, Seconds
-from streamkit.config.setting_limits import Accepted, Rejected
+from streamkit.config.setting_limits import Accepted, NotInMemory, Rejected
 from streamkit.config.settings_model import SettingsModel
 
 PREFIX: Final = "spring.cloud.stream.kafka.binder"
@@ -32,7 +32,7 @@ def _of_producers(properties: dict[str, str]) -> dict[str, str]:
 class TransactionProperties(SettingsModel):
     """`transaction.*`."""
 
-    transaction_id_prefix: str | None = None
+    transaction_id_prefix: Annotated[str | None, NotInMemory("what a failed listener has sent is delivered")] = None
     """What a listener sends and its message's offset are one transaction, and so is each message that is sent outside
     of one. Every instance of the application needs a prefix of its own."""
     producer: ClientProducerProperties = ClientProducerProperties()
@@ -63,7 +63,7 @@ class KafkaBinderProperties(SettingsModel):
     """Properties of every producer; they win over `configuration`."""
     required_acks: str = "all"
     """Which acknowledgments a send needs: `all`, `1`, or `0`, with which nothing is known of failures."""
-    auto_create_topics: bool = True
+    auto_create_topics: Annotated[bool, NotInMemory("topics are made when they are used")] = True
     """Whether topics that do not exist are made; else a binding is not bound without its topic."""
     auto_add_partitions: bool = False
     """Whether topics get more partitions, where they have fewer than a binding asks for."""

@@ -42,7 +42,7 @@ Record: TypeAlias = Any
 """A `ConsumerRecord` of kafka-python, whose classes have no annotations."""
 
 # Headers that Spring's mapper never writes: they describe the record, or belong to the receiving application.
-_NEVER: Final = frozenset(
+NEVER_SENT: Final = frozenset(
     {
         TOPIC,
         MESSAGE_KEY,
@@ -64,6 +64,12 @@ _NEVER: Final = frozenset(
         "kafka_nativeHeaders",
     }
 )
+OWN_SPELLINGS: Final = {
+    MESSAGE_KEY: portable.KEY,
+    PARTITION_ID: portable.PARTITION,
+    RECORD_TIMESTAMP: portable.TIMESTAMP,
+}
+"""Headers of outgoing messages that set a field of the record, with the portable header for the same."""
 # Headers that Spring writes and reads as text without a declared Java class.
 _UNDECLARED_TEXT: Final = frozenset(
     {"b3", "traceparent", "X-B3-TraceId", "X-B3-SpanId", "X-B3-Sampled", "X-B3-Flags", "kafka_listenerInfo"}
@@ -71,7 +77,7 @@ _UNDECLARED_TEXT: Final = frozenset(
 # Headers that a record has fields for, and headers that each sender sets anew.
 _LOCAL: Final = (
     portable.STEERING
-    | _NEVER
+    | NEVER_SENT
     | {portable.ID, portable.TIMESTAMP, portable.KEY, ID, "nativeHeadersPresent", "scst_nativeHeadersPresent"}
 )
 

@@ -5,9 +5,13 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 
 from binders.kafka.binder_type import TYPE
+from binders.kafka.capabilities import CAPABILITIES
 from streamkit.binder.binder import Binder, BinderContext
 from streamkit.binder.binder_type import BinderType
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
+from streamkit.binder.stand_in import StandIn
+from streamkit.config.environment import Environment
+from streamkit.config.validation import not_in_memory
 from streamkit.errors import ConfigurationError
 from streamkit.plugins import hookimpl
 
@@ -52,6 +56,16 @@ class KafkaBinderType(BinderType):
         from binders.kafka.properties import KafkaConsumerProperties, KafkaProducerProperties
 
         return KafkaConsumerProperties, KafkaProducerProperties
+
+    def stand_in(self, environment: Environment) -> StandIn:
+        """Return the terms of a Kafka binder; warn of the binder's settings that are not imitated in memory.
+
+        Raises:
+            ConfigurationErrors: The binder's settings are wrong.
+        """
+        for prefix, model in self.settings_models().items():
+            environment.note(not_in_memory(environment.bound(environment.tree(prefix, model), model)))
+        return StandIn(*self.extended_models(), capabilities=CAPABILITIES)
 
 
 @hookimpl

@@ -8,7 +8,7 @@ Two defaults differ from Spring's: a send waits for the broker's acknowledgment,
 group's dead-letter topic unless `enable-dlq=false` is set.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from enum import Enum
 from typing import Annotated, Final
@@ -16,6 +16,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 
 from binders.kafka.client_config import Client, checked
+from binders.kafka.headers import NEVER_SENT, OWN_SPELLINGS, TOPIC, HeaderPatterns
 from streamkit.binder.capabilities import Capability
 from streamkit.binder.delivery import (
     DEFAULT_DELAY_LEVELS,
@@ -27,7 +28,7 @@ from streamkit.binder.delivery import (
     TransactionTerms,
 )
 from streamkit.config.durations import Milliseconds, Minutes, Positive, Seconds
-from streamkit.config.setting_limits import Accepted, Rejected
+from streamkit.config.setting_limits import Accepted, NotInMemory, Rejected
 from streamkit.config.settings_model import SettingsModel
 from streamkit.config.shape import Separator
 from streamkit.errors import ExpressionError
@@ -36,6 +37,10 @@ from streamkit.messaging.message import Message
 
 DEFAULT_BATCH_SIZE: Final = 500
 """Kafka's `max.poll.records`."""
+
+_MAX_REQUEST_SIZE: Final = 1024 * 1024
+
+SHARED_PARTITIONS: Final = "the members of a group share the partitions evenly"
 
 _NO_BEANS: Final = "there are no Spring beans: "
 _TOPIC: Final = "use topic.* instead"
@@ -90,6 +95,11 @@ class StartOffset(Enum):
 
     EARLIEST = "earliest"
     LATEST = "latest"
+
+    @property
+    def is_latest(self) -> bool:
+        """Whether a group begins at the end."""
+        return self is StartOffset.LATEST
 
 
 class CompressionType(Enum):
@@ -181,6 +191,27 @@ class KafkaProducerProperties(ExtendedProducerProperties, ClientProducerProperti
         source = self.message_key_expression
         return None if source is None else compile_expression(source)
 
+    @property
+    def sends_header(self) -> Callable[[str], bool]:
+        """A function that returns whether a header is sent, by its name: `header-patterns` without Kafka's own."""
+        travels = HeaderPatterns(self.header_patterns)
+        return lambda name: name not in NEVER_SENT and travels(name)
+
+    @property
+    def header_spellings(self) -> Mapping[str, str]:
+        """Kafka's own headers for the key, the partition and the timestamp."""
+        return OWN_SPELLINGS
+
+    @property
+    def topic_header(self) -> str | None:
+        """The header `kafka_topic`, if `use-topic-header` is set."""
+        return TOPIC if self.use_topic_header else None
+
+    @property
+    def largest_payload(self) -> int:
+        """The producer's `max.request.size`, which also counts the key and the headers of a record."""
+        return int(self.configuration.get("max.request.size", _MAX_REQUEST_SIZE))
+
     def effects(self) -> Iterable[Effect]:
         """Return the effects of these settings on deliveries: those of all binders, and two of Kafka's own."""
         yield from super().effects()
@@ -229,7 +260,7 @@ class KafkaConsumerProperties(ExtendedConsumerProperties):
 
     start_offset: StartOffset | None = None
     """Where a group begins that has no committed offset; unset: earliest, and latest for an anonymous one."""
-    reset_offsets: bool = False
+    reset_offsets: Annotated[bool, NotInMemory("a group continues where it was")] = False
     """Begin at `start-offset` at every start, whatever was committed."""
     ack_mode: AckMode = AckMode.BATCH
     """When offsets are committed."""
@@ -242,7 +273,7 @@ class KafkaConsumerProperties(ExtendedConsumerProperties):
     """Its partitions; unset: as many as the destination has. A letter goes to its message's partition, modulo these."""
     dlq_producer_properties: LetterProducerProperties = LetterProducerProperties()
     """The settings of the producer of dead letters, and of their topic."""
-    auto_rebalance_enabled: bool = True
+    auto_rebalance_enabled: Annotated[bool, NotInMemory(SHARED_PARTITIONS)] = True
     """False: the instance with index i takes every partition p with p % instance-count = i."""
     destination_is_pattern: bool = False
     """The destination is a regular expression; topics that match are found while the application runs."""
@@ -297,7 +328,28 @@ class KafkaConsumerProperties(ExtendedConsumerProperties):
             consume_timeout=self.consume_timeout,
             tags=self.tags,
             sql=self.sql,
-            start=StartPosition.LATEST if self.start_offset is StartOffset.LATEST else StartPosition.EARLIEST,
+            start=self._start(StartOffset.EARLIEST),
+            own_start=self._start(StartOffset.LATEST),
             batch_size=most,
             delay_levels=self.redelivery_delays,
+            poll_timeout=self.poll_timeout,
         )
+
+    def _start(self, default: StartOffset) -> StartPosition:
+        """Return where a group begins; a default applies if no setting says so."""
+        configured = self.configuration.get("auto.offset.reset", default.value)
+        latest = configured == StartOffset.LATEST.value if self.start_offset is None else self.start_offset.is_latest
+        return StartPosition.LATEST if latest else StartPosition.EARLIEST
+
+    def dead_letter_topic(self, destination: str, group: str | None) -> str | None:
+        """Return the dead-letter topic; None if rejected messages are logged and lost."""
+        if group is None or self.broadcast or self.enable_dlq is False:
+            return None
+        if self.destination_is_pattern and self.dlq_name is None:
+            return None
+        return self.dlq_name or f"error.{destination}.{group}"
+
+    @property
+    def dead_letter_partitions(self) -> int | None:
+        """The number of partitions of the dead-letter topic; None for as many as the destination has."""
+        return self.dlq_partitions

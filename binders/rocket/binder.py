@@ -15,6 +15,7 @@ from binders.rocket.binder_properties import (
     RocketBinderProperties,
     RocketSpringProperties,
 )
+from binders.rocket.capabilities import CAPABILITIES, POSSIBLE_CAPABILITIES
 from binders.rocket.client_settings import ClientSettingsMaker
 from binders.rocket.consumer import RocketBatchBinding, RocketConsumerBinding
 from binders.rocket.consumer_properties import RocketConsumerProperties
@@ -42,7 +43,7 @@ from rocket_remoting import RemotingError, ResponseError
 from rocket_remoting.transports.tcp import TcpTransport
 from rocket_remoting.transports.transport import Transport
 from rocket_remoting.wire.codes import ResponseCode
-from rocket_remoting.wire.topics import dlq_topic, validate_group, validate_topic
+from rocket_remoting.wire.topics import validate_group, validate_topic
 from streamkit.binder.binder import (
     BatchReceiver,
     Binder,
@@ -66,23 +67,6 @@ P = TypeVar("P")
 
 DEFAULT_QUEUES: Final = 4
 
-CAPABILITIES: Final = frozenset(
-    {
-        Capability.ORDER,
-        Capability.DELAY_LEVEL,
-        Capability.TRANSACTION,
-        Capability.TAG,
-        Capability.DEAD_LETTER,
-        Capability.BROADCAST,
-        Capability.PAUSE,
-        Capability.PARTITION,
-        Capability.BATCH,
-        Capability.POLLED,
-        Capability.REDELIVERY,
-        Capability.DURABLE_GROUP,
-    }
-)
-
 _CREATE_TOPIC: Final = f". Create it (mqadmin updateTopic -t {{topic}}), or set {PREFIX}.provisioning=create."
 
 _transport: ContextVar[Transport | None] = ContextVar("rocketmq_binder_transport", default=None)
@@ -103,7 +87,7 @@ class RocketBinder(Binder):
 
     type: ClassVar[str] = "rocketmq"
     multiplexes: ClassVar[bool] = True
-    possible_capabilities = CAPABILITIES | {Capability.SQL, Capability.DELAY_ANY}
+    possible_capabilities = POSSIBLE_CAPABILITIES
     consumer_properties = RocketConsumerProperties
     producer_properties = RocketProducerProperties
 
@@ -207,9 +191,9 @@ class RocketBinder(Binder):
         """Return the message's id, by which `mqadmin queryMsgById` and `queryMsgByUniqueKey` find it."""
         return message.headers.typed(MESSAGE_ID, str) or super().name_of(message)
 
-    def dead_letter_destination(self, destination: str, group: str) -> str:
-        """Return the group's dead-letter topic, `%DLQ%<group>`."""
-        return dlq_topic(group)
+    def dead_letter_destination(self, destination: ConsumerDestination) -> str | None:
+        """Return the group's dead-letter topic, `%DLQ%<group>`; None for an anonymous group."""
+        return destination.extended.dead_letter_topic(destination.name, destination.group)
 
     async def health(self) -> Health:
         """Return UP if a name server answers and knows a broker, else DOWN with the reason."""

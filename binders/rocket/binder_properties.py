@@ -6,14 +6,21 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, field_validator
 
-from binders.rocket.properties import NO_TRACE, NOT_YET_SIGNED, InNamespace, PositiveMilliseconds, legal_group
+from binders.rocket.properties import (
+    NO_NAMESPACE,
+    NO_TRACE,
+    NOT_YET_SIGNED,
+    InNamespace,
+    PositiveMilliseconds,
+    legal_group,
+)
 from rocket_client.settings import parse_addresses
 from rocket_remoting.session.address import parse_address
 from rocket_remoting.wire.errors import ConnectError
 from streamkit.binder.delivery import DEFAULT_DELAY_LEVELS
 from streamkit.config.application_properties import SharedSettingsModel
 from streamkit.config.durations import Seconds
-from streamkit.config.setting_limits import Accepted, Rejected
+from streamkit.config.setting_limits import Accepted, NotInMemory, Rejected
 from streamkit.config.settings_model import SettingsModel
 from streamkit.config.shape import Separator
 
@@ -72,7 +79,9 @@ class RocketBinderProperties(SettingsModel):
     """Whether a broker is started in this process."""
     embedded_store: str = ".streamkit"
     """Where the embedded broker keeps its store."""
-    provisioning: Provisioning = Provisioning.AUTO
+    provisioning: Annotated[
+        Provisioning, NotInMemory("topics are made when they are used", only=(Provisioning.VERIFY,))
+    ] = Provisioning.AUTO
     """What is done about topics before they are bound."""
     message_delay_level: Annotated[tuple[Seconds, ...], Separator(" ")] = DEFAULT_DELAY_LEVELS
     """The broker's `messageDelayLevel`, such as `1s 5s 10s`; set it here when it is changed there."""
@@ -86,7 +95,7 @@ class RocketBinderProperties(SettingsModel):
     """Send through the broker's second port, its port minus 2."""
     access_key: Annotated[str | None, Rejected(NOT_YET_SIGNED)] = None
     secret_key: Annotated[str | None, Rejected(NOT_YET_SIGNED)] = None
-    namespace: InNamespace | None = None
+    namespace: Annotated[InNamespace | None, NotInMemory(NO_NAMESPACE)] = None
     """Put before the names of topics and groups at the broker, `<namespace>%<name>`; what the application sees and says
     is without it."""
     namespace_v2: Annotated[

@@ -28,6 +28,7 @@ from streamkit.binder.delivery import Delivery, StartPosition
 
 _START: Final = {
     StartPosition.LATEST: ConsumeFromWhere.LAST_OFFSET,
+    StartPosition.LAST_OFFSET: ConsumeFromWhere.LAST_OFFSET,
     StartPosition.EARLIEST: ConsumeFromWhere.FIRST_OFFSET,
     StartPosition.TIMESTAMP: ConsumeFromWhere.TIMESTAMP,
 }

@@ -10,10 +10,12 @@ from binders.rocket.properties import BindingProperties, PositiveMilliseconds
 from rocket_remoting.wire.compression import DEFAULT_LIMIT
 from streamkit.binder.delivery import Delivery, ExtendedConsumerProperties, StartPosition
 from streamkit.config.durations import Milliseconds, Minutes, Positive
-from streamkit.config.setting_limits import Accepted
+from streamkit.config.setting_limits import Accepted, NotInMemory
 from streamkit.config.settings_model import SettingsModel
 
 _POLL_TIMEOUT: Final = timedelta(seconds=5)
+
+_NOT_PULLED: Final = "nothing is pulled, and a member has at most 1000 calls at once"
 
 SQL_PREFIX: Final = "sql:"
 MAX_BATCH_SIZE: Final = 1024
@@ -46,7 +48,7 @@ class AllocateStrategy(Enum):
 
 
 _START: Final = {
-    ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET: StartPosition.LATEST,
+    ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET: StartPosition.LAST_OFFSET,
     ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET: StartPosition.EARLIEST,
     ConsumeFromWhere.CONSUME_FROM_TIMESTAMP: StartPosition.TIMESTAMP,
 }
@@ -63,9 +65,9 @@ class PushProperties(SettingsModel):
     """Redeliveries before the dead letter; unset or -1: 16 when concurrent, without bound when ordered."""
     delay_level_when_next_consume: int | None = Field(default=None, ge=-1)
     """As `delay-level-when-next-consume`."""
-    pull_threshold_for_topic: int = Field(default=-1, ge=-1)
+    pull_threshold_for_topic: Annotated[int, NotInMemory(_NOT_PULLED)] = Field(default=-1, ge=-1)
     """Messages cached over all queues of a topic; -1: no limit but each queue's."""
-    pull_threshold_size_for_topic: int = Field(default=-1, ge=-1)
+    pull_threshold_size_for_topic: Annotated[int, NotInMemory(_NOT_PULLED)] = Field(default=-1, ge=-1)
     """The same in MiB."""
     pull_interval: Milliseconds = timedelta(0)
     """Pause between two pulls of a queue."""
@@ -80,7 +82,7 @@ class PullProperties(SettingsModel):
 
     poll_timeout_millis: Milliseconds | None = None
     """How long a poll waits for a message; unset: `pull-timeout`, else 5s."""
-    pull_threshold_for_all: int = Field(default=1000, ge=1)
+    pull_threshold_for_all: Annotated[int, NotInMemory(_NOT_PULLED)] = Field(default=1000, ge=1)
     """No queue is pulled while more messages than this wait to be polled."""
     pull_thread_nums: Annotated[int | None, Accepted("pulls need no threads")] = None
     topic_metadata_check_interval_millis: Annotated[
@@ -125,7 +127,9 @@ class RocketConsumerProperties(ExtendedConsumerProperties, BindingProperties):
     """Concurrent: -1 dead letter at once; 0 level 3 + redeliveries so far; n that delay level each time."""
     suspend_current_queue_time_millis: Milliseconds = timedelta(seconds=1)
     """Ordered: pause before the queue's head is tried again."""
-    allocate_message_queue_strategy: AllocateStrategy = AllocateStrategy.AVERAGELY
+    allocate_message_queue_strategy: Annotated[
+        AllocateStrategy, NotInMemory("the members of a group share the queues evenly, in ranges")
+    ] = AllocateStrategy.AVERAGELY
     """How the group's members share the queues."""
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     """Where a new group begins."""
@@ -135,9 +139,9 @@ class RocketConsumerProperties(ExtendedConsumerProperties, BindingProperties):
     """Pause of pulling after a pull failed."""
     pull_batch_size: int = Field(default=32, ge=1, le=4096)
     """Messages asked for in one pull."""
-    pull_threshold_for_queue: int = Field(default=1000, ge=1)
+    pull_threshold_for_queue: Annotated[int, NotInMemory(_NOT_PULLED)] = Field(default=1000, ge=1)
     """A queue is not pulled while more messages than this are cached."""
-    pull_threshold_size_for_queue: int = Field(default=100, ge=1)
+    pull_threshold_size_for_queue: Annotated[int, NotInMemory(_NOT_PULLED)] = Field(default=100, ge=1)
     """The same in MiB: bodies count as they are in memory, decompressed only while they are consumed."""
     max_decompressed_body_size: int = Field(default=DEFAULT_LIMIT, ge=1)
     """Bytes that a compressed body may have when it is decompressed; a message whose body has more is a dead letter."""
@@ -152,7 +156,7 @@ class RocketConsumerProperties(ExtendedConsumerProperties, BindingProperties):
             raise ValueError(f"{value} is smaller than max-decompressed-body-size, which is {largest}")
         return value
 
-    consume_max_span: int = Field(default=2000, ge=1)
+    consume_max_span: Annotated[int, NotInMemory(_NOT_PULLED)] = Field(default=2000, ge=1)
     """Concurrent: a queue is not pulled while its cached offsets span more than this."""
     push: PushProperties = PushProperties()
     pull: PullProperties = PullProperties()
@@ -193,8 +197,16 @@ class RocketConsumerProperties(ExtendedConsumerProperties, BindingProperties):
             tags=tags,
             sql=sql,
             start=_START[self.consume_from_where],
+            own_start=self._own_start(),
             start_time_ms=None if start_time is None else int(start_time.timestamp() * 1000),
+            poll_timeout=self.poll_timeout,
         )
+
+    def _own_start(self) -> StartPosition:
+        """Return where a member with a group of its own begins: an anonymous one always at the end."""
+        start = _START[self.consume_from_where]
+        broadcasts = self.broadcasting or self.message_model is MessageModel.BROADCASTING
+        return start if broadcasts and start is not StartPosition.LAST_OFFSET else StartPosition.LATEST
 
     @property
     def starts(self) -> bool:

@@ -5,9 +5,13 @@ from contextlib import AbstractAsyncContextManager
 
 from pydantic import BaseModel
 
+from binders.rocket.capabilities import POSSIBLE_CAPABILITIES
 from streamkit.binder.binder import Binder, BinderContext
 from streamkit.binder.binder_type import BinderType
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
+from streamkit.binder.stand_in import StandIn
+from streamkit.config.environment import Environment
+from streamkit.config.validation import not_in_memory
 from streamkit.plugins import hookimpl
 
 __all__ = ["TYPE", "RocketBinderType", "streamkit_binder_types"]
@@ -46,6 +50,24 @@ class RocketBinderType(BinderType):
         from binders.rocket.producer_properties import RocketProducerProperties
 
         return RocketConsumerProperties, RocketProducerProperties
+
+    def stand_in(self, environment: Environment) -> StandIn:
+        """Return the terms of a RocketMQ binder; warn of the binder's settings that are not imitated in memory.
+
+        Raises:
+            ConfigurationErrors: The binder's settings are wrong.
+        """
+        from binders.rocket.binder_properties import RocketBinderProperties
+
+        prefix = f"spring.cloud.stream.{TYPE}.binder"
+        bound = environment.bound(environment.tree(prefix, RocketBinderProperties), RocketBinderProperties)
+        environment.note(not_in_memory(bound))
+        return StandIn(
+            *self.extended_models(),
+            capabilities=POSSIBLE_CAPABILITIES,
+            delay_levels=bound.value.message_delay_level,
+            producer_group=bound.value.group,
+        )
 
 
 @hookimpl

@@ -1,14 +1,18 @@
 """The RocketMQ settings of a producer binding."""
 
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from enum import Enum
 from typing import Annotated
 
 from pydantic import AliasChoices, Field, field_validator
 
+from binders.rocket.headers import ROCKETMQ_PREFIX
 from binders.rocket.properties import BindingProperties, PositiveMilliseconds, legal_group
+from rocket_remoting.wire.properties import PROPERTY_KEYS, PROPERTY_TAGS, RESERVED_PROPERTIES
 from streamkit.binder.delivery import ExtendedProducerProperties, TransactionTerms
 from streamkit.config.setting_limits import Accepted, Rejected
+from streamkit.messaging import headers as portable
 
 
 class SendType(Enum):
@@ -88,6 +92,21 @@ class RocketProducerProperties(ExtendedProducerProperties, BindingProperties):
         if not self.transactional and self.producer_type is ProducerType.NORMAL:
             return None
         return TransactionTerms(self.group, self.transaction_listener, ("transactional", "producer-type"))
+
+    @property
+    def sends_header(self) -> Callable[[str], bool]:
+        """A function that returns whether a header is sent, by its name; RocketMQ's own names are not."""
+        return lambda name: name not in RESERVED_PROPERTIES and not name.startswith(ROCKETMQ_PREFIX)
+
+    @property
+    def header_spellings(self) -> Mapping[str, str]:
+        """RocketMQ's own names of the portable headers for tags and keys."""
+        return {PROPERTY_TAGS: portable.TAGS, PROPERTY_KEYS: portable.KEY}
+
+    @property
+    def largest_payload(self) -> int:
+        """The largest body in bytes: `max-message-size`."""
+        return self.max_message_size
 
     @property
     def message_selector(self) -> str | None:

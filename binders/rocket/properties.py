@@ -21,10 +21,11 @@ from pydantic import AfterValidator, Field
 from rocket_client.namespace import Namespace
 from rocket_remoting.wire.topics import validate_group
 from streamkit.config.durations import Milliseconds, Positive
-from streamkit.config.setting_limits import Accepted, Rejected
+from streamkit.config.setting_limits import Accepted, NotInMemory, Rejected
 from streamkit.config.settings_model import SettingsModel
 
 NOT_YET_SIGNED: Final = "requests are not signed: use a cluster without ACL"
+NO_NAMESPACE: Final = "names stay as they are"
 NO_TRACE: Final = "no message trace is written"
 
 PositiveMilliseconds = Annotated[Milliseconds, Positive]
@@ -65,7 +66,7 @@ class BindingProperties(SettingsModel):
     """The time between two heartbeats to the brokers."""
     access_key: Annotated[str | None, Rejected(NOT_YET_SIGNED)] = None
     secret_key: Annotated[str | None, Rejected(NOT_YET_SIGNED)] = None
-    namespace: InNamespace | None = None
+    namespace: Annotated[InNamespace | None, NotInMemory(NO_NAMESPACE)] = None
     """Put before the names of topics and groups at the broker."""
     use_tls: Annotated[bool, Rejected("connections are plain: remove it"), Field(alias="useTLS")] = False
     enable_msg_trace: Annotated[bool, Accepted(NO_TRACE)] = False

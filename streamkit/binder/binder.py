@@ -89,6 +89,7 @@ from streamkit.binder.delivery import (
 )
 from streamkit.binder.permits import Permits
 from streamkit.binder.spark_format import SparkFormat
+from streamkit.binder.stand_in import StandIn
 from streamkit.clock import Clock
 from streamkit.config.environment import Environment
 from streamkit.config.settings import ConsumerProperties, ProducerProperties
@@ -520,8 +521,8 @@ class Binder(ABC):
         terms = extended.transaction()
         return destination if terms is None or terms.group is None else terms.group
 
-    def dead_letter_destination(self, destination: str, group: str) -> str | None:
-        """Return the destination of the dead letters of ``group``, or ``None`` if rejected messages are lost."""
+    def dead_letter_destination(self, destination: ConsumerDestination) -> str | None:
+        """Return the destination of a binding's dead letters, or ``None`` if rejected messages are lost."""
         return None
 
     def spark_source(self, destination: ConsumerDestination) -> SparkFormat | None:
@@ -570,11 +571,13 @@ class BinderContext:
             own settings, such as ``spring.cloud.stream.mymq.binder``.
         clock: Wall-clock time; never call ``time.time`` (tests run on a virtual clock).
         application: The application's name, for client ids and logs.
-        extended_models: Returns the models of the extended consumer and producer properties of any installed type, for
-            a binder that stands in for another type.
+        stand_in: Returns the terms of a binder of any installed type with these settings, for a binder that stands in
+            for it.
+        stands_in_for: The type that a test has replaced by this binder; ``None`` outside of tests.
     """
 
     environment: Environment
     clock: Clock
     application: str
-    extended_models: Callable[[str], tuple[type[ExtendedConsumerProperties], type[ExtendedProducerProperties]]]
+    stand_in: Callable[[str], StandIn]
+    stands_in_for: str | None = None

@@ -9,6 +9,8 @@ from pydantic import BaseModel
 
 from streamkit.binder.binder import Binder, BinderContext
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
+from streamkit.binder.stand_in import StandIn
+from streamkit.config.environment import Environment
 from streamkit.errors import ConfigurationError
 
 __all__ = ["BinderType", "BinderTypes"]
@@ -42,6 +44,17 @@ class BinderType(ABC):
     def settings_models(self) -> Mapping[str, type[BaseModel]]:
         """Return the models of the binders' own settings by prefix, for reports and the reference page."""
         return {}
+
+    def stand_in(self, environment: Environment) -> StandIn:
+        """Return the terms that a binder in memory keeps when it stands in for a binder of this type.
+
+        Args:
+            environment: The settings of the binder.
+
+        Raises:
+            ConfigurationError: The binder's settings are wrong.
+        """
+        return StandIn(*self.extended_models())
 
     def shared_system(self, name: str, context: BinderContext) -> AbstractAsyncContextManager[Mapping[str, str]] | None:
         """Return a context manager that runs the shared system of an application's worker processes, or None.

@@ -5,7 +5,7 @@ translates them into a :class:`Delivery`. The attempts, the in-memory binder and
 :class:`Delivery`.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -19,6 +19,7 @@ from streamkit.settlement import Requeue
 __all__ = [
     "DEFAULT_BATCH_SIZE",
     "DEFAULT_DELAY_LEVELS",
+    "DEFAULT_POLL_TIMEOUT",
     "ConsumerModel",
     "Delivery",
     "Effect",
@@ -47,6 +48,7 @@ DEFAULT_DELAY_LEVELS: Final = parse_delay_levels("1s 5s 10s 30s 1m 2m 3m 4m 5m 6
 """The 18 delay levels of RocketMQ's ``messageDelayLevel``; level 1 is the first."""
 
 DEFAULT_BATCH_SIZE: Final = 32
+DEFAULT_POLL_TIMEOUT: Final = timedelta(seconds=5)
 
 _BINDING: Final = "spring.cloud.stream.bindings.<name>"
 _FIRST_REDELIVERY_LEVEL: Final = 3
@@ -57,8 +59,13 @@ class StartPosition(Enum):
     """The position at which a new group of a destination starts."""
 
     LATEST = "latest"
+    """The end."""
     EARLIEST = "earliest"
+    """The first message that is kept."""
     TIMESTAMP = "timestamp"
+    """The first message that was stored at a given time or later."""
+    LAST_OFFSET = "last-offset"
+    """The end, but the first message of a partition of which no message was removed yet: RocketMQ's rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +85,11 @@ class Delivery:
         tags: The tags of the subscription, such as ``a||b``, or ``None`` for every message.
         sql: The SQL92 expression of the subscription over the headers, or ``None``.
         start: The position at which a new group starts.
+        own_start: The position at which a member with a group of its own starts: an anonymous or a broadcasting member.
         start_time_ms: For :attr:`StartPosition.TIMESTAMP`, milliseconds since the epoch.
         batch_size: In batch mode, the largest number of messages in one batch.
         delay_levels: The table of delay levels; level 1 is the first entry.
+        poll_timeout: How long a poll of a polled consumer waits for a message.
     """
 
     ordered: bool = False
@@ -92,9 +101,11 @@ class Delivery:
     tags: str | None = None
     sql: str | None = None
     start: StartPosition = StartPosition.LATEST
+    own_start: StartPosition = StartPosition.LATEST
     start_time_ms: int | None = None
     batch_size: int = DEFAULT_BATCH_SIZE
     delay_levels: Sequence[timedelta] = DEFAULT_DELAY_LEVELS
+    poll_timeout: timedelta = DEFAULT_POLL_TIMEOUT
 
     @property
     def redelivery_limit(self) -> int | None:
@@ -167,6 +178,20 @@ class ExtendedConsumerProperties(SettingsModel):
         """Return the portable meaning of these settings."""
         return Delivery()
 
+    def dead_letter_topic(self, destination: str, group: str | None) -> str | None:
+        """Return the destination of a binding's dead letters, or ``None`` if rejected messages are lost.
+
+        Args:
+            destination: The destination of the binding.
+            group: Its group, or None for an anonymous group.
+        """
+        return None if group is None else f"%DLQ%{group}"
+
+    @property
+    def dead_letter_partitions(self) -> int | None:
+        """The number of partitions of that destination; ``None`` for as many as the binding's destination has."""
+        return 1
+
     def effects(self) -> Iterable[Effect]:
         """Return the effects of these settings on deliveries."""
         delivery = self.delivery()
@@ -185,7 +210,7 @@ class ExtendedConsumerProperties(SettingsModel):
         )
         yield Effect(
             "the place where a new group begins",
-            (delivery.start, delivery.start_time_ms if delivery.start is StartPosition.TIMESTAMP else None),
+            _start_of(delivery),
             ("consume-from-where", "start-offset", "start"),
         )
         yield Effect(
@@ -198,6 +223,13 @@ class ExtendedConsumerProperties(SettingsModel):
     def requirements(self) -> Iterable[Requirement]:
         """Return the capabilities that these settings require of the binder."""
         return _requirements(self.effects())
+
+
+def _start_of(delivery: Delivery) -> tuple[StartPosition, int | None]:
+    """Return the start of a new group in a form that compares between binder types."""
+    if delivery.start is StartPosition.TIMESTAMP:
+        return delivery.start, delivery.start_time_ms
+    return StartPosition.LATEST if delivery.start is StartPosition.LAST_OFFSET else delivery.start, None
 
 
 def _selected_tags(delivery: Delivery) -> frozenset[str] | None:
@@ -234,6 +266,26 @@ class ExtendedProducerProperties(SettingsModel):
     @property
     def message_key(self) -> "Callable[[Message[object]], object] | None":
         """A function that returns the key of a message before conversion, or ``None``; it overrides the header."""
+        return None
+
+    @property
+    def sends_header(self) -> "Callable[[str], bool] | None":
+        """A function that returns whether a header is sent, by its name; ``None`` if all are."""
+        return None
+
+    @property
+    def header_spellings(self) -> Mapping[str, str]:
+        """The system's own names of headers that set a portable header."""
+        return {}
+
+    @property
+    def topic_header(self) -> str | None:
+        """The name of the header that may name a topic in place of the destination, or ``None``."""
+        return None
+
+    @property
+    def largest_payload(self) -> int | None:
+        """The largest payload in bytes; ``None`` if there is no limit. A larger one fails at the sender."""
         return None
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from streamkit.binder.attempts import RetryPolicy
 from streamkit.binder.batch_receiving import BatchMessageReceiver
@@ -17,7 +18,7 @@ from streamkit.binder.binding_settings import BindingSettings, topics_of
 from streamkit.binder.capabilities import Capability, Requirement
 from streamkit.binder.checked_binder import CheckedBinder, LocatedRequirement
 from streamkit.binder.customizers import Customizers
-from streamkit.binder.delivery import Delivery, ExtendedProducerProperties
+from streamkit.binder.delivery import Delivery, ExtendedConsumerProperties, ExtendedProducerProperties
 from streamkit.binder.error_channels import ErrorChannels, ErrorFunction
 from streamkit.binder.error_handling import ErrorHandling
 from streamkit.binder.failure_log import FailureLog
@@ -36,12 +37,14 @@ from streamkit.binder.unread_settings import Side, UnreadSettings
 from streamkit.config.environment import Environment
 from streamkit.config.located_errors import located, setting_of
 from streamkit.config.settings import BindingProperties, ConsumerProperties, StreamSettings
-from streamkit.config.validation import Bound
+from streamkit.config.validation import Bound, not_in_memory
 from streamkit.errors import ConfigurationError, ConfigurationErrors, MessageConversionError
 from streamkit.messaging.channel import SubscribableChannel
 from streamkit.messaging.converter import CompositeMessageConverter
 
 __all__ = ["BindingFactory", "NewDestination"]
+
+E = TypeVar("E", ExtendedConsumerProperties, ExtendedProducerProperties)
 
 
 @dataclass(slots=True)
@@ -163,7 +166,7 @@ class BindingFactory:
         extended = self._environment.explain_extended(
             chosen.extended_type, name, "producer", chosen.producer_properties
         )
-        self._unread.check(name, Side.PRODUCER, chosen, extended.value)
+        self._check_unread(name, Side.PRODUCER, chosen, extended)
         if configure is not None:
             new = NewDestination(name, channel, properties, extended.value)
             configure(new)
@@ -228,10 +231,12 @@ class BindingFactory:
         extended = self._environment.explain_extended(
             binder.extended_type, name, "consumer", binder.consumer_properties
         )
-        self._unread.check(name, Side.CONSUMER, binder, extended.value)
+        self._check_unread(name, Side.CONSUMER, binder, extended)
         delivery = extended.value.delivery()
+        if polled:
+            delivery = self._polled_delivery(name, properties.consumer, extended)
         policy = self._policies.of(name, properties.consumer)
-        kind = _receiver_kind(name, properties.consumer, delivery, polled)
+        kind = PolledReceiver if polled else BatchMessageReceiver if properties.consumer.batch_mode else MessageReceiver
         consumers = []
         topics = topics_of(properties.destination or name)
         shared = Permits(properties.consumer.concurrency) if properties.consumer.multiplex else None
@@ -262,7 +267,7 @@ class BindingFactory:
                 policy,
                 permits=permits,
                 on_error=self._errors.of_consumer(binder, topic, properties),
-                log=FailureLog(name, topic, properties.group or None, binder),
+                log=FailureLog(name, topic, destination.group, binder, binder.dead_letter_destination(destination)),
                 manual=manual,
             )
             with self.settings.located(name):
@@ -278,6 +283,32 @@ class BindingFactory:
             )
         ready = CheckedBinder(self._registry, binder, name, asked)
         return InputBinding(self._owner, name, channel, consumers, ready)
+
+    def _polled_delivery(
+        self, name: str, properties: ConsumerProperties, extended: Bound[ExtendedConsumerProperties]
+    ) -> Delivery:
+        """Return the terms of a polled binding: messages are taken one by one, in any order.
+
+        Raises:
+            ConfigurationError: A setting asks for batch mode or for the order.
+        """
+        reason = f"binding {name!r} is polled, so it takes one message at a time, in any order: "
+        if properties.batch_mode:
+            raise located(self.settings.origin(name, "consumer", "batch_mode"), f"{reason}remove batch-mode")
+        delivery = extended.value.delivery()
+        if not delivery.ordered:
+            return delivery
+        order = next(effect for effect in extended.value.effects() if effect.capability is Capability.ORDER)
+        setting = setting_of(extended.origins, order.properties)
+        if setting is not None:
+            raise located(setting, f"{reason}set it to false for this binding, or remove it")
+        return replace(delivery, ordered=False)  # ordered by default, as on Kafka
+
+    def _check_unread(self, name: str, side: Side, binder: Binder, extended: Bound[E]) -> None:
+        """Check the settings of other binder types; warn of settings that a binder in memory does not imitate."""
+        self._unread.check(name, side, binder, extended.value)
+        if binder.extended_type != binder.type:
+            self._environment.note(not_in_memory(extended))
 
     def _transaction_handlers(
         self, topic: str, binder: Binder, extended: Bound[ExtendedProducerProperties]
@@ -312,24 +343,6 @@ class BindingFactory:
 
 def _callable(found: object) -> Callable[..., object] | None:
     return found if callable(found) else None
-
-
-def _receiver_kind(
-    name: str, properties: ConsumerProperties, delivery: Delivery, polled: bool
-) -> type[MessageReceiver]:
-    """Return the class of an input binding's receivers.
-
-    Raises:
-        ConfigurationError: The binding is polled, and has batch mode or ordered mode.
-    """
-    if not polled:
-        return BatchMessageReceiver if properties.batch_mode else MessageReceiver
-    if properties.batch_mode or delivery.ordered:
-        raise ConfigurationError(
-            f"binding {name!r} is polled, so it takes one message at a time, in any order: remove its "
-            + ("batch-mode" if properties.batch_mode else "ordered mode")
-        )
-    return PolledReceiver
 
 
 def _or_global(own: int, whole: int) -> int:

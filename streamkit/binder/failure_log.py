@@ -38,15 +38,11 @@ class Places(Protocol):
         """Return the name by which the messaging system's tools find a received message."""
         ...
 
-    def dead_letter_destination(self, destination: str, group: str) -> str | None:
-        """Return the destination of a group's dead letters, or None if rejected messages are lost."""
-        ...
-
 
 class FailureLog:
     """Logs the failures of one binding's messages."""
 
-    def __init__(self, binding: str, topic: str, group: str | None, places: Places) -> None:
+    def __init__(self, binding: str, topic: str, group: str | None, places: Places, letters: str | None) -> None:
         """Make the log of a binding.
 
         Args:
@@ -54,11 +50,13 @@ class FailureLog:
             topic: The destination.
             group: The binding's group; None for an anonymous one.
             places: The binding's binder.
+            letters: The destination of its dead letters; None if rejected messages are lost.
         """
         self._binding = binding
         self._topic = topic
         self._group = group
         self._places = places
+        self._letters = letters
 
     def tried_again(
         self, failed: Sequence[DeliveredMessage], number: int, last: int, pause: float, cause: BaseException
@@ -134,7 +132,7 @@ class FailureLog:
 
     def rejected(self, failed: DeliveredMessage, rejection: Reject) -> None:
         """Log where a rejected message goes; it is an error unless the listener has decided so."""
-        letters = self._places.dead_letter_destination(self._topic_of(failed), self._group or "anonymous")
+        letters = self._letters
         fate = "It is lost: the binding has no dead letters" if letters is None else f"It goes to {letters!r}"
         # A Requeue beyond the limit of redeliveries is nobody's decision, whether or not it has a cause.
         is_decided = failed.failure is None and not failed.is_exhausted

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from typing import Final
 
 from streamkit.binder.acknowledgment import Acknowledgment
 from streamkit.binder.binder import (
@@ -38,6 +39,9 @@ from streamkit.settlement import ACCEPT, Reject, Requeue, Settlement
 __all__ = ["PolledReceiver"]
 
 logger = logging.getLogger(__name__)
+
+_PAUSE_OF_IDLE_POLLS: Final = 0.1
+"""The most seconds that a poll takes while the binding does not run."""
 
 
 class PolledReceiver(MessageReceiver):
@@ -69,6 +73,8 @@ class PolledReceiver(MessageReceiver):
         """
         member = self._member
         if member is None or member.state is not BindingState.RUNNING:
+            # A loop of polls must let other tasks run, also while the binding is paused.
+            await asyncio.sleep(min(self._delivery.poll_timeout.total_seconds(), _PAUSE_OF_IDLE_POLLS))
             return False
         polled = await member.source.poll()
         # If the binding was stopped while the poll waited, the message stays unsettled and is delivered again.

@@ -150,7 +150,12 @@ class BinderRegistry:
 
     def _context(self, name: str, configuration: BinderConfiguration) -> BinderContext:
         environment = self._environment_of(name, configuration)
-        return BinderContext(environment, self._clock, self._application, self.types.extended_models)
+        return BinderContext(
+            environment,
+            self._clock,
+            self._application,
+            lambda type_: self.types.get(type_).stand_in(environment),
+        )
 
     def _environment_of(self, name: str, configuration: BinderConfiguration) -> Environment:
         if not configuration.environment and configuration.inherit_environment:

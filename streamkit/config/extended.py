@@ -53,7 +53,9 @@ def extended_tree(environment: Environment, type_: str, models: ExtendedModels) 
         type_: The binder's type.
         models: Returns the models of the type.
     """
-    return environment.tree(f"spring.cloud.stream.{type_}", _model_of(*models(type_)), skip=("binder", *OTHER_PARTS.get(type_, ())))
+    return environment.tree(
+        f"spring.cloud.stream.{type_}", _model_of(*models(type_)), skip=("binder", *OTHER_PARTS.get(type_, ()))
+    )
 
 
 @lru_cache(maxsize=16)

@@ -4,6 +4,8 @@
     vip: Annotated[bool, Accepted("no such channel here")] = False   ignored; a warning says so
     multiplex: Annotated[bool, Rejected("bind it twice")] = False    an error says what to do instead
 
+`NotInMemory` marks a setting that is honoured by its messaging system, and that a binder in memory does not imitate.
+
 A limit applies only to a value other than the setting's default or, if the limit lists values, only to those.
 """
 
@@ -33,6 +35,21 @@ class Rejected:
     Attributes:
         reason: Why the setting is refused, or what to do instead.
         only: The values that are refused; empty: all but the default.
+    """
+
+    reason: str
+    only: tuple[object, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NotInMemory:
+    """Marks a setting that has no effect with a binder in memory that stands in for the setting's type.
+
+    A warning says so. Settings that make no difference in memory, such as timeouts of connections, have no mark.
+
+    Attributes:
+        reason: What happens in memory instead.
+        only: The values that a warning is about; empty: all but the default.
     """
 
     reason: str

@@ -13,8 +13,8 @@ from pydantic_settings import BaseSettings
 from streamkit.config.located_errors import EntryError, located
 from streamkit.config.origin import Value
 from streamkit.config.relaxed import format_key, kebab, parse_key
-from streamkit.config.setting_limits import Accepted, Limit, Rejected, limit_of
-from streamkit.config.shape import Field, Leaf, Listing, Location, Section, Shape, Table
+from streamkit.config.setting_limits import Accepted, Limit, NotInMemory, Rejected, limit_of
+from streamkit.config.shape import Field, Leaf, Listing, Location, Section, Shape, Table, section_of
 from streamkit.config.tree import RawTree
 from streamkit.config.verdict import SettingWarning
 from streamkit.errors import ConfigurationError, ConfigurationErrors
@@ -137,6 +137,16 @@ def without_effect(tree: RawTree) -> Iterator[SettingWarning]:
             yield SettingWarning(value, limit.reason)
 
 
+def not_in_memory(bound: Bound[M]) -> Iterator[SettingWarning]:
+    """Yield a warning for each setting that a binder in memory does not imitate."""
+    section = section_of(type(bound.value))
+    for location, value in bound.origins.items():
+        for known in _fields_on(section, location):
+            mark = next((note for note in known.info.metadata if isinstance(note, NotInMemory)), None)
+            if mark is not None and _applies(mark, known, value):
+                yield SettingWarning(value, f"{mark.reason} (in memory)")
+
+
 def _limited(tree: RawTree) -> Iterator[tuple[Value, Limit]]:
     """Yield the values that a limit applies to, each with the limit."""
     for location, value in tree.origins.items():
@@ -147,7 +157,7 @@ def _limited(tree: RawTree) -> Iterator[tuple[Value, Limit]]:
                 break
 
 
-def _applies(limit: Limit, known: Field, value: Value) -> bool:
+def _applies(limit: Limit | NotInMemory, known: Field, value: Value) -> bool:
     if not isinstance(known.shape, Leaf):
         return True
     # `Annotated` needs at least one argument of metadata: the limit is one.

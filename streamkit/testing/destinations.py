@@ -1,12 +1,12 @@
 """The destinations of a test: to send messages to the application, and to receive messages from it."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast, overload
 
 from streamkit.binder.binder import Binder, ConsumerDestination, ProducerBinding, ProducerDestination
 from streamkit.binder.binding_settings import topics_of
-from streamkit.binder.delivery import Delivery, StartPosition
+from streamkit.binder.delivery import Delivery, ExtendedProducerProperties, StartPosition
 from streamkit.binder.permits import Permits
 from streamkit.config.settings import BindingProperties, ConsumerProperties, ProducerProperties
 from streamkit.errors import BinderError, MessageConversionError
@@ -54,6 +54,16 @@ class RunningTest(Protocol):
         ...
 
 
+class _Sender(ExtendedProducerProperties):
+    """The settings of a sender outside of the application: it sends all headers, and has no limits of its own."""
+
+    spellings: dict[str, str]
+
+    @property
+    def header_spellings(self) -> Mapping[str, str]:
+        return self.spellings
+
+
 class InputDestination:
     """A destination from which the application receives."""
 
@@ -86,19 +96,19 @@ class InputDestination:
         await self._harness.asettle()
 
     async def _bind(self, binder: Binder) -> ProducerBinding:
-        destination = ProducerDestination(
-            self._topic, f"test of {self._name}", ProducerProperties(), binder.producer_properties(), _ignore
-        )
+        extended = _Sender(spellings=dict(binder.producer_properties().header_spellings))
+        destination = ProducerDestination(self._topic, f"test of {self._name}", ProducerProperties(), extended, _ignore)
         return await binder.bind_producer(destination)
 
 
 class OutputDestination:
-    """The messages that the application has sent to one destination."""
+    """The messages that the application has sent to a destination, or to the destinations of dead letters."""
 
-    def __init__(self, harness: RunningTest, name: str, topic: str) -> None:
+    def __init__(self, harness: RunningTest, name: str, topics: Sequence[str]) -> None:
         self._harness = harness
         self._name = name
-        self._topic = topic
+        self._topics = tuple(topics)
+        self._topic = ", ".join(topics)
         self._content_type = harness.properties(name).content_type
         self._waiting: list[Message[bytes]] = []
         self._arrival: asyncio.Future[None] | None = None
@@ -109,16 +119,17 @@ class OutputDestination:
         if not self._is_bound:
             self._is_bound = True
             binder = await self._harness.started_binder(self._name)
-            destination = ConsumerDestination(
-                self._topic,
-                None,
-                f"test of {self._topic}",
-                ConsumerProperties(),
-                binder.consumer_properties(),
-                Delivery(start=StartPosition.EARLIEST),
-                Permits(1000),
-            )
-            await binder.bind_consumer(destination, self._collect)
+            for topic in self._topics:
+                destination = ConsumerDestination(
+                    topic,
+                    None,
+                    f"test of {topic}",
+                    ConsumerProperties(),
+                    binder.consumer_properties(),
+                    Delivery(own_start=StartPosition.EARLIEST),
+                    Permits(1000),
+                )
+                await binder.bind_consumer(destination, self._collect)
         await self._harness.asettle()
 
     async def _collect(self, message: Message[bytes], redeliveries: int) -> Settlement:

@@ -22,25 +22,29 @@ threads; `advance` lets time pass.
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from difflib import get_close_matches
 from types import TracebackType
-from typing import Any, Final, Generic, Self
+from typing import Any, Final, Generic, Protocol, Self, runtime_checkable
 
 from dependency_injector import providers
 from typing_extensions import TypeVar
 
 from streamkit.binder.binder import Binder, BinderContext
 from streamkit.binder.binder_type import BinderTypes
+from streamkit.binder.binding import Binding, InputBinding
 from streamkit.binder.binding_settings import topics_of
 from streamkit.config.environment import Environment
 from streamkit.config.origin import Scalar
+from streamkit.config.relaxed import uniform
 from streamkit.config.settings import PREFIX, BindingProperties
 from streamkit.config.source import table_source
 from streamkit.errors import ApplicationError, BinderError, ForeignLoopError
 from streamkit.events import message_sent
+from streamkit.functions.catalog import ROUTER
 from streamkit.listeners.listener import BindingName, name_of
 from streamkit.messaging.channel import running_loop
 from streamkit.messaging.converter import CompositeMessageConverter
@@ -202,32 +206,73 @@ class Harness(Generic[A]):
             self.errors.append(message)
 
     def input(self, binding: BindingName) -> InputDestination:
-        """Return the destination for messages to a binding, or to a destination by its name."""
+        """Return the destination for messages to a binding, or to a destination by its name.
+
+        Raises:
+            LookupError: The application has neither a binding nor a destination of this name.
+        """
         name = name_of(binding)
         found = self._inputs.get(name)
         if found is None:
+            self._check_name(name)
             found = self._inputs[name] = InputDestination(self, name)
         return found
 
     def output(self, binding: BindingName) -> OutputDestination:
-        """Return the messages sent to a binding, or to a destination by its name, since the start."""
+        """Return the messages sent to a binding, or to a destination by its name, since the start.
+
+        Raises:
+            LookupError: The application has neither a binding nor a destination of this name.
+        """
         name = name_of(binding)
-        topic = topics_of(self.properties(name).destination or name)[0]
-        return self._collected(name, topic)
+        self._check_name(name)
+        bound = self._bound(name)
+        topics = topics_of(self.properties(name).destination or name) if bound is None else bound.destinations
+        return self._collected(name, topics[:1])
 
     def dead_letters(self, binding: BindingName) -> OutputDestination:
         """Return the dead letters of an input binding's group.
 
         Raises:
-            ValueError: The binder has no dead letters.
+            LookupError: The application has no input binding of this name.
+            ValueError: The binding has no dead letters: its rejected messages are dropped.
         """
         name = name_of(binding)
-        properties = self.properties(name)
-        topic, group = topics_of(properties.destination or name)[0], properties.group or "anonymous"
-        letters = self.binder(name).dead_letter_destination(topic, group)
-        if letters is None:
-            raise ValueError(f"the binder of {name!r} has no dead letters")
-        return self._collected(name, letters)
+        bound = self._bound(name)
+        if not isinstance(bound, InputBinding):
+            inputs = [each.name for each in self.app.bindings.values() if isinstance(each, InputBinding)]
+            raise _unknown(name, "no input binding of the application", inputs)
+        letters = _letters_of(bound)
+        if not letters:
+            why = "it has no group" if bound.group is None else "its settings keep none"
+            raise ValueError(f"binding {name!r} has no dead letters, rejected messages are dropped: {why}")
+        return self._collected(bound.name, letters)
+
+    def _bound(self, name: str) -> Binding | None:
+        return next((each for each in self.app.bindings.values() if uniform(each.name) == uniform(name)), None)
+
+    def _check_name(self, name: str) -> None:
+        """Refuse a name that is neither a binding nor a destination.
+
+        Destinations are those of the bindings, their dead letters, those of `dynamic-destinations`, and those to which
+        a message was sent.
+        """
+        settings = self.app.container.settings().value
+        if self._bound(name) is not None or settings.configured_name(name) is not None:
+            return
+        bindings = list(self.app.bindings.values())
+        inputs = [each for each in bindings if isinstance(each, InputBinding)]
+        known = {
+            *(topic for each in bindings for topic in each.destinations),
+            *(topic for each in inputs for topic in _letters_of(each)),
+            *settings.dynamic_destinations,
+        }
+        if self._bound(f"{ROUTER}-in-0") is not None:
+            known.add(f"{ROUTER}-out-0")  # bound when the router first has something to send
+        made = self.app.container.binders().made.values()
+        if name not in known and not any(isinstance(each, _Memory) and each.has_destination(name) for each in made):
+            names = [*(each.name for each in bindings), *settings.bindings, *known]
+            raise _unknown(name, "neither a binding nor a destination of the application", names)
 
     def what_happened(self) -> str:
         """Return a description of what the application has sent, and of its errors."""
@@ -238,10 +283,11 @@ class Harness(Generic[A]):
             lines += [f"  {error.payload}" for error in self.errors]
         return "\n".join(lines)
 
-    def _collected(self, name: str, topic: str) -> OutputDestination:
-        found = self._outputs.get(topic)
+    def _collected(self, name: str, topics: Sequence[str]) -> OutputDestination:
+        key = ", ".join(topics)
+        found = self._outputs.get(key)
         if found is None:
-            found = self._outputs[topic] = OutputDestination(self, name, topic)
+            found = self._outputs[key] = OutputDestination(self, name, topics)
         return found
 
     def advance(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
@@ -293,7 +339,7 @@ class Harness(Generic[A]):
 
     def binder(self, name: str) -> Binder:
         """Return the binder behind a binding, or the default one; it may not be started yet."""
-        bound = self.app.bindings.get(name)
+        bound = self._bound(name)
         if bound is not None:
             return bound.binder.binder
         return self.app.container.binders().get(self.properties(name).binder)
@@ -306,6 +352,33 @@ class Harness(Generic[A]):
         return f"<Harness of {self.app!r} at {self.time.loop.time():.3f} s>"
 
 
+@runtime_checkable
+class _Memory(Protocol):
+    """A binder in memory, as the harness sees it."""
+
+    def has_destination(self, name: str) -> bool:
+        """Return whether a destination exists."""
+        ...
+
+
+def _letters_of(binding: InputBinding) -> list[str]:
+    """Return the destinations of a binding's dead letters, each once."""
+    binder = binding.binder.binder
+    found = (binder.dead_letter_destination(each) for each in binding.consumer_destinations)
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _unknown(name: str, reason: str, known: Iterable[str]) -> LookupError:
+    names = sorted(set(known))
+    near = get_close_matches(name, names, n=1)
+    return LookupError(
+        f"{name!r} is {reason}"
+        + (f"; did you mean {near[0]!r}?" if near else ".")
+        + f" Known: {', '.join(names) or 'none'}. A destination that the application may send to later is known if "
+        f"{PREFIX}.dynamic-destinations lists it."
+    )
+
+
 class _InMemoryTypes(BinderTypes):
     """The installed binder types, each replaced by memory."""
 
@@ -315,13 +388,11 @@ class _InMemoryTypes(BinderTypes):
 
     def create(self, type_: str, name: str, context: BinderContext) -> Binder:
         """Return a binder in memory."""
-        table: dict[str, str | bool] = {f"{PREFIX}.{_MEMORY}.binder.strict": self._strict}
-        if type_ != _MEMORY:
-            self.extended_models(type_)
-            table[f"{PREFIX}.{_MEMORY}.binder.stands-in-for"] = type_
-        own = table_source("test harness", table, "set by the test harness")
+        strict = {f"{PREFIX}.{_MEMORY}.binder.strict": self._strict}
+        own = table_source("test harness", strict, "set by the test harness")
         environment = Environment([own, *context.environment.sources], context.environment.active_profiles)
-        return super().create(_MEMORY, name, replace(context, environment=environment))
+        replaced = None if type_ == _MEMORY else type_
+        return super().create(_MEMORY, name, replace(context, environment=environment, stands_in_for=replaced))
 
 
 class _VirtualPortal:

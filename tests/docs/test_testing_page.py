@@ -1,10 +1,18 @@
-"""The web application of the page about testing, and its tests, as they are printed."""
+"""docs/testing.md: its web application works, and it names every setting that the binder in memory does not imitate."""
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+from pydantic import BaseModel
+
+from streamkit.config.relaxed import kebab
+from streamkit.config.setting_limits import NotInMemory
+from streamkit.plugins.application_plugins import ApplicationPlugins
 from tests.docs.pages import write_files
+
+PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 
 
 def test_the_tests_of_the_web_application_pass(tmp_path: Path) -> None:
@@ -20,3 +28,24 @@ def test_the_tests_of_the_web_application_pass(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
+
+
+def not_imitated(model: type[BaseModel]) -> Iterator[str]:
+    """Yield the names of a model's settings that have the mark, also of nested ones."""
+    for name, field in model.model_fields.items():
+        if any(isinstance(note, NotInMemory) for note in field.metadata):
+            yield kebab(name)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from not_imitated(field.annotation)
+
+
+def test_every_setting_that_memory_does_not_imitate_is_on_the_page() -> None:
+    """A reader finds the reason there before a test deceives him."""
+    types = ApplicationPlugins().binder_types()
+    models: list[type[BaseModel]] = []
+    for name in types.names:
+        models += [*types.extended_models(name), *types.settings_models(name).values()]
+    named = {name for model in models for name in not_imitated(model)}
+    page = PAGE.read_text()
+    assert len(named) > 10
+    assert [name for name in sorted(named) if name not in page] == []

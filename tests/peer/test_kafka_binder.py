@@ -14,6 +14,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from binders.kafka.fetching import ConsumerClient
 from streamkit import Message, StreamApplication
 from streamkit.binder.binder import ConsumerDestination, HealthStatus
+from streamkit.binder.binding import InputBinding
 from streamkit.errors import BinderError, ConfigurationError, StreamkitError
 from streamkit.messaging.headers import KEY, PARTITION
 from streamkit.messaging.message import NO_PAYLOAD, ErrorMessage
@@ -345,6 +346,13 @@ def test_dead_letter_has_its_origin(shop: Shop) -> None:
     asyncio.run(main())
 
 
+def letters_of(app: StreamApplication) -> str | None:
+    """Return the dead-letter topic of the binding `in`."""
+    bound = app.binding("in")
+    assert isinstance(bound, InputBinding)
+    return bound.binder.binder.dead_letter_destination(bound.consumer_destinations[0])
+
+
 def test_dead_letter_topic_follows_settings(shop: Shop) -> None:
     """enable-dlq=true creates it at the start with the configured name and partitions."""
     own = "kafka.bindings.in.consumer"
@@ -356,8 +364,7 @@ def test_dead_letter_topic_follows_settings(shop: Shop) -> None:
             **{f"{own}.enable-dlq": "true", f"{own}.dlq-name": letters, f"{own}.dlq-partitions": 1},
         ) as app:
             assert await shop.partitions(letters) == 1
-            binder = app.binding("in").binder.binder
-            assert binder.dead_letter_destination(shop.topic, shop.group) == letters
+            assert letters_of(app) == letters
 
     asyncio.run(main())
 
@@ -404,7 +411,7 @@ def test_rejected_message_without_dead_letters_is_logged_and_dropped(
         ) as app:
             await shop.send("bad", "good")
             assert await inbox.wait(2) == ["bad", "good"]
-            assert app.binding("in").binder.binder.dead_letter_destination(shop.topic, shop.group) is None
+            assert letters_of(app) is None
 
     asyncio.run(main())
     (lost,) = (record.getMessage() for record in caplog.records if record.levelname == "ERROR")

@@ -14,6 +14,7 @@ from dependency_injector import providers
 
 from streamkit.application import StreamApplication
 from streamkit.binder.attempts import causes
+from streamkit.binder.binding import InputBinding
 from streamkit.binder.capabilities import Capability
 from streamkit.config.origin import Scalar
 from streamkit.errors import UnsupportedCapability
@@ -285,7 +286,8 @@ class Scenario:
     ) -> "Recorder[Message[bytes]]":
         """Record the dead letters of ``group``, from the first, for a binding of a started application."""
         bound = app.binding(binding)
-        letters = bound.binder.binder.dead_letter_destination(bound.destinations[0], group)
+        assert isinstance(bound, InputBinding), f"binding {binding!r} is no input"
+        letters = bound.binder.binder.dead_letter_destination(bound.consumer_destinations[0])
         assert letters is not None, "a binder with dead letters must return their destination"
         return await self.record(letters, self.name("dead-letter-reader"), start="earliest")
 

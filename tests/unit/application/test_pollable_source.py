@@ -260,8 +260,8 @@ def test_poll_needs_a_running_application(app: StreamApplication) -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"bindings__a__consumer__batch_mode": "true"}, "remove its batch-mode"),
-        ({"rocketmq__bindings__a__consumer__orderly": "true"}, "remove its ordered mode"),
+        ({"bindings__a__consumer__batch_mode": "true"}, "remove batch-mode"),
+        ({"rocketmq__bindings__a__consumer__orderly": "true"}, "set it to false for this binding, or remove it"),
     ],
 )
 def test_unsupported_settings_of_a_polled_binding_are_refused(
@@ -272,6 +272,42 @@ def test_unsupported_settings_of_a_polled_binding_are_refused(
     app.pollable_source("a")
     with pytest.raises(ConfigurationError, match=f"binding 'a' is polled.*{reason}"), app.test():
         pass
+
+
+def test_consumer_that_is_ordered_by_default_can_be_polled(make_app: MakeApplication) -> None:
+    """Kafka's consumers are ordered; only a setting for the order is refused, with its key and place."""
+    app = make_app(default_binder="kafka")
+    source, taken = app.pollable_source("a"), Taken()
+    with app.test() as test:
+        test.input("a").send("x")
+        assert test.run(source.poll(taken))
+    app = make_app(default_binder="kafka", kafka__default__consumer__ordered="true")
+    app.pollable_source("a")
+    with pytest.raises(ConfigurationError, match="set it to false for this binding") as caught, app.test():
+        pass
+    assert caught.value.key == "spring.cloud.stream.kafka.default.consumer.ordered"
+    assert caught.value.origin == "given in code"
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_loop_of_polls_lets_other_tasks_run(app: StreamApplication, is_paused: bool) -> None:
+    """With and without messages, and while the binding is paused."""
+    source, ended = app.pollable_source("a"), asyncio.Event()
+
+    async def poll() -> None:
+        while not ended.is_set():
+            await source.poll(Taken())
+
+    async def main() -> None:
+        if is_paused:
+            await app.binding("a").pause()
+        polling = asyncio.create_task(poll())
+        await asyncio.sleep(60)
+        ended.set()
+        await polling
+
+    with app.test() as test:
+        test.run(main())
 
 
 def test_polled_binding_cannot_have_a_listener(app: StreamApplication) -> None:

@@ -5,7 +5,7 @@ from streamkit.messaging.message import Message
 
 
 class Places:
-    """Names messages by their ids, and keeps dead letters of the group `kitchen` only."""
+    """Names messages by their ids."""
 
     multiplexes = False
 
@@ -17,11 +17,7 @@ class Places:
         """Return its header `id`."""
         return str(message.headers.id)
 
-    def dead_letter_destination(self, destination: str, group: str) -> str | None:
-        """Return the destination for the one group that has dead letters."""
-        return f"dead {destination}" if group == "kitchen" else None
-
 
 def failure_log(group: str | None = "kitchen") -> FailureLog:
-    """The log of binding `input` with the topic `orders`."""
-    return FailureLog("input", "orders", group, Places())
+    """The log of binding `input` with the topic `orders`; only the group `kitchen` has dead letters."""
+    return FailureLog("input", "orders", group, Places(), "dead orders" if group == "kitchen" else None)

@@ -11,6 +11,8 @@ from binders.inmemory.timers import Timers
 from streamkit import input_channel
 from streamkit.application import StreamApplication
 from streamkit.binder.binder import BindingState
+from streamkit.binder.delivery import StartPosition
+from streamkit.clock import SystemClock
 from streamkit.errors import BinderError, ConfigurationError
 from streamkit.listeners.listener import stream_listener
 from streamkit.messaging.message import Message
@@ -62,12 +64,21 @@ def test_group_filters_by_exact_tag() -> None:
 
 def test_destination_retains_its_last_messages() -> None:
     """A group that starts at the beginning gets the retained ones."""
-    destination = Destination("topic", partitions=1, retention=3)
+    destination = Destination("topic", partitions=1, retention=3, clock=SystemClock())
     for number in range(5):
         destination.put(str(number).encode(), {}, None)
-    group = destination.group("late", None, from_the_beginning=True)
+    group = destination.group("late", None, StartPosition.EARLIEST)
     assert [delivery.message.payload for delivery in group.queues[0].waiting] == [b"2", b"3", b"4"]
-    assert destination.group("now", None, from_the_beginning=False).pending == 0
+    assert destination.group("now", None, StartPosition.LATEST).pending == 0
+
+
+@pytest.mark.parametrize(("sent", "received"), [(3, 3), (4, 0)])
+def test_a_group_begins_at_the_last_offset_once_the_first_message_is_gone(sent: int, received: int) -> None:
+    """RocketMQ's rule: a new group receives all messages of a queue that still has its first one."""
+    destination = Destination("topic", partitions=1, retention=3, clock=SystemClock())
+    for number in range(sent):
+        destination.put(str(number).encode(), {}, None)
+    assert destination.group("g", None, StartPosition.LAST_OFFSET).pending == received
 
 
 def test_timers_run_in_order_and_may_set_more() -> None:

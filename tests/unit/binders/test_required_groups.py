@@ -9,6 +9,8 @@ from binders.inmemory.destination import Destination
 from binders.rocket.groups import commit_missing_offsets
 from rocket_remoting.wire.errors import ResponseError
 from rocket_remoting.wire.message import MessageQueue
+from streamkit.binder.delivery import StartPosition
+from streamkit.clock import SystemClock
 
 QUEUES = [MessageQueue("orders", "a", number) for number in range(2)]
 
@@ -58,10 +60,10 @@ def test_new_group_starts_at_the_end_of_the_topic(broker: Offsets, message: list
 
 def test_tags_of_the_first_member_apply_in_memory() -> None:
     """Retained messages that its first member does not subscribe to are not delivered."""
-    home = Destination("orders", 1, 10)
+    home = Destination("orders", 1, 10, SystemClock())
     home.require("g")
     for tag in "ab":
         home.put(b"", {"streamkit_tags": tag}, None)
-    group = home.group("g", "a", from_the_beginning=False)
+    group = home.group("g", "a", StartPosition.LATEST)
     assert group.pending == 1
     assert home.unheard == 0

@@ -68,7 +68,9 @@ def test_namespace_applies_to_listener_output_and_dead_letters(environment: Virt
         assert [message.payload for message in await outside.settled(1)] == [b"tea from orders"]
         letters = await s.record("%DLQ%left%kitchen", "undertaker", start="earliest")
         assert [message.payload for message in await letters.wait(1)] == [b"poison"]
-        where = app.binding("in").binder.binder.dead_letter_destination("orders", "kitchen")
+        bound = app.binding("in")
+        assert isinstance(bound, InputBinding)
+        where = bound.binder.binder.dead_letter_destination(bound.consumer_destinations[0])
         assert where == "%DLQ%kitchen"
 
     run_case(environment, scene)

@@ -1,6 +1,7 @@
 """The RocketMQ binder's settings in both generations' spellings."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,11 @@ def consumer(**settings: str) -> Delivery:
     return environment.bind_extended("rocketmq", "input", "consumer", RocketConsumerProperties).delivery()
 
 
+def delivery(**terms: Any) -> Delivery:
+    """A delivery with these terms, whose group begins where RocketMQ's groups do."""
+    return Delivery(start=StartPosition.LAST_OFFSET, **terms)
+
+
 def producer(**settings: str) -> RocketProducerProperties:
     """Return the settings of a producer binding."""
     keys = {f"{PREFIX}.bindings.output.producer.{key}": value for key, value in settings.items()}
@@ -31,19 +37,19 @@ def producer(**settings: str) -> RocketProducerProperties:
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [
-        ({"orderly": "true"}, {"push.orderly": "true"}, Delivery(ordered=True)),
-        ({"broadcasting": "true"}, {"messageModel": "BROADCASTING"}, Delivery(broadcast=True)),
-        ({"tags": "a||b"}, {"subscription": "a||b"}, Delivery(tags="a||b")),
-        ({"sql": "x > 1"}, {"subscription": "sql:x > 1"}, Delivery(sql="x > 1")),
+        ({"orderly": "true"}, {"push.orderly": "true"}, delivery(ordered=True)),
+        ({"broadcasting": "true"}, {"messageModel": "BROADCASTING"}, delivery(broadcast=True)),
+        ({"tags": "a||b"}, {"subscription": "a||b"}, delivery(tags="a||b")),
+        ({"sql": "x > 1"}, {"subscription": "sql:x > 1"}, delivery(sql="x > 1")),
         (
             {"delayLevelWhenNextConsume": "-1"},
             {"push.delayLevelWhenNextConsume": "-1"},
-            Delivery(redelivery_level=-1),
+            delivery(redelivery_level=-1),
         ),
         (
             {"suspendCurrentQueueTimeMillis": "250"},
             {"push.suspend-current-queue-time-millis": "250"},
-            Delivery(suspend=timedelta(milliseconds=250)),
+            delivery(suspend=timedelta(milliseconds=250)),
         ),
     ],
 )

@@ -131,9 +131,45 @@ def test_missing_message_failure_shows_other_sent_messages() -> None:
     """With binding, payload and headers, so that a wrong name is obvious."""
     with application().test() as test:
         test.input("orders").send("5")
-        with pytest.raises(AssertionError, match="nothing was sent to 'elsewhere'") as caught:
-            test.output("elsewhere").receive()
+        test.output("receipts").clear()
+        with pytest.raises(AssertionError, match="nothing was sent to 'topic-of-receipts'") as caught:
+            test.output("receipts").receive()
     assert "the application sent:\n  to binding 'receipts': b'paid 5' {" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda test: test.input("orderz"), "'orderz' is neither a binding nor a destination .*mean 'orders'"),
+        (lambda test: test.output("receits").is_empty, "'receits' is neither .*mean 'receipts'"),
+        (lambda test: test.output("topic-of-receipt"), "mean 'topic-of-receipts'"),
+        (lambda test: test.dead_letters("orderss").is_empty, "no input binding of the .*mean 'orders'"),
+        (lambda test: test.dead_letters("receipts"), "'receipts' is no input binding of the application"),
+    ],
+)
+def test_misspelt_name_fails(ask: Callable[[Harness], object], message: str) -> None:
+    """With the nearest name; a test that waits for nothing at a name of nothing would always pass."""
+    with application().test() as test, pytest.raises(LookupError, match=message):
+        ask(test)
+
+
+def test_names_of_a_test_are_bindings_and_destinations() -> None:
+    """Also dead letters, destinations that settings list, and names that the application sends to while it runs."""
+    app = application(dynamic_destinations="later,elsewhere")
+    with app.test() as test:
+        assert test.output("later").is_empty
+        assert test.output("%DLQ%shop").is_empty
+        with pytest.raises(LookupError, match=r"known if spring\.cloud.stream.dynamic-destinations lists it"):
+            test.output("now")
+        test.run(app.bridge.asend("elsewhere", "x"))
+        assert test.output("elsewhere").receive(str).payload == "x"
+
+
+def test_binding_without_group_has_no_dead_letters() -> None:
+    """Nobody could find them: an anonymous group has a name of its own at each start."""
+    app = application(bindings__orders__group="")
+    with app.test() as test, pytest.raises(ValueError, match=r"'orders' has no dead letters, .*: it has no group"):
+        test.dead_letters("orders")
 
 
 def test_message_of_another_type_is_shown() -> None:
