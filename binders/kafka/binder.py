@@ -364,12 +364,17 @@ class KafkaBinder(Binder):
         group = f"{destination.group or 'anonymous'}.{uuid4().hex}" if is_own else str(destination.group)
         partitions = 0
         if not extended.destination_is_pattern:
-            partitions = await self.topics.ensure(
-                destination.name,
-                destination.instance_count * destination.properties.concurrency,
-                extended.topic,
-                may_be_smaller=True,
-            )
+            calls = destination.instance_count * destination.properties.concurrency
+            partitions = await self.topics.ensure(destination.name, calls, extended.topic, may_be_smaller=True)
+            if partitions < calls and destination.delivery.ordered:
+                logger.warning(
+                    "Binding %r: topic %r has %d partition(s), and %d calls at the same time are configured: in order, "
+                    "there is one call for each partition, so some of them will stay idle",
+                    destination.binding,
+                    destination.name,
+                    partitions,
+                    calls,
+                )
             self._used.add(destination.name)
         client = ConsumerClient(self._clients.consumer_config(destination, extended, group))
         destination.customize(client)

@@ -72,7 +72,7 @@ class Topics:
             partitions: The number of partitions that are needed; a topic that is created or enlarged gets at least
                 `min-partition-count`.
             properties: The settings with which the topic is created.
-            may_be_smaller: Whether fewer partitions cause a warning instead of an error.
+            may_be_smaller: Whether fewer partitions are no error.
 
         Raises:
             BinderError: The topic does not exist or has too few partitions, and the settings do not allow to change it.
@@ -86,20 +86,12 @@ class Topics:
             await self.call(self._admin.create_partitions, {topic: wanted})
             await self.call(self._admin.wait_for_topics, [topic])
             return wanted
-        if found >= partitions:
-            return found
-        if not may_be_smaller:
+        if found < partitions and not may_be_smaller:
             raise BinderError(
                 f"topic {topic!r} has {found} partition(s), but {partitions} are configured: set "
                 f"{PREFIX}.auto-add-partitions=true, "
                 "add them with Kafka's own tools, or ask for fewer"
             )
-        logger.warning(
-            "Topic %r has %d partition(s), and %d calls at the same time are configured: some of them will stay idle",
-            topic,
-            found,
-            partitions,
-        )
         return found
 
     async def partition_count(self, topic: str) -> int | None:

@@ -100,6 +100,7 @@ class InterceptableChannel(ABC):
         Raises:
             BlockingSendError: Some subscriber or interceptor is `async def`, and this thread runs their
                 loop, or no application runs.
+            TypeError: `message` is a payload without a message around it.
             MessagingError: The message could not be delivered.
         """
         if self.is_synchronous:
@@ -150,6 +151,10 @@ class InterceptableChannel(ABC):
         return ChannelTransaction(self, message, timeout)
 
     def _send(self, message: Message[object], timeout: float | None) -> Coroutine[object, None, bool]:
+        if not isinstance(message, Message):
+            raise TypeError(
+                f"channel {self.name!r} sends messages, not {type(message).__name__}: send Message(payload)"
+            )
         if self._chain:
             return self._chain.send(message, self, self._do_send, timeout)
         return self._do_send(message, timeout)

@@ -187,6 +187,22 @@ def test_topics_are_created_by_settings(shop: Shop) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+def test_calls_without_partitions_stay_idle_only_in_order(
+    shop: Shop, ordered: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise calls do not depend on partitions."""
+
+    async def main() -> None:
+        await shop.make_topic(2)
+        more = {"kafka.bindings.in.consumer.ordered": ordered}
+        async with shop.app(shop.listening(Inbox()), bindings__in__consumer__concurrency=4, **more):
+            pass
+
+    asyncio.run(main())
+    assert any("has 2 partition(s), and 4 calls" in text for text in caplog.messages) is ordered
+
+
 def test_topics_grow_only_if_settings_allow_it(shop: Shop) -> None:
     """Otherwise a producer that needs more partitions is refused."""
 

@@ -25,6 +25,16 @@ def portal() -> Iterator[LoopPortal]:
     loop.close()
 
 
+def test_payload_without_a_message_is_refused():
+    """The error names the channel and says what to send."""
+    channel = DirectChannel("output")
+    channel.subscribe(lambda message: None)
+    with pytest.raises(TypeError, match=r"channel 'output' sends messages, not str: send Message\(payload\)"):
+        channel.send("text")
+    with pytest.raises(TypeError, match="not dict"):
+        asyncio.run(channel.asend({}))
+
+
 def test_send_runs_plain_functions_in_the_callers_thread():
     """With or without a loop."""
     threads = []

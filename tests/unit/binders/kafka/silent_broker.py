@@ -39,6 +39,35 @@ def answering(answer: Answer) -> Iterator[str]:
 
 
 @contextmanager
+def broker_that_falls_silent() -> Iterator[tuple[str, threading.Event]]:
+    """Serve as a broker that answers one metadata request; yield its address, and an event: it was asked again."""
+    asked_again = threading.Event()
+    threads: list[threading.Thread] = []
+    answered: list[int] = []
+
+    def serve(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            host, port = connection.getsockname()
+            for key, correlation in _requests(connection):
+                if key == API_VERSIONS:
+                    _send(connection, correlation, _api_versions())
+                elif key == METADATA and not answered:
+                    answered.append(correlation)
+                    _send(connection, correlation, _metadata(host, port, "topic"))
+                elif key == METADATA:
+                    asked_again.set()
+
+    def answer(connection: socket.socket) -> None:
+        threads.append(threading.Thread(target=serve, args=(connection.dup(),)))
+        threads[-1].start()
+
+    with answering(answer) as address:
+        yield address, asked_again
+    for thread in threads:
+        thread.join()
+
+
+@contextmanager
 def silent_broker(topic: str) -> Iterator[str]:
     """Serve as a broker with a topic of one partition; yield its address."""
     threads: list[threading.Thread] = []
