@@ -101,7 +101,7 @@ def test_unwritable_result_type_is_reported_at_startup(make_app: MakeApplication
 def test_output_of_a_listener_that_returns_nothing_is_refused(make_app: MakeApplication) -> None:
     """Nothing would ever be sent."""
     app = make_app()
-    app.stream_listener("a")(send_to("b")(take))
+    app.stream_listener("a")(send_to("b")(partial(take)))
     with pytest.raises(ConfigurationError, match=r"take \(.*:\d+\) has @send_to, but .*`-> None`"), app.test():
         pass
 
