@@ -10,6 +10,7 @@ given to the client by the setting `kafka_client`.
 from collections.abc import Callable
 from typing import Any
 
+from binders.kafka.outages import note_answer, note_failure, without_repetitions
 from binders.kafka.repairs.network import Network
 from binders.kafka.repairs.transports import build_transport
 from kafka.errors import KafkaConnectionError, KafkaError
@@ -40,6 +41,7 @@ class Bootstrapping(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pyth
         self._refusal_of = refusal_of
         self._is_interrupted = False
         self.network = Network(**settings)
+        without_repetitions()
         super().__init__(self.network, **settings)
 
     def interrupt(self) -> None:
@@ -86,4 +88,11 @@ class Bootstrapping(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pyth
             self.refusals[node_id] = refusal
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
-        return await build_transport(self, node, timeout_at)
+        address = f"{node.host}:{node.port}"
+        try:
+            transport = await build_transport(self, node, timeout_at)
+        except KafkaConnectionError as error:
+            note_failure(address, error)
+            raise
+        note_answer(address)
+        return transport

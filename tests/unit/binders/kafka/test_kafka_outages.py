@@ -1,0 +1,67 @@
+"""The log while a Kafka broker cannot be reached."""
+
+import logging
+import socket
+import threading
+
+import pytest
+from kafka.errors import KafkaTimeoutError, SaslAuthenticationFailedError
+
+from binders.kafka import outages
+from binders.kafka.repairs import abandoned_clients
+from binders.kafka.repairs.bootstrapping import Bootstrapping
+from tests.ports import free_ports
+
+
+def test_outage_is_one_line_at_its_begin_and_one_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    """However often clients try; kafka-python's own lines are left out."""
+    caplog.set_level(logging.INFO)
+    port = free_ports()[1]
+    address = f"127.0.0.1:{port}"
+    for _ in range(2):
+        _connect(address, 250)
+    (warning,) = (each.getMessage() for each in caplog.records if each.levelno > logging.INFO)
+    assert warning.startswith(f"Kafka broker {address} cannot be reached: KafkaConnectionError: 111 ECONNREFUSED")
+    with socket.create_server(("127.0.0.1", port)) as server:
+        accepting = threading.Thread(target=_accept_one, args=[server])
+        accepting.start()
+        _connect(address, 250)
+        accepting.join()
+    assert f"Kafka broker {address} answers again" in caplog.messages
+
+
+def _accept_one(server: socket.socket) -> None:
+    server.accept()[0].close()
+
+
+def _connect(address: str, milliseconds: int) -> None:
+    """Try to connect for a while."""
+    connections = Bootstrapping(lambda error: None, bootstrap_servers=address, reconnect_backoff_ms=10)
+    connections.network.start()
+    try:
+        with pytest.raises(KafkaTimeoutError):
+            connections.bootstrap(milliseconds)
+    finally:
+        abandoned_clients.end(connections)
+
+
+def test_only_lines_about_connections_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """A refused user is not; with the level DEBUG everything is logged."""
+    outages.without_repetitions()
+    log = logging.getLogger("kafka.net.manager")
+    log.error("Connection failed: %s", "KafkaConnectionError: 111 ECONNREFUSED")
+    log.error("Connection failed: %s", SaslAuthenticationFailedError("no such user"))
+    with caplog.at_level(logging.DEBUG, "kafka"):
+        log.error("Connection failed: KafkaConnectionError again")
+    assert len(caplog.messages) == 2
+    assert "no such user" in caplog.messages[0]
+    assert "again" in caplog.messages[1]
+
+
+def test_forgotten_outage_is_logged_again(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no client has tried for a while, the next failure is news."""
+    for forgotten_after in (600, 600, -1):
+        monkeypatch.setattr(outages, "FORGOTTEN_AFTER", forgotten_after)
+        outages.note_failure("far:9092", OSError("away"))
+    outages.note_answer("far:9092")
+    assert len(caplog.messages) == 2
