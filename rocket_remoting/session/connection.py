@@ -390,26 +390,23 @@ class Connection(asyncio.BufferedProtocol):
         """Decode and handle the bytes that asyncio has put into the buffer of `get_buffer`."""
         self._last_activity = self._loop.time()
         self._decoder.put(nbytes)
-        if self._must_wait():  # frames that were read before must come first
-            self._decoder.settle()
-        else:
-            self.waiting_since = self._last_activity
-            arrivals = self._arrivals
-            if arrivals is None:
+        self.waiting_since = self._last_activity
+        arrivals = self._arrivals
+        if arrivals is None:
+            self._handle_all()
+        elif not self._has_arrived and arrivals.begin_alone(self):
+            try:
                 self._handle_all()
-            elif not self._has_arrived and arrivals.begin_alone(self):
-                try:
-                    self._handle_all()
-                finally:
-                    arrivals.end_alone()
-            else:
-                if not self._has_arrived:
-                    self._has_arrived = True
-                    arrivals.add(self)
-                # uvloop reads a connection again in this turn if the buffer was filled.
-                if self._has_arrived and self._decoder.is_full:
-                    arrivals.handle()
-                return
+            finally:
+                arrivals.end_alone()
+        else:
+            if not self._has_arrived:
+                self._has_arrived = True
+                arrivals.add(self)
+            # uvloop reads a connection again in this turn if the buffer was filled.
+            if self._has_arrived and self._decoder.is_full:
+                arrivals.handle()
+            return
         self._apply_limits_after_read()
 
     def eof_received(self) -> bool:
@@ -583,7 +580,8 @@ class Connection(asyncio.BufferedProtocol):
             turns.wait(party, self)
 
     def _must_wait(self) -> bool:
-        return self._stalled or self._is_paused or self._is_waiting
+        """Return whether the peer's requests must wait; then nothing is read. A client always takes its answers."""
+        return (self._stalled and self._accepted) or self._is_paused or self._is_waiting
 
     def _continue_handling(self, seconds: float | None = None) -> None:
         """Handle the frames that have been read, then read from the peer again, unless its requests must wait."""

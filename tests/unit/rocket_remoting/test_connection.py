@@ -401,6 +401,34 @@ def test_drain_waits_for_the_peer(transport: Transport) -> None:
     asyncio.run(main())
 
 
+def test_a_client_gets_answers_while_its_own_bytes_wait(transport: Transport) -> None:
+    """Only a server leaves requests for later; an answer that has come must not run into its timeout."""
+    asked: list[RemotingCommand] = []
+
+    def handle(connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        asked.append(request)
+        return silent(connection, request)
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, handle)
+        connection = await transport.connect(server.address, limits=Limits(max_pending_bytes=100_000))
+        answer = connection.invoke_async(RequestCode.PULL_MESSAGE, timeout=5)
+        peer = await peer_of(connection, server)
+        assert peer._transport is not None
+        peer._transport.pause_reading()
+        for _ in range(200):
+            connection.invoke_oneway(RequestCode.SEND_MESSAGE_V2, body=bytes(100_000))
+        await asyncio.sleep(0)
+        peer.respond(RemotingCommand.response(asked[0], body=b"found"))
+        assert (await answer).body == b"found"
+        assert connection.is_stalled
+        peer._transport.resume_reading()
+        await connection.close()
+        await server.close()
+
+    asyncio.run(main())
+
+
 def test_drain_ends_with_its_connection(transport: Transport) -> None:
     """Waiters do not wait for a closed connection."""
 
