@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 import uvloop
 
+from rocket_remoting.session.arrivals import Arrivals
 from rocket_remoting.session.connection import Connection, FramesHandler
 from rocket_remoting.transports.tcp import TcpTransport
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.frame_decoder import FrameDecoder
-from rocket_remoting.wire.receive_buffer import BUFFER_SIZE
+from rocket_remoting.wire.receive_buffer import BUFFER_SIZE, ReceiveBuffer
 
 TAKEN, OTHER = 310, 34
 """Codes of requests: those that are handled without being decoded, and others."""
@@ -130,6 +131,64 @@ def test_connections_of_one_iteration_are_handled_together() -> None:
         assert stand.turns[0] == stand.turns[1] > 0
 
     with_stand(scene, 5)
+
+
+class _Receiver:
+    """A connection that notes when its requests are handled."""
+
+    remote_address = "10.0.0.1:5"
+    is_handled = False
+
+    def first_frames(self) -> memoryview:
+        return memoryview(b"")
+
+    def frames_taken(self, count: int, answers: bytes, seconds: float) -> None:
+        raise AssertionError("nothing is taken")
+
+    def handle_arrived(self) -> None:
+        self.is_handled = True
+
+    def abort(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+
+@pytest.mark.parametrize(("used", "connections"), [(ReceiveBuffer.MOST_USED, 1), (100, 64)])
+def test_requests_are_handled_early_if_the_next_read_would_lack_room(used: int, connections: int) -> None:
+    """Or when there are many connections: then their requests are handled at once."""
+
+    async def main() -> None:
+        buffer = ReceiveBuffer()
+        arrivals = Arrivals[_Receiver](buffer, lambda received: None, lambda: None, lambda: None)
+        receivers = [_Receiver() for _ in range(connections)]
+        for receiver in receivers:
+            assert not any(each.is_handled for each in receivers)
+            buffer.used = used if receiver is receivers[-1] else used - 1
+            arrivals.add(receiver)
+        assert all(each.is_handled for each in receivers)
+        assert buffer.used == 0
+
+    asyncio.run(main())
+
+
+def test_connection_that_comes_alone_is_handled_at_once() -> None:
+    """Unless another connection was read last, or several were read in the iteration before."""
+
+    async def main() -> None:
+        arrivals = Arrivals[_Receiver](ReceiveBuffer(), lambda received: None, lambda: None, lambda: None)
+        first, second, third = (_Receiver() for _ in range(3))
+        at_once = []
+        for reads in ([first], [first], [second], [second], [second], [first, second, third], [third], [third]):
+            at_once.append(0)
+            for receiver in reads:
+                if arrivals.begin_alone(receiver):
+                    arrivals.end_alone()
+                    at_once[-1] += 1
+                else:
+                    arrivals.add(receiver)
+            await asyncio.sleep(0)  # the end of the iteration
+        assert at_once == [1, 1, 0, 0, 1, 0, 0, 1]
+
+    asyncio.run(main())
 
 
 def test_requests_that_are_not_taken_are_handled_individually() -> None:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rocket_remoting.session.connection import Connection
+from rocket_remoting.session.connection import Connection, FramesHandler
 from rocket_remoting.session.limits import Limits
 from rocket_remoting.transports.memory import MemoryTransport
 from rocket_remoting.wire.codes import RequestCode
@@ -121,3 +121,30 @@ def test_frames_are_encoded() -> None:
         assert "no servers" in repr(transport)
 
     asyncio.run(main())
+
+
+def test_a_connection_that_is_read_twice_in_a_turn_keeps_what_it_has() -> None:
+    """What was read first waits for the turn's end, with the requests of others, and in the memory that all share."""
+    handled: list[bytes] = []
+
+    def handle(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        handled.append(bytes(request.body))
+        return RemotingCommand.response(request)
+
+    async def main() -> None:
+        transport = MemoryTransport()
+        frames = FramesHandler(lambda received: None, lambda: None, lambda: None)
+        server = await transport.serve("broker", 10911, handle, frames_handler=frames)
+        write_at_once = Limits(max_pending_bytes=1)
+        first, second = [await transport.connect(server.address, limits=write_at_once) for _ in range(2)]
+        asked = [first.invoke_async(RequestCode.HEART_BEAT, body=b"a", timeout=30)]
+        for body in (b"b", b"c" * 99, b"d"):
+            asked.append(second.invoke_async(RequestCode.HEART_BEAT, body=body, timeout=30))
+        await asyncio.gather(*asked)
+        assert handled == [b"a", b"b", b"c" * 99, b"d"]
+        await first.close()
+        await second.close()
+        await server.close()
+
+    with VirtualTime() as time:
+        time.run(main())

@@ -21,6 +21,7 @@ from rocket_remoting.wire.record import (
     pack_record_into,
     peek_record,
     read_size_and_magic,
+    record_properties,
     record_size,
 )
 from rocket_remoting.wire.sys_flag import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6, TRANSACTION_COMMIT
@@ -148,6 +149,16 @@ def test_inconsistent_lengths_are_refused(position: int, value: int) -> None:
     struct.pack_into(">i", record, position, value)
     with pytest.raises(RemoteProtocolError, match="record at 0"):
         decode_records(record)
+
+
+def test_a_body_that_leads_backwards_is_refused() -> None:
+    """Zeros of the prepared transaction offset would be the lengths of topic and properties: all sums agree."""
+    record = bytearray(RECORD)
+    struct.pack_into(">i", record, 0, 83)
+    struct.pack_into(">qi", record, 76, 0, -8)
+    for read in (peek_record, decode_record, record_properties):
+        with pytest.raises(RemoteProtocolError, match="record at 0"):
+            read(record)
 
 
 @pytest.mark.parametrize(

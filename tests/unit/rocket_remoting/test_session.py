@@ -209,11 +209,15 @@ def test_full_table_refuses_requests_until_one_ends() -> None:
 
 
 def test_unencodable_request_is_not_registered() -> None:
-    """The table of pending requests is unchanged."""
+    """The table of pending requests is unchanged, and the next request gets the number."""
     session = make_session()
+    too_long = {"k": "x" * 2**24}
     with pytest.raises(LocalProtocolError):
-        session.request("a", ASK, ext_fields={"k": "x" * 2**24}, now=0.0, timeout=1.0)
+        session.request("a", ASK, ext_fields=too_long, now=0.0, timeout=1.0)
+    with pytest.raises(LocalProtocolError):
+        session.oneway(ASK, ext_fields=too_long)
     assert (session.in_flight, session.next_due) == (0, None)
+    assert sent(session.request("b", ASK)).opaque == 0
 
 
 def test_closed_session_refuses_requests_with_its_first_reason() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.session.limits import Limits
-from rocket_remoting.session.turns import TURN_SECONDS
+from rocket_remoting.session.turns import TURN_SECONDS, Turns
 from rocket_remoting.transports.tcp import TcpTransport
 from rocket_remoting.transports.transport import Server
 from rocket_remoting.wire.command import RemotingCommand
@@ -117,5 +117,63 @@ def test_requests_before_a_close_are_handled_after_their_turn() -> None:
             leaving.invoke_oneway(WORK)
         await stage.end()
         assert len(stage.handled) == ASKED
+
+    asyncio.run(main())
+
+
+class _Waiting:
+    """A connection that notes its turns, and may use all of their time."""
+
+    def __init__(self, name: str, taken: asyncio.Queue[str], *, is_busy: bool = False) -> None:
+        self._name = name
+        self._taken = taken
+        self._is_busy = is_busy
+
+    def take_turn(self, seconds: float) -> None:
+        self._taken.put_nowait(self._name)
+        until = perf_counter() + seconds
+        while self._is_busy and perf_counter() < until:
+            pass
+
+
+def test_a_party_whose_connections_wait_has_no_time_for_its_others() -> None:
+    """Not even in a round in which it has used none yet: otherwise these would go first."""
+
+    async def main() -> None:
+        turns, taken = Turns(asyncio.get_running_loop()), asyncio.Queue[str]()
+        for name in ("first", "second"):  # each takes a whole round
+            turns.wait("10.0.0.1", _Waiting(name, taken, is_busy=True))
+        for name in ("first", "second"):
+            assert turns.left("10.0.0.1") <= 0
+            assert turns.left("10.0.0.2") > 0
+            assert await taken.get() == name
+        assert turns.left("10.0.0.1") > 0
+
+    asyncio.run(main())
+
+
+def test_each_party_has_a_turn_before_any_has_a_second_one() -> None:
+    """However many connections of one of them came first."""
+
+    async def main() -> None:
+        turns, taken = Turns(asyncio.get_running_loop()), asyncio.Queue[str]()
+        for party, name in (("10.0.0.1", "a"), ("10.0.0.1", "b"), ("10.0.0.2", "c"), ("10.0.0.1", "d")):
+            turns.wait(party, _Waiting(name, taken))
+        assert [await taken.get() for _ in range(4)] == ["a", "c", "b", "d"]
+
+    asyncio.run(main())
+
+
+def test_the_time_of_few_parties_is_remembered() -> None:
+    """Clients may come from any number of addresses in a round, which may last for ever."""
+
+    async def main() -> None:
+        turns = Turns(asyncio.get_running_loop())
+        turns.use("10.0.0.1", TURN_SECONDS)
+        for number in range(999):
+            turns.use(f"10.0.1.{number}", 0.0)
+        assert turns.left("10.0.0.1") == 0
+        turns.use("10.0.2.1", 0.0)
+        assert turns.left("10.0.0.1") == TURN_SECONDS
 
     asyncio.run(main())
