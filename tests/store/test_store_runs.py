@@ -284,6 +284,38 @@ def test_partly_written_index_is_recovered(disk: Disk, start: int, end: int) -> 
     stop(found)
 
 
+class ShortMaps(FaultyFileSystem):
+    """A file system on which writes to the commit log's maps end early.
+
+    Attributes:
+        log_end: Where they end.
+    """
+
+    log_end: int | None = None
+
+    def map(self, path: Path, ordered_to: int = 0) -> memoryview:
+        return super().map(path, ordered_to)[: self.log_end if path.parent.name == "commitlog" else None]
+
+
+def test_a_run_that_is_written_in_part_leaves_no_record(clock: FakeClock) -> None:
+    """Its first bytes are written last: without them recovery takes nothing behind them for a record."""
+    file_system = ShortMaps()
+    disk = Disk(file_system, Path("/store"), clock)
+    store = disk.open()
+    one_by_one(store, batch(1))
+    stop(store)
+    store = disk.open()
+    end = store.max_commit_log_offset
+    file_system.log_end = end + 100
+    with pytest.raises(ValueError, match="different structures"):  # the writer dies in the middle
+        in_one_go(store, batch())
+    file_system.log_end = None
+    killed = disk.kill()
+    report = killed.store().load()
+    assert (report.end, report.torn) == (end, "")
+    killed.close()
+
+
 @pytest.mark.parametrize(("left", "is_taken"), [(8, True), (7, False)])
 def test_run_leaves_space_for_the_blank_behind_it(clock: FakeClock, left: int, is_taken: bool) -> None:
     """Eight bytes, without which the file could not be ended."""
