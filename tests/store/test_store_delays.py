@@ -120,3 +120,50 @@ def test_delayed_messages_deleted_early_block_no_others(tmp_path: Path) -> None:
 
     with VirtualTime() as time:
         time.run(scene(Disk(FaultyFileSystem(), Path("/store"), time.clock)))  # type: ignore[arg-type]
+
+
+def test_a_message_that_is_due_later_than_its_level_waits_is_delivered_at_once(tmp_path: Path) -> None:
+    """Its time stems from other settings, or from a clock that was wrong; those behind it would wait for as long."""
+
+    async def scene(disk: Disk) -> None:
+        store = disk.open()
+        await store.start()
+        service = service_of(disk, store, tmp_path / "delayOffset.json")
+        service.start()
+        properties = {"DELAY": "1", "REAL_TOPIC": "orders", "REAL_QID": "0"}
+        for body, milliseconds in ((b"in an hour", 3_600_000), (b"in a second", 1_000)):
+            due = disk.clock.now_ms() + milliseconds
+            store.put(message(SCHEDULE_TOPIC, body=body, properties=properties, tags_code=due))
+        await asyncio.sleep(0.9)
+        assert bodies(store) == [b"in an hour"]
+        await asyncio.sleep(0.2)
+        assert bodies(store) == [b"in an hour", b"in a second"]
+        service.stop()
+        await store.stop()
+
+    with VirtualTime() as time:
+        time.run(scene(Disk(FaultyFileSystem(), Path("/store"), time.clock)))  # type: ignore[arg-type]
+
+
+def test_what_a_full_disk_refuses_is_delivered_when_there_is_room(tmp_path: Path) -> None:
+    """The offset passes over a message only when it is delivered."""
+
+    async def scene(disk: Disk, file_system: FaultyFileSystem) -> None:
+        store = disk.open()
+        await store.start()
+        service = service_of(disk, store, tmp_path / "delayOffset.json")
+        service.start()
+        properties = {"DELAY": "1", "REAL_TOPIC": "orders", "REAL_QID": "0"}
+        store.put(message(SCHEDULE_TOPIC, properties=properties, tags_code=disk.clock.now_ms() + 1_000))
+        file_system.free_pages = 0
+        await asyncio.sleep(3)
+        assert bodies(store) == []
+        file_system.free_pages = None
+        await asyncio.sleep(1.1)
+        assert bodies(store) == [b"body"]
+        service.stop()
+        await store.stop()
+
+    with VirtualTime() as time:
+        file_system = FaultyFileSystem()
+        time.run(scene(Disk(file_system, Path("/store"), time.clock), file_system))  # type: ignore[arg-type]
