@@ -39,3 +39,11 @@ def test_inconsistent_lengths_are_refused(position: int, value: int) -> None:
     struct.pack_into(">i", batch, position, value)
     with pytest.raises(RemoteProtocolError, match="batch entry 0"):
         decode_batch(bytes(batch))
+
+
+@pytest.mark.parametrize(("size", "body", "properties"), [(12, -10, 0), (25, 4, -1)])
+def test_negative_lengths_are_refused(size: int, body: int, properties: int) -> None:
+    """They may agree with each other and with the size; some sizes would lead back to where the message begins."""
+    batch = struct.pack(">iiiii", size, 0, 0, 0, body) + b"body" + struct.pack(">h", properties)
+    with pytest.raises(RemoteProtocolError, match="batch entry 0 at 0"):
+        decode_batch(batch)

@@ -186,6 +186,22 @@ def test_decoders_with_a_shared_buffer_do_not_mix_their_bytes(
     assert [decoder.pending for decoder in decoders] == [0, 0, 0]
 
 
+def test_bytes_of_others_stay_where_they_are_when_a_decoder_settles() -> None:
+    """They lie behind its own, and are decoded later; the next read must not overwrite them."""
+    room = ReceiveBuffer()
+    first, second, third = (FrameDecoder(shared=room) for _ in range(3))
+    for decoder, data in ((first, frame(b"first")[:20]), (second, frame(b"second")), (third, frame(b"third"))):
+        decoder.writable()[: len(data)] = data
+        decoder.put(len(data))
+        if decoder is second:
+            first.settle()
+    for decoder, body in ((second, b"second"), (third, b"third")):
+        command = decoder.next()
+        assert command is not None
+        assert command.body == body
+    assert first.feed(frame(b"first")[20:])[0].body == b"first"
+
+
 def test_complete_frames_need_no_buffer_of_their_own() -> None:
     """Only incomplete ones do, until the connection is idle; a failed decoder does not affect the others."""
     room = ReceiveBuffer()
