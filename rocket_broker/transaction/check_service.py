@@ -4,8 +4,7 @@ Every ``transactionCheckInterval`` milliseconds a round goes through the pending
 
     checked transactionCheckMax times,           ─► moved to TRANS_CHECK_MAX_TIME_TOPIC, for people
       or older than fileReservedTime
-    stored since the round began,                ─► the round ends: those behind it are younger still
-      or younger than transactionTimeOut
+    younger than transactionTimeOut              ─► the round ends: those behind it are younger still
     younger than its own limit                   ─► stored again without a check, so the round can pass it over
       (CHECK_IMMUNITY_TIME_IN_SECONDS)
     otherwise                                    ─► stored again with one check more, and a producer is asked
@@ -134,8 +133,6 @@ class TransactionCheckService:
         if not _is_whole(half):
             logger.error("%r has no topic, queue or producer group: moved to TRANS_CHECK_MAX_TIME_TOPIC", half)
             return self._put_aside(half, checks)
-        if half.store_timestamp >= began:
-            return _Verdict.TOO_YOUNG
         asked = half.properties.get(PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS)
         if asked is not None:
             seconds = _number(asked, -1)

@@ -452,6 +452,30 @@ def test_kill_during_a_rebuild_loses_no_timer(timer_disk: Disk, time: VirtualTim
     killed[0].close()
 
 
+def test_a_stop_while_timers_are_made_anew_repeats_no_message(timer_disk: Disk, time: VirtualTime) -> None:
+    """The next start still knows what was delivered before the timers were lost."""
+    first = Timers(timer_disk)
+
+    async def scene() -> None:
+        for number in range(400):
+            first.send(str(number), 1 if number < 390 else 500)
+        await asyncio.sleep(3)
+        assert len(first.delivered) == 390
+
+    first.run(time, scene)
+    for name in timer_disk.file_system.names(timer_disk.root / "timerlog"):
+        timer_disk.file_system.remove(timer_disk.root / "timerlog" / name)
+    again = Timers(timer_disk)
+    again.run(time, lambda: asyncio.sleep(0))
+    last = Timers(timer_disk)
+
+    async def ends() -> None:
+        await asyncio.sleep(520)
+        assert sorted(map(int, last.delivered)) == list(range(400))
+
+    last.run(time, ends)
+
+
 def test_wheel_of_another_length_is_refused(timer_disk: Disk) -> None:
     """It cannot be read correctly."""
     first = Timers(timer_disk)

@@ -16,6 +16,7 @@ from rocket_broker.transaction.check_service import TransactionCheckService
 from rocket_broker.transaction.half_messages import HalfMessages
 from rocket_broker.writing.message_writer import MessageWriter
 from rocket_remoting.wire.message import MessageExt
+from rocket_remoting.wire.record import decode_record
 from rocket_remoting.wire.topics import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from tests.store.disk import LOG_FILE_SIZE, Disk, FakeClock, bodies, delete_old, log_file, message, overwrite
 from tests.store.faulty_file_system import FaultyFileSystem
@@ -111,6 +112,20 @@ def test_end_applies_to_a_copy_after_a_kill(disk: Disk, tmp_path: Path) -> None:
     again = Halves(points[0], tmp_path / "tables")
     assert again.halves.pending.live(offset) == half.queue_offset == offset + 1
     points[0].close()
+
+
+def test_a_committed_message_that_is_stored_again_ends_no_transaction(disk: Disk, tmp_path: Path) -> None:
+    """A delayed or redelivered one keeps its state, and names offset 0, where another half message may be."""
+    first = Halves(disk, tmp_path / "tables")
+    first.begin("mine")
+    first.halves.commit(first.begin("other"))
+    (record,) = first.store.get("orders", 0, 0, 1, 1000).records
+    committed = decode_record(record)
+    writer = MessageWriter(first.store, DelayLevels("1s"), disk.clock, HOST)
+    assert writer.put_again(committed, "%RETRY%g", 0, committed.properties).status is PutStatus.OK
+    killed = disk.kill()
+    assert Halves(killed, tmp_path / "tables").pending == ["mine"]
+    killed.close()
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -212,6 +227,24 @@ def test_missing_half_messages_block_no_others(disk: Disk, tmp_path: Path) -> No
     assert again is not None
     assert (again.body, again.properties["TRANSACTION_CHECK_TIMES"]) == (b"good", "1")
     assert tables.halves.pending.advance(tables.halves.end) == offset
+
+
+def test_a_clock_that_is_set_back_holds_up_no_checks(disk: Disk, tmp_path: Path) -> None:
+    """What was stored while it was ahead is asked about, once in a round."""
+    tables = Halves(disk, tmp_path / "tables")
+    half = tables.begin("early")
+    disk.clock.now -= 3_600_000
+    checks = TransactionCheckService(
+        settings=BrokerSettings(),
+        clock=disk.clock,
+        halves=tables.halves,
+        producers=ProducerTable(time=lambda: 0),
+    )
+    for times in ("1", "2"):
+        asyncio.run(checks.check())
+        ((_, again),) = tables.halves.read(half.queue_offset + int(times), 10)
+        assert again is not None
+        assert (again.body, again.properties["TRANSACTION_CHECK_TIMES"]) == (b"early", times)
 
 
 def test_commit_whose_op_message_finds_no_space_is_an_end(tmp_path: Path) -> None:
