@@ -241,6 +241,19 @@ def test_missing_index_files_are_rebuilt_from_the_log(disk: Disk, left: int) -> 
     assert disk.store().load().messages_indexed == 0
 
 
+def test_a_deleted_queue_stays_deleted_when_the_index_is_made_anew(disk: Disk) -> None:
+    """The log does not record that, but the entries of its messages were on the disk once."""
+    store = disk.open()
+    put(store, 1, 2)
+    put(store, 3, topic="others")
+    store.delete_queue("orders", 0)
+    stop(store)
+    erase(disk, disk.root / "index")
+    store = disk.open()
+    assert store.topics_with_queues() == {"others": [0]}
+    assert len(store.query("others", "k3", 9, 0, FOREVER)) == 1
+
+
 def test_missing_index_file_of_the_same_second_is_noticed(disk: Disk) -> None:
     """The checkpoint has the newest indexed message's time in milliseconds."""
     store = disk.open()

@@ -158,6 +158,15 @@ def test_damaged_batch_is_stored_as_by_the_loop(clock: FakeClock) -> None:
     assert taken > 20
 
 
+def test_a_negative_length_is_not_read_as_a_large_one() -> None:
+    """Both ways refuse the batch as a whole, before a part of it is stored."""
+    own = b"a\x01" + b"v" * 40_000
+    large = struct.pack(">iiiii", 22 + len(own), 0, 0, 0, 0) + struct.pack(">H", len(own)) + own
+    assert read_plain(batch() + large, 0, len(batch() + large)) is None
+    with pytest.raises(RemoteProtocolError, match=f"batch entry {COUNT} "):
+        decode_batch(batch() + large)
+
+
 IN_THE_WAY = {
     "an empty store": (0, batch()),
     "the log's file is full": (LOG_FILE_SIZE - 3000, batch()),

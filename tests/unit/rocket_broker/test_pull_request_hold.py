@@ -135,6 +135,24 @@ def test_messages_stored_together_wake_a_pull_once() -> None:
     on_stage(scene)
 
 
+def test_more_arrivals_than_are_remembered_wake_every_pull(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tags of some are not known any more, and one of them may be wanted."""
+    monkeypatch.setattr(pull_request_hold, "_MOST_ARRIVALS", 3)
+
+    async def scene(stage: Stage) -> None:
+        stage.hold(codes=frozenset([1]))
+        for offset in range(10, 13):
+            stage.arrive(offset)
+        await asyncio.sleep(0)
+        assert stage.resumed == []
+        for offset in range(13, 17):
+            stage.arrive(offset, code=offset == 16)
+        await asyncio.sleep(0)
+        assert stage.resumed == [(0.0, 10)]
+
+    on_stage(scene)
+
+
 def test_message_elsewhere_wakes_no_pull() -> None:
     """That is: another topic, another queue, or an offset before the pull's."""
 

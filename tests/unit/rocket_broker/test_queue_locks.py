@@ -3,11 +3,11 @@
 import pytest
 
 from rocket_broker.clients import queue_locks
-from rocket_broker.clients.queue_locks import LOCK_SECONDS, QueueLocks
+from rocket_broker.clients.queue_locks import LOCK_SECONDS, HeldLock, QueueLocks
 from rocket_remoting.steps import run_all
 from rocket_remoting.wire.message import MessageQueue
 
-Q0, Q1 = (MessageQueue("orders", "broker-a", number) for number in (0, 1))
+Q0, Q1, Q2 = (MessageQueue("orders", "broker-a", number) for number in (0, 1, 2))
 
 
 class Time:
@@ -97,3 +97,27 @@ def test_lock_counts_for_the_address_of_its_owner(monkeypatch: pytest.MonkeyPatc
     time.now *= 2
     run_all(locks.remove_expired())
     assert locks.lock("i", [Q1], "b", "10.0.0.3").held == {Q1}
+
+
+@pytest.mark.parametrize("others", [[], [Q2]])
+def test_a_lock_that_is_taken_while_expired_ones_are_removed_stays(others: list[MessageQueue]) -> None:
+    """Requests run between the steps: they may release the expired lock, the group's last one, and take a new one."""
+    time = Time()
+    locks = QueueLocks(time=time)
+    locks.lock("g", [Q0, Q1, *others], "a")
+    time.now = LOCK_SECONDS
+    removing = locks.remove_expired()
+    next(removing)
+    locks.unlock("g", [Q1], "a")
+    locks.lock("g", [Q1], "b")
+    run_all(removing)
+    assert [locks.owner("g", queue) for queue in (Q0, Q1, Q2)] == [None, "b", None]
+    assert len(locks) == 1
+
+
+def test_a_lock_from_before_a_restart_lasts_no_longer_than_a_new_one() -> None:
+    """The wall clock may have been set back meanwhile, and no client trusts its lock for longer."""
+    locks = QueueLocks(time=Time())
+    for queue, seconds in ((Q0, 3600.0), (Q1, 20.0)):
+        locks.restore(HeldLock("g", queue, "a", seconds))
+    assert [lock.seconds for lock in locks.held()] == [LOCK_SECONDS, 20.0]
