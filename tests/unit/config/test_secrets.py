@@ -131,8 +131,8 @@ def attempted(read: Callable[[], object]) -> str:
     with pytest.raises((StreamkitError, click.ClickException)) as caught:
         read()
     assert isinstance(caught.value, BaseException)
-    shown = getattr(caught.value, "format_message", str)
-    return shown(caught.value) + (shown() if callable(shown) and shown is not str else "")
+    message = caught.value.format_message() if isinstance(caught.value, click.ClickException) else ""
+    return shown(caught.value) + message
 
 
 def environment(key: str, value: str, prefix: str = "") -> Environment:
