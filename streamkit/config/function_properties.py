@@ -159,7 +159,8 @@ class CloudFunctionProperties(SettingsModel):
     definition: str | None = None
     """Which functions are bound: `;` between them, `|` between those that are composed; unset: the only one."""
     routing_expression: str | None = None
-    """An expression over a message: the name of the function it is routed to, where its headers name none."""
+    """An expression over a message: the name of the function it is routed to, where its headers name none. Without a
+    definition, it binds the routing function."""
     ineligible_definitions: list[str] = Field(default_factory=list)
     """Functions that are not bound because they are the only one."""
     routing: RoutingProperties = RoutingProperties()

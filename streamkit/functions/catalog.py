@@ -116,7 +116,7 @@ class FunctionCatalog:
                 raise settings.wrong(settings.definition_value, str(error)) from error
             return [*found, ROUTER] if settings.routing and ROUTER not in found else found
         eligible = [name for name in self.names if name not in settings.ineligible]
-        if settings.routing:
+        if settings.routing or settings.routing_expression is not None:
             return [ROUTER]
         if not eligible or not settings.autodetect:
             return []

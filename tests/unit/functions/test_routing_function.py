@@ -90,6 +90,15 @@ def test_definition_is_the_fallback_function(
     assert seen == ["a"]
 
 
+def test_routing_expression_binds_the_routing_function(make_app: MakeApplication, with_functions: Register) -> None:
+    """Without a definition, as in Spring; a definition is bound as it is."""
+    with with_functions(make_app(function__routing_expression="headers['kind']")).test() as test:
+        assert set(test.app.bindings) == {"functionRouter-in-0"}
+    app = with_functions(make_app(function__routing_expression="headers['kind']", function__definition="note"))
+    with app.test() as test:
+        assert "functionRouter-in-0" not in test.app.bindings
+
+
 def test_routing_function_may_be_defined(make_app: MakeApplication, with_functions: Register, seen: list[str]) -> None:
     """As `functionRouter`, whose binding has another name."""
     settings = {"stream__function__bindings__functionRouter-in-0": "inbox"}
