@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-listeners test peers spark crashes check bench bench-broker broker native fmt clean
+.PHONY: help demo demo-listeners test peers spark crashes check bench bench-broker instructions broker native fmt clean
 
 help: ## Show what each target does
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ bench: $(STAMP) ## Measure throughput, CPU per message and latency, beside Apach
 
 bench-broker: $(STAMP) ## Put the same load on our broker and Apache's in turns: rates, CPU per message, latency
 	@$(BIN)/python -m benchmarks.load $(ARGS)
+
+instructions: $(STAMP) ## Count the instructions of the hot paths under Valgrind; fail if one has grown by more than 5 %
+	@$(BIN)/python -m benchmarks.instructions $(ARGS)
 
 broker: $(STAMP) ## Start a name server and a broker with their store in ./.streamkit
 	@$(BIN)/streamkit broker

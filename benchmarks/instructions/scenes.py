@@ -1,0 +1,161 @@
+"""The work that is counted: `python -m benchmarks.instructions.scenes NAME ROUNDS` does it once and prints nothing.
+
+A broker and the load on it are in one process and on one loop. The load encodes its requests once and writes the same
+bytes to raw sockets again and again, so nearly all instructions are the broker's. Only the scene of our client counts a
+client, too.
+"""
+
+import asyncio
+import re
+import socket
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+
+from benchmarks import memory
+from benchmarks.load.frames import QUEUES, SendFrames, pull_frame
+from rocket_broker.embedded import EmbeddedBroker
+from rocket_client import (
+    Admin,
+    ClientSettings,
+    ConsumeContext,
+    Producer,
+    ProducerSettings,
+    PushConsumer,
+    PushConsumerSettings,
+    Success,
+)
+from rocket_remoting import Message, MessageExt
+from streamkit.loop.loops import new_loop
+
+__all__ = ["SCENES"]
+
+BODY = b"x" * 128
+TOPIC = "counted"
+_ANSWER = re.compile(rb'\{"code":0,')
+_NEXT_OFFSET = re.compile(rb'"nextBeginOffset":"(\d+)"')
+
+BrokerWork = Callable[[EmbeddedBroker, int], Coroutine[object, object, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Work that is done again and again.
+
+    Attributes:
+        title: The row in tables.
+        messages: Messages of a round.
+        rounds: Rounds that are counted.
+        start: What the start is shared with: scenes with the same word do the same before their first round.
+        work: Does a number of rounds.
+    """
+
+    title: str
+    messages: int
+    rounds: int
+    start: str
+    work: Callable[[int], Coroutine[object, object, None]]
+
+
+class _RawConnection:
+    """A connection whose requests are written as bytes, and whose answers are only counted."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setblocking(False)
+
+    def send(self, frames: bytes) -> None:
+        self._socket.sendall(frames)
+
+    async def answers(self, count: int) -> bytes:
+        """Read until ``count`` answers have arrived; each must say success."""
+        loop = asyncio.get_running_loop()
+        received = b""
+        while len(_ANSWER.findall(received)) < count:
+            data = await loop.sock_recv(self._socket, 1 << 20)
+            if not data:
+                raise ConnectionError("the broker closed the connection")
+            received += data
+        return received
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _sends(connections: int, in_flight: int, batch: int = 1) -> BrokerWork:
+    async def work(broker: EmbeddedBroker, rounds: int) -> None:
+        frames = SendFrames(TOPIC, BODY, batch=batch)
+        raw = [_RawConnection(broker.broker_address) for _ in range(connections)]
+        requests = [frames.next(in_flight) for _ in raw]
+        for _ in range(rounds):
+            for connection, own in zip(raw, requests, strict=True):
+                connection.send(own)
+            for connection in raw:
+                await connection.answers(in_flight)
+        for connection in raw:
+            connection.close()
+
+    return work
+
+
+async def _pulls(broker: EmbeddedBroker, rounds: int) -> None:
+    """Pull 32 messages of the backlog in each round."""
+    await _sends(1, 32)(broker, 4)
+    raw = _RawConnection(broker.broker_address)
+    for number in range(rounds):
+        raw.send(pull_frame(TOPIC, "counting", number % QUEUES, 0, 32))
+        found = _NEXT_OFFSET.search(await raw.answers(1))
+        if found is None or int(found[1]) != 32:
+            raise ConnectionError(f"queue {number % QUEUES} has no 32 messages")
+    raw.close()
+
+
+async def _client(broker: EmbeddedBroker, rounds: int) -> None:
+    """Send messages with a producer, 32 at a time, and receive them with a push consumer."""
+    received = asyncio.Semaphore(0)
+
+    async def listener(messages: Sequence[MessageExt], context: ConsumeContext) -> Success:
+        for _ in messages:
+            received.release()
+        return Success()
+
+    consumer = PushConsumer("counting", PushConsumerSettings(name_servers=broker.name_server_address))
+    consumer.subscribe(TOPIC)
+    consumer.listen_concurrently(listener)
+    async with Producer("counting", ProducerSettings(name_servers=broker.name_server_address)) as producer, consumer:
+        for _ in range(rounds):
+            await asyncio.gather(*(producer.send(Message(TOPIC, BODY)) for _ in range(32)))
+            for _ in range(32):
+                await received.acquire()
+
+
+def _with_broker(work: BrokerWork) -> Callable[[int], Coroutine[object, object, None]]:
+    async def run(rounds: int) -> None:
+        async with EmbeddedBroker() as broker:
+            async with Admin(ClientSettings(name_servers=broker.name_server_address)) as admin:
+                await admin.create_topic(TOPIC, queues=QUEUES)
+            await work(broker, rounds)
+
+    return run
+
+
+async def _in_memory(rounds: int) -> None:
+    await memory.measure(32 * rounds)
+
+
+SCENES = {
+    "send": Scene("send, 1 connection, synchronous", 1, 2_500, "broker", _with_broker(_sends(1, 1))),
+    "send-8": Scene("send, 8 connections, synchronous", 8, 400, "broker", _with_broker(_sends(8, 1))),
+    "pipelined": Scene("send, 4 connections × 64 in flight", 256, 200, "broker", _with_broker(_sends(4, 64))),
+    "batch": Scene("send in batches of 32, 8 connections", 256, 200, "broker", _with_broker(_sends(8, 1, batch=32))),
+    "pull": Scene("pull a backlog, 32 messages a request", 32, 1_500, "broker", _with_broker(_pulls)),
+    "client": Scene("our client and the broker: send 32 at once, receive", 32, 60, "client", _with_broker(_client)),
+    "in-memory": Scene("an application in memory: send, receive in a listener", 32, 120, "in-memory", _in_memory),
+}
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(SCENES[sys.argv[1]].work(int(sys.argv[2])))
