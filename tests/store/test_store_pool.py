@@ -31,15 +31,22 @@ INTERVAL = 0.21
 
 
 class Refusing(FaultyFileSystem):
-    """A faulty file system with failing writes.
+    """A faulty file system with failing writes and maps.
 
     Attributes:
         write_error: Raised by the next writes.
+        map_error: Raised when the next files are mapped.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.write_error: OSError | None = None
+        self.map_error: OSError | None = None
+
+    def map(self, path: Path, ordered_to: int = 0) -> memoryview:
+        if self.map_error is not None:
+            raise self.map_error
+        return super().map(path, ordered_to)
 
     def write(self, path: Path, start: int, data: memoryview) -> None:
         if self.write_error is not None:
@@ -336,6 +343,25 @@ def test_commit_without_file_descriptors_is_retried(refusing_disk: Disk, files: 
     files.write_error = None
     time.advance(1)
     assert found(store) == [0, 1]
+    time.run(store.stop())
+
+
+def test_message_whose_queue_cannot_be_mapped_is_published_later(
+    refusing_disk: Disk, files: Refusing, time: VirtualTime
+) -> None:
+    """Its bytes are in the log's file already; it stays the first to get its entry."""
+    files.map_limit = 1  # the second message's queue takes the map of the first one's
+    store = started(refusing_disk, time)
+    store.put(message(body=b"first"))
+    store.put(message("others", body=b"second"))
+    files.map_error = OSError(errno.EMFILE, "too many open files")
+    time.advance(1)
+    files.map_error = None
+    assert bodies(store) == []
+    time.advance(1)
+    assert store.put(message(body=b"third")).queue_offset == 1
+    time.advance(1)
+    assert (bodies(store), bodies(store, "others")) == ([b"first", b"third"], [b"second"])
     time.run(store.stop())
 
 
