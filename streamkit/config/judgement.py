@@ -370,14 +370,12 @@ class _Judgement:
 
     def _judge_extended(self, type_: str, name: str, side: str, rest: Location, value: Value) -> None:
         binding = self._by_name.get(uniform(name))
-        if binding is not None and binding.type != type_:
-            return  # `streamkit.binder.unread_settings` judges the settings of other types
         if binding is None:
             if uniform(name) not in self._names:
                 self._judge_extended_of_unmade(type_, name, (side, *rest), value)
         elif side not in binding.sides:
             self._note(value, _wrong_side(binding))
-        else:
+        elif binding.type == type_:  # `streamkit.binder.unread_settings` judges the settings of other types
             self._note(value, binding.why_ignored(f"{type_}.{side}.{_key(rest)}"))
 
     def _judge_extended_of_unmade(self, type_: str, name: str, at: Location, value: Value) -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from dependency_injector import providers
 
@@ -168,7 +168,7 @@ def _collected(problems: list[ConfigurationError]) -> Iterator[None]:
 
 
 def _container(environment: Environment, plugins: ApplicationPlugins) -> ApplicationContainer:
-    def no_runtime() -> object:
+    def no_runtime() -> NoReturn:
         raise ApplicationError("a rehearsal sends nothing")
 
     container = ApplicationContainer(
@@ -232,6 +232,8 @@ class _Rehearsal:
         for name in self._names.values():
             with _collected(self._found):
                 existing.judged.append(self._made(name))
+        with _collected(self._found):
+            self._factory.check_defaults()
         environment, types = self._container.environment(), self._container.binder_types()
         return [*self._found, *judge_bindings(environment, self._settings, types, existing)]
 

@@ -163,7 +163,7 @@ def test_environment_variables_of_others_are_left_alone(judge):
         (f"{STREAM}.bindings.ghost.consumer.concurrency=3", "names nothing", "list it in"),
         (f"{STREAM}.bindings.lower-in-0.destination=t", "names nothing", "list it in"),
         (f"{STREAM}.function.bindings.lower-in-0=t", "names nothing", "no definition binds the function"),
-        (f"{STREAM}.kafka.bindings.in.consumer.start-offset=latest", "another binder's", "of binder type 'rocketmq'"),
+        (f"{STREAM}.kafka.bindings.in.consumer.batch-size=5", "another binder's", "of type 'rocketmq'"),
         (
             f"{STREAM}.kafka.default.consumer.start-offset=latest",
             "another binder's",
