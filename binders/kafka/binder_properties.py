@@ -5,11 +5,13 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, field_validator
 
-from binders.kafka.client_config import Client, checked
+from binders.kafka.client_config import IGNORED, Client, checked
 from binders.kafka.properties import ClientProducerProperties
 from streamkit.config.durations import Milliseconds, Positive, Seconds
 from streamkit.config.setting_limits import Accepted, NotInMemory, Rejected
 from streamkit.config.settings_model import SettingsModel
+
+_COMMITTED: Final = Accepted("settled offsets are committed after each poll")
 
 PREFIX: Final = "spring.cloud.stream.kafka.binder"
 _NO_ZOOKEEPER: Final = Accepted("clients ask the brokers, not ZooKeeper")
@@ -55,11 +57,11 @@ class KafkaBinderProperties(SettingsModel):
     `spring.kafka.bootstrap-servers`."""
     default_broker_port: int = Field(default=9092, ge=1, le=65535)
     """The port of brokers that name none."""
-    configuration: Annotated[dict[str, str], AfterValidator(_of_clients)] = Field(default_factory=dict)
+    configuration: Annotated[dict[str, str], AfterValidator(_of_clients), IGNORED] = Field(default_factory=dict)
     """Properties of every client, by their names in Kafka, such as `security.protocol`."""
-    consumer_properties: Annotated[dict[str, str], AfterValidator(_of_consumers)] = Field(default_factory=dict)
+    consumer_properties: Annotated[dict[str, str], AfterValidator(_of_consumers), IGNORED] = Field(default_factory=dict)
     """Properties of every consumer; they win over `configuration`."""
-    producer_properties: Annotated[dict[str, str], AfterValidator(_of_producers)] = Field(default_factory=dict)
+    producer_properties: Annotated[dict[str, str], AfterValidator(_of_producers), IGNORED] = Field(default_factory=dict)
     """Properties of every producer; they win over `configuration`."""
     required_acks: str = "all"
     """Which acknowledgments a send needs: `all`, `1`, or `0`, with which nothing is known of failures."""
@@ -89,6 +91,14 @@ class KafkaBinderProperties(SettingsModel):
     default_zk_port: Annotated[int | None, _NO_ZOOKEEPER] = None
     zk_connection_timeout: Annotated[Milliseconds | None, _NO_ZOOKEEPER] = None
     zk_session_timeout: Annotated[Milliseconds | None, _NO_ZOOKEEPER] = None
+    offset_update_time_window: Annotated[int | None, _COMMITTED] = None
+    offset_update_count: Annotated[int | None, _COMMITTED] = None
+    offset_update_shutdown_timeout: Annotated[int | None, _COMMITTED] = None
+    socket_buffer_size: Annotated[int | None, Accepted("set configuration.receive.buffer.bytes")] = None
+    fetch_size: Annotated[int | None, Accepted("set consumer-properties.max.partition.fetch.bytes")] = None
+    max_wait: Annotated[int | None, Accepted("set consumer-properties.fetch.max.wait.ms")] = None
+    queue_size: Annotated[int | None, Accepted("set consumer-properties.max.poll.records")] = None
+
     auto_alter_topics: Annotated[bool, Rejected("change a topic's configuration with Kafka's own tools: remove it")] = (
         False
     )

@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from binders.kafka.client_config import Client, checked
+from binders.kafka.client_config import IGNORED, Client, checked
 from streamkit.config.application_properties import SharedSettingsModel
 from streamkit.config.data_sizes import DataSize
 from streamkit.config.durations import Milliseconds
@@ -186,7 +186,7 @@ class ConsumerProperties(_ClientSettings):
     """How long a member may take between two polls."""
     max_poll_records: int | None = Field(default=None, ge=1)
     """How many records a poll returns, at most."""
-    properties: Annotated[dict[str, str], AfterValidator(_of_consumers)] = Field(default_factory=dict)
+    properties: Annotated[dict[str, str], AfterValidator(_of_consumers), IGNORED] = Field(default_factory=dict)
     """Properties of consumers, by their names in Kafka."""
     enable_auto_commit: Annotated[bool | None, _SETTLED] = None
     group_id: Annotated[str | None, _OF_THE_BINDING] = None
@@ -215,7 +215,7 @@ class ProducerProperties(_ClientSettings):
     """How batches are compressed, in place of the bindings' `compression-type`."""
     retries: int | None = Field(default=None, ge=0)
     """How often a failed send is tried again."""
-    properties: Annotated[dict[str, str], AfterValidator(_of_producers)] = Field(default_factory=dict)
+    properties: Annotated[dict[str, str], AfterValidator(_of_producers), IGNORED] = Field(default_factory=dict)
     """Properties of producers, by their names in Kafka."""
     buffer_memory: Annotated[DataSize | None, Accepted("kafka-python has nothing like it")] = None
     key_serializer: Annotated[str | None, _CONVERTED] = None
@@ -228,7 +228,7 @@ class AdminProperties(_ClientSettings):
 
     kafka_names: ClassVar[Mapping[str, str]] = {"client_id": "client.id"}
 
-    properties: Annotated[dict[str, str], AfterValidator(_of_admins)] = Field(default_factory=dict)
+    properties: Annotated[dict[str, str], AfterValidator(_of_admins), IGNORED] = Field(default_factory=dict)
     """Properties of the client that makes topics, by their names in Kafka."""
     auto_create: Annotated[bool, _OF_THE_BINDER] = True
     close_timeout: Annotated[Milliseconds | None, _OF_THE_BINDER] = None
@@ -250,7 +250,7 @@ class KafkaProperties(_ClientSettings):
 
     bootstrap_servers: list[str] = Field(default=["localhost:9092"])
     """The brokers of binders that name none: `host:port`, several separated by commas."""
-    properties: Annotated[dict[str, str], AfterValidator(_of_clients)] = Field(default_factory=dict)
+    properties: Annotated[dict[str, str], AfterValidator(_of_clients), IGNORED] = Field(default_factory=dict)
     """Properties of all clients, by their names in Kafka."""
     consumer: ConsumerProperties = ConsumerProperties()
     """The consumers."""

@@ -18,8 +18,9 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from streamkit.config.located_errors import EntryError
+from streamkit.config.setting_limits import AcceptedEntries
 
-__all__ = ["Client", "checked", "translated"]
+__all__ = ["IGNORED", "Client", "checked", "translated"]
 
 logger = logging.getLogger(__name__)
 
@@ -301,8 +302,17 @@ def _check(name: str, value: str, known: Mapping[str, Reader], clients: Iterable
 
 
 def _why_without_effect(name: str) -> str | None:
-    """Return why a property has no effect; None if it has one, or is unknown."""
+    """Return why a property has no effect; None if it has one, or is unknown.
+
+    Args:
+        name: The property's name in Kafka's or kafka-python's spelling.
+    """
+    name = _kafka_name(name)
     return _CONVERTED if name.startswith(_OF_CONVERTERS) else _WITHOUT_EFFECT.get(name)
+
+
+IGNORED: Final = AcceptedEntries(_why_without_effect)
+"""Marks settings that are tables of Kafka's properties."""
 
 
 def translated(client: Client, place: str, *layers: Mapping[str, str]) -> Config:

@@ -15,7 +15,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from binders.kafka.client_config import Client, checked
+from binders.kafka.client_config import IGNORED, Client, checked
 from binders.kafka.headers import NEVER_SENT, OWN_SPELLINGS, TOPIC, HeaderPatterns
 from streamkit.binder.capabilities import Capability
 from streamkit.binder.delivery import (
@@ -134,7 +134,7 @@ class ClientProducerProperties(SettingsModel):
     """How batches are compressed; all but gzip need their packages."""
     close_timeout: Annotated[Seconds, Positive] = timedelta(seconds=30)
     """How long closing waits for messages on their way."""
-    configuration: Annotated[dict[str, str], AfterValidator(_of_producers)] = Field(default_factory=dict)
+    configuration: Annotated[dict[str, str], AfterValidator(_of_producers), IGNORED] = Field(default_factory=dict)
     """Properties of Kafka's producer, by their names there, such as `linger.ms`."""
 
 
@@ -279,7 +279,7 @@ class KafkaConsumerProperties(ExtendedConsumerProperties):
     """The destination is a regular expression; topics that match are found while the application runs."""
     poll_timeout: Annotated[Milliseconds, Positive] = timedelta(seconds=5)
     """How long a poll of a polled consumer waits for a message."""
-    configuration: Annotated[dict[str, str], AfterValidator(_of_consumers)] = Field(default_factory=dict)
+    configuration: Annotated[dict[str, str], AfterValidator(_of_consumers), IGNORED] = Field(default_factory=dict)
     """Properties of Kafka's consumer, by their names there, such as `max.poll.records`."""
     topic: TopicProperties = TopicProperties()
 

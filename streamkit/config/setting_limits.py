@@ -9,6 +9,7 @@
 A limit applies only to a value other than the setting's default or, if the limit lists values, only to those.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -54,6 +55,17 @@ class NotInMemory:
 
     reason: str
     only: tuple[object, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedEntries:
+    """Marks a table some of whose entries are accepted but ignored; a warning names each of them.
+
+    Attributes:
+        why: Returns why the entry of a name is ignored; None if it is not.
+    """
+
+    why: Callable[[str], str | None]
 
 
 Limit: TypeAlias = Accepted | Rejected

@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings
 from streamkit.config.located_errors import EntryError, located
 from streamkit.config.origin import Value
 from streamkit.config.relaxed import format_key, kebab, parse_key
-from streamkit.config.setting_limits import Accepted, Limit, NotInMemory, Rejected, limit_of
+from streamkit.config.setting_limits import Accepted, AcceptedEntries, Limit, NotInMemory, Rejected, limit_of
 from streamkit.config.shape import Field, Leaf, Listing, Location, Section, Shape, Table, section_of
 from streamkit.config.tree import RawTree
 from streamkit.config.verdict import SettingWarning
@@ -151,10 +151,17 @@ def _limited(tree: RawTree) -> Iterator[tuple[Value, Limit]]:
     """Yield the values that a limit applies to, each with the limit."""
     for location, value in tree.origins.items():
         for known in _fields_on(tree.section, location):
-            limit = limit_of(known.info)
+            limit = limit_of(known.info) or _limit_of_entry(known, str(location[-1]))
             if limit is not None and _applies(limit, known, value):
                 yield value, limit
                 break
+
+
+def _limit_of_entry(known: Field, name: str) -> Limit | None:
+    """Return the limit of an entry of a table."""
+    marks = (mark for mark in known.info.metadata if isinstance(mark, AcceptedEntries))
+    reason = next((reason for mark in marks if (reason := mark.why(name)) is not None), None)
+    return None if reason is None else Accepted(reason)
 
 
 def _applies(limit: Limit | NotInMemory, known: Field, value: Value) -> bool:

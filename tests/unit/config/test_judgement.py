@@ -164,11 +164,7 @@ def test_environment_variables_of_others_are_left_alone(judge):
         (f"{STREAM}.bindings.lower-in-0.destination=t", "names nothing", "list it in"),
         (f"{STREAM}.function.bindings.lower-in-0=t", "names nothing", "no definition binds the function"),
         (f"{STREAM}.kafka.bindings.in.consumer.batch-size=5", "another binder's", "of type 'rocketmq'"),
-        (
-            f"{STREAM}.kafka.default.consumer.start-offset=latest",
-            "another binder's",
-            "no binding is on a binder of type",
-        ),
+        (f"{STREAM}.kafka.default.consumer.batch-size=5", "another binder's", "of type 'rocketmq'"),
         (f"{STREAM}.kafka.binder.brokers=nowhere", "another binder's", "no binding is on a binder of type 'kafka'"),
         (f"{STREAM}.instance-count=3", "no effect", "however many there are"),
         (f"{STREAM}.bindings.in.consumer.instance-count=3", "no effect", "however many there are"),
@@ -189,6 +185,28 @@ def test_what_nothing_acts_on_is_not_honoured(judge, setting, verdict, reason):
     [row] = report[verdict]
     assert (errors, row["setting"]) == ((), setting.partition("=")[0])
     assert reason in row["why"]
+
+
+def test_kafka_s_properties_without_effect_are_named(judge):
+    """Each with its own line; the properties beside them are honoured."""
+    properties = f"{STREAM}.kafka.bindings.in.consumer.configuration"
+    report, _ = judge(
+        f"{STREAM}.bindings.in.binder=kafka\n{STREAM}.binding-retry-interval=30\n"
+        f"{properties}.max.poll.records=5\n{properties}.key.deserializer=x\n"
+        f"{STREAM}.kafka.binder.configuration.value.serializer=x\n{STREAM}.kafka.binder.brokers=127.0.0.1:1\n"
+    )
+    assert {(row["setting"], row["origin"]) for row in report["no effect"]} == {
+        (f"{properties}.key.deserializer", "application.properties:8"),
+        (f"{STREAM}.kafka.binder.configuration.value.serializer", "application.properties:9"),
+    }
+
+
+@pytest.mark.parametrize("setting", ["zkNodes=z", "zk-session-timeout=5", "defaultZkPort=1", "socketBufferSize=5"])
+def test_settings_of_old_kafka_binders_have_no_effect(judge, setting):
+    """Spring's binder has dropped them."""
+    report, _ = judge(f"{STREAM}.bindings.in.binder=kafka\n{STREAM}.kafka.binder.{setting}\n")
+    [row] = report["no effect"]
+    assert row["setting"] == f"{STREAM}.kafka.binder.{setting.partition('=')[0]}"
 
 
 def test_shared_settings_count_if_any_binding_honours_them(judge):
