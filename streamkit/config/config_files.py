@@ -33,7 +33,7 @@ from streamkit.config.profiles import expanded
 from streamkit.config.properties_file import read_properties
 from streamkit.config.relaxed import uniform, uniform_key
 from streamkit.config.source import KeyedSource
-from streamkit.config.verdict import SettingWarning
+from streamkit.config.verdict import SettingWarning, Verdict
 from streamkit.config.yaml_file import read_yaml
 from streamkit.errors import ConfigurationError
 
@@ -111,7 +111,7 @@ class LoadedFiles:
         sources: A source for each document that is used, the weakest first.
         active_profiles: The active profiles, in their order.
         files: The files.
-        warnings: Imports of kinds that are not supported.
+        warnings: Imports of kinds that are not supported, and keys that one document sets twice.
         unused_profiles: What to say of each active profile to which no file and no document belongs.
     """
 
@@ -177,7 +177,7 @@ def load_files(
         SettingsFiles(
             tuple(dict.fromkeys(found.where for found in counting)), tuple(str(each.path) for each in locations)
         ),
-        tuple(imports.warnings),
+        (*imports.warnings, *map(_set_twice, (each for found in counting for each in found.document.replaced))),
         tuple(
             _nothing_belongs_to(profile, name, known)
             for profile in active
@@ -207,6 +207,11 @@ def _nothing_belongs_to(profile: str, name: str, known: Iterable[str]) -> str:
         f"No settings belong to the active profile {profile!r}: there is no file {name}-{profile}.yml or "
         f"{name}-{profile}.properties, and no document names it" + (f"; did you mean {near[0]!r}?" if near else "")
     )
+
+
+def _set_twice(values: tuple[Value, Value]) -> SettingWarning:
+    replaced, winner = values
+    return SettingWarning(replaced, f"{winner.origin} sets it again", Verdict.OVERRIDDEN)
 
 
 def _files(reader: "_Reader", locations: Sequence[Location], name: str, profile: str | None = None) -> Iterator[_Found]:

@@ -9,12 +9,24 @@ from streamkit.config.relaxed import Segments, uniform
 
 @dataclass(slots=True)
 class Document:
-    """The settings of one document, by the segments of their keys, in the file's order."""
+    """The settings of one document, by the segments of their keys, in the file's order.
+
+    Attributes:
+        entries: The values.
+        replaced: Values that were replaced because the document sets their keys again, each with the value that won.
+    """
 
     entries: dict[Segments, Value] = field(default_factory=dict)
+    replaced: list[tuple[Value, Value]] = field(default_factory=list)
+    _spellings: dict[Segments, Segments] = field(default_factory=dict, repr=False)
 
     def add(self, segments: Segments, value: Value) -> None:
-        """Set a value; a value that the key had before is replaced."""
+        """Set a value; a value that the key had before, in any relaxed spelling, is replaced."""
+        form = tuple(map(uniform, segments))
+        known = self._spellings.setdefault(form, segments)
+        if known in self.entries:
+            self.replaced.append((self.entries.pop(known), value))
+        self._spellings[form] = segments
         self.entries[segments] = value
 
     def find(self, *names: str) -> Value | None:

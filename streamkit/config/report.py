@@ -87,6 +87,9 @@ def report_settings(environment: Environment, problems: Iterable[ConfigurationEr
             rows.append(_row(value, Verdict.NO_EFFECT, "nothing reads it"))
         else:
             rows.append(_row(value, Verdict.FOREIGN, _why_foreign(segments)))
+    for place, warning in warnings.items():
+        if place not in reported:  # a document sets its key again
+            rows.append(_row(warning.value, warning.verdict, warning.reason))
     order = list(Verdict)
     return sorted(rows, key=lambda row: order.index(row.verdict))
 

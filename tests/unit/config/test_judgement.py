@@ -209,6 +209,19 @@ def test_settings_of_old_kafka_binders_have_no_effect(judge, setting):
     assert row["setting"] == f"{STREAM}.kafka.binder.{setting.partition('=')[0]}"
 
 
+def test_key_that_a_file_sets_twice_is_reported(tmp_path):
+    """In any spelling, with the line that counts."""
+    (tmp_path / "application.properties").write_text(
+        f"{STREAM}.default-binder=kafka\n{STREAM}.defaultBinder=inmemory\n{STREAM}.bindings.a-in-0.group=g\n"
+    )
+    result = CliRunner().invoke(config, ["report", "--json", "--strict", str(tmp_path)])
+    report = json.loads(result.output)
+    assert [(row["origin"], row["why"]) for row in report["overridden"]] == [
+        ("application.properties:1", "application.properties:2 sets it again")
+    ]
+    assert result.exit_code == 0
+
+
 def test_shared_settings_count_if_any_binding_honours_them(judge):
     """A default is for inputs and outputs alike."""
     report, _ = judge(f"{STREAM}.default.consumer.concurrency=2\n{STREAM}.default.group=g\n")
