@@ -45,6 +45,7 @@ class InMemoryBinder(Binder):
 
     type = TYPE
     is_local = True
+    possible_capabilities = CAPABILITIES
 
     def __init__(self, name: str, context: BinderContext) -> None:
         super().__init__(name)

@@ -265,6 +265,13 @@ class KafkaBinder(Binder):
         letters = self.dead_letter_destination(destination)
         return settings_ignored_by_consumer(destination, extended, polled=polled, has_letters=letters is not None)
 
+    def ignored_by_producer(self, destination: ProducerDestination) -> Mapping[str, str]:
+        """Return `required-groups` and the group of local transactions."""
+        return {
+            "producer.required-groups": "Kafka keeps messages for all groups: a new one begins at its start-offset",
+            f"{TYPE}.producer.group": "Kafka has no local transactions",
+        }
+
     async def bind_producer(self, destination: ProducerDestination) -> KafkaProducerBinding:
         """Start a producer for a topic; create the topic first if `auto-create-topics` allows that.
 

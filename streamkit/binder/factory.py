@@ -210,6 +210,7 @@ class BindingFactory:
             partitioned = Requirement(Capability.PARTITION, ASKED_BY)
             asked.append(LocatedRequirement(partitioned, self.settings.origins_of(name)))
         ready = CheckedBinder(self._registry, chosen, name, asked)
+        ready.refuse_impossible()
         return OutputBinding(self._owner, channel, destination, ready, make_sender)
 
     def input(
@@ -282,6 +283,7 @@ class BindingFactory:
                 LocatedRequirement(Requirement(Capability.POLLED, ("pollable-source",)), self.settings.origins)
             )
         ready = CheckedBinder(self._registry, binder, name, asked)
+        ready.refuse_impossible()
         return InputBinding(self._owner, name, channel, consumers, ready)
 
     def _polled_delivery(
