@@ -285,7 +285,7 @@ class KafkaBinder(Binder):
             partitions = await self.topics.ensure(
                 destination.name, destination.properties.partition_count, extended.topic
             )
-            client = ProducerClient(self._clients.producer_config(f"binding {destination.binding!r}", extended))
+            client = ProducerClient(self._clients.producer_config(extended))
             destination.customize(client)
             sender = Sender(partial(connect_producer, client.config), extended.close_timeout.total_seconds())
             binding = self._producer_binding(destination, extended, sender, partitions)
@@ -407,9 +407,8 @@ class KafkaBinder(Binder):
         if topic is None:
             return NoDeadLetters()
         producer = extended.dlq_producer_properties
-        place = f"the dead letters of binding {destination.binding!r}"
         # Only the brokers limit the size of a letter: kafka-python's own limit of 1 MiB may be lower than theirs.
-        config = {"max_request_size": _ANY_SIZE, **self._clients.producer_config(place, producer)}
+        config = {"max_request_size": _ANY_SIZE, **self._clients.producer_config(producer)}
         sender = Sender(partial(connect_producer, config), producer.close_timeout.total_seconds())
 
         async def provision(letters: str, origin: str) -> int:

@@ -28,7 +28,7 @@ from streamkit.config.relaxed import uniform_key
 from streamkit.config.setting_limits import Accepted, Rejected
 from streamkit.config.shape import section_of
 from streamkit.config.tree import unknown_setting
-from streamkit.config.validation import SettingWarning
+from streamkit.config.verdict import SettingWarning
 
 __all__ = ["PREFIX", "KafkaProperties", "boot_properties"]
 

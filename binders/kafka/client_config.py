@@ -10,7 +10,6 @@ refused if the client would otherwise connect to, or trust, other servers than t
 error. This module does not import kafka-python: settings are checked before a client is needed.
 """
 
-import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
@@ -21,8 +20,6 @@ from streamkit.config.located_errors import EntryError
 from streamkit.config.setting_limits import AcceptedEntries
 
 __all__ = ["IGNORED", "Client", "checked", "translated"]
-
-logger = logging.getLogger(__name__)
 
 Config: TypeAlias = dict[str, object]
 
@@ -315,14 +312,11 @@ IGNORED: Final = AcceptedEntries(_why_without_effect)
 """Marks settings that are tables of Kafka's properties."""
 
 
-def translated(client: Client, place: str, *layers: Mapping[str, str]) -> Config:
+def translated(client: Client, *layers: Mapping[str, str]) -> Config:
     """Return the configuration of a client of kafka-python, without properties of other kinds of clients.
-
-    Log a warning for each property without effect.
 
     Args:
         client: The kind of client.
-        place: The owner of the client in warnings, such as the binding.
         layers: Properties by their names in Kafka; later layers win.
 
     Raises:
@@ -336,8 +330,6 @@ def translated(client: Client, place: str, *layers: Mapping[str, str]) -> Config
     for name, value in merged.items():
         if name in known:
             config[_python_name(name)] = _read(known[name], name, value)
-        elif (reason := _why_without_effect(name)) is not None:
-            logger.warning("%s: property %s has no effect: %s", place, name, reason)
     config |= _security(merged)
     if client is Client.CONSUMER and (assignors := _assignors(merged)):
         config["partition_assignment_strategy"] = assignors

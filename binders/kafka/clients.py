@@ -97,7 +97,7 @@ class ClientMaker:
             KafkaError: The brokers are away.
         """
         layers = (self._boot.of(Client.ADMIN), self._binder.configuration)
-        properties = translated(Client.ADMIN, "the Kafka binder", *layers)
+        properties = translated(Client.ADMIN, *layers)
         return connected(KafkaAdminClient, self._common(Client.ADMIN) | properties, interruption)
 
     def consumer_config(
@@ -106,7 +106,6 @@ class ClientMaker:
         """Return the configuration of a binding's consumer, with kafka-python's automatic commits turned off."""
         properties = translated(
             Client.CONSUMER,
-            f"binding {destination.binding!r}",
             self._boot.of(Client.CONSUMER),
             self._binder.configuration,
             self._binder.consumer_properties,
@@ -133,14 +132,13 @@ class ClientMaker:
     def transactional_config(self, number: int) -> Config:
         """Return the configuration of the transactional producer with a number, which ends its `transactional.id`."""
         settings = self._binder.transaction
-        config = self.producer_config("the producers of transactions", settings.producer)
+        config = self.producer_config(settings.producer)
         return {**config, "transactional_id": f"{settings.transaction_id_prefix}{number}"}
 
-    def producer_config(self, place: str, properties: ClientProducerProperties) -> Config:
+    def producer_config(self, properties: ClientProducerProperties) -> Config:
         """Return the configuration of a producer.
 
         Args:
-            place: The owner of the producer in warnings.
             properties: The producer's settings.
         """
         own = {
@@ -161,7 +159,7 @@ class ClientMaker:
             **self._common(Client.PRODUCER),
             **_UNMEASURED,
             "allow_auto_create_topics": False,
-            **translated(Client.PRODUCER, place, *layers),
+            **translated(Client.PRODUCER, *layers),
         }
 
 

@@ -76,7 +76,7 @@ def test_the_settings_are_properties_of_clients() -> None:
     consumer = {"ssl_cafile": "/ca.pem", "max_poll_interval_ms": 120_000, "fetch_min_bytes": 4096}
     assert consumer_config(maker).items() >= (common | consumer | {"isolation_level": "read_committed"}).items()
     producer = {"ssl_cafile": "tls/other.pem", "batch_size": 32_768, "acks": 1}
-    assert maker.producer_config("here", ClientProducerProperties()).items() >= (common | producer).items()
+    assert maker.producer_config(ClientProducerProperties()).items() >= (common | producer).items()
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_later_layers_win(written: list[str], expected: int) -> None:
 def test_properties_of_all_producers_win_over_required_acks() -> None:
     """As in Spring's binder, where `required-acks` is only the value where no property says another."""
     maker = clients(**{f"{OWN}.required-acks": "all", f"{OWN}.configuration.acks": "1"})
-    assert maker.producer_config("here", ClientProducerProperties())["acks"] == 1
+    assert maker.producer_config(ClientProducerProperties())["acks"] == 1
 
 
 def test_what_has_no_effect_warns(caplog: pytest.LogCaptureFixture) -> None:
