@@ -130,9 +130,16 @@ def _log_to_terminal(level: str, worker: int | None) -> None:
     logging.basicConfig(
         level=level.upper(), format=f"%(asctime)s %(levelname)-7s {who}%(name)s: %(message)s", force=True
     )
+    if worker is not None:
+        logging.getLogger("streamkit.config.environment").addFilter(_is_of_the_user)
     if level != "debug":
         for name, least in _DETAILS.items():
             logging.getLogger(name).setLevel(max(least, logging.root.level))
+
+
+def _is_of_the_user(record: logging.LogRecord) -> bool:
+    """Return whether a warning about settings is not about the numbers that the supervisor gives to every worker."""
+    return not record.getMessage().startswith("argument --spring.cloud.stream.instance-")
 
 
 def _changes(directories: Sequence[str]) -> AsyncIterator[Sequence[str]]:

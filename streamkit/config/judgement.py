@@ -39,6 +39,8 @@ __all__ = [
 
 _NEAR: Final = 0.8
 """The least likeness of two names of bindings that are taken for spellings of one name: that of `in` and `inn`."""
+_MANAGEMENT: Final = {group.prefix: group.model for group in GROUPS if group.prefix.startswith("management")}
+_GIVEN_BY_PLATFORMS: Final = ("INSTANCE_INDEX", "CF_INSTANCE_INDEX")
 _DEFAULTS: Final = BindingProperties()
 
 
@@ -124,9 +126,9 @@ def read_settings(environment: Environment, types: KnownTypes) -> Bound[StreamSe
     problems = list(_problems(environment, types))
     try:
         settings = StreamSettings.explain(environment, types.names, types.extended_models)
-        problems.extend(_problems_of_binders(environment, settings, types))
     except ConfigurationErrors as found:
-        problems.extend(found.errors)
+        raise ConfigurationErrors(in_order([*problems, *found.errors])) from None
+    problems.extend(_problems_of_binders(environment, settings, types))
     if problems:
         raise ConfigurationErrors(in_order(problems))
     return settings
@@ -135,14 +137,13 @@ def read_settings(environment: Environment, types: KnownTypes) -> Bound[StreamSe
 def _problems(environment: Environment, types: KnownTypes) -> Iterator[ConfigurationError]:
     """Yield the problems of all settings but `spring.cloud.stream.*` itself."""
     yield from misspelt_prefixes(environment)
-    yield from misspelt_management_keys(
-        environment, {group.prefix: group.model for group in GROUPS if group.prefix.startswith("management")}
-    )
+    yield from misspelt_management_keys(environment, _MANAGEMENT)
     for group in GROUPS:
-        try:
-            environment.bind(group.prefix, group.model)
-        except ConfigurationErrors as found:
-            yield from found.errors
+        if environment.sets_below(group.prefix):
+            try:
+                environment.bind(group.prefix, group.model)
+            except ConfigurationErrors as found:
+                yield from found.errors
     for type_ in types.names:
         if environment.sets_below(f"{PREFIX}.{type_}") or environment.sets_below(type_):
             for prefix, model in types.settings_models(type_).items():
@@ -310,7 +311,7 @@ class _Judgement:
         inputs = [binding for binding in self._by_name.values() if binding.is_input]
         for at in ("instance_count", "instance_index"):
             value = self._settings.origins.get((at,))
-            if value is None or not self._by_name or not uniform_key(value.key)[-1].endswith(uniform(at)):
+            if value is None or not self._by_name or value.key in _GIVEN_BY_PLATFORMS:
                 continue
             for binding in inputs:
                 self._note(value, binding.why_ignored(f"consumer.{kebab(at)}"))

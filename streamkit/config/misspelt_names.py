@@ -7,7 +7,7 @@ management.server.prot                    other software has settings below mana
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 from pydantic import BaseModel
@@ -48,10 +48,10 @@ def misspelt_management_keys(
         environment: All settings.
         models: The models of the settings below `management`, by prefix.
     """
-    keys = list(dict.fromkeys(_keys_of(models)))
     for entry in _entries(environment):
-        if _likeness(entry.segments[0].lower(), _MANAGEMENT) < _NEAR_TEXT:
+        if not _is_management(entry.segments[0].lower()):
             continue
+        keys = dict.fromkeys(_keys_of(models))
         own = _form(entry.segments, loose=entry.loose)
         known = {_form(key, loose=entry.loose): key for key in keys}
         if any(form == own[: len(form)] for form in known):
@@ -59,6 +59,11 @@ def misspelt_management_keys(
         near = [form for form in known if _is_near(own, form, _NEAR_TEXT if entry.loose else _NEAR)]
         if near:
             yield unknown_key(entry.value, known[max(near, key=partial(_sum, own))], loose=entry.loose)
+
+
+@lru_cache(maxsize=1024)
+def _is_management(segment: str) -> bool:
+    return _likeness(segment, _MANAGEMENT) >= _NEAR_TEXT
 
 
 def _entries(environment: Environment) -> Iterator[Entry]:
