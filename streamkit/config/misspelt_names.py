@@ -1,8 +1,8 @@
 """Find keys whose prefix or name is nearly one of streamkit's: they are below no prefix that a model would refuse.
 
-spring.cloud.straem.bindings.in.group     the prefix is nearly spring.cloud.stream
-SPRING_CLOUD_STREM_BINDINGS_IN_GROUP      the same in the name of an environment variable
-management.server.prot                    other software has settings below management, so its models refuse none
+- `spring.cloud.straem.bindings.in.group`: the prefix is nearly `spring.cloud.stream`;
+- `SPRING_CLOUD_STREM_BINDINGS_IN_GROUP`: the same in the name of an environment variable;
+- `management.server.prot`: other software has settings below `management`, so its models refuse none.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

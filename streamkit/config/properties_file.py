@@ -1,10 +1,9 @@
 """Read Java's .properties files, with the line number of each value.
 
 A comment line `#---` or `!---` starts another document, as in Spring Boot. If a document sets a key twice, the last
-value counts, as in Java, and a warning names both lines.
+value counts, as in Java, and `Document.replaced` has the earlier one.
 """
 
-import logging
 from pathlib import Path
 
 import javaproperties
@@ -13,8 +12,6 @@ from streamkit.config.document import Document
 from streamkit.config.origin import Origin, Value
 from streamkit.config.relaxed import parse_key
 from streamkit.errors import ConfigurationError
-
-logger = logging.getLogger(__name__)
 
 _SEPARATORS = ("#---", "!---")
 
@@ -57,15 +54,7 @@ def parse_properties(text: str, name: str) -> list[Document]:
         for element in javaproperties.parse(text):
             if isinstance(element, javaproperties.KeyValue):
                 value = Value(element.value, Origin(name, line), element.key)
-                segments = parse_key(element.key)
-                if earlier := document.entries.get(segments):
-                    logger.warning(
-                        "%s: %s is set already in line %s, which has no effect",
-                        value.origin,
-                        element.key,
-                        earlier.origin.line,
-                    )
-                document.add(segments, value)
+                document.add(parse_key(element.key), value)
             elif element.source.rstrip() in _SEPARATORS:
                 document = Document()
                 documents.append(document)

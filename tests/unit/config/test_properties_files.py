@@ -2,6 +2,7 @@
 
 import pytest
 
+from streamkit.config.environment import Environment
 from streamkit.config.properties_file import parse_properties, read_properties
 from streamkit.errors import ConfigurationError
 
@@ -22,13 +23,13 @@ def test_syntax_is_javas():
     ]
 
 
-def test_key_set_twice_is_a_warning(caplog):
-    """The last value counts; another document may set the key again."""
-    assert lines("a.b-c=1\na.d=2\na.b-c=3\n#---\na.b-c=4\n") == [
-        {"a.b-c": ("3", 3), "a.d": ("2", 2)},
-        {"a.b-c": ("4", 5)},
-    ]
-    assert caplog.messages == ["f:3: a.b-c is set already in line 1, which has no effect"]
+def test_key_set_twice_is_a_warning(caplog, tmp_path):
+    """In any spelling; the last value counts, and another document may set the key again."""
+    text = "a.b-c=1\na.d=2\na.bC=3\n#---\na.b-c=4\n"
+    assert lines(text) == [{"a.bC": ("3", 3), "a.d": ("2", 2)}, {"a.b-c": ("4", 5)}]
+    (tmp_path / "application.properties").write_text(text)
+    Environment.load(directory=tmp_path, variables={})
+    assert caplog.messages == ["application.properties:1: a.b-c has no effect: application.properties:3 sets it again"]
 
 
 @pytest.mark.parametrize("separator", ["#---", "!---"])
