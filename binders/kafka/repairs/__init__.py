@@ -9,7 +9,6 @@ seen; the tests `test_kafka_repairs_*` run kafka-python without the repair, and 
                         makes several system calls for each write and read
     bootstrapping       connects again to brokers that refuse it, and then reports only a timeout
     abandoned_clients   leaves the thread of a client that could not connect running
-    cancelled_requests  logs an error when a client is closed during a metadata request
     partition_records   stops a partition at the first unreadable bytes
     batches             the same within a batch; accepts records with any number of headers
     decompression       decompresses batches without a limit
@@ -28,8 +27,6 @@ seen; the tests `test_kafka_repairs_*` run kafka-python without the repair, and 
     known_topics        (no defect) has no public access to a topic's metadata without waiting for brokers
 """
 
-from binders.kafka.repairs.cancelled_requests import ignore_cancelled_refreshes
 from binders.kafka.repairs.known_library import require_known_library
 
 require_known_library()
-ignore_cancelled_refreshes()

@@ -5,12 +5,14 @@ import socket
 import threading
 
 import pytest
+from kafka import KafkaConsumer
 from kafka.errors import KafkaTimeoutError, SaslAuthenticationFailedError
 
 from binders.kafka import outages
 from binders.kafka.repairs import abandoned_clients
 from binders.kafka.repairs.bootstrapping import Bootstrapping
 from tests.ports import free_ports
+from tests.unit.binders.kafka.silent_broker import broker_that_falls_silent
 
 
 def test_outage_is_one_line_at_its_begin_and_one_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -65,3 +67,22 @@ def test_forgotten_outage_is_logged_again(caplog: pytest.LogCaptureFixture, monk
         outages.note_failure("far:9092", OSError("away"))
     outages.note_answer("far:9092")
     assert len(caplog.messages) == 2
+
+
+@pytest.mark.parametrize("is_filtered", [False, True])
+def test_stop_during_a_metadata_request_is_no_error(is_filtered: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """A client that is closed cancels the request; kafka-python by itself logs that as an error."""
+    logger = logging.getLogger("kafka.cluster")
+    filters, logger.filters = logger.filters, []
+    try:
+        if is_filtered:
+            outages.without_repetitions()
+        with broker_that_falls_silent() as (address, asked_again):
+            client = KafkaConsumer(bootstrap_servers=address)
+            client._manager.cluster.request_update()
+            assert asked_again.wait(60)
+            client.close()
+    finally:
+        logger.filters = filters
+    errors = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
+    assert errors == ([] if is_filtered else ["Metadata refresh: failed Cancelled"])

@@ -1,7 +1,6 @@
 """Faults of kafka-python while it connects, each shown without and with its repair."""
 
 import gc
-import logging
 import socket
 import ssl
 import threading
@@ -16,8 +15,7 @@ from kafka.net.manager import KafkaConnectionManager
 
 from binders.kafka.repairs import abandoned_clients
 from binders.kafka.repairs.bootstrapping import Bootstrapping
-from binders.kafka.repairs.cancelled_requests import ignore_cancelled_refreshes
-from tests.unit.binders.kafka.silent_broker import answering, broker_that_falls_silent, refuse_mechanism
+from tests.unit.binders.kafka.silent_broker import answering, refuse_mechanism
 from tests.unit.binders.kafka.test_kafka_connecting import NOBODY
 
 LOGIN = {
@@ -123,27 +121,6 @@ def test_without_the_repair_a_refusing_broker_is_retried_until_the_timeout() -> 
             KafkaAdminClient(**noting, **config)
         for each in open_sockets(address):
             each.close()
-
-
-@pytest.mark.parametrize("is_repaired", [False, True])
-def test_without_the_repair_a_stop_during_a_metadata_request_is_logged_as_an_error(
-    is_repaired: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The client cancels the request when it is closed."""
-    logger = logging.getLogger("kafka.cluster")
-    filters, logger.filters = logger.filters, []
-    try:
-        if is_repaired:
-            ignore_cancelled_refreshes()
-        with broker_that_falls_silent() as (address, asked_again):
-            client = KafkaConsumer(bootstrap_servers=address)
-            client._manager.cluster.request_update()
-            assert asked_again.wait(60)
-            client.close()
-    finally:
-        logger.filters = filters
-    errors = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
-    assert errors == ([] if is_repaired else ["Metadata refresh: failed Cancelled"])
 
 
 @pytest.mark.parametrize("client", [KafkaAdminClient, KafkaConsumer])
