@@ -282,7 +282,11 @@ class Broker:
         undo.callback(self.delays.stop)
         undo.push_async_callback(self.halves.commit_progress)
         checks = TransactionCheckService(
-            settings=self.settings, clock=self.clock, halves=self.halves, producers=self.producers
+            settings=self.settings,
+            clock=self.clock,
+            halves=self.halves,
+            producers=self.producers,
+            statistics=self.statistics,
         )
         if self.timers is not None:
             self.timers.start(f"broker {self.settings.broker_name}")

@@ -20,6 +20,7 @@ class BrokerStatistics:
         got_messages: Messages sent to consumers.
         pulls_found: Pulls that were answered with messages.
         pulls_missed: Pulls that were held or answered without messages.
+        transactions_put_aside: Half messages moved to TRANS_CHECK_MAX_TIME_TOPIC.
     """
 
     def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
@@ -29,6 +30,7 @@ class BrokerStatistics:
         self.got_messages = 0
         self.pulls_found = 0
         self.pulls_missed = 0
+        self.transactions_put_aside = 0
         self._samples: deque[tuple[float, dict[str, int]]] = deque(maxlen=_SAMPLES)
 
     def sample(self) -> None:

@@ -48,6 +48,7 @@ from rocket_remoting.wire.headers import (
     PutKVConfigRequestHeader,
     QueryMessageRequestHeader,
     ResetOffsetRequestHeader,
+    ResumeCheckHalfMessageRequestHeader,
     ViewMessageRequestHeader,
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
@@ -56,7 +57,13 @@ from rocket_remoting.wire.message import MessageExt, MessageQueue
 from rocket_remoting.wire.message_id import parse_offset_id
 from rocket_remoting.wire.record import decode_record, decode_records
 from rocket_remoting.wire.sys_flag import COMPRESSED, PERM_READ, PERM_WRITE
-from rocket_remoting.wire.topics import AUTO_CREATE_TOPIC, retry_topic, validate_group, validate_topic
+from rocket_remoting.wire.topics import (
+    AUTO_CREATE_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    retry_topic,
+    validate_group,
+    validate_topic,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -433,13 +440,27 @@ class Admin:
             ResponseError: The broker does not have the record any more.
         """
         self._life.require_running()
-        host, port, offset = parse_offset_id(offset_message_id)
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        _, _, offset = parse_offset_id(offset_message_id)
         response = await self._client.requests.invoke(
-            address, RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=offset)
+            _broker_of(offset_message_id), RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=offset)
         )
         (message,) = await self._unpacked([decode_record(response.body, decompress=False)])
         return message
+
+    async def resume_transaction(self, offset_message_id: str) -> None:
+        """Let the broker check a transaction again that it has given up, with all its checks.
+
+        Args:
+            offset_message_id: The `offset_message_id` of the message in topic TRANS_CHECK_MAX_TIME_TOPIC. The broker
+                has logged it as well.
+
+        Raises:
+            RemoteProtocolError: The text is not an offset message id.
+            ResponseError: It is not the id of a message in that topic, or the broker cannot store the message.
+        """
+        self._life.require_running()
+        header = ResumeCheckHalfMessageRequestHeader(topic=TRANS_CHECK_MAX_TIME_TOPIC, msg_id=offset_message_id)
+        await self._client.requests.invoke(_broker_of(offset_message_id), RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
 
     async def query_by_key(
         self, topic: str, key: str, *, max_count: int = 32, begin_ms: int = 0, end_ms: int = _FOREVER_MS
@@ -552,3 +573,13 @@ class Admin:
         self._life.require_running()
         if self._client.routes.get(topic) is None:
             await self.topic_route(topic)
+
+
+def _broker_of(offset_message_id: str) -> str:
+    """Return the address of the broker that gave a message this id.
+
+    Raises:
+        RemoteProtocolError: The text is not an offset message id.
+    """
+    host, port, _ = parse_offset_id(offset_message_id)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -28,6 +28,7 @@ class RuntimeProcessor:
         self._store = context.store
         self._offsets = context.offsets
         self._delays = context.delays
+        self._halves = context.halves
         self._statistics = context.statistics
         self._fast_failure = context.fast_failure
         self._boot_ms = context.clock.now_ms()
@@ -35,7 +36,7 @@ class RuntimeProcessor:
 
     def info(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """GET_BROKER_RUNTIME_INFO (28): the runtime figures under Apache's keys, as far as Apache's tools read them."""
-        table = {**self._broker(), **self._traffic(), **self._disk(), **self._queues()}
+        table = {**self._broker(), **self._traffic(), **self._disk(), **self._queues(), **self._transactions()}
         for level, (offset, end) in self._delays.backlog().items():
             table[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"
         return RemotingCommand.response(command, body=encode_body(KVTable(table=table)))
@@ -100,6 +101,13 @@ class RuntimeProcessor:
         pools = [f"{pool}ThreadPoolQueue" for pool in ("send", "pull", "query")]
         waited = str(self._fast_failure.last_turn_ms)
         return {f"{pool}Size": _NO_QUEUE for pool in pools} | {f"{pool}HeadWaitTimeMills": waited for pool in pools}
+
+    def _transactions(self) -> dict[str, str]:
+        """Return figures that Apache's brokers do not have."""
+        return {
+            "transactionsPending": str(self._halves.pending.count),
+            "transactionsPutAside": str(self._statistics.transactions_put_aside),
+        }
 
     def _earliest(self) -> int:
         """Return the store time of the oldest message in milliseconds since 1970; -1 if there is no message."""

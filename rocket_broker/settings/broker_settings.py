@@ -396,6 +396,12 @@ class BrokerSettings(ApacheSettings):
     transaction_check_max: int = setting(
         15, "Number of checks after which a half message is moved to TRANS_CHECK_MAX_TIME_TOPIC.", minimum=0
     )
+    transaction_producer_wait_hours: int = setting(
+        72,
+        "Hours that a half message waits for a live producer of its group that can be asked; then it is moved to "
+        "TRANS_CHECK_MAX_TIME_TOPIC. Rounds without a producer do not count as checks.",
+        minimum=0,
+    )
 
     # Store
     store_path_root_dir: Path = setting(Path.home() / "store", "Directory of the store.", fixed=True)

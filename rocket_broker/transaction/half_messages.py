@@ -25,6 +25,7 @@ from rocket_broker.writing.message_writer import MessageWriter
 from rocket_remoting.clock import Clock
 from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.message import MessageExt
+from rocket_remoting.wire.message_id import create_offset_id
 from rocket_remoting.wire.properties import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
@@ -161,10 +162,17 @@ class HalfMessages:
         """End the half message without a message."""
         return self._put_op(half.queue_offset)
 
-    def put_aside(self, half: MessageExt) -> PutStatus:
-        """Move the half message to TRANS_CHECK_MAX_TIME_TOPIC, where people find abandoned transactions."""
+    def put_aside(self, half: MessageExt) -> str | None:
+        """Move the half message to TRANS_CHECK_MAX_TIME_TOPIC, where people find abandoned transactions.
+
+        Returns:
+            The offset message id that it has there; None if it could not be stored.
+        """
         self._topics.create_by_send_back(TRANS_CHECK_MAX_TIME_TOPIC, 1, READ | WRITE)
-        return self._replace(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, half.properties).status
+        result = self._replace(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, half.properties)
+        if result.status is not PutStatus.OK:
+            return None
+        return create_offset_id(*self._writer.store_host, result.commit_log_offset)
 
     def put_back(self, half: MessageExt, added: dict[str, str] | None = None) -> PutStatus:
         """Store a pending half message again, with added properties; on success update ``half`` to the new one.
@@ -181,7 +189,9 @@ class HalfMessages:
         return result.status
 
     def resume(self, message: MessageExt) -> PutStatus:
-        """Store a message that was moved aside as a pending half message again."""
+        """Store a message that was moved aside as a pending half message again. Its age begins anew."""
+        # Otherwise a message that was moved aside for its age would be moved aside again by the next round.
+        message.born_timestamp = self._clock.now_ms()
         result = self._put(message, TRANS_HALF_TOPIC, HALF_QUEUE, message.properties)
         if result.status is PutStatus.OK:
             self.pending.begin(result.queue_offset)

@@ -126,7 +126,7 @@ class PendingHalves:
     def advance(self, end: int) -> int:
         """Move `first` to the next pending half message, at most to the queue's end, and return `first`."""
         if self.first < end:
-            self._begin_at(min(self._next_pending(), end))
+            self._begin_at(min(self.next_pending(self.first), end))
         return self.first
 
     def skip(self, to: int) -> None:
@@ -182,14 +182,15 @@ class PendingHalves:
         ended = bits & ((1 << max(0, end - first)) - 1)
         return max(0, end - first) - ended.bit_count()
 
-    def _next_pending(self) -> int:
-        """Return the offset of the next pending half message from `first` on; skips millions at once."""
-        byte, bit = divmod(self.first - self._origin, 8)
+    def next_pending(self, offset: int) -> int:
+        """Return the offset of the next half message from `offset` on that may be pending; skips millions at once."""
+        offset = max(offset, self.first)
+        byte, bit = divmod(offset - self._origin, 8)
         if byte >= len(self._ended):
-            return self.first
-        # Count the bits below `first` as ended, then find the lowest 0:
+            return offset
+        # Count the bits below `offset` as ended, then find the lowest 0:
         #
-        #     ended       0010 0111    first at bit 4
+        #     ended       0010 0111    offset at bit 4
         #     | below     0010 1111
         #     lowest 0    0001 0000    bit 4
         bits = self._ended[byte] | (1 << bit) - 1

@@ -399,7 +399,7 @@ def test_transactions_per_address_and_group_are_limited(
         await asyncio.sleep(200)
         assert stage.broker.halves.pending.count == 7
         assert is_share(await half(greedy, "p9"), ERROR)
-        await asyncio.sleep(16 * 60)
+        await asyncio.sleep(3600)
         assert stage.broker.halves.pending.count == 0
         assert (await half(greedy, "p9")).code == OK
         ended = await begin(local, stage.broker.clock.now_ms())
@@ -407,7 +407,7 @@ def test_transactions_per_address_and_group_are_limited(
         assert stage.broker.halves.pending.count == 1
         assert first.queue_offset == 3
 
-    on_stage(scene)
+    on_stage(scene, transactionProducerWaitHours="1")
 
 
 def test_tool_requests_per_address_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,19 @@
 """Transactions over the wire: half messages, ends, checks and messages put aside."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.transaction.check_service import LOOKED_AT_ONCE, TransactionCheckService
+from rocket_client import Admin, ClientSettings
 from rocket_remoting import MemoryTransport, TcpTransport
+from rocket_remoting.wire.bodies import KVTable, decode_body
 from rocket_remoting.wire.codes import RequestCode, ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import ResponseError
 from rocket_remoting.wire.headers import ResumeCheckHalfMessageRequestHeader
 from rocket_remoting.wire.message_id import create_offset_id
 from rocket_remoting.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
@@ -29,6 +33,7 @@ from tests.end_to_end.transactions import (
 )
 
 MINUTE = 60.0
+HOUR = 60 * MINUTE
 
 
 def with_broker(scene: Scene[None], **settings: str) -> None:
@@ -293,12 +298,64 @@ def test_live_producers_of_the_group_are_checked_in_turn() -> None:
         await asyncio.sleep(2 * MINUTE)
         assert [len(questions(other)) for other in others] == [2, 4]
         assert questions(client) == []
-        await others[1].connection.close()
-        await asyncio.sleep(MINUTE)  # nobody to ask: counted all the same, as Apache's brokers do
-        (*_, last) = await client.messages(HALF)
-        assert last.properties["TRANSACTION_CHECK_TIMES"] == "7"
 
     with_broker(scene)
+
+
+def test_transaction_waits_for_a_producer_of_its_group() -> None:
+    """An hour without one costs no check, others are checked meanwhile, and the group's next producer decides."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        half = await begin(client, now_ms(embedded))
+        await client.heartbeat("other", producers=("others",))
+        await begin(client, now_ms(embedded), key="id-2", PGROUP="others")
+        await asyncio.sleep(1.5 * HOUR + 1)
+        assert [question.header.msg_id for question in questions(client)] == ["id-2"] * 15
+        (aside,) = await client.messages(PUT_ASIDE)
+        assert aside.unique_key == "id-2"
+        # It is stored again once an hour, not in each round.
+        assert await client.end(HALF) == 2 + 15 + 1
+        client.pushed.clear()
+        producer = await RawClient.connect(embedded.broker.transport, embedded.broker_address)
+        await producer.heartbeat("p@1", producers=(GROUP,))
+        await asyncio.sleep(MINUTE + 1)
+        (question,) = questions(producer)
+        assert question.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+        assert (await end(producer, half)).code == ResponseCode.SUCCESS
+        assert [message.unique_key for message in await client.messages()] == ["id-1"]
+
+    with_broker(scene)
+
+
+def test_transaction_without_a_producer_is_put_aside_after_days(caplog: pytest.LogCaptureFixture) -> None:
+    """The log and the run-time figures say so; the id in the log makes the broker check it again, for as long."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await begin(client, now_ms(embedded))
+        await asyncio.sleep(HOUR)
+        assert await figures(client) == ("1", "0")
+        await asyncio.sleep(2 * MINUTE)
+        assert await figures(client) == ("0", "1")
+        (aside,) = await client.messages(PUT_ASIDE)
+        settings = ClientSettings(name_servers=embedded.name_server_address)
+        async with Admin(settings, transport=embedded.broker.transport, clock=embedded.broker.clock) as admin:
+            (call,) = re.findall(r"resume_transaction\('(\w+)'\)", caplog.text)
+            assert call == aside.offset_message_id
+            await admin.resume_transaction(call)
+            with pytest.raises(ResponseError):
+                await admin.resume_transaction(aside.offset_message_id[:-1] + "1")
+        assert await figures(client) == ("1", "1")
+        await client.heartbeat(producers=(GROUP,))
+        await asyncio.sleep(2 * MINUTE)
+        question, *_ = questions(client)
+        assert question.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+
+    async def figures(client: RawClient) -> tuple[str, str]:
+        answer = await client.ask_ok(RequestCode.GET_BROKER_RUNTIME_INFO, None)
+        table = decode_body(answer.body, KVTable).table
+        return table["transactionsPending"], table["transactionsPutAside"]
+
+    with_broker(scene, transactionProducerWaitHours="1")
 
 
 def test_young_transaction_is_not_checked() -> None:
@@ -462,6 +519,7 @@ def test_round_of_many_checks_yields_to_other_work() -> None:
             clock=embedded.broker.clock,
             halves=embedded.broker.halves,
             producers=embedded.broker.producers,
+            statistics=embedded.broker.statistics,
         )
         await asyncio.sleep(7)
         round_ = asyncio.ensure_future(checks.check())
