@@ -119,9 +119,15 @@ class BrokerRequests:
 
     # Offsets
 
-    async def committed_offset(self, queue: MessageQueue, group: str) -> int | None:
-        """Return the group's committed offset in the queue; None if the group has committed none."""
-        return await self.call(queue, offset_calls.committed_offset(queue, group))
+    async def committed_offset(self, queue: MessageQueue, group: str, *, zero_if_young: bool = True) -> int | None:
+        """Return the group's committed offset in the queue; None if the group has committed none.
+
+        Args:
+            queue: The queue.
+            group: The group.
+            zero_if_young: Whether 0 may be returned for a young queue, see `offset_calls.committed_offset`.
+        """
+        return await self.call(queue, offset_calls.committed_offset(queue, group, zero_if_young=zero_if_young))
 
     async def commit_offset(self, queue: MessageQueue, group: str, offset: int) -> None:
         """Commit the group's offset in the queue."""

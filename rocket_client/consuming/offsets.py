@@ -45,8 +45,14 @@ class OffsetStore(ABC):
         return dict(self._offsets)
 
     @abstractmethod
-    async def fetch(self, queue: MessageQueue) -> int | None:
-        """Return the offset that was last stored; None if there is none."""
+    async def fetch(self, queue: MessageQueue, *, zero_if_young: bool = True) -> int | None:
+        """Return the offset that was last stored; None if there is none.
+
+        Args:
+            queue: The queue.
+            zero_if_young: Whether 0 may be returned instead of None for a young queue, which still has its first
+                message.
+        """
 
     @abstractmethod
     async def persist(self, queues: Collection[MessageQueue]) -> None:
@@ -75,9 +81,9 @@ class BrokerOffsets(OffsetStore):
     def __repr__(self) -> str:
         return f"BrokerOffsets({self._group!r}, {len(self._offsets)} queues)"
 
-    async def fetch(self, queue: MessageQueue) -> int | None:
+    async def fetch(self, queue: MessageQueue, *, zero_if_young: bool = True) -> int | None:
         """Ask the broker for the group's offset; None if it has none."""
-        offset = await self._requests.committed_offset(queue, self._group)
+        offset = await self._requests.committed_offset(queue, self._group, zero_if_young=zero_if_young)
         if offset is not None:
             # Not noted in _committed, so that the next `persist` sends it: a broker answers 0 for a young queue without
             # storing it, but tools that reset or compare offsets need a stored offset for every queue.
@@ -164,7 +170,7 @@ class LocalOffsets(OffsetStore):
         self._written = dict(self._offsets)
         return True
 
-    async def fetch(self, queue: MessageQueue) -> int | None:
+    async def fetch(self, queue: MessageQueue, *, zero_if_young: bool = True) -> int | None:
         """Return the queue's offset in the file; None if there is none."""
         return self._written.get(queue)
 

@@ -338,15 +338,17 @@ class Rebalancer:
         self.request()
 
     async def _first_offset(self, queue: MessageQueue) -> int:
-        committed = await self._offsets.fetch(queue)
+        where, is_retry = self._settings.consume_from_where, is_retry_topic(queue.topic)
+        # In a young queue the messages of before the wanted time are there as well, so they must be passed over.
+        zero_if_young = is_retry or where is not ConsumeFromWhere.TIMESTAMP
+        committed = await self._offsets.fetch(queue, zero_if_young=zero_if_young)
         if committed is not None and committed >= 0:
             return committed
-        where = self._settings.consume_from_where
         # If the queue's first messages are deleted, the first pull is answered with OFFSET_ILLEGAL and the smallest
         # offset.
         if where is ConsumeFromWhere.FIRST_OFFSET:
             return 0
-        if is_retry_topic(queue.topic):
+        if is_retry:
             # The retry topic has redeliveries of this group. None of them may be missed, unless `consume_from_where`
             # asks for a point in time.
             return 0 if where is ConsumeFromWhere.LAST_OFFSET else await self._client.requests.max_offset(queue)

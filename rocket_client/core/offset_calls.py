@@ -46,10 +46,21 @@ def search_offset(queue: MessageQueue, timestamp_ms: int) -> Call[int]:
     )
 
 
-def committed_offset(queue: MessageQueue, group: str) -> Call[int | None]:
-    """Return the call for the group's committed offset; the result is None if the group has committed none."""
+def committed_offset(queue: MessageQueue, group: str, *, zero_if_young: bool = True) -> Call[int | None]:
+    """Return the call for the group's committed offset; the result is None if the group has committed none.
+
+    Args:
+        queue: The queue.
+        group: The group.
+        zero_if_young: Whether the broker may answer 0 if the group has committed none, but the queue still has its
+            first message and is young. Apache's brokers of 4.9 do so in any case.
+    """
     header = QueryConsumerOffsetRequestHeader(
-        consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        broker_name=queue.broker_name,
+        set_zero_if_not_found=None if zero_if_young else False,
     )
     return Call(RequestCode.QUERY_CONSUMER_OFFSET, header, _committed, _FOUND_OR_NOT)
 

@@ -92,7 +92,10 @@ class OutgoingMessages:
             properties[PROPERTY_INSTANCE_ID] = self._instance_id
         sys_flag = compression
         if not compression and len(body) >= self._compress_from:
-            body, sys_flag = compress(body, CompressionType.ZLIB, self._compress_level), _ZLIB
+            compressed = compress(body, CompressionType.ZLIB, self._compress_level)
+            # A body that does not shrink would be larger than the limit that it was checked against.
+            if len(compressed) < len(body):
+                body, sys_flag = compressed, _ZLIB
         return Outgoing(
             RequestCode.SEND_MESSAGE_V2,
             topic,

@@ -1,5 +1,6 @@
 """From message to request: validation, ids and compression."""
 
+import random
 import zlib
 from collections.abc import Sequence
 
@@ -56,6 +57,13 @@ def test_bodies_from_the_threshold_on_are_compressed(size: int, flag: int) -> No
     made = outgoing(compress_body_threshold=100).message(message)
     assert made.sys_flag == flag
     assert (zlib.decompress(made.body) if flag else made.body) == message.body == b"x" * size
+
+
+def test_a_body_that_compression_would_not_shrink_is_sent_as_it_is() -> None:
+    """Brokers accept the largest body that producers accept, whatever it contains."""
+    body = random.Random(1).randbytes(1000)
+    made = outgoing(compress_body_threshold=100, max_message_size=1000).message(Message("orders", body))
+    assert (made.body, made.sys_flag) == (body, 0)
 
 
 @pytest.mark.parametrize(
