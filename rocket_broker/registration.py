@@ -117,6 +117,7 @@ class Registration:
     async def start(self) -> None:
         """Register with every name server; return when each has answered or failed."""
         self._topics.on_change.append(self.register_now)
+        self._topics.until_announced = self.until_registered
         self._tasks = [
             asyncio.create_task(link.run(), name=f"registration with {link.name_server}") for link in self._links
         ]
@@ -129,12 +130,20 @@ class Registration:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+        for link in self._links:
+            link.release_waiters()
         await asyncio.gather(*(link.unregister() for link in self._links))
 
     def register_now(self) -> None:
         """Schedule a registration of the current topics at every name server."""
         for link in self._links:
             link.wake.set()
+
+    async def until_registered(self) -> None:
+        """Return when each name server has been told the present topics; or has failed, or takes too long."""
+        waiting = [link.next_attempt() for link in self._links if self._tasks]
+        if waiting:
+            await asyncio.wait(waiting, timeout=self._settings.register_broker_timeout_mills / 1000)
 
     async def body(self) -> RegistrationBody:
         """Return all topics in the form in which they are registered.
@@ -243,12 +252,27 @@ class _Link:
         self._registration = registration
         self._connection: Connection | None = None
         self._registered: bool | None = None
+        # Those that wait for the end of an attempt that has not begun yet: an attempt under way may have read the
+        # topics before they changed.
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def next_attempt(self) -> asyncio.Future[None]:
+        """Return a future that is done when the next attempt to register has ended, with or without success."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(ended)
+        self.wake.set()
+        return ended
+
+    def release_waiters(self) -> None:
+        """End the waits for attempts: there will be none."""
+        _finish(self._waiting)
 
     async def run(self) -> None:
         """Register periodically until cancelled; after a failure retry with doubled waits."""
         retry = FIRST_RETRY
         while True:
             self.wake.clear()
+            waiting, self._waiting = self._waiting, []
             try:
                 await self._register()
                 wait = self._registration.period
@@ -258,6 +282,8 @@ class _Link:
                 wait = retry
                 retry = min(retry * 2, self._registration.period)
                 self._log_state(False, str(e))
+            finally:
+                _finish(waiting)
             self.tried.set()
             await asyncio.sleep(self._registration.pause)
             await self._sleep(wait)
@@ -295,6 +321,12 @@ class _Link:
                 logger.info("registered with name server %s", self.name_server)
             else:
                 logger.warning("could not register with name server %s, trying again: %s", self.name_server, problem)
+
+
+def _finish(waiting: list[asyncio.Future[None]]) -> None:
+    for each in waiting:
+        if not each.done():
+            each.set_result(None)
 
 
 def _check(answer: RemotingCommand, connection: Connection, code: RequestCode) -> None:

@@ -1,6 +1,6 @@
 """Requests 17, 18, 21, 202, 215, 300, 303, 305, 316, 343 and 351: create, list, inspect and delete topics."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from itertools import chain
 
@@ -63,8 +63,12 @@ class TopicsProcessor:
         self._offsets = context.offsets
         self._consumers = context.consumers
 
-    def update(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """UPDATE_AND_CREATE_TOPIC (17): create a topic or replace its configuration."""
+    def update(self, connection: Connection, command: RemotingCommand) -> None:
+        """UPDATE_AND_CREATE_TOPIC (17): create a topic or replace its configuration.
+
+        As on Apache's broker, the answer follows when the name servers know the topic: a producer that sent by an old
+        route would choose queues that the topic does not have.
+        """
         header = command.header(CreateTopicRequestHeader)
         known = self._topics.get(header.topic)
         config = TopicConfig(
@@ -79,18 +83,30 @@ class TopicsProcessor:
         )
         self._check(config)
         self._topics.update(config, owner=connection.counted_as)
+        self._late.begin(connection, command, self._announced(command))
+
+    async def _announced(self, command: RemotingCommand) -> RemotingCommand:
+        await self._topics.until_announced()
         return RemotingCommand.response(command)
 
-    def update_all(self, connection: Connection, command: RemotingCommand) -> Steps:
+    def update_all(self, connection: Connection, command: RemotingCommand) -> None:
         """UPDATE_AND_CREATE_TOPIC_LIST (18): create or replace several topics, all or none of them."""
         changes = read_body(command, CreateTopicListRequestBody).topic_config_list
+        self._late.begin(connection, command, self._update_all(command, changes, connection.counted_as))
+
+    async def _update_all(
+        self, command: RemotingCommand, changes: Sequence[TopicConfig], owner: str
+    ) -> RemotingCommand:
+        await run_in_steps("creating topics", self._change(changes, owner))
+        return await self._announced(command)
+
+    def _change(self, changes: Sequence[TopicConfig], owner: str) -> Generator[None, None, None]:
         configs = []
         for change in changes:
             configs.append(self._changed(change))
             self._check(configs[-1])
             yield
-        self._topics.update(*configs, owner=connection.counted_as)
-        return RemotingCommand.response(command)
+        self._topics.update(*configs, owner=owner)
 
     def _changed(self, config: TopicConfig) -> TopicConfig:
         """Return a topic's new configuration. The attributes in the request are changes, as in request 17."""

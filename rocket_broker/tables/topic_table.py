@@ -1,7 +1,7 @@
 """The topics of this broker with their queues and permissions, kept in Apache's ``topics.json``."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rocket_broker.limits.owner_quota import OwnerQuota
@@ -40,11 +40,17 @@ BENCHMARK_QUEUES = 1024
 CLUSTER_TOPIC_QUEUES = 16
 
 
+async def _nobody_to_tell() -> None:
+    """Return at once: the broker is not registered yet."""
+
+
 class TopicTable(JournaledTable[TopicConfig]):
     """All topics of a broker. Name servers compare the table's version, and registration listens to its changes.
 
     Attributes:
         system: What clients may do with the broker's own topics and groups.
+        until_announced: Returns when the name servers know the present topics, or cannot be told. The registration
+            sets it.
     """
 
     _KIND = "topic"
@@ -62,6 +68,7 @@ class TopicTable(JournaledTable[TopicConfig]):
         )
         self.system = SystemNames(settings)
         self._deleting: set[str] = set()
+        self.until_announced: Callable[[], Awaitable[None]] = _nobody_to_tell
 
     def restore(self, queues: Mapping[str, Sequence[int]]) -> None:
         """Recreate the topics of a store without ``topics.json`` from their queues.

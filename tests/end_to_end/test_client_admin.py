@@ -24,6 +24,7 @@ from rocket_remoting.wire.headers import (
     GetConsumerStatusRequestHeader,
 )
 from tests.end_to_end.client_stage import ClientStage, RecordingListener, play, until
+from tests.end_to_end.raw_client import RawClient
 
 B = TypeVar("B", bound=Body)
 
@@ -43,12 +44,38 @@ def test_topics_are_created_and_deleted() -> None:
 
     async def scene(stage: ClientStage, admin: Admin) -> None:
         await admin.create_topic("bills", 3, read_queues=5)
-        route = await admin.await_topic("bills", queues=3)
+        route = await admin.topic_route("bills")
         assert (len(route.publish_queues), len(route.subscribe_queues)) == (3, 5)
         assert "bills" in await admin.topics()
         await admin.delete_topic("bills")
         with pytest.raises(TopicNotFoundError, match="'bills'"):
             await admin.topic_route("bills")
+
+    administer(scene)
+
+
+def test_changed_topic_has_its_new_queues_at_the_name_server_at_once() -> None:
+    """Also while earlier changes are being registered."""
+
+    async def scene(stage: ClientStage, admin: Admin) -> None:
+        async def change(topic: str) -> None:
+            for queues in range(1, 6):
+                await admin.create_topic(topic, queues)
+                assert len((await admin.topic_route(topic)).publish_queues) == queues
+
+        await asyncio.gather(*(change(f"bills-{number}") for number in range(4)))
+
+    administer(scene)
+
+
+def test_topic_is_created_while_the_name_server_is_away() -> None:
+    """The answer does not wait for it."""
+
+    async def scene(stage: ClientStage, admin: Admin) -> None:
+        client = await RawClient.connect(stage.transport, stage.broker.broker_address)
+        await stage.broker.name_server.stop()
+        await client.create_topic("bills")
+        assert stage.broker.broker.topics.get("bills") is not None
 
     administer(scene)
 
