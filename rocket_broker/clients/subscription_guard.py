@@ -5,6 +5,9 @@ queues. So if members subscribe to different topics, tags or expressions, or one
 messages are lost without an error. A warning names both members, once for each change of a subscription. With
 ``refuseDifferentSubscriptions=true`` the member that came later is refused until its subscriptions agree, or until the
 others have left.
+
+A warning also names two connections that are members with one client id: if they are two processes, both take the same
+queues.
 """
 
 import logging
@@ -14,7 +17,7 @@ from typing import NamedTuple
 from rocket_broker.clients.client_channel import ClientChannel
 from rocket_broker.clients.memberships import Memberships
 from rocket_remoting.session.connection import Connection
-from rocket_remoting.wire.bodies import ConsumerData, SubscriptionData
+from rocket_remoting.wire.bodies import ConsumerData, MessageModel, SubscriptionData
 
 __all__ = ["MemberSubscriptions", "SubscriptionGuard"]
 
@@ -49,6 +52,7 @@ class MemberSubscriptions(NamedTuple):
         topics: The subscription to each topic.
         digest: Hash of the topics, to compare members cheaply: a group may have thousands of members with thousands
             of topics each.
+        model: The message model: CLUSTERING or BROADCASTING.
         how: Message model and consume type.
         refused: Whether the member was refused.
     """
@@ -56,6 +60,7 @@ class MemberSubscriptions(NamedTuple):
     client_id: str
     topics: Mapping[str, _Topic]
     digest: int
+    model: str
     how: str
     refused: bool = False
 
@@ -68,7 +73,8 @@ class MemberSubscriptions(NamedTuple):
             hash(topic)  # of thousands of tags: the frozenset caches its hash, so the digest below is cheap
             yield
         digest = hash(frozenset(topics.items()))
-        return cls(client_id, topics, digest, f"{data.message_model} {data.consume_type}")
+        model = str(data.message_model)
+        return cls(client_id, topics, digest, model, f"{model} {data.consume_type}")
 
     def matches(self, other: "MemberSubscriptions") -> bool:
         """Whether both members have the same subscriptions, message model and consume type."""
@@ -78,11 +84,27 @@ class MemberSubscriptions(NamedTuple):
         """Whether the subscriptions differ; False if the other is refused already or both are the same client."""
         return not (self.refused or self.client_id == other.client_id or self.matches(other))
 
+    def is_duplicate_of(self, other: "MemberSubscriptions") -> bool:
+        """Whether both have one client id and share queues: as members they count once, and take the same queues."""
+        return self.client_id == other.client_id and self.model == other.model == str(MessageModel.CLUSTERING)
+
     def difference(self, other: "MemberSubscriptions") -> str:
-        """Describe the difference, for the warning."""
+        """Describe the difference and what follows, for the warning."""
+        # Before the topics: only clustering members subscribe to the group's retry topic.
+        if self.model != other.model:
+            return (
+                "its members have different message models, and those of CLUSTERING will miss messages, because the "
+                f"queues are divided among all members: {self.client_id} is {self.model}, {other.client_id} is "
+                f"{other.model}. Give all members the same message model, or each its own group"
+            )
+        different = "its members have different subscriptions and will miss messages"
+        remedy = "Give all members the same subscription, or each its own group"
         if self.digest == other.digest:
-            return f"{self.client_id} is {self.how}, {other.client_id} is {other.how}"
-        return f"{self.client_id} subscribes to {self._shown_topics()}, {other.client_id} to {other._shown_topics()}"
+            return f"{different}: {self.client_id} is {self.how}, {other.client_id} is {other.how}. {remedy}"
+        return (
+            f"{different}: {self.client_id} subscribes to {self._shown_topics()}, {other.client_id} to "
+            f"{other._shown_topics()}. {remedy}"
+        )
 
     def _shown_topics(self) -> str:
         text = ""
@@ -109,6 +131,8 @@ class SubscriptionGuard:
         """Note a member's subscriptions; return the reason if the member is refused, otherwise None."""
         members = self._groups.setdefault(group, {})
         known = members.get(client.connection)
+        if known is None:
+            self._warn_of_duplicate(client.connection, group, subscriptions)
         was_same = known is not None and known.client_id == subscriptions.client_id and known.matches(subscriptions)
         if known is not None and was_same and not known.refused:
             return None
@@ -127,14 +151,27 @@ class SubscriptionGuard:
         self._memberships.add(client.connection, group)
         if other is None:
             return None
-        problem = (
-            f"consumer group {group}: its members have different subscriptions and will miss messages: "
-            f"{other.difference(subscriptions)}. Give all members the same subscription, or each its own group"
-        )
+        problem = f"consumer group {group}: {other.difference(subscriptions)}"
         if not was_same:
             end = f". {subscriptions.client_id} is refused" if refused else ""
             logger.warning("%s%s", problem, end, extra=client.connection.log_peer)
         return problem if refused else None
+
+    def _warn_of_duplicate(self, connection: Connection, group: str, subscriptions: MemberSubscriptions) -> None:
+        for earlier, other in self._groups[group].items():
+            if not earlier.is_closed and subscriptions.is_duplicate_of(other):
+                logger.warning(
+                    "consumer group %s: %s and %s have the same client id, %s. If they are two processes, both handle "
+                    "every message: give each its own instance name. If not, %s has lost the connection from %s",
+                    group,
+                    earlier.remote_address,
+                    connection.remote_address,
+                    other.client_id,
+                    other.client_id,
+                    earlier.remote_address,
+                    extra=connection.log_peer,
+                )
+                return
 
     def forget(self, group: str, connection: Connection) -> None:
         """Forget the subscriptions of a member that left."""

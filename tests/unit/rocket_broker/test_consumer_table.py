@@ -208,21 +208,54 @@ def test_tag_order_does_not_make_subscriptions_differ(caplog: pytest.LogCaptureF
     assert caplog.messages == []
 
 
-def test_differing_consume_modes_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("attribute", "value", "text"),
+    [
+        ("consume_type", ConsumeType.CONSUME_ACTIVELY, "one is CLUSTERING CONSUME_PASSIVELY, two is CLUSTERING CONSU"),
+        ("message_model", MessageModel.BROADCASTING, "message models, and those of CLUSTERING will miss messages"),
+    ],
+)
+def test_differing_consume_modes_are_warned_about(
+    caplog: pytest.LogCaptureFixture, attribute: str, value: object, text: str
+) -> None:
     """Broadcasting beside clustering, or push beside pull."""
 
     async def main() -> None:
         table, peers = ConsumerTable(), Peers()
-        for name, model in (("one", MessageModel.CLUSTERING), ("two", MessageModel.BROADCASTING)):
-            broker_end, _ = await peers.connect(name)
-            data = heartbeat(wants())
-            data.message_model = model
-            run_all(table.register(ClientChannel(broker_end, name), data))
+        one, two = heartbeat(wants(), wants(topic="%RETRY%g")), heartbeat(wants(), wants(topic="%RETRY%g"))
+        setattr(two, attribute, value)
+        if attribute == "message_model":  # a broadcasting member has no retry topic
+            two.subscription_data_set.pop()
+        for name, data in (("one", one), ("two", two)):
+            run_all(table.register(ClientChannel((await peers.connect(name))[0], name), data))
 
     with caplog.at_level(logging.WARNING, "rocket_broker"):
         run_virtually(main)
     (warning,) = caplog.messages
-    assert "one is CLUSTERING CONSUME_PASSIVELY, two is BROADCASTING CONSUME_PASSIVELY" in warning
+    assert text in warning
+
+
+@pytest.mark.parametrize(("model", "warnings"), [(MessageModel.CLUSTERING, 1), (MessageModel.BROADCASTING, 0)])
+def test_two_members_with_one_client_id_are_warned_about(
+    caplog: pytest.LogCaptureFixture, model: MessageModel, warnings: int
+) -> None:
+    """Once: they count as one member, so both take all queues that it gets. Broadcasting members get all anyway."""
+
+    async def main() -> None:
+        table, peers = ConsumerTable(), Peers()
+        data = heartbeat(wants())
+        data.message_model = model
+        ends = [(await peers.connect(name))[0] for name in ("one", "two", "gone")]
+        run_all(table.register(ClientChannel(ends[2], "other"), data))
+        await ends[2].close()
+        run_all(table.register(ClientChannel(ends[0], "other"), data))
+        for end in ends[:2] * 2:
+            run_all(table.register(ClientChannel(end, "10.0.0.1@same"), data))
+
+    with caplog.at_level(logging.WARNING, "rocket_broker"):
+        run_virtually(main)
+    assert len(caplog.messages) == warnings
+    assert all("have the same client id, 10.0.0.1@same" in message for message in caplog.messages)
 
 
 def test_member_with_a_differing_subscription_can_be_refused(caplog: pytest.LogCaptureFixture) -> None:
