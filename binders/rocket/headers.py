@@ -6,11 +6,13 @@
                                                      Java class in `spring_json_header_types`, and so is
                                                      empty text, which RocketMQ would drop
     rocketmq_TOPIC, rocketmq_QUEUE_ID, ...           facts from the broker, on received messages only
+    rocketmq_ORIGIN_TOPIC, rocketmq_ORIGIN_MESSAGE_ID  on received dead letters: where they were first sent to
 
 The first generation of Spring Cloud Alibaba's binder writes and reads the same form (`JacksonRocketMQHeaderMapper`), so
 Java and Python applications read each other's headers.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -18,11 +20,15 @@ import msgspec
 
 from rocket_remoting.wire.message import MessageExt
 from rocket_remoting.wire.properties import (
+    PROPERTY_DLQ_ORIGIN_TOPIC,
     PROPERTY_KEYS,
+    PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_RETRY_TOPIC,
     PROPERTY_TAGS,
     PROPERTY_UNIQUE_KEY,
     RESERVED_PROPERTIES,
 )
+from rocket_remoting.wire.topics import is_dead_letter_topic
 from streamkit.messaging import headers as portable
 from streamkit.messaging.java_headers import declared_types, from_json, java_type, require_utf8, to_json
 
@@ -37,6 +43,8 @@ QUEUE_OFFSET: Final = "rocketmq_QUEUE_OFFSET"
 SYS_FLAG: Final = "rocketmq_SYS_FLAG"
 TRANSACTION_ID: Final = "rocketmq_TRANSACTION_ID"
 RECONSUME_TIMES: Final = "rocketmq_RECONSUME_TIMES"
+ORIGIN_TOPIC: Final = "rocketmq_ORIGIN_TOPIC"
+ORIGIN_MESSAGE_ID: Final = "rocketmq_ORIGIN_MESSAGE_ID"
 KEYS: Final = "rocketmq_KEYS"
 TAGS: Final = "rocketmq_TAGS"
 
@@ -109,9 +117,20 @@ def from_message(message: MessageExt) -> dict[str, object]:
     if timestamp := properties.get(portable.TIMESTAMP):
         is_time = timestamp.isdecimal() and len(timestamp) <= _MOST_DIGITS
         headers[portable.TIMESTAMP] = int(timestamp) if is_time else message.born_timestamp
+    if is_dead_letter_topic(message.topic):
+        headers |= _origin(properties)
     if types := properties.get(portable.JSON_HEADER_TYPES):
         _restore(headers, types)
     return headers
+
+
+def _origin(properties: Mapping[str, str]) -> dict[str, object]:
+    """Return the headers that say which topic a dead letter was first sent to, and which id it had there."""
+    # RETRY_TOPIC names the dead letter topic itself once the dead letter's own listener has failed.
+    retried = properties.get(PROPERTY_RETRY_TOPIC, "")
+    topic = properties.get(PROPERTY_DLQ_ORIGIN_TOPIC) if is_dead_letter_topic(retried) else retried
+    found = {ORIGIN_TOPIC: topic, ORIGIN_MESSAGE_ID: properties.get(PROPERTY_ORIGIN_MESSAGE_ID)}
+    return {name: value for name, value in found.items() if value}
 
 
 def _restore(headers: dict[str, object], types: str) -> None:

@@ -26,7 +26,7 @@ from rocket_remoting.wire.properties import (
     PROPERTY_TAGS,
 )
 from rocket_remoting.wire.record import decode_records
-from rocket_remoting.wire.topics import retry_topic
+from rocket_remoting.wire.topics import is_dead_letter_topic, retry_topic
 
 
 class PullTerms(NamedTuple):
@@ -70,6 +70,7 @@ class QueuePulls:
         self._namespace = namespace
         self._hides_retries = hides_retries and queue.topic == retry_topic(group)
         self._topic = namespace.unwrap(queue.topic)
+        self._are_dead_letters = is_dead_letter_topic(queue.topic)
         self._renames = self._hides_retries or self._topic != queue.topic
         self.broker_id = MASTER_ID
         """The id of the broker to pull from next: the master or one of its slaves."""
@@ -139,6 +140,10 @@ class QueuePulls:
             properties[PROPERTY_MIN_OFFSET] = smallest
             properties[PROPERTY_MAX_OFFSET] = largest
             message.broker_name = broker_name
+            # The stored number counts redeliveries to the group that gave the message up. With it, one failure in this
+            # group would be one too many.
+            if self._are_dead_letters:
+                message.reconsume_times = 0
             if self._renames:
                 message.topic = self._topic_of(message)
         return messages

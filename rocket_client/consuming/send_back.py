@@ -35,6 +35,7 @@ from rocket_remoting.wire.properties import (
     PROPERTY_CLUSTER,
     PROPERTY_CONSUME_START_TIMESTAMP,
     PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_DLQ_ORIGIN_TOPIC,
     PROPERTY_MAX_OFFSET,
     PROPERTY_MIN_OFFSET,
     PROPERTY_ORIGIN_MESSAGE_ID,
@@ -44,7 +45,7 @@ from rocket_remoting.wire.properties import (
     PROPERTY_TRANSACTION_PREPARED,
     PROPERTY_WAIT_STORE_MSG_OK,
 )
-from rocket_remoting.wire.topics import retry_topic
+from rocket_remoting.wire.topics import is_dead_letter_topic, retry_topic
 
 PROPERTY_FAILURE_TYPE = "FAILURE_TYPE"
 PROPERTY_FAILURE_MESSAGE = "FAILURE_MESSAGE"
@@ -134,6 +135,9 @@ class SendBack:
             for name, value in message.properties.items()
             if name not in _DELIVERY_PROPERTIES and not name.startswith("TIMER_")
         }
+        # RETRY_TOPIC of a dead letter is the topic that it was first sent to. It is replaced below.
+        if is_dead_letter_topic(message.topic) and PROPERTY_RETRY_TOPIC in properties:
+            properties.setdefault(PROPERTY_DLQ_ORIGIN_TOPIC, properties[PROPERTY_RETRY_TOPIC])
         properties[PROPERTY_RETRY_TOPIC] = self._origin(message)
         properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)
         # As Apache's brokers do when they copy a record for a retry.

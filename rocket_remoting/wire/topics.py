@@ -69,6 +69,11 @@ def dlq_topic(group: str) -> str:
     return DLQ_PREFIX + group
 
 
+def is_dead_letter_topic(topic: str) -> bool:
+    """Return whether the topic is a group's dead letter topic."""
+    return topic.startswith(DLQ_PREFIX)
+
+
 def is_retry_topic(topic: str) -> bool:
     """Return whether the topic is a group's retry topic."""
     return topic.startswith(RETRY_PREFIX)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from binders.rocket.headers import from_message
 from rocket_client import ConsumeContext, ConsumeFromWhere, Reject, RetryLater, Success
 from rocket_remoting import Message, MessageExt, MessageQueue
 from rocket_remoting.wire.java_hash import java_hash
@@ -167,7 +168,30 @@ def test_number_of_redeliveries_is_a_setting(most: int) -> None:
             await dead.count(1)
             await asyncio.sleep(600)
         assert len(heard.messages) == most + 1
-        assert dead.messages[0].reconsume_times == most + 1
+
+    play(scene)
+
+
+def test_dead_letter_is_redelivered_to_the_group_of_its_own_listener() -> None:
+    """Its redeliveries are counted anew, and it keeps the topic that it was first sent to."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = RecordingListener(lambda message: RetryLater(1))
+        dead = RecordingListener(lambda message: RetryLater(1) if message.reconsume_times < 2 else None)
+        async with (
+            stage.concurrent(heard, max_reconsume_times=3),
+            stage.concurrent(dead, "graveyard", topic="%DLQ%kitchen", max_reconsume_times=3),
+        ):
+            (sent,) = await stage.send([b"x"])
+            await dead.count(3)
+            await asyncio.sleep(600)
+        assert len(dead.messages) == 3
+        headers = [from_message(message) for message in dead.messages]
+        assert [each["rocketmq_RECONSUME_TIMES"] for each in headers] == [0, 1, 2]
+        assert {each["rocketmq_TOPIC"] for each in headers} == {"%DLQ%kitchen"}
+        assert {each["rocketmq_ORIGIN_TOPIC"] for each in headers} == {"orders"}
+        assert {each["rocketmq_ORIGIN_MESSAGE_ID"] for each in headers} == {sent.offset_msg_id}
+        assert "rocketmq_ORIGIN_TOPIC" not in from_message(heard.messages[-1])
 
     play(scene)
 
