@@ -145,7 +145,7 @@ def _problems(environment: Environment, types: KnownTypes) -> Iterator[Configura
             except ConfigurationErrors as found:
                 yield from found.errors
     for type_ in types.names:
-        if environment.sets_below(f"{PREFIX}.{type_}") or environment.sets_below(type_):
+        if any(map(environment.sets_below, (f"{PREFIX}.{type_}", type_, f"spring.{type_}"))):
             for prefix, model in types.settings_models(type_).items():
                 yield from environment.problems_of(prefix, model)
 

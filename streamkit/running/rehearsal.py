@@ -223,6 +223,7 @@ class _Rehearsal:
         self._factory.transactions = _UnseenTransactions(NamedObjects())
         self._found: list[ConfigurationError] = []
         self._directions: dict[str, set[str]] = {}
+        self._guessed: set[str] = set()
         self._names: dict[str, str] = {}
 
     def problems(self) -> list[ConfigurationError]:
@@ -230,7 +231,8 @@ class _Rehearsal:
         self._collect_names()
         existing = ExistingBindings(list(self._names.values()), is_complete=False)
         for name in self._names.values():
-            with _collected(self._found):
+            # A function may be a consumer or a supplier: its other binding then does not exist, and may lack a binder.
+            with _collected([] if uniform(name) in self._guessed else self._found):
                 existing.judged.append(self._made(name))
         with _collected(self._found):
             self._factory.check_defaults()
@@ -242,7 +244,7 @@ class _Rehearsal:
         stream = self._settings.value
         for name in stream.input_bindings:
             self._add(name, _INPUT)
-        for name in (*stream.source, *stream.output_bindings):
+        for name in stream.output_bindings:
             self._add(name, _OUTPUT)
         for name in stream.pollable_source:
             self._add(f"{name}-in-0", _INPUT)
@@ -260,9 +262,14 @@ class _Rehearsal:
                 definitions = parse_definitions(functions.definition or "")
             except ValueError as error:
                 raise functions.wrong(functions.definition_value, str(error)) from error
+            for name in self._settings.value.source_bindings:
+                self._add(functions.binding(name), _OUTPUT)
             for definition in definitions:
-                self._add(functions.binding(definition.input(0)), _INPUT)
-                self._add(functions.binding(definition.output(0)), _OUTPUT)
+                for name, direction in ((definition.input(0), _INPUT), (definition.output(0), _OUTPUT)):
+                    binding = functions.binding(name)
+                    self._add(binding, direction)
+                    if self._settings.value.configured_name(binding) is None:
+                        self._guessed.add(uniform(binding))
             for name, renamed in self._settings.value.function.bindings.items():
                 self._add(renamed, *_direction(name))
 

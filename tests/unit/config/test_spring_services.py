@@ -8,9 +8,11 @@ import pytest
 
 from streamkit.application import StreamApplication
 from streamkit.config.environment import Environment
-from streamkit.config.report import Verdict, report_settings
+from streamkit.config.report import report_settings
+from streamkit.config.verdict import Verdict
 from streamkit.errors import ConfigurationError, ConfigurationErrors
 from streamkit.plugins.application_plugins import ApplicationPlugins
+from streamkit.running.rehearsal import rehearse_settings
 
 Function = Callable[..., object]
 
@@ -279,9 +281,9 @@ spring:
               subscription: 'small || large'
               push:
                 orderly: true
-          news-in-0:
+          shelf-in-0:
             consumer:
-              messageModel: BROADCASTING
+              messageModel: CLUSTERING
       output-bindings: pick-out-0
       bindings:
         pick-out-0:
@@ -313,7 +315,7 @@ def service(tmp_path: Path, settings: str, functions: Mapping[str, Function], *a
 
 
 def wrong_in(environment: Environment) -> list[str]:
-    rows = report_settings(environment, ApplicationPlugins().binder_types())
+    rows = report_settings(environment, rehearse_settings(environment, ApplicationPlugins()).problems)
     return [f"{row.key}: {row.reason}" for row in rows if row.verdict is Verdict.WRONG]
 
 
