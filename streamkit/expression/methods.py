@@ -1,7 +1,7 @@
 """The methods that expressions may call, with Java's names, for texts, lists, maps and numbers.
 
 texts     length isEmpty startsWith endsWith contains indexOf substring trim toUpperCase toLowerCase
-          replace equals equalsIgnoreCase matches hashCode toString
+          replace equals equalsIgnoreCase getBytes matches hashCode toString
 lists     size isEmpty contains get indexOf
 maps      size isEmpty get containsKey getOrDefault
 numbers   intValue longValue doubleValue hashCode toString
@@ -91,6 +91,7 @@ _TEXT: Final[Mapping[str, Method]] = {
     "toLowerCase": Method(lambda text: text.lower(), _twice),
     "replace": Method(lambda text, old, new: text.replace(old, new), _replacement),
     "equalsIgnoreCase": Method(lambda text, other: text.casefold() == other.casefold(), _twice),
+    "getBytes": Method(lambda text: text.encode("utf-8", "replace"), _twice),
     "hashCode": Method(java_hash, _hash_cost),
     "matches": Method(lambda text, pattern: compile_pattern(pattern).matches(text), _pattern),
 }

@@ -110,6 +110,7 @@ def value_of(source, root=MESSAGE):
         ("payload.getName().length() + getPayload().getAmount()", 8),
         ("payload.getNothing()?.getName()", None),
         ("headers.getN() == 3 && headers.isFlag()", True),
+        ("headers.type.getBytes()", b"refund"),
         # hash codes are Java's
         ("'order'.hashCode()", 106006350),
         ("headers.n.hashCode() + true.hashCode()", 1234),
