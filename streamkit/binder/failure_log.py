@@ -9,7 +9,7 @@ Each line names the message. Only the last one of a message has a traceback; the
 
 import logging
 from collections.abc import Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from streamkit.binder.delivered import DeliveredMessage
 from streamkit.errors import MessageConversionError
@@ -25,10 +25,8 @@ logger = logging.getLogger(__name__)
 class Places(Protocol):
     """The part of a binder that knows where messages are."""
 
-    @property
-    def multiplexes(self) -> bool:
-        """Whether one consumer receives the messages of several topics."""
-        ...
+    multiplexes: ClassVar[bool]
+    """Whether one consumer receives the messages of several topics."""
 
     def origin_of(self, message: Message[bytes]) -> str | None:
         """Return the topic that a received message was sent to."""
