@@ -1,6 +1,7 @@
 """Faults of kafka-python while it connects, each shown without and with its repair."""
 
 import gc
+import logging
 import socket
 import ssl
 import threading
@@ -113,8 +114,9 @@ def clients_ended() -> Iterator[dict[str, object]]:
             each.close()
 
 
-def test_without_the_repair_a_refusing_broker_is_retried_until_the_timeout() -> None:
+def test_without_the_repair_a_refusing_broker_is_retried_until_the_timeout(caplog: pytest.LogCaptureFixture) -> None:
     """The error says only that; for the repaired behaviour see `test_kafka_connecting`."""
+    caplog.set_level(logging.DEBUG, "kafka")  # the records keep the sockets, so that they can be closed below
     with answering(in_http_at_once) as address, clients_ended() as noting:
         config = {"bootstrap_servers": address, "bootstrap_timeout_ms": 300, "security_protocol": "SSL"}
         with pytest.raises(KafkaTimeoutError, match="Unable to bootstrap"):
