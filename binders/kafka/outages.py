@@ -59,7 +59,8 @@ def note_answer(address: str) -> None:
         with _lock:
             was_away = _away.pop(address, None) is not None
         if was_away:
-            logger.info("Kafka broker %s answers again", address)
+            # A warning, as the failure was: logs that show only warnings need the end of the outage too.
+            logger.warning("Kafka broker %s answers again", address)
 
 
 def without_repetitions() -> None:
