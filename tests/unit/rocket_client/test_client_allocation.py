@@ -71,6 +71,7 @@ def test_by_machine_room_assigns_the_queues_of_its_rooms() -> None:
     names = [[f"{queue.broker_name[0]}{queue.queue_id}" for queue in share] for share in shares]
     assert names == [["x0", "x1", "y2"], ["x2", "x3", "y3"], ["y0", "y1"]]
     assert MachineRoom({"x"})("g", "a", queues(4), ["a"]) == []
+    assert MachineRoom({"x"})("g", "a", [MessageQueue("orders", "x@y@broker", 0)], ["a"]) == []
 
 
 def test_machine_room_nearby_prefers_members_of_the_queues_room() -> None:

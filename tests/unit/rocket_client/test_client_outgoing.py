@@ -137,3 +137,11 @@ def test_batch_takes_the_wait_flag_of_its_messages() -> None:
     """If all of them agree on it."""
     made = outgoing().batch([Message("orders", b"a", wait_store_ok=False)])
     assert decode_properties(made.properties) == {"WAIT": "false"}
+
+
+def test_the_names_of_topics_do_not_fill_the_memory() -> None:
+    """Topics may come from messages, so there may be any number of them."""
+    prepare = outgoing()
+    for number in range(10_001):
+        prepare.message(Message(f"orders-{number}", b"x"))
+    assert len(prepare._topics) <= 10_000

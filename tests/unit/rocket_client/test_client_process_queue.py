@@ -84,11 +84,12 @@ def test_free_capacity_wakes_the_puller_at_once(virtual: VirtualTime) -> None:
     async def main() -> None:
         queue, pulled = filled(1, 10)
         loop = asyncio.get_running_loop()
-        loop.call_later(1, queue.settle, [pulled[offset] for offset in range(1, 8)])
+        loop.call_later(1, queue.settle, [pulled[offset] for offset in range(1, 7)])
+        loop.call_later(2, queue.settle, [pulled[7]])
         await queue.wait_for_capacity(3, 50)
-        assert loop.time() == 1
+        assert loop.time() == 2
         await queue.wait_for_capacity(1, 50)
-        assert loop.time() == 51
+        assert loop.time() == 52
 
     virtual.run(main())
 

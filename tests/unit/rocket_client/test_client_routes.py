@@ -193,14 +193,15 @@ def test_cancelled_lookup_continues_for_other_waiters() -> None:
     asyncio.run(main())
 
 
-def test_missing_topic_uses_the_default_topics_route() -> None:
-    """With at most the producer's queue count, and no queue to read."""
+@pytest.mark.parametrize(("asked", "made"), [(4, 4), (16, 8)])
+def test_missing_topic_uses_the_default_topics_route(asked: int, made: int) -> None:
+    """With at most the producer's queue count, or that of the default topic, and no queue to read."""
 
     async def main() -> None:
         table = RouteTable(Answers(TBW102=broker("a", 8)))
-        route = await table.for_publishing("new", "TBW102", 4)
+        route = await table.for_publishing("new", "TBW102", asked)
         assert route.provisional
-        assert [queue.topic for queue in route.publish_queues] == ["new"] * 4
+        assert [queue.topic for queue in route.publish_queues] == ["new"] * made
         assert route.subscribe_queues == ()
 
     asyncio.run(main())
@@ -229,6 +230,18 @@ def test_brokers_without_routes_are_dropped() -> None:
     assert table.master_address("a") is None
 
 
+def test_a_slave_in_no_route_is_dropped_from_its_broker() -> None:
+    """The master stays: another topic's route has it."""
+    table = RouteTable(lambda topic: _never())
+    table.put(TopicRoute("bills", data(broker("a", 1))))
+    table.put(TopicRoute("orders", data(broker("a", 1).replace(b'"0":"a:10911"', b'"0":"a:10911","1":"slave:10911"'))))
+    assert table.broker_addresses(masters_only=False) == ["a:10911", "slave:10911"]
+    table.forget("orders")
+    assert table.drop_offline_brokers() == ["slave:10911"]
+    assert table.broker_addresses(masters_only=False) == ["a:10911"]
+    assert table.address("a", 1) == ("a:10911", 0)
+
+
 def test_pull_address_may_be_another_member_of_the_broker() -> None:
     """The suggested one, the next one, or any."""
     table = RouteTable(lambda topic: _never())
@@ -236,6 +249,8 @@ def test_pull_address_may_be_another_member_of_the_broker() -> None:
     assert table.address("broker-b", 0) == ("10.0.0.2:10911", 0)
     assert table.address("orphan", 0) == ("10.0.0.4:10911", 1)
     assert table.address("broker-a", 7) == ("10.0.0.1:10911", 0)
+    table.put(TopicRoute("bills", data(broker("s", 1).replace(b'"0":"s:10911"', b'"0":"s0:1","2":"s2:1"'))))
+    assert table.address("s", 1) == ("s2:1", 2)
     assert table.address("unknown", 0) is None
 
 
