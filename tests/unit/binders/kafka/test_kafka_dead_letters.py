@@ -157,6 +157,12 @@ def test_dead_letter_that_is_still_too_large_omits_more(
     assert "sending it without its value" in caplog.text
 
 
+@pytest.mark.parametrize(("partition", "of_letter"), [(3, 3), (4, 0), (6, 2)])
+def test_letters_are_spread_over_a_topic_with_fewer_partitions(partition: int, of_letter: int) -> None:
+    """Letters of one partition stay together."""
+    assert kept(Producer(), stored(partition=partition), Reject("not for us"))["partition"] == of_letter
+
+
 @pytest.mark.parametrize(("timestamp", "message"), [(1_000, 1_000), (None, -1), (-1, -1)])
 def test_dead_letter_has_the_present_time(timestamp: int | None, message: int) -> None:
     """With its record's timestamp, the topic's retention might delete or refuse it."""

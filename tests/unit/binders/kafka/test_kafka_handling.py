@@ -87,6 +87,52 @@ def partition_after(kind: type[PartitionDriver], receiver: Receiver, letters: Fa
     return partition
 
 
+class KeptLetters(DeadLetters):
+    """Keeps the offsets of rejected messages."""
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+
+    async def keep(self, record: Record, rejected: Reject) -> None:
+        self.offsets.append(record.offset)
+
+
+def delivery_of(offset: int) -> Delivery:
+    """Return a message at an offset of a partition that has only this message."""
+    partition = AssignedPartition(KEY)
+    partition.begin(offset)
+    partition.take([SimpleNamespace(topic="orders", partition=0, offset=offset, key=None, value=None, headers=[])])
+    return partition.waiting.popleft()
+
+
+@pytest.mark.parametrize(("lost", "letters"), [(False, [7]), (True, [])])
+def test_a_message_of_another_member_gets_no_dead_letter_here(lost: bool, letters: list[int]) -> None:
+    """Its new member handles the message and decides about it: two letters would be one too many."""
+    kept, delivery = KeptLetters(), delivery_of(7)
+    if lost:
+        delivery.partition.lose()
+    asyncio.run(PartitionSettler(kept, lambda settled: None).reject(delivery, REJECTED))
+    assert kept.offsets == letters
+
+
+@pytest.mark.parametrize(("closes", "woken"), [(False, 1), (True, 0)])
+def test_nothing_is_delivered_again_after_the_close(closes: bool, woken: int) -> None:
+    """A call that ends during the stop may still requeue its message: the message stays unsettled."""
+
+    async def main() -> None:
+        delivery, wakes = delivery_of(7), list[AssignedPartition]()
+        settler = PartitionSettler(KeptLetters(), lambda settled: None)
+        if closes:
+            settler.close()
+        settler.redeliver(delivery, 10.0, wakes.append)
+        await asyncio.sleep(20)
+        assert (len(wakes), len(delivery.partition.waiting)) == (woken, woken)
+        assert delivery.partition.position == 7
+
+    with VirtualTime() as time:
+        time.run(main())
+
+
 @pytest.mark.parametrize("kind", [OrderedDriver, ConcurrentDriver])
 @pytest.mark.parametrize(
     ("first", "again"),
