@@ -295,7 +295,6 @@ class Rebalancer:
         if self._queues.get(queue) is not former:
             return False  # the queue was revoked, or another seek came first
         process_queue = ProcessQueue(queue)
-        process_queue.locked_at = former.locked_at
         # Makes this the offset to commit, even if no message is pulled from there.
         process_queue.skip_to(offset)
         self._begin(process_queue, offset)
