@@ -386,3 +386,16 @@ def test_member_that_missed_a_generation_continues_at_the_committed_offsets() ->
     group.miss(0, [0, 0, 0])
     group.teardown()
     assert {key for key, _ in group.again} <= {*under_way}
+
+
+def test_who_missed_no_generation_keeps_its_calls() -> None:
+    """A call that outlasts a rebalance is the message's only one if the partition stays where it was."""
+    group = OrderedGroup()
+    group.send(KEYS[0], 1)
+    group.fetch(0)
+    group.rebalance()
+    group.lose_patience(0)
+    group.deal_out([0, 0, 0])
+    group.fetch(0)
+    assert [delivery.record.offset for delivery, _ in group.members[0].calls] == [0]
+    group.teardown()
