@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from binders.rocket.polled import RocketPolledSource
+from binders.rocket.polled import RocketPolledSource, _Progress
 from rocket_client import Admin, ClientSettings, LitePullConsumer, LitePullConsumerSettings
 from rocket_remoting import MessageQueue, ResponseError
 from rocket_remoting.wire.topics import retry_topic
@@ -78,6 +78,19 @@ def test_returning_queue_does_not_reset_the_groups_offset(environment: VirtualRo
 
 
 _NAME_SERVER = "spring.cloud.stream.rocketmq.binder.name-server"
+
+
+def test_a_queue_that_begins_earlier_again_forgets_what_was_open() -> None:
+    """Otherwise the offset of a later message would be committed while an earlier one is not settled."""
+    progress = _Progress()
+    positions = []
+    for offset in (5, 6, 3, 4):
+        progress.begin(offset)
+        positions.append(progress.position)
+    for offset in (3, 6, 4):
+        progress.settle(offset)
+        positions.append(progress.position)
+    assert positions == [5, 5, 3, 3, 4, 4, 5]
 
 
 def test_redelivery_advances_only_its_own_queue(environment: VirtualRocketEnvironment) -> None:

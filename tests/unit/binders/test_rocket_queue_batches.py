@@ -81,11 +81,11 @@ def test_messages_of_a_partition_share_bounded_requests(virtual_time: VirtualTim
 
 @pytest.mark.parametrize(
     "alone",
-    [Message("orders", b"x" * 5000), Message("orders", b"x", delay_level=3)],
+    [Message("orders", b"x" * 4096), Message("orders", b"x", delay_level=3)],
     ids=["large", "delayed"],
 )
 def test_message_that_cannot_be_batched_keeps_its_position(virtual_time: VirtualTime, alone: Message) -> None:
-    """A large body is compressed and a delayed message is stored elsewhere first, so neither may be in a batch."""
+    """A body of 4 KiB is compressed and a delayed message is stored elsewhere first, so neither may be in a batch."""
 
     async def scene(cluster: ScriptedCluster, sender: QueueBatches) -> None:
         given = [*messages(2, partition=0), (alone, 0), *messages(2, partition=0)]

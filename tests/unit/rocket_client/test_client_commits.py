@@ -57,6 +57,8 @@ def test_first_commit_of_a_topic_is_sent_alone(virtual: VirtualTime) -> None:
             under_way = commits(first, second)
             if moved == 5:
                 assert under_way == [("a", 5), ("b", 5)]
+                await asyncio.sleep(LATE)
+                assert len(commits(first, second)) == len(QUEUES)
             await persisting
             assert sorted(commits(first, second)) == sorted((queue.broker_name, moved) for queue in QUEUES)
             first.asked.clear()

@@ -96,6 +96,19 @@ def test_retries_keep_the_id_of_the_first_record(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
+def test_a_timed_message_is_not_timed_again(virtual: VirtualTime) -> None:
+    """Its time has come: the retry has a delay of its own, and brokers refuse a message with both."""
+
+    async def scene(at: Scene) -> None:
+        message = failed(TIMER_DELIVER_MS="1700000000000", TIMER_OUT_MS="1700000000000", TIMETABLE="late")
+        await at.send_back.retry(message, 0, 16, None)
+        assert at.properties["DELAY"] == "3"
+        assert at.properties["TIMETABLE"] == "late"
+        assert not [name for name in at.properties if name.startswith("TIMER_")]
+
+    play(virtual, scene)
+
+
 @pytest.mark.parametrize(("level", "times"), [(-1, 0), (0, 16), (5, 17)])
 def test_dead_letter_is_a_retry_above_its_limit(virtual: VirtualTime, level: int, times: int) -> None:
     """For 4.9, which compares ``>=``, and for 5.x, which compares ``>``; without a delay."""
