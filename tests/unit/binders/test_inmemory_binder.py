@@ -62,6 +62,45 @@ def test_group_filters_by_exact_tag() -> None:
     assert group.pending == 2
 
 
+def bodies(group: Group) -> list[bytes]:
+    """Return the payloads that wait in the first partition."""
+    return [bytes(delivery.message.payload) for delivery in group.queues[0].waiting]
+
+
+@pytest.mark.parametrize(("has_member", "left"), [(False, [b"b"]), (True, [b"a", b"b"])])
+def test_new_tags_apply_to_waiting_messages_of_an_empty_group(has_member: bool, left: list[bytes]) -> None:
+    """A running member gets what came to it by its own tags, whatever the next member subscribes to."""
+    group = Group("g", 1)
+    for tag in ("a", "b"):
+        group.put(0, Message(tag.encode(), {"streamkit_tags": tag}))
+    if has_member:
+        group.join(FakeMember("m"))
+    group.subscribe("b")
+    assert bodies(group) == left
+
+
+def test_a_member_that_joins_is_woken_for_waiting_messages() -> None:
+    """Only for its queues that have any."""
+    group, member = Group("g", 2), FakeMember("m")
+    group.put(1, Message(b"x"))
+    group.join(member)
+    assert [group.queues.index(queue) for queue in member.woken] == [1]
+
+
+def test_messages_that_are_given_back_keep_their_order() -> None:
+    """They come before those that wait, and the queue's owner is woken."""
+    group, member = Group("g", 1), FakeMember("m")
+    for body in (b"a", b"b", b"c"):
+        group.put(0, Message(body))
+    queue = group.queues[0]
+    taken = [queue.waiting.popleft() for _ in range(2)]
+    group.join(member)
+    member.woken.clear()
+    group.give_back(queue, taken)
+    assert bodies(group) == [b"a", b"b", b"c"]
+    assert len(member.woken) == 1
+
+
 def test_destination_retains_its_last_messages() -> None:
     """A group that starts at the beginning gets the retained ones."""
     destination = Destination("topic", partitions=1, retention=3, clock=SystemClock())
