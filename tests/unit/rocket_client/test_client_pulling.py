@@ -7,8 +7,11 @@ from datetime import UTC, datetime
 import pytest
 
 from rocket_client import ConsumeFromWhere, PushConsumerSettings, Reject, RetryLater
-from rocket_client.consuming.pulling import PullLimits
-from rocket_remoting import RemotingCommand, RequestCode, ResponseCode
+from rocket_client.consuming.pulling import PullLimits, PullLoop
+from rocket_client.consuming.rebalance import TAKE_OVER_PAUSE
+from rocket_client.core.process_queue import ProcessQueue
+from rocket_remoting import MessageExt, MessageQueue, RemotingCommand, RequestCode, ResponseCode
+from rocket_remoting.wire.bodies import GetConsumerListByGroupResponseBody, encode_body
 from rocket_remoting.wire.headers import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
@@ -328,6 +331,55 @@ def test_consumer_missing_in_the_group_list_keeps_its_queues(virtual: VirtualTim
         script.broker.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = listed
 
     play(virtual, scene)
+
+
+@pytest.mark.parametrize(("others", "seconds"), [([], 0.0), (["~"], TAKE_OVER_PAUSE)])
+def test_only_a_member_with_others_waits_before_it_pulls(
+    virtual: VirtualTime, others: list[str], seconds: float
+) -> None:
+    """Another member may have had the queue, and commits its offset within that time."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            script = ConsumerScript(cluster)
+            script.broker.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = lambda command: RemotingCommand.response(
+                command,
+                body=encode_body(
+                    GetConsumerListByGroupResponseBody(consumer_id_list=[script.consumer._client.client_id, *others])
+                ),
+            )
+            async with script.consumer:
+                await asyncio.sleep(1)
+            assert script.pulls[0][0] == seconds
+
+    virtual.run(main())
+
+
+def test_a_pull_loop_that_fails_begins_again_behind_what_is_settled(
+    virtual: VirtualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Settled messages come again only behind an unsettled one."""
+
+    class FailsOnce(PullLoop):
+        def __init__(self) -> None:
+            self.offsets: list[int] = []
+
+        async def run(self, offset: int) -> int | None:
+            self.offsets.append(offset)
+            if len(self.offsets) == 1:
+                raise RuntimeError("odd")
+            return None
+
+    async def scene(script: ConsumerScript) -> None:
+        loop, queue = FailsOnce(), ProcessQueue(MessageQueue("orders", "a", 0))
+        pulled_messages = [MessageExt("orders", b"x", queue_offset=offset) for offset in (5, 6, 7)]
+        queue.put(pulled_messages)
+        queue.settle(pulled_messages[:1])
+        await script.consumer._rebalancer._pull(loop, queue, 5)
+        assert loop.offsets == [5, 6]
+
+    play(virtual, scene)
+    assert "odd" in caplog.text
 
 
 def test_shutdown_during_a_revocation_still_commits(virtual: VirtualTime) -> None:
