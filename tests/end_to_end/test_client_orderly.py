@@ -1,7 +1,7 @@
 """Orderly consumption from the bundled broker: order, suspension, dead letters, locks."""
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import pairwise
@@ -268,6 +268,33 @@ def test_member_that_lost_a_queue_during_a_call_does_not_commit(leaves: bool) ->
                 assert stage.broker.broker.offsets.get("kitchen", "orders", queue_id) == 10
             await first.shutdown()
             assert stage.broker.broker.offsets.get("kitchen", "orders", queue_id) == 10
+
+    play(scene, queues=2)
+
+
+def test_a_queue_that_comes_back_waits_for_the_call_that_is_under_way() -> None:
+    """The broker would give the lock: it is this member's still. Two calls of the queue would run at once."""
+
+    async def scene(stage: ClientStage) -> None:
+        under_way, most, heard = Counter[int](), Counter[int](), Counter[bytes]()
+
+        async def slow(messages: list[MessageExt], context: ConsumeContext) -> None:
+            queue = messages[0].queue_id
+            under_way[queue] += 1
+            most[queue] = max(most[queue], under_way[queue])
+            await asyncio.sleep(20)
+            under_way[queue] -= 1
+            heard.update(message.body for message in messages)
+
+        for queue in range(2):
+            await stage.send([b"%d" % queue, b"%d again" % queue], queue=queue)
+        async with stage.orderly(slow, await_termination=timedelta(hours=1)) as first:
+            await until(lambda: under_way.total() == 2)
+            async with stage.orderly(RecordingListener()):
+                await until(lambda: len(orders_of(first)) == 1)
+            await until(lambda: len(orders_of(first)) == 2)
+            await until(lambda: heard.total() == 4, 600)
+        assert set(heard.values()) == set(most.values()) == {1}
 
     play(scene, queues=2)
 

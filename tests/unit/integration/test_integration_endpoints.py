@@ -180,6 +180,34 @@ def test_group_whose_result_cannot_be_sent_is_kept(out: Kept) -> None:
     assert (len(aggregator), out.payloads) == (0, [["a", "b"]])
 
 
+def test_what_comes_while_a_result_is_not_sent_joins_its_group(time: VirtualTime, out: Kept, other: Kept) -> None:
+    """The group goes on with all of them, and waits once for further messages."""
+
+    async def fail_later(message: Message[object]) -> None:
+        await asyncio.sleep(5)
+        raise ConnectionError("away")
+
+    way = DirectChannel("way")
+    way.subscribe(fail_later)
+    part = {"correlationId": 1, "sequenceSize": 2}
+    aggregator = Aggregator(way, timeout=timedelta(seconds=60), expired=other)
+
+    async def main() -> None:
+        await aggregator.handle_message(Message("a", part))
+        failing = asyncio.create_task(aggregator.handle_message(Message("b", part)))
+        await asyncio.sleep(1)
+        await aggregator.handle_message(Message("c", part))
+        with pytest.raises(MessageHandlingError, match="away"):
+            await failing
+        assert len(aggregator) == 1
+        await asyncio.sleep(58)
+        assert other.payloads == []
+        await asyncio.sleep(10)
+
+    time.run(main())
+    assert (len(aggregator), other.payloads) == (0, ["a", "c"])
+
+
 def test_message_that_failed_to_be_added_is_not_in_its_group(out: Kept) -> None:
     """Retried, it counts once."""
     moods = iter([False, ValueError("bad mood"), True])

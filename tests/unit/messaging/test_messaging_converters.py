@@ -371,3 +371,7 @@ def test_converter_cache_is_bounded() -> None:
     for number in range(1000):
         assert reader(Message(b"1", {"contentType": f"application/json;n={number}"})) == 1
     assert len(reader._readers) <= 100
+    writer = CompositeMessageConverter().payload_writer()
+    for number in range(1000):
+        assert writer(Message(1, {"contentType": f"application/json;n={number}"})).payload == b"1"
+    assert len(writer._writers) <= 100

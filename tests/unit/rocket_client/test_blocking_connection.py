@@ -135,6 +135,16 @@ def test_large_requests_and_answers_do_not_deadlock(connection: BlockingConnecti
     assert [len(answer.body) for _, answer in answers] == [3_000_000] * 8
 
 
+def test_a_block_that_ends_with_requests_under_way_closes_the_connection(connection: BlockingConnection) -> None:
+    """Their answers may come later, when the connection serves other requests."""
+    with connection.pipeline(timeout=30) as pipeline:
+        pipeline.submit([(0, Request(RequestCode.PULL_MESSAGE))])
+        assert pipeline.in_flight == 1
+    with connection.pipeline(timeout=30) as pipeline:
+        assert pipeline.in_flight == 0
+    assert ask_offset(connection, 7) == 7
+
+
 def test_abandoned_iterator_leaves_no_answers_behind(connection: BlockingConnection) -> None:
     """The next exchange gets its own answers."""
     requests = [Request(RequestCode.SEND_MESSAGE_V2, None, b"old")] * 100

@@ -157,3 +157,43 @@ def test_partition_continues_after_any_error(
     assert any(record.levelname == "ERROR" and "again" in record.message for record in caplog.records)
     if kind is OrderedDriver:
         assert receiver.calls[1] == again
+
+
+def test_what_comes_again_during_a_call_is_not_taken_for_its_message() -> None:
+    """The group's offset is moved back while a call is under way: the records that come again are all handled."""
+    partition = AssignedPartition(KEY)
+    handled: list[int] = []
+
+    def records(*offsets: int) -> list[SimpleNamespace]:
+        return [
+            SimpleNamespace(topic="orders", partition=0, offset=n, key=None, value=None, headers=[]) for n in offsets
+        ]
+
+    async def receive(deliveries: Sequence[Delivery]) -> Sequence[Settlement]:
+        offsets = [delivery.record.offset for delivery in deliveries]
+        handled.extend(offsets)
+        if handled == [5]:
+            partition.take(records(3, 4))
+        return [ACCEPT] * len(deliveries)
+
+    async def main() -> None:
+        destination = ConsumerDestination(
+            "orders",
+            "kitchen",
+            "in",
+            ConsumerProperties(),
+            ExtendedConsumerProperties(),
+            DeliveryTerms(),
+            Permits(1),
+        )
+        driver = OrderedDriver(destination, PartitionSettler(FailingLetters(), lambda settled: None), receive)
+        partition.begin(5)
+        partition.take(records(5))
+        driver.wake(partition)
+        await asyncio.sleep(1)
+        driver.interrupt()
+        await driver.finish(1)
+
+    with VirtualTime() as time:
+        time.run(main())
+    assert handled == [5, 3, 4]
