@@ -47,8 +47,9 @@ class Permits:
         self._watchers = tuple(each for each in self._watchers if each != on_free)
 
     def take(self) -> bool:
-        """Take a permit if one is free and no task waits in line; return whether a permit was taken."""
-        if self._free > 0 and not self._waiters and not self._withheld:
+        """Take a permit if one is free; return whether a permit was taken. No task in line is overtaken."""
+        # While permits are given, none is free as long as a task is in line: see `_hand_out`.
+        if self._free > 0 and not self._withheld:
             self._free -= 1
             return True
         return False

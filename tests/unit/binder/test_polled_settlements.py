@@ -109,6 +109,35 @@ def test_stop_after_its_timeout_does_not_cancel_polls() -> None:
         time.run(main())
 
 
+class LateSource(SlowSource):
+    """Has a message an hour after it is asked for one."""
+
+    async def poll(self) -> PolledMessage | None:
+        await asyncio.sleep(3600)
+        return await super().poll()
+
+
+def test_a_message_that_comes_after_the_stop_is_not_handled() -> None:
+    """It stays unsettled, so the group's next member gets it."""
+    handled: list[Message[object]] = []
+
+    async def note(message: Message[object]) -> None:
+        handled.append(message)
+
+    async def main() -> None:
+        source = LateSource()
+        receiver, member = await bound(source)
+        polling = asyncio.create_task(receiver.poll(note))
+        await asyncio.sleep(1)
+        await member.stop(1)
+        assert not await polling
+        assert source.settled == []
+
+    with VirtualTime() as time:
+        time.run(main())
+    assert handled == []
+
+
 def test_settlement_error_after_a_cancelled_poll_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

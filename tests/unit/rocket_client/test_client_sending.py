@@ -265,6 +265,21 @@ def test_fixed_queue_has_one_attempt(virtual: VirtualTime) -> None:
     play(virtual, scene)
 
 
+def test_only_the_first_attempt_goes_to_the_first_queue(virtual: VirtualTime) -> None:
+    """Whoever took the next queue in turn still gets the message stored if that queue's broker is away."""
+
+    async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
+        first, second = cluster.brokers
+        for _ in range(3):
+            await producer.send(Message("orders", b"x"), first=MessageQueue("orders", "a", 1))
+        assert [header.queue_id for header in first.stored] == [1, 1, 1]
+        await first.stop()
+        await producer.send(Message("orders", b"x"), first=MessageQueue("orders", "a", 1))
+        assert sends(second) == [1]
+
+    play(virtual, scene)
+
+
 def test_selector_chooses_the_queue(virtual: VirtualTime) -> None:
     """Equal arguments give the same queue."""
 
