@@ -2,6 +2,7 @@
 
 import logging
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated
 
 import pytest
@@ -364,3 +365,35 @@ def test_missing_required_setting_is_named():
 
     with pytest.raises(ConfigurationErrors, match=r"my\.app\.topic-name is not set"):
         environment().bind("my.app", Strict)
+
+
+def test_a_list_given_as_a_whole_takes_the_place_of_weaker_items():
+    """An error in it names its own place."""
+    key = "spring.cloud.stream.instance-index-list"
+    environment = Environment.load(
+        directory=Path("/nowhere"), arguments=[f"--{key}=1,x"], variables={}, defaults={f"{key}[1]": "2"}
+    )
+    with pytest.raises(ConfigurationErrors) as caught:
+        StreamSettings.load(environment)
+    assert {error.origin for error in caught.value.errors} == {f"argument --{key}"}
+
+
+def test_a_list_given_as_a_whole_takes_the_place_of_default_items():
+    """Also where two prefixes are merged: those of a binding and those of all bindings."""
+
+    class Codes(SettingsModel):
+        codes: list[int] = Field(default_factory=list)
+
+    environment = Environment.load(
+        directory=Path("/nowhere"), arguments=[], variables={}, defaults={"own.codes": "1,2", "default.codes[1]": "3"}
+    )
+    merged = environment.tree("own", Codes).over(environment.tree("default", Codes))
+    found = merged.origin_of(("codes", 1))
+    assert found is not None
+    assert found.key == "own.codes"
+
+
+def test_a_known_name_is_not_taken_for_a_misspelt_binder_type():
+    """The mistake is further on in the key."""
+    with pytest.raises(ConfigurationErrors, match=r"did you mean spring\.cloud\.stream\.bindings\.a\.group\?"):
+        load("spring.cloud.stream.bindings.a.grup=x", types=("binding",))

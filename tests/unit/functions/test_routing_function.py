@@ -155,6 +155,17 @@ def test_unrouted_message_is_dropped(
     assert reason in warnings[0]
 
 
+@pytest.mark.parametrize("count", [11, 200])
+def test_the_application_s_own_definition_has_no_limits(
+    make_app: MakeApplication, with_functions: Register, count: int
+) -> None:
+    """They are for names that anybody may send."""
+    app = with_functions(make_app(**ROUTED, function__definition="|".join(["upper"] * count)))
+    with app.test() as test:
+        test.input("functionRouter-in-0").send("a")
+        assert test.output("functionRouter-out-0").receive(str).payload == "A"
+
+
 def test_routing_expression_of_a_message_is_ignored_by_default(
     make_app: MakeApplication, with_functions: Register, seen: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:

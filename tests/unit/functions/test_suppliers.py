@@ -214,6 +214,48 @@ def test_supplier_is_not_polled_while_its_output_is_unbound(make_app: MakeApplic
         assert len(left) == 8
 
 
+def test_a_stream_waits_while_its_output_is_not_bound(make_app: MakeApplication) -> None:
+    """No item is lost, and none is called a failure."""
+    app = make_app()
+
+    @app.function
+    async def numbers() -> AsyncIterator[int]:
+        for number in range(100):
+            yield number
+            await asyncio.sleep(1)
+
+    with app.test() as test:
+        output = test.output("numbers-out-0")
+        test.advance(seconds=2.5)
+        test.run(app.binding("numbers-out-0").stop())
+        test.advance(seconds=10)
+        test.run(app.binding("numbers-out-0").start())
+        test.advance(seconds=3)
+        given = [each.payload for each in output.receive_all(int)]
+        assert len(given) > 4
+        assert given == list(range(len(given)))
+        assert not test.errors
+
+
+def test_an_endless_poll_ends_when_the_application_stops(make_app: MakeApplication) -> None:
+    """With the call that is under way; the stop does not wait for its timeout."""
+    app = make_app(stream__poller__max_messages_per_poll="-1")
+    calls = 0
+
+    @app.function
+    async def endless() -> str:
+        nonlocal calls
+        calls += 1
+        await asyncio.sleep(1)
+        return "x"
+
+    with app.test() as test:
+        test.advance(seconds=2.5)
+        test.run(app.stop())
+        assert calls == 3
+        assert test.time.loop.time() == pytest.approx(3, abs=0.1)
+
+
 def test_poll_in_progress_completes_when_the_application_stops(make_app: MakeApplication) -> None:
     """Its result is sent."""
     app = make_app()
