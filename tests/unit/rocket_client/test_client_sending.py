@@ -570,6 +570,43 @@ class NarrowTransport:
         return await self._wide.connect(address, handler=handler, timeout=timeout, limits=self._limits)
 
 
+class SlowTransport(NarrowTransport):
+    """A memory transport whose connections to one address take two seconds to open."""
+
+    def __init__(self, wide: MemoryTransport, address: str) -> None:
+        super().__init__(wide, 64)
+        self._address = address
+
+    async def connect(
+        self,
+        address: str,
+        *,
+        handler: Handler | None = None,
+        timeout: float = 3.0,
+        limits: Limits | None = None,
+    ) -> Connection:
+        if address == self._address:
+            await asyncio.sleep(2)
+        return await super().connect(address, handler=handler, timeout=timeout, limits=limits)
+
+
+def test_the_time_to_connect_counts_towards_the_timeout(virtual: VirtualTime) -> None:
+    """A broker that does not answer has only the rest."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            broker = cluster.brokers[0]
+            broker.silent = True
+            slow = SlowTransport(cluster.transport, broker.address)
+            async with Producer("shop", cluster.settings(), transport=slow, clock=virtual.clock) as producer:
+                begun = asyncio.get_running_loop().time()
+                with pytest.raises(SendTimeoutError):
+                    await producer.send(Message("orders", b"x"), timeout=5)
+                assert asyncio.get_running_loop().time() - begun == pytest.approx(5)
+
+    virtual.run(main())
+
+
 def test_full_connection_does_not_count_as_a_broker_fault(virtual: VirtualTime) -> None:
     """The send is retried elsewhere, and the broker is not avoided."""
 

@@ -33,6 +33,22 @@ def test_producers_of_one_loop_share_connections(virtual: VirtualTime) -> None:
     virtual.run(main())
 
 
+def test_a_route_stays_up_to_date_for_whoever_is_left(virtual: VirtualTime) -> None:
+    """Also if another producer has looked it up first, and has left."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster, cluster.producer("two") as two:
+            async with cluster.producer("one") as one:
+                await one.send(Message("orders", b"x"))
+                await two.send(Message("orders", b"x"))
+            asked = sum(server.count(RequestCode.GET_ROUTEINFO_BY_TOPIC) for server in cluster.name_servers)
+            await asyncio.sleep(31)
+            later = sum(server.count(RequestCode.GET_ROUTEINFO_BY_TOPIC) for server in cluster.name_servers)
+            assert later > asked
+
+    virtual.run(main())
+
+
 def test_second_producer_of_a_group_gets_another_client_id(virtual: VirtualTime) -> None:
     """Without an instance name, each has its own connection."""
 
