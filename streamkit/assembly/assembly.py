@@ -321,8 +321,11 @@ class Assembly:
     def _existing(self) -> ExistingBindings:
         """Return the bindings that the application makes."""
         polled = {uniform(name) for bound in self._bound if not bound.inputs for name in bound.outputs}
+        # The routing function sends what other functions return by the name of its output, which is made then.
+        router = [self._functions_settings.binding(name) for name in (ROUTER.input(0), ROUTER.output(0))]
+        routed = router[1:] if uniform(router[0]) in self.wiring.stages else []
         return ExistingBindings(
-            [*self._inputs, *self._outputs],
+            [*self._inputs, *self._outputs, *routed, *self._stream.dynamic_destinations],
             [
                 judged(
                     binding,
@@ -332,7 +335,12 @@ class Assembly:
                 )
                 for binding in self._bindings.bindings.values()
             ],
-            [name for bound in self._bound for name in bound.names] + [ROUTER.input(0)],
+            [
+                *(name for bound in self._bound for name in bound.names),
+                *self._stream.source_bindings,
+                ROUTER.input(0),
+                ROUTER.output(0),
+            ],
             self._catalog.names,
         )
 

@@ -225,6 +225,11 @@ class Environment:
                 self.warnings[str(warning)] = warning
                 logger.warning("%s", warning)
 
+    def count_as_read(self, values: Iterable[Value]) -> None:
+        """Add values to `asked` that will be read later."""
+        for value in values:
+            self._ask(value)
+
     def sets_below(self, prefix: str) -> bool:
         """Return whether any source sets a key below `prefix`."""
         segments = uniform_key(prefix)

@@ -208,6 +208,7 @@ def judge_bindings(
             judgement.judge_extended_settings(type_, origins)
             judgement.judge_binder_settings(type_, environment)
     environment.note(judgement.warnings())
+    environment.count_as_read(judgement.read_later)
     return judgement.problems
 
 
@@ -216,10 +217,12 @@ class _Judgement:
 
     Attributes:
         problems: The errors found so far.
+        read_later: The values that are read when a binding is made for a message that is sent to its name.
     """
 
     def __init__(self, settings: Bound[StreamSettings], existing: ExistingBindings) -> None:
         self.problems: list[ConfigurationError] = []
+        self.read_later: list[Value] = []
         self._settings = settings
         self._existing = existing
         self._by_name = {uniform(binding.name): binding for binding in existing.judged}
@@ -372,7 +375,9 @@ class _Judgement:
     def _judge_extended(self, type_: str, name: str, side: str, rest: Location, value: Value) -> None:
         binding = self._by_name.get(uniform(name))
         if binding is None:
-            if uniform(name) not in self._names:
+            if uniform(name) in self._names:
+                self.read_later.append(value)
+            else:
                 self._judge_extended_of_unmade(type_, name, (side, *rest), value)
         elif side not in binding.sides:
             self._note(value, _wrong_side(binding))

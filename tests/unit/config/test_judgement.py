@@ -187,6 +187,32 @@ def test_what_nothing_acts_on_is_not_honoured(judge, setting, verdict, reason):
     assert reason in row["why"]
 
 
+def test_bindings_of_functions_and_sources_can_be_renamed(judge):
+    """By the names that they have without the setting."""
+    report, errors = judge(
+        f"{STREAM}.source=a\n{STREAM}.function.bindings.a-out-0=there\n{STREAM}.function.bindings.upper-in-0=here\n"
+    )
+    assert (errors, unused(report)) == ((), [])
+
+
+def test_output_of_the_routing_function_is_a_binding(judge):
+    """It is made when the first function returns something."""
+    report, errors = judge(
+        f"{STREAM}.function.routing.enabled=true\n{STREAM}.function.bindings.functionRouter-out-0=routed\n"
+        f"{STREAM}.bindings.routed.destination=there\n"
+    )
+    assert (errors, unused(report)) == ((), [])
+
+
+def test_dynamic_destination_is_a_binding(judge):
+    """The settings list the names to which the application may send."""
+    report, errors = judge(
+        f"{STREAM}.dynamic-destinations=later\n{STREAM}.bindings.later.destination=there\n"
+        f"{STREAM}.rocketmq.bindings.later.producer.sync=false\n"
+    )
+    assert (errors, unused(report)) == ((), [])
+
+
 def test_kafka_s_properties_without_effect_are_named(judge):
     """Each with its own line; the properties beside them are honoured."""
     properties = f"{STREAM}.kafka.bindings.in.consumer.configuration"
