@@ -17,6 +17,7 @@ def test_a_queue_waits_for_the_gate_and_for_its_own_pause() -> None:
             gate.close()
             gate.pause([QUEUE])
             waiting = asyncio.create_task(gate.wait_admitted(QUEUE))
+            await asyncio.sleep(0)
             for open_now in (opens_first, not opens_first):
                 assert not gate.admits(QUEUE)
                 assert not waiting.done()
