@@ -204,8 +204,8 @@ class TransactionCheckService:
             return _Verdict.STORE_FAILED
         self._statistics.transactions_put_aside += 1
         logger.error(
-            "%r was neither committed nor rolled back %s: moved to TRANS_CHECK_MAX_TIME_TOPIC. To check it again, call "
-            "Admin.resume_transaction(%r)",
+            "%r was neither committed nor rolled back %s: moved to TRANS_CHECK_MAX_TIME_TOPIC. To have it checked "
+            "again: streamkit transaction resume %s",
             half,
             why,
             aside,

@@ -339,7 +339,7 @@ def test_transaction_without_a_producer_is_put_aside_after_days(caplog: pytest.L
         (aside,) = await client.messages(PUT_ASIDE)
         settings = ClientSettings(name_servers=embedded.name_server_address)
         async with Admin(settings, transport=embedded.broker.transport, clock=embedded.broker.clock) as admin:
-            (call,) = re.findall(r"resume_transaction\('(\w+)'\)", caplog.text)
+            (call,) = re.findall(r"streamkit transaction resume (\w+)", caplog.text)
             assert call == aside.offset_message_id
             await admin.resume_transaction(call)
             with pytest.raises(ResponseError):

@@ -95,6 +95,13 @@ def test_help_of_a_server_loads_no_server(command: str) -> None:
     }
 
 
+def test_help_of_transaction_loads_no_client() -> None:
+    """Nor the binder that the command lives beside."""
+    loaded = help_of("transaction")
+    assert packages_of_others(loaded) == {"click"}
+    assert not {name for name in loaded if name.startswith(("rocket_", "streamkit.binder"))}
+
+
 @pytest.mark.parametrize("arguments", [("config",), ("config", "explain"), ("config", "report"), ("run",), ("new",)])
 def test_help_of_a_command_loads_no_application(arguments: tuple[str, ...]) -> None:
     """Nor modules for settings, tables or messages."""
