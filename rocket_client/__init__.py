@@ -31,6 +31,7 @@ _NAMES_OF = {
         "averagely_by_circle",
     ),
     "errors": (
+        "AddressFetchError",
         "BrokerNotFoundError",
         "ClientError",
         "ClientStateError",

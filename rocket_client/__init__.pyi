@@ -29,6 +29,7 @@ from rocket_client.core.selectors import select_by_random as select_by_random
 from rocket_client.core.send_result import SendResult as SendResult
 from rocket_client.core.send_result import SendStatus as SendStatus
 from rocket_client.core.state import ServiceState as ServiceState
+from rocket_client.errors import AddressFetchError as AddressFetchError
 from rocket_client.errors import BrokerNotFoundError as BrokerNotFoundError
 from rocket_client.errors import ClientError as ClientError
 from rocket_client.errors import ClientStateError as ClientStateError

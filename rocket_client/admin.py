@@ -98,13 +98,14 @@ class Admin:
         self._client: RocketClient
 
     def __repr__(self) -> str:
-        return f"<Admin of {', '.join(self.settings.name_server_addresses)}, {self._life.state.value}>"
+        return f"<Admin of {self.settings.name_servers_text}, {self._life.state.value}>"
 
     async def start(self) -> None:
         """Start the admin. Connections are opened by the first request that needs them.
 
         Raises:
             ClientStateError: The admin was started before.
+            NameServersUnreachableError: The addresses of the name servers could not be fetched.
         """
         self._life.begin()
         self._client = shared_clients.acquire(
@@ -115,13 +116,21 @@ class Admin:
             is_free=lambda client: True,
         )
         self._client.admins += 1
+        try:
+            await self._client.name_servers.find()
+        except BaseException:
+            await self._leave()
+            raise
         self._life.succeed()
 
     async def shutdown(self) -> None:
         """Close the connections that no other member of this process uses."""
         if self._life.end():
-            self._client.admins -= 1
-            await shared_clients.release(self._client)
+            await self._leave()
+
+    async def _leave(self) -> None:
+        self._client.admins -= 1
+        await shared_clients.release(self._client)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -301,8 +310,8 @@ class Admin:
 
     async def _invoke_name_servers(self, code: RequestCode, header: Header) -> list[RemotingCommand]:
         self._life.require_running()
-        invoke, addresses = self._client.name_servers.invoke, self.settings.name_server_addresses
-        return [await invoke(address, code, header) for address in addresses]
+        name_servers = self._client.name_servers
+        return [await name_servers.invoke(address, code, header) for address in name_servers.addresses]
 
     async def _invoke_masters(
         self,

@@ -8,7 +8,8 @@
         ├── GroupInUseError         .group      the group is registered already under the same client id
         ├── IllegalMessageError     .topic      the message is malformed; nothing was sent
         │   └── MessageTooLargeError    .size .limit
-        ├── NameServersUnreachableError .causes     no name server answered
+        ├── NameServersUnreachableError .causes     no name server answered, or the addresses are not known
+        ├── AddressFetchError       .url .reason    the addresses of the name servers could not be fetched
         ├── TopicNotFoundError      .topic      no name server knows the topic, and brokers do not create it
         ├── BrokerNotFoundError     .broker_name    no route names an address of the broker
         ├── NoBrokerError           .name_servers   no master is registered with the name servers
@@ -73,12 +74,26 @@ class MessageTooLargeError(IllegalMessageError):
         self.limit = limit
 
 
+class AddressFetchError(ClientError):
+    """The addresses of the name servers could not be fetched over HTTP."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"cannot fetch the addresses of the name servers from {url}: {reason}")
+        self.url = url
+        self.reason = reason
+
+
 class NameServersUnreachableError(ClientError):
-    """None of the configured name servers answered; `causes` has one error for each."""
+    """No name server answered; `causes` has one error for each.
+
+    If the addresses are not known because they could not be fetched, `addresses` is empty, and the cause is an
+    `AddressFetchError`.
+    """
 
     def __init__(self, addresses: Sequence[str], causes: Sequence[Exception]) -> None:
-        what = "; ".join(str(cause) for cause in causes) or "none is configured"
-        super().__init__(f"no name server of {', '.join(addresses) or '(none)'} answered: {what}")
+        what = "; ".join(str(cause) for cause in causes)
+        whose = f"no name server of {', '.join(addresses)} answered" if addresses else "no name server is known"
+        super().__init__(f"{whose}: {what}")
         self.addresses = tuple(addresses)
         self.causes = tuple(causes)
 

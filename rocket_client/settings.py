@@ -3,6 +3,7 @@
 Durations are `timedelta`, sizes are bytes unless the name says otherwise. Each field is documented below it.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -42,12 +43,36 @@ def parse_addresses(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
 
 
+def is_address(text: str) -> bool:
+    """Return whether a text has the form ``host:port``."""
+    host, colon, port = text.rpartition(":")
+    return bool(host and colon and port.isdecimal())
+
+
+def is_domain(text: str) -> bool:
+    """Return whether a text is a host or ``host:port``, as `ClientSettings.name_server_domain` must be."""
+    match = _DOMAIN.fullmatch(text)
+    return match is not None and int(match["port"] or 0) <= 65535
+
+
+_LABEL = r"[A-Za-z0-9_-]{1,63}"
+_DOMAIN = re.compile(rf"({_LABEL}(\.{_LABEL})*|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{{1,5}}))?")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClientSettings:
     """Settings of all producers, consumers and admins."""
 
-    name_servers: Sequence[str] | str
-    """Addresses ``host:port``, as a sequence or as ``"a:9876;b:9876"``."""
+    name_servers: Sequence[str] | str = ()
+    """Addresses ``host:port``, as a sequence or as ``"a:9876;b:9876"``. Empty: fetched from `name_server_domain`."""
+    name_server_domain: str | None = None
+    """A host (port 8080) or ``host:port`` of an HTTP server that answers with the addresses, where `name_servers` is
+    empty (Apache's ``rocketmq.namesrv.domain``). The URL is ``http://<host:port>/rocketmq/<name_server_subgroup>``; a
+    unit name adds ``-<unit_name>?nofix=1``."""
+    name_server_subgroup: str = "nsaddr"
+    """Last part of that URL's path (Apache's ``rocketmq.namesrv.domain.subgroup``)."""
+    name_server_refresh_interval: timedelta = timedelta(minutes=2)
+    """How often the addresses are fetched again. If that fails, those known stay in use."""
     instance_name: str | None = None
     """Second part of the client id. Unset: a name that is unique to this process and event loop."""
     client_ip: str | None = None
@@ -80,17 +105,24 @@ class ClientSettings:
         addresses = self.name_servers
         addresses = parse_addresses(addresses) if isinstance(addresses, str) else tuple(addresses)
         object.__setattr__(self, "name_servers", addresses)
-        if not addresses:
-            raise ValueError("name_servers is empty: give at least one address, such as '127.0.0.1:9876'")
+        if not addresses and self.name_server_domain is None:
+            raise ValueError(
+                "name_servers is empty: give at least one address, such as '127.0.0.1:9876', or set name_server_domain"
+            )
         for address in addresses:
-            host, colon, port = address.rpartition(":")
-            if not (host and colon and port.isdecimal()):
+            if not is_address(address):
                 raise ValueError(f"name_servers: {address!r} is not host:port")
+        if self.name_server_domain is not None and not is_domain(self.name_server_domain):
+            raise ValueError(
+                f"name_server_domain: {self.name_server_domain!r} is neither a host, such as 'mq.example.org', "
+                "nor host:port"
+            )
         if self.namespace is None:
             object.__setattr__(self, "namespace", namespace_of(addresses))
         Namespace(self.namespace)
         _positive(
             self,
+            "name_server_refresh_interval",
             "poll_name_server_interval",
             "heartbeat_broker_interval",
             "persist_consumer_offset_interval",
@@ -102,8 +134,13 @@ class ClientSettings:
 
     @property
     def name_server_addresses(self) -> tuple[str, ...]:
-        """`name_servers` as a tuple of addresses."""
+        """`name_servers` as a tuple of addresses; empty if they are fetched from `name_server_domain`."""
         return tuple(self.name_servers)
+
+    @property
+    def name_servers_text(self) -> str:
+        """The addresses, or the domain from which they are fetched."""
+        return ", ".join(self.name_servers) or f"name servers from {self.name_server_domain}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -125,12 +125,12 @@ class RocketBinder(Binder):
         """
         self._name_servers = await self._cluster.find()
         self._admin = Admin(self._client_settings(), transport=self._transport, clock=self._clock)
-        await self._admin.start()
         try:
+            await self._admin.start()
             self._discovered = await discover_capabilities(self._admin)
         except RemotingError as error:
             raise BinderUnavailable(
-                f"binder {self.name!r} cannot reach a RocketMQ name server at {';'.join(self._name_servers)}: {error}. "
+                f"binder {self.name!r} cannot reach a RocketMQ name server at {self._known_name_servers}: {error}. "
                 f"Start one (`streamkit broker`), or set {PREFIX}.name-server.",
                 binder=self.name,
             ) from error
@@ -173,6 +173,8 @@ class RocketBinder(Binder):
     def _client_settings(self) -> ClientSettings:
         return ClientSettings(
             name_servers=self._name_servers,
+            name_server_domain=self._properties.name_server_domain,
+            name_server_subgroup=self._properties.name_server_subgroup,
             unit_name=self._properties.unit_name,
             poll_name_server_interval=self._properties.poll_name_server_interval,
         )
@@ -199,7 +201,7 @@ class RocketBinder(Binder):
         """Return UP if a name server answers and knows a broker, else DOWN with the reason."""
         if self._admin is None:
             return Health(HealthStatus.DOWN, {"reason": "not started"})
-        details = {"nameServer": ";".join(self._name_servers)}
+        details = {"nameServer": self._known_name_servers}
         try:
             brokers = (await self._admin.cluster_info()).broker_addr_table
         except RemotingError as error:
@@ -364,7 +366,7 @@ class RocketBinder(Binder):
             name=",".join(map(namespace.wrap, topics_of(destination.name))),
             group=destination.group and namespace.wrap(destination.group),
         )
-        return spark_source(self._known_name_servers, known)
+        return spark_source(self._name_servers_of_spark, known)
 
     def spark_sink(self, destination: ProducerDestination) -> SparkFormat:
         """Return Spark's format and options to write to the topic, with the namespace in front of the name."""
@@ -372,12 +374,27 @@ class RocketBinder(Binder):
         namespace = self._settings.namespace(extended)
         group = namespace.wrap(self.producer_group(destination.name, extended))
         known = replace(destination, name=namespace.wrap(destination.name))
-        return spark_sink(self._known_name_servers, known, group)
+        return spark_sink(self._name_servers_of_spark, known, group)
 
     @property
     def _known_name_servers(self) -> str:
-        """The addresses of the name servers in use; before the start, those that will be tried first."""
+        """The addresses of the name servers in use; before the start, those that will be tried first.
+
+        If the clients fetch the addresses, the domain from which they fetch them.
+        """
+        if self._cluster.domain is not None:
+            return self._cluster.domain
         return ";".join(self._name_servers) or ";".join(self._cluster.configured) or DEFAULT_NAME_SERVER
+
+    @property
+    def _name_servers_of_spark(self) -> str:
+        if self._cluster.domain is not None:
+            raise BinderError(
+                f"binder {self.name!r} fetches the addresses of its name servers from {self._cluster.domain}, which "
+                f"Spark's jobs cannot do: set {PREFIX}.name-server",
+                binder=self.name,
+            )
+        return self._known_name_servers
 
     @property
     def _settings(self) -> ClientSettingsMaker:

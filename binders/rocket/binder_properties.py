@@ -14,7 +14,7 @@ from binders.rocket.properties import (
     PositiveMilliseconds,
     legal_group,
 )
-from rocket_client.settings import parse_addresses
+from rocket_client.settings import is_domain, parse_addresses
 from rocket_remoting.session.address import parse_address
 from rocket_remoting.wire.errors import ConnectError
 from streamkit.binder.delivery import DEFAULT_DELAY_LEVELS
@@ -31,7 +31,7 @@ class Embedded(Enum):
     """Whether a broker is started in this process."""
 
     AUTO = "auto"
-    """If no name server is configured and none answers at the default address."""
+    """If neither a name server nor `name-server-domain` is configured, and none answers at the default address."""
     ALWAYS = "always"
     """Always; on the port of the configured name server, or on free ports."""
     NEVER = "never"
@@ -66,6 +66,13 @@ def _check(addresses: list[str]) -> list[str]:
     return addresses
 
 
+def _check_domain(domain: str) -> str:
+    """Return the domain, if it is valid; raise ValueError if not."""
+    if not is_domain(domain):
+        raise ValueError(f"{domain!r} is neither a host, such as mq.example.org, nor host:port")
+    return domain
+
+
 NameServerList = Annotated[list[str], AfterValidator(_split)]
 
 
@@ -73,8 +80,14 @@ class RocketBinderProperties(SettingsModel):
     """`spring.cloud.stream.rocketmq.binder.*`."""
 
     name_server: Annotated[NameServerList, AfterValidator(_check)] = Field(default=[])
-    """Name servers as `host:port`, several as a list or separated by `;` or `,`. Unset: `127.0.0.1:9876`, see
-    `embedded`."""
+    """Name servers as `host:port`, several as a list or separated by `;` or `,`. Unset: fetched from
+    `name-server-domain`; without that too `127.0.0.1:9876`, see `embedded`."""
+    name_server_domain: Annotated[str, AfterValidator(_check_domain)] | None = None
+    """A host (port 8080) or `host:port` of an HTTP server that answers with the name servers' addresses (Apache's
+    `rocketmq.namesrv.domain`). The URL is `http://<host:port>/rocketmq/nsaddr`, with `-<unit-name>?nofix=1` if there is
+    a unit name. Without effect where `name-server` is set."""
+    name_server_subgroup: str = "nsaddr"
+    """Last part of that URL's path (Apache's `rocketmq.namesrv.domain.subgroup`)."""
     embedded: Embedded = Embedded.AUTO
     """Whether a broker is started in this process."""
     embedded_store: str = ".streamkit"

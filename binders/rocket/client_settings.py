@@ -43,6 +43,8 @@ class _Client(TypedDict):
     """The settings that all clients have."""
 
     name_servers: Sequence[str]
+    name_server_domain: str | None
+    name_server_subgroup: str
     namespace: str
     unit_name: str | None
     vip_channel_enabled: bool
@@ -78,7 +80,7 @@ class ClientSettingsMaker:
         """Make a maker.
 
         Args:
-            name_servers: The addresses of the name servers, `host:port`.
+            name_servers: The addresses of the name servers, `host:port`; empty if the clients fetch them.
             binder: The binder's settings, used where a binding's are unset.
         """
         self._name_servers = tuple(name_servers)
@@ -134,6 +136,8 @@ class ClientSettingsMaker:
         vip = extended.vip_channel_enabled
         return _Client(
             name_servers=self._name_servers,
+            name_server_domain=binder.name_server_domain,
+            name_server_subgroup=binder.name_server_subgroup,
             namespace=self.namespace(extended).name,
             unit_name=extended.unit_name or binder.unit_name,
             vip_channel_enabled=binder.vip_channel_enabled if vip is None else vip,

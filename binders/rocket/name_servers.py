@@ -32,6 +32,7 @@ class NameServers:
 
     Attributes:
         configured: The addresses in the settings; empty if they are not set.
+        domain: The domain from which the clients fetch the addresses; None if they do not.
     """
 
     def __init__(
@@ -43,6 +44,8 @@ class NameServers:
         clock: Clock,
     ) -> None:
         self.configured = tuple(configured)
+        is_given = bool(configured) or properties.embedded is Embedded.ALWAYS
+        self.domain = None if is_given else properties.name_server_domain
         self._binder = binder
         self._properties = properties
         self._transport = transport
@@ -56,6 +59,8 @@ class NameServers:
 
     async def find(self) -> tuple[str, ...]:
         """Return the addresses of the name servers; start an embedded broker first if the settings ask for one.
+
+        The result is empty if the clients fetch the addresses.
 
         Raises:
             BinderError: The embedded broker cannot be started, and `embedded=always` allows no other broker.
@@ -71,6 +76,8 @@ class NameServers:
                 raise BinderError(str(error), binder=self._binder) from error.__cause__
         if configured:
             return configured
+        if self.domain is not None:
+            return ()
         if embedded is Embedded.NEVER or await self._is_reachable(DEFAULT_NAME_SERVER):
             return (DEFAULT_NAME_SERVER,)
         started = await self._start(DEFAULT_NAME_SERVER, DEFAULT_BROKER_PORT)

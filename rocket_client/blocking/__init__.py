@@ -20,6 +20,7 @@ from rocket_client.blocking.pulls import PullRequest, PullResult, Subscription
 from rocket_client.blocking.ranges import QueueRange, RangePart
 from rocket_client.blocking.retrying import BUSY_CODES, UNREACHABLE_ERRORS, Patience
 from rocket_client.errors import (
+    AddressFetchError,
     BrokerNotFoundError,
     ClientError,
     NameServersUnreachableError,
@@ -33,6 +34,7 @@ from rocket_remoting.wire.message import MessageQueue
 __all__ = [
     "BUSY_CODES",
     "UNREACHABLE_ERRORS",
+    "AddressFetchError",
     "BatchSender",
     "BlockingClient",
     "BlockingConnection",

@@ -78,7 +78,7 @@ class BlockingClient:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<BlockingClient {self.group} at {', '.join(self._settings.name_server_addresses)}>"
+        return f"<BlockingClient {self.group} at {self._settings.name_servers_text}>"
 
     # Queues
 

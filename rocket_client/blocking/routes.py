@@ -1,18 +1,28 @@
 """The routes of the blocking client, looked up when needed and kept for a while."""
 
+import logging
 import math
 import time
 from typing import TypeVar
 
+from rocket_client.blocking.address_fetch import fetch_addresses
 from rocket_client.blocking.pool import ConnectionPool
 from rocket_client.core import name_server_calls
+from rocket_client.core.address_server import AddressServer
 from rocket_client.core.call import Call
 from rocket_client.core.name_server_order import NameServerOrder
 from rocket_client.core.routes import Routes
 from rocket_client.core.topic_route import TopicRoute
-from rocket_client.errors import BrokerNotFoundError, NameServersUnreachableError, TopicNotFoundError
+from rocket_client.errors import (
+    AddressFetchError,
+    BrokerNotFoundError,
+    NameServersUnreachableError,
+    TopicNotFoundError,
+)
 from rocket_client.settings import ProducerSettings
 from rocket_remoting.wire.errors import ConnectError, ConnectionLost, RequestTimeout
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -25,6 +35,9 @@ class BlockingRoutes:
 
     def __init__(self, settings: ProducerSettings, pool: ConnectionPool) -> None:
         self._order = NameServerOrder(settings.name_server_addresses)
+        self._address_server = AddressServer.of(settings)
+        self._refresh_interval = settings.name_server_refresh_interval.total_seconds()
+        self._refresh_at = -math.inf
         self._timeout = settings.request_timeout.total_seconds()
         self._lifetime = settings.poll_name_server_interval.total_seconds()
         self._default_topic = settings.create_topic_key
@@ -133,8 +146,25 @@ class BlockingRoutes:
             self.expire(route.topic)  # that may change at any moment
         return route.require_writable()
 
+    def _refresh_addresses(self) -> None:
+        """Fetch the addresses of the name servers if they are not configured, and not known or due again."""
+        server, now = self._address_server, time.monotonic()
+        if server is None or now < self._refresh_at:
+            return
+        if self._order.addresses:
+            # Before the fetch: other threads use the known addresses meanwhile.
+            self._refresh_at = now + self._refresh_interval
+        try:
+            self._order.replace(fetch_addresses(server))
+        except AddressFetchError as error:
+            if not self._order.addresses:
+                raise NameServersUnreachableError((), [error]) from error
+            logger.warning("the name servers stay as they are: %s", error)
+        self._refresh_at = time.monotonic() + self._refresh_interval
+
     def _call(self, call: Call[T]) -> T:
         """Make the call to one name server after the other until one answers; return the result."""
+        self._refresh_addresses()
         causes: list[Exception] = []
         for address in self._order.in_turn():
             try:

@@ -4,6 +4,7 @@
 
     every 30 s, first after 10 ms    look up the routes of all topics in use
     every 30 s, first after  1 s     forget brokers that no route has; send a heartbeat to all others
+    every  2 min                     fetch the addresses of the name servers, if they are not configured
     every  5 s, first after 10 s     commit the settled offsets of consumers
     new connection to a broker       send a heartbeat first: a restarted broker must know the members before they pull
     topic without a route            look its route up after 0.5 s, 1 s, 2 s …, up to the interval of 30 s
@@ -27,6 +28,7 @@ from rocket_client.connection.remoting_processor import (
 )
 from rocket_client.connection.request_reply import Replies
 from rocket_client.connection.routes import RouteTable, vip_address
+from rocket_client.core.address_server import AddressServer
 from rocket_client.errors import BrokerNotFoundError, GroupInUseError
 from rocket_client.settings import ClientSettings
 from rocket_remoting.clock import Clock
@@ -64,11 +66,13 @@ class RocketClient:
         self._persist_interval = settings.persist_consumer_offset_interval.total_seconds()
         connect_timeout = settings.connect_timeout.total_seconds()
         self._name_server_connections = Connections(transport, None, connect_timeout)
-        processor = ClientRemotingProcessor(
-            self.producers, self.consumers, self.replies, settings.name_server_addresses, self.spawn
+        self._address_server = AddressServer.of(settings)
+        self._refresh_interval = settings.name_server_refresh_interval.total_seconds()
+        self.name_servers = NameServers(
+            settings.name_server_addresses, self._address_server, self._name_server_connections, self._timeout
         )
+        processor = ClientRemotingProcessor(self.producers, self.consumers, self.replies, self.name_servers, self.spawn)
         self.brokers = Connections(transport, processor.handle, connect_timeout, self._heartbeat_over)
-        self.name_servers = NameServers(settings.name_server_addresses, self._name_server_connections, self._timeout)
         self.routes = RouteTable(self.name_servers.topic_route)
         self.requests = BrokerRequests(self.routes, self.brokers.to, self._timeout)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -229,6 +233,9 @@ class RocketClient:
         self.every(FIRST_ROUTE_REFRESH, self._poll_interval, self._refresh_routes, "refresh routes")
         self.every(FIRST_HEARTBEAT, self._heartbeat_interval, self._maintain_brokers, "heartbeat")
         self.every(FIRST_PERSIST, self._persist_interval, self._persist, "commit offsets")
+        if self._address_server is not None:
+            interval = self._refresh_interval
+            self.every(interval, interval, self.name_servers.refresh, "refresh name server addresses")
 
     def every(
         self, first: float, interval: float, action: Callable[[], Awaitable[None]], name: str

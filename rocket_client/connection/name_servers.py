@@ -2,35 +2,85 @@
 
 Name servers are independent of each other, and each has all routes, so any of them can answer. While none answers, the
 client continues with the routes that it has.
+
+Their addresses are configured, or fetched from an HTTP server: when the first member starts, and periodically.
 """
 
+import logging
 from typing import TypeVar
 
+from rocket_client.connection.address_fetch import fetch_addresses
 from rocket_client.connection.connections import Connections
+from rocket_client.core.address_server import AddressServer
 from rocket_client.core.call import Call, refusal
 from rocket_client.core.name_server_calls import topic_route
 from rocket_client.core.name_server_order import NameServerOrder
-from rocket_client.errors import NameServersUnreachableError
+from rocket_client.errors import AddressFetchError, NameServersUnreachableError
 from rocket_remoting.wire.bodies import TopicRouteData
 from rocket_remoting.wire.codes import RequestCode, ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.errors import RemotingError
 from rocket_remoting.wire.ext_fields import Header
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 
 class NameServers:
-    """The configured name servers."""
+    """The name servers of a client.
 
-    def __init__(self, addresses: tuple[str, ...], connections: Connections, timeout: float) -> None:
-        self.addresses = addresses
+    Args:
+        addresses: The addresses; empty if a server answers with them.
+        server: The HTTP server that answers with the addresses; None if they are configured.
+        connections: Connections to name servers.
+        timeout: Seconds within which a name server must answer.
+    """
+
+    def __init__(
+        self, addresses: tuple[str, ...], server: AddressServer | None, connections: Connections, timeout: float
+    ) -> None:
         self._order = NameServerOrder(addresses)
+        self._server = server
         self._connections = connections
         self._timeout = timeout
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses in use; empty until they have been fetched."""
+        return self._order.addresses
+
     def __repr__(self) -> str:
         return f"NameServers({', '.join(self.addresses)}; current {self._order.current})"
+
+    async def find(self) -> None:
+        """Fetch the addresses if none is known.
+
+        Raises:
+            NameServersUnreachableError: The addresses could not be fetched.
+        """
+        if not self.addresses:
+            try:
+                await self.refresh()
+            except AddressFetchError as error:
+                raise NameServersUnreachableError((), [error]) from error
+
+    async def refresh(self) -> None:
+        """Fetch the addresses if they are not configured, and use them from now on.
+
+        Raises:
+            AddressFetchError: The addresses could not be fetched; those known stay in use.
+        """
+        if self._server is None:
+            return
+        known, fetched = self.addresses, await fetch_addresses(self._server)
+        if set(fetched) == set(known):
+            return
+        logger.info("name servers from %s: %s; before: %s", self._server.url, fetched, known or "none")
+        self._order.replace(fetched)
+        for address in self._connections.addresses():
+            if address not in fetched:
+                await self._connections.drop(address)
 
     async def call(self, call: Call[T]) -> T:
         """Make the call to one name server after the other until one answers; return the result.
@@ -39,6 +89,7 @@ class NameServers:
             NameServersUnreachableError: No name server answered.
             ResponseError: The name server that answered refused the request.
         """
+        await self.find()
         causes: list[Exception] = []
         for address in self._order.in_turn():
             try:

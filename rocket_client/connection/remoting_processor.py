@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Protocol
 
+from rocket_client.connection.name_servers import NameServers
 from rocket_client.connection.request_reply import Replies
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import (
@@ -97,7 +98,7 @@ class ClientRemotingProcessor:
         producers: Mapping[str, ProducerMember],
         consumers: Mapping[str, ConsumerMember],
         replies: Replies,
-        name_servers: Sequence[str],
+        name_servers: NameServers,
         spawn: Callable[[Coroutine[object, object, None], str], asyncio.Task[None]],
     ) -> None:
         self._producers = producers
@@ -177,7 +178,7 @@ class ClientRemotingProcessor:
         consumer = self._consumers.get(group)
         if consumer is None:
             return _no_such_group(command, group)
-        return RemotingCommand.response(command, body=encode_body(consumer.running_info(self._name_servers)))
+        return RemotingCommand.response(command, body=encode_body(consumer.running_info(self._name_servers.addresses)))
 
     def _consume_directly(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
         header = command.header(ConsumeMessageDirectlyResultRequestHeader)

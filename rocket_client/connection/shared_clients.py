@@ -68,5 +68,6 @@ async def release(client: RocketClient) -> None:
 def _key(settings: ClientSettings, transport: Transport | None, clock: Clock | None, instance_name: str | None) -> _Key:
     ends = (id(transport) if transport is not None else None, id(clock) if clock is not None else None)
     if instance_name is not None:
-        return (*ends, settings.name_server_addresses, instance_name, settings.unit_name, settings.client_ip)
+        found_at = settings.name_server_addresses or (settings.name_server_domain, settings.name_server_subgroup)
+        return (*ends, found_at, instance_name, settings.unit_name, settings.client_ip)
     return (*ends, *(getattr(settings, field.name) for field in fields(ClientSettings)))

@@ -211,6 +211,7 @@ class GroupConsumer(QueueReader[C]):
         # A message that a broker has stored may go back to brokers whatever its size.
         sending = ProducerSettings(
             name_servers=self.settings.name_servers,
+            name_server_domain=self.settings.name_server_domain,
             namespace=self._namespace.name,
             max_message_size=1 << 31,
         )
@@ -218,6 +219,7 @@ class GroupConsumer(QueueReader[C]):
         return SendBack(self.group, client.requests, client.routes, outgoing)
 
     async def _begin(self) -> None:
+        await self._client.name_servers.find()
         for topic in list(self._subscriptions):
             route = await self._client.routes.refresh(topic)
             if route is None and not is_retry_topic(topic):

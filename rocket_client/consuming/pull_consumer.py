@@ -79,10 +79,16 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
         Raises:
             ClientStateError: The consumer was started before.
             GroupInUseError: Another consumer of the group has the same `instance_name`.
+            NameServersUnreachableError: The addresses of the name servers could not be fetched.
         """
         self._life.begin()
         self._client = self._acquire(self.settings.instance_name, lambda client: self.group not in client.consumers)
         self._client.register_consumer(self)
+        try:
+            await self._client.name_servers.find()
+        except BaseException:
+            await self._leave()
+            raise
         self._life.succeed()
 
     async def shutdown(self) -> None:

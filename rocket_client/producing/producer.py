@@ -72,12 +72,18 @@ class Producer(GroupMember[ProducerSettings]):
         Raises:
             ClientStateError: The producer was started before.
             GroupInUseError: Another producer of the group has the same `instance_name`.
+            NameServersUnreachableError: The addresses of the name servers could not be fetched.
         """
         self._life.begin()
         self._client = self._acquire(self.settings.instance_name, lambda client: self.group not in client.producers)
         self._outgoing = OutgoingMessages(self.group, self.settings, self._client.clock, self._client.unique_ids)
         self._sender = Sender(self._client, self.settings, self._outgoing)
         self._client.register_producer(self)
+        try:
+            await self._client.name_servers.find()
+        except BaseException:
+            await self._leave()
+            raise
         self._client.spawn(self._client.heartbeat(), "announce producer")
         self._life.succeed()
 

@@ -183,6 +183,7 @@ class TransactionProducer(Producer):
         Raises:
             ClientStateError: The producer was started before.
             GroupInUseError: Another producer of the group has the same `instance_name`.
+            NameServersUnreachableError: The addresses of the name servers could not be fetched.
         """
         await super().start()
         await self._client.routes.refresh_all(self._topics)
