@@ -150,7 +150,7 @@ class Arrivals(Generic[_Connection]):
 
     def _end(self) -> None:
         self._is_in_turn = False
-        self._last_count = self._count
+        self._last_count, self._count = self._count, 0
         if self._connections:
             self.handle()
         self._end_turn()

@@ -43,4 +43,5 @@ class SettingWarning:
     verdict: Verdict = Verdict.NO_EFFECT
 
     def __str__(self) -> str:
-        return f"{self.value.origin}: {self.value.key} has no effect: {self.reason}"
+        what = "names nothing" if self.verdict is Verdict.NAMES_NOTHING else "has no effect"
+        return f"{self.value.origin}: {self.value.key} {what}: {self.reason}"

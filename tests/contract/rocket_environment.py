@@ -31,7 +31,7 @@ PREFIX = "spring.cloud.stream.rocketmq"
 MANY_CHECKS = "10000"
 FEW_CHECKS = 3
 """What a broker has asked about so often is put aside; a machine with much to do may answer none of them in time."""
-PUT_ASIDE_CASE = "test_transaction_that_stays_unknown_is_put_aside"
+PUT_ASIDE_CASE = "test_a_transaction_that_stays_unknown_is_put_aside"
 CHECKS = {
     "transactionTimeOut": "1000",
     "transactionCheckInterval": "1000",

@@ -166,6 +166,11 @@ def silent() -> Iterator[socket.socket]:
         yield server
 
 
+def _accept_interrupts() -> None:
+    """Let SIGINT interrupt the process: a shell has its background jobs ignore it, and the tests may be one."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def exit_code(
     directory: Path, program: str, arguments: tuple[str, ...], ending: str, waits: socket.socket | None
 ) -> int:
@@ -173,7 +178,14 @@ def exit_code(
     (directory / "program.py").write_text(program)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(directory / "program.py"), *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=directory)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        cwd=directory,
+        preexec_fn=_accept_interrupts,  # noqa: PLW1509
+    )
     assert process.stdout is not None
     with process, process.stdout as output:
         try:

@@ -286,7 +286,7 @@ def test_unusual_requests_are_handled_individually(odd: bytes) -> None:
 
 
 def test_sends_of_several_connections_are_stored_together() -> None:
-    """Those of one loop iteration except the first; each connection gets its own answers."""
+    """Those of one turn of the loop; each connection gets its own answers."""
 
     async def scene(both: TwoPaths) -> None:
         of_each = [
@@ -294,7 +294,7 @@ def test_sends_of_several_connections_are_stored_together() -> None:
             for who in range(5)
         ]
         parts = [b"".join(frames) for frames in of_each]
-        assert await compare(both, *parts, batch(THREE, opaque=9)) == [3, 6, 9]
+        assert await compare(both, *parts, batch(THREE, opaque=9)) == [12, 6]
         assert await both.pulled(queue_id=1) == [b"first"] + [
             b"%d of %d" % (n, who) for who in (1, 3) for n in range(3)
         ]
@@ -310,7 +310,7 @@ def test_unusual_request_does_not_delay_other_connections(odd: bytes) -> None:
         await make_topics(both)
         two = [send(PROPERTIES, b"%d" % n, opaque=n) for n in range(2)]
         runs = await compare(both, two[0], *two, b"".join([odd, *two]))
-        assert runs[1] >= 2
+        assert runs[0] >= 3
 
     with_both(scene, pool=False)
 
@@ -321,7 +321,7 @@ def test_run_has_a_maximum_number_of_requests(monkeypatch: pytest.MonkeyPatch) -
 
     async def scene(both: TwoPaths) -> None:
         part = b"".join(send(PROPERTIES, b"%d" % n, opaque=n) for n in range(3))
-        assert await compare(both, *[part] * 5) == [3, 8, 1, 3]
+        assert await compare(both, *[part] * 5) == [8, 1, 3, 3]
 
     with_both(scene, pool=False)
 
@@ -331,7 +331,7 @@ def test_sync_flush_delays_answers_of_a_run() -> None:
 
     async def scene(both: TwoPaths) -> None:
         frames = [send(PROPERTIES, b"%d" % n, opaque=n, flag=2 * (n % 2)) for n in range(6)]
-        assert await compare(both, b"".join(frames[:3]), *frames[3:]) == [3, 3]
+        assert await compare(both, b"".join(frames[:3]), *frames[3:]) == [6]
         for side in (both.at_once, both.one_by_one):
             log = side.embedded.broker.store._commit_log
             assert log.flushed == log.end
