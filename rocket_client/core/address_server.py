@@ -33,7 +33,6 @@ class AddressServer:
 
     Attributes:
         authority: ``host:port``.
-        authority: ``host:port``, or a host with the default port of HTTP.
         path: The path and the query of the request.
         timeout: Seconds within which the whole answer must be there.
     """
