@@ -208,7 +208,7 @@ def test_topics_grow_only_if_settings_allow_it(shop: Shop) -> None:
 
     async def main() -> None:
         await shop.make_topic(2)
-        with pytest.raises(StreamkitError, match="has 2 partitions, but 4 are configured"):
+        with pytest.raises(StreamkitError, match=r"has 2 partition\(s\), but 4 are configured"):
             async with shop.app(bindings__out__producer__partition_count=4):
                 raise AssertionError("it must not start")
         more = {"kafka.binder.auto-add-partitions": "true"}
