@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, field_validator
 
-from binders.kafka.client_config import IGNORED, Client, checked
+from binders.kafka.client_config import IGNORED, checked_of_clients, checked_of_consumers, checked_of_producers
 from binders.kafka.properties import ClientProducerProperties
 from streamkit.config.durations import Milliseconds, Positive, Seconds
 from streamkit.config.setting_limits import Accepted, NotInMemory, Rejected
@@ -17,18 +17,6 @@ PREFIX: Final = "spring.cloud.stream.kafka.binder"
 _NO_ZOOKEEPER: Final = Accepted("clients ask the brokers, not ZooKeeper")
 DEFAULT_BROKERS: Final = ["localhost:9092"]
 """The brokers of a binder that names none."""
-
-
-def _of_clients(properties: dict[str, str]) -> dict[str, str]:
-    return checked(properties, *Client)
-
-
-def _of_consumers(properties: dict[str, str]) -> dict[str, str]:
-    return checked(properties, Client.CONSUMER)
-
-
-def _of_producers(properties: dict[str, str]) -> dict[str, str]:
-    return checked(properties, Client.PRODUCER)
 
 
 class TransactionProperties(SettingsModel):
@@ -57,11 +45,15 @@ class KafkaBinderProperties(SettingsModel):
     `spring.kafka.bootstrap-servers`."""
     default_broker_port: int = Field(default=9092, ge=1, le=65535)
     """The port of brokers that name none."""
-    configuration: Annotated[dict[str, str], AfterValidator(_of_clients), IGNORED] = Field(default_factory=dict)
+    configuration: Annotated[dict[str, str], AfterValidator(checked_of_clients), IGNORED] = Field(default_factory=dict)
     """Properties of every client, by their names in Kafka, such as `security.protocol`."""
-    consumer_properties: Annotated[dict[str, str], AfterValidator(_of_consumers), IGNORED] = Field(default_factory=dict)
+    consumer_properties: Annotated[dict[str, str], AfterValidator(checked_of_consumers), IGNORED] = Field(
+        default_factory=dict
+    )
     """Properties of every consumer; they win over `configuration`."""
-    producer_properties: Annotated[dict[str, str], AfterValidator(_of_producers), IGNORED] = Field(default_factory=dict)
+    producer_properties: Annotated[dict[str, str], AfterValidator(checked_of_producers), IGNORED] = Field(
+        default_factory=dict
+    )
     """Properties of every producer; they win over `configuration`."""
     required_acks: str = "all"
     """Which acknowledgments a send needs: `all`, `1`, or `0`, with which nothing is known of failures."""

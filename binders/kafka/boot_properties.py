@@ -18,7 +18,14 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from binders.kafka.client_config import IGNORED, Client, checked
+from binders.kafka.client_config import (
+    IGNORED,
+    Client,
+    checked,
+    checked_of_clients,
+    checked_of_consumers,
+    checked_of_producers,
+)
 from streamkit.config.application_properties import SharedSettingsModel
 from streamkit.config.data_sizes import DataSize
 from streamkit.config.durations import Milliseconds
@@ -44,18 +51,6 @@ _NO_JAAS: Final = Rejected("set properties.sasl.mechanism and properties.sasl.ja
 _NO_LISTENERS: Final = Accepted("it is for @KafkaListener: a binding has settings of its own")
 _NO_TEMPLATE: Final = Accepted("it is for KafkaTemplate: a binding has settings of its own")
 _NO_STREAMS: Final = Accepted("it is for Kafka Streams, which has no binder here")
-
-
-def _of_clients(properties: dict[str, str]) -> dict[str, str]:
-    return checked(properties, *Client)
-
-
-def _of_consumers(properties: dict[str, str]) -> dict[str, str]:
-    return checked(properties, Client.CONSUMER)
-
-
-def _of_producers(properties: dict[str, str]) -> dict[str, str]:
-    return checked(properties, Client.PRODUCER)
 
 
 def _of_admins(properties: dict[str, str]) -> dict[str, str]:
@@ -186,7 +181,7 @@ class ConsumerProperties(_ClientSettings):
     """How long a member may take between two polls."""
     max_poll_records: int | None = Field(default=None, ge=1)
     """How many records a poll returns, at most."""
-    properties: Annotated[dict[str, str], AfterValidator(_of_consumers), IGNORED] = Field(default_factory=dict)
+    properties: Annotated[dict[str, str], AfterValidator(checked_of_consumers), IGNORED] = Field(default_factory=dict)
     """Properties of consumers, by their names in Kafka."""
     enable_auto_commit: Annotated[bool | None, _SETTLED] = None
     group_id: Annotated[str | None, _OF_THE_BINDING] = None
@@ -215,7 +210,7 @@ class ProducerProperties(_ClientSettings):
     """How batches are compressed, in place of the bindings' `compression-type`."""
     retries: int | None = Field(default=None, ge=0)
     """How often a failed send is tried again."""
-    properties: Annotated[dict[str, str], AfterValidator(_of_producers), IGNORED] = Field(default_factory=dict)
+    properties: Annotated[dict[str, str], AfterValidator(checked_of_producers), IGNORED] = Field(default_factory=dict)
     """Properties of producers, by their names in Kafka."""
     buffer_memory: Annotated[DataSize | None, Accepted("kafka-python has nothing like it")] = None
     key_serializer: Annotated[str | None, _CONVERTED] = None
@@ -250,7 +245,7 @@ class KafkaProperties(_ClientSettings):
 
     bootstrap_servers: list[str] = Field(default=["localhost:9092"])
     """The brokers of binders that name none: `host:port`, several separated by commas."""
-    properties: Annotated[dict[str, str], AfterValidator(_of_clients), IGNORED] = Field(default_factory=dict)
+    properties: Annotated[dict[str, str], AfterValidator(checked_of_clients), IGNORED] = Field(default_factory=dict)
     """Properties of all clients, by their names in Kafka."""
     consumer: ConsumerProperties = ConsumerProperties()
     """The consumers."""

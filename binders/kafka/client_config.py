@@ -19,7 +19,15 @@ from typing import Final, TypeAlias
 from streamkit.config.located_errors import EntryError
 from streamkit.config.setting_limits import AcceptedEntries
 
-__all__ = ["IGNORED", "Client", "checked", "translated"]
+__all__ = [
+    "IGNORED",
+    "Client",
+    "checked",
+    "checked_of_clients",
+    "checked_of_consumers",
+    "checked_of_producers",
+    "translated",
+]
 
 Config: TypeAlias = dict[str, object]
 
@@ -274,6 +282,21 @@ def checked(properties: Mapping[str, str], *clients: Client) -> dict[str, str]:
     except EntryError as error:
         raise EntryError(spellings[error.name], str(error)) from error
     return named
+
+
+def checked_of_clients(properties: dict[str, str]) -> dict[str, str]:
+    """Return properties of clients of any kind, as `checked` does."""
+    return checked(properties, *Client)
+
+
+def checked_of_consumers(properties: dict[str, str]) -> dict[str, str]:
+    """Return properties of consumers, as `checked` does."""
+    return checked(properties, Client.CONSUMER)
+
+
+def checked_of_producers(properties: dict[str, str]) -> dict[str, str]:
+    """Return properties of producers, as `checked` does."""
+    return checked(properties, Client.PRODUCER)
 
 
 def _check(name: str, value: str, known: Mapping[str, Reader], clients: Iterable[Client]) -> None:

@@ -116,7 +116,7 @@ class Arrivals(Generic[_Connection]):
     def add(self, connection: _Connection) -> None:
         """Handle the connection's requests together with those of others, at the end of this turn at the latest.
 
-        It must not be read again before `Arrivals` has called its `handle_arrived`; see `handle`.
+        If it is read again before `Arrivals` has called its `handle_arrived`, it must settle its decoder first.
         """
         self._connections.append(connection)
         if len(self._connections) >= _MOST or self._buffer.is_full:
