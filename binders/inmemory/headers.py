@@ -21,6 +21,8 @@ def spelt(headers: MessageHeaders, spellings: Mapping[str, str]) -> MessageHeade
         headers: The headers of an outgoing message.
         spellings: The portable name of each of the system's own names.
     """
+    if spellings.keys().isdisjoint(headers):  # nearly always
+        return headers
     own = {known: headers[name] for name, known in spellings.items() if headers.get(name) is not None}
     if not own:
         return headers
