@@ -14,6 +14,7 @@ from rocket_broker.settings.apache_settings import ApacheSettings
 from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.store.repair import RepairPlan
 from rocket_broker.store.survey import Survey
+from streamkit.cli.load.verdict import Verdict
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 
@@ -55,3 +56,9 @@ def test_output_fields_of_the_store_commands_are_listed(message: type[Survey | R
     assert [name for name, _ in documented] == [field.name for field in fields(message)]
     rows = [f"| `{name}` | {' '.join(line.strip() for line in text.splitlines())} |" for name, text in documented]
     assert "\n".join(rows) in PAGE.read_text()
+
+
+def test_keys_of_a_loads_verdict_are_on_the_page() -> None:
+    section = PAGE.read_text().partition("## Measure a messaging system")[2].partition("\n## ")[0]
+    keys = " ".join(re.findall(r"^\| (`.*?) \|", section, re.MULTILINE))
+    assert set(re.findall(r"`(\w+)`", keys)) == {field.name for field in fields(Verdict)} | {"complaints"}

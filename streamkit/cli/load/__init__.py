@@ -1,0 +1,1 @@
+"""The load of `streamkit bench`: what is sent, what becomes of it, and how long it takes."""
