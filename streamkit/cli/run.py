@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streamkit.cli.setting_arguments import expect_settings
+from streamkit.cli.terminal_log import log_to_terminal
 from streamkit.cli.worker import SOCKET_VARIABLE, Worker
 
 if TYPE_CHECKING:  # `streamkit --help` imports no application
@@ -26,16 +27,6 @@ logger = logging.getLogger(__name__)
 _STREAMKIT = str(Path(__file__).parents[1])
 _LEVELS = ["critical", "error", "warning", "info", "debug"]
 _WATCHED = (".properties", ".yml", ".yaml")
-_DETAILS = {
-    **dict.fromkeys(
-        ("rocket_broker", "rocket_client", "rocket_remoting", "kafka", "watchfiles", "uvicorn"),
-        logging.WARNING,
-    ),
-    # They warn of each attempt to connect; a failure is logged as an error besides.
-    "kafka.net.manager": logging.ERROR,
-    "kafka.net.inet": logging.ERROR,
-}
-"""The log levels of libraries that log much at INFO."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +91,9 @@ def run(
     restarts the workers one by one, with settings and code as they are then.
     """
     expect_settings(context, "MODULE", target, settings)
-    _log_to_terminal(log_level, worker_number)
+    # The supervisor gives its numbers to every worker; only what the user set is worth a warning.
+    numbers = None if worker_number is None else "argument --spring.cloud.stream.instance-"
+    log_to_terminal(log_level, worker=worker_number, own_settings=numbers)
     sys.path.insert(0, app_dir)
     options = _Options(target, settings, app_dir, log_level)
     if workers is None and not reload:
@@ -122,24 +115,6 @@ def _run_here(options: _Options) -> None:
     if line is not None:
         Worker(application, int(line)).attach()
     application.run(list(options.settings))
-
-
-def _log_to_terminal(level: str, worker: int | None) -> None:
-    """Log to standard error; of the libraries in `_DETAILS` only warnings and errors, unless the level is debug."""
-    who = "" if worker is None else f"[{worker}] "
-    logging.basicConfig(
-        level=level.upper(), format=f"%(asctime)s %(levelname)-7s {who}%(name)s: %(message)s", force=True
-    )
-    if worker is not None:
-        logging.getLogger("streamkit.config.environment").addFilter(_is_of_the_user)
-    if level != "debug":
-        for name, least in _DETAILS.items():
-            logging.getLogger(name).setLevel(max(least, logging.root.level))
-
-
-def _is_of_the_user(record: logging.LogRecord) -> bool:
-    """Return whether a warning about settings is not about the numbers that the supervisor gives to every worker."""
-    return not record.getMessage().startswith("argument --spring.cloud.stream.instance-")
 
 
 def _changes(directories: Sequence[str]) -> AsyncIterator[Sequence[str]]:

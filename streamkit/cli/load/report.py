@@ -17,6 +17,7 @@ from streamkit.cli.load.latencies import PERCENTILES
 from streamkit.cli.load.ledger import Ledger
 from streamkit.cli.load.run import Load, put_load
 from streamkit.cli.load.verdict import Verdict
+from streamkit.cli.terminal_log import log_to_terminal
 from streamkit.errors import StreamkitError
 from streamkit.loop.loops import new_loop
 
@@ -34,7 +35,8 @@ def run_and_print(load: Load, settings: Sequence[str], *, as_json: bool) -> Verd
     Raises:
         click.ClickException: A setting is wrong, or the messaging system cannot be used.
     """
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    log_to_terminal("warning", own_settings="given in code: ")
+    logging.getLogger("kafka").setLevel(logging.ERROR)  # it warns of each pause of the loop, which the load shows
     with _Progress() as progress, asyncio.Runner(loop_factory=new_loop) as runner:
         try:
             verdict = runner.run(put_load(load, settings, progress.show))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from secrets import randbits
 
 from streamkit.application import StreamApplication
-from streamkit.cli.load.ledger import Arrival, Ledger
+from streamkit.cli.load.ledger import HEADER_BYTES, Arrival, Ledger
 from streamkit.cli.load.verdict import Verdict, judge
 from streamkit.config.origin import Scalar
 from streamkit.messaging.channel import SubscribableChannel
@@ -24,6 +24,8 @@ _IN = "bench-in"
 _SENDER = "bench-sender"
 _PAUSE_AFTER_FAILURE = 0.1
 """Seconds that a sender waits after a failed send."""
+_PROBE_INTERVAL = 1.0
+"""Seconds between two probes, which find out whether messages are received yet."""
 _TICK = 0.1
 """Seconds between two looks at how far the load has come."""
 
@@ -104,17 +106,21 @@ async def put_load(load: Load, arguments: Sequence[str], progress: Progress) -> 
     ledger = Ledger(randbits(64), load.senders, load.size)
     application = StreamApplication(properties=load.properties())
     application.take_arguments(arguments)
+    probes = Ledger(ledger.run ^ 1, 1, HEADER_BYTES)
     news = asyncio.Event()
 
     @application.stream_listener(_IN)
     async def receive(payload: bytes) -> None:
-        if ledger.receive(payload, time.monotonic_ns()) is Arrival.FIRST and not ledger.unreceived:
+        if probes.receive(payload, 0) is not Arrival.FOREIGN or (
+            ledger.receive(payload, time.monotonic_ns()) is Arrival.FIRST and not ledger.unreceived
+        ):
             news.set()
 
     progress("starting", ledger)
     async with application:
         end = asyncio.Event()
         with _interrupts(end):
+            await _begin_to_receive(load, probes, application.channel(_OUT), news, end)
             cpu, begun = time.process_time(), time.monotonic_ns()
             ledger.measured_from = begun + int(load.warm_up * NANOSECONDS)
             await _Sending(load, ledger, application.channel(_OUT), begun, end).run(progress)
@@ -122,6 +128,18 @@ async def put_load(load: Load, arguments: Sequence[str], progress: Progress) -> 
         seconds = (ledger.last_acknowledged - begun) / NANOSECONDS if ledger.acknowledged else 0.0
         cpu = time.process_time() - cpu
     return judge(ledger, load.ordered, seconds, cpu, was_interrupted=end.is_set())
+
+
+async def _begin_to_receive(
+    load: Load, probes: Ledger, channel: SubscribableChannel, news: asyncio.Event, end: asyncio.Event
+) -> None:
+    """Send probes until one is received, for at most `load.patience` seconds: a new member waits for its partitions."""
+    deadline = time.monotonic() + load.patience
+    while not (news.is_set() or end.is_set()) and time.monotonic() < deadline:
+        with suppress(Exception):  # the load's own sends show what is wrong
+            await channel.asend(Message(probes.payload(probes.sent, 0), {_SENDER: 0}))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(news.wait(), _PROBE_INTERVAL)
 
 
 @dataclass(frozen=True, slots=True)
