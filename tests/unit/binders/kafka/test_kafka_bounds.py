@@ -219,25 +219,25 @@ class Consumer:
         return Future().success(None)
 
 
+def fetching(taken: list[AssignedPartition]) -> FetchThread:
+    """Return a thread that is not started; the partition of each batch of records is added to `taken`."""
+
+    def take(batches: Sequence[tuple[AssignedPartition, Sequence[SimpleNamespace]]]) -> None:
+        for partition, found in batches:
+            partition.take(found)
+            taken.append(partition)
+
+    return FetchThread(
+        "in", ConsumerClient({}), Subscription("orders"), take, lambda partition: None, recall=lambda partition: None
+    )
+
+
 def test_full_partition_is_paused_until_half_is_settled() -> None:
     """It is not fetched while its messages exceed the window."""
 
     async def main() -> None:
         taken: list[AssignedPartition] = []
-
-        def take(batches: Sequence[tuple[AssignedPartition, Sequence[SimpleNamespace]]]) -> None:
-            for partition, found in batches:
-                partition.take(found)
-                taken.append(partition)
-
-        thread = FetchThread(
-            "in",
-            ConsumerClient({}),
-            Subscription("orders"),
-            take,
-            lambda partition: None,
-            recall=lambda partition: None,
-        )
+        thread = fetching(taken)
         consumer = Consumer(8 * MIB)
         thread.assigned(consumer, {ORDERS})
         for _ in range(20):
@@ -271,20 +271,7 @@ def test_poll_timeouts_grow_while_a_partition_is_full() -> None:
 
     async def main() -> None:
         taken: list[AssignedPartition] = []
-
-        def take(batches: Sequence[tuple[AssignedPartition, Sequence[SimpleNamespace]]]) -> None:
-            for partition, found in batches:
-                partition.take(found)
-                taken.append(partition)
-
-        thread = FetchThread(
-            "in",
-            ConsumerClient({}),
-            Subscription("orders"),
-            take,
-            lambda partition: None,
-            recall=lambda partition: None,
-        )
+        thread = fetching(taken)
         consumer = TwoPartitions(WINDOW_SIZE)
         thread.assigned(consumer, consumer.assignment())
 
@@ -298,5 +285,36 @@ def test_poll_timeouts_grow_while_a_partition_is_full() -> None:
         assert await polled(7) == [100, 10, 20, 40, 80, 100, 100]
         taken[0].settle(0)
         assert await polled(4) == [100, 10, 20, 40]
+
+    asyncio.run(main())
+
+
+class WithGap(Consumer):
+    """A consumer with one message, followed by offsets without messages."""
+
+    def poll(self, *, timeout_ms: int) -> dict[TopicPartition, list[SimpleNamespace]]:
+        return {} if self.offset else super().poll(timeout_ms=timeout_ms)
+
+    def begins_at(self, key: TopicPartition) -> int:
+        return 9
+
+
+def test_gap_is_skipped_once_the_records_before_it_are_settled() -> None:
+    """An unsettled record is not committed, whatever follows it; a gap is not noticed too early and then forgotten."""
+
+    async def main() -> None:
+        taken: list[AssignedPartition] = []
+        thread = fetching(taken)
+        consumer = WithGap(1)
+        thread.assigned(consumer, {ORDERS})
+
+        async def position() -> int:
+            thread.turn(consumer)
+            await asyncio.sleep(0)
+            return taken[0].position
+
+        assert [await position(), await position()] == [0, 0]
+        taken[0].settle(0)
+        assert await position() == 9
 
     asyncio.run(main())
