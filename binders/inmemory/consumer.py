@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import ClassVar, Final
@@ -10,7 +11,7 @@ from binders.inmemory.broker import InMemoryBroker
 from binders.inmemory.destination import Destination
 from binders.inmemory.group import Delivery, Group, GroupQueue
 from streamkit.binder.binder import BindingState, ConsumerBinding, ConsumerDestination
-from streamkit.binder.dead_letter import cause_headers
+from streamkit.binder.dead_letter import Origin
 from streamkit.binder.drivers import ConcurrentDriver, Driver, OrderedDriver, Settler
 from streamkit.binder.receiver_calls import ReceiverCall
 from streamkit.messaging.headers import PARTITION
@@ -33,6 +34,7 @@ class InMemoryMember(ConsumerBinding):
         self.id = f"{destination.instance_index:04}-{next(_ids):08}"
         self._binding = destination.binding
         self._letters = destination.extended.dead_letter_topic(destination.name, destination.group)
+        self._letter_headers = destination.extended.dead_letter_headers
         self._letter_partitions = destination.extended.dead_letter_partitions or home.partitions
         self._is_durable = destination.group is not None and not destination.delivery.broadcast
         self._delivery = destination.delivery
@@ -86,7 +88,7 @@ class InMemoryMember(ConsumerBinding):
 
     def _redeliver(self, delivery: Delivery, pause: float) -> None:
         """Put a message into the group's queue of redeliveries after `pause` seconds."""
-        again = Delivery(delivery.message, delivery.redeliveries + 1)
+        again = replace(delivery, redeliveries=delivery.redeliveries + 1)
         self._broker.timers.after(pause, partial(self._group.redeliver, again))
 
     def _put_dead_letter(self, delivery: Delivery, rejected: Reject) -> None:
@@ -94,9 +96,12 @@ class InMemoryMember(ConsumerBinding):
         message = delivery.message
         if self._letters is None:
             return
-        letter = {**message.headers, **cause_headers(rejected)}
+        headers = message.headers
+        partition = headers.typed(PARTITION, int)
+        assert partition is not None, "each stored message has its partition"
+        origin = Origin(self._home.name, partition, delivery.offset, headers.timestamp)
         topic = self._broker.destination(self._letters, self._letter_partitions)
-        topic.put(message.payload, letter, message.headers.typed(PARTITION, int))
+        topic.put(message.payload, {**headers, **self._letter_headers(origin, rejected)}, partition)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._binding!r} {self._state.value}>"

@@ -18,25 +18,30 @@ class _Partition:
 
     Attributes:
         stored: The messages, each with the time at which it was stored, in milliseconds since 1970.
-        is_whole: Whether the partition still has its first message.
+        end: The offset of the next message: the number of messages that were ever stored.
     """
 
     stored: deque[tuple[int, Message[bytes]]]
-    is_whole: bool = True
+    end: int = 0
 
-    def add(self, now_ms: int, message: Message[bytes]) -> None:
-        self.is_whole = self.is_whole and len(self.stored) != self.stored.maxlen
+    def add(self, now_ms: int, message: Message[bytes]) -> int:
+        """Store a message, and return its offset."""
         self.stored.append((now_ms, message))
+        offset = self.end
+        self.end = offset + 1
+        return offset
 
-    def since(self, start: StartPosition, since_ms: int) -> list[Message[bytes]]:
-        """Return the messages that a new group receives.
+    def since(self, start: StartPosition, since_ms: int) -> list[tuple[int, Message[bytes]]]:
+        """Return the messages that a new group receives, each with its offset.
 
-        As on RocketMQ, a named group receives all messages of a partition that is whole.
+        As on RocketMQ, a named group receives all messages of a partition that still has its first message.
         """
-        if start is StartPosition.LAST_OFFSET and not self.is_whole:
+        first = self.end - len(self.stored)
+        if start is StartPosition.LAST_OFFSET and first:
             return []
         by_time = start is StartPosition.TIMESTAMP
-        return [message for at, message in self.stored if not by_time or at >= since_ms]
+        numbered = enumerate(self.stored, first)
+        return [(offset, message) for offset, (at, message) in numbered if not by_time or at >= since_ms]
 
 
 class Destination:
@@ -94,8 +99,8 @@ class Destination:
         if is_new and start is not StartPosition.LATEST:
             self.unheard = 0
             for number, partition in enumerate(self._kept):
-                for message in partition.since(start, since_ms):
-                    group.put(number, message)
+                for offset, message in partition.since(start, since_ms):
+                    group.put(number, offset, message)
         return group
 
     def require(self, name: str) -> None:
@@ -120,11 +125,11 @@ class Destination:
         headers[PARTITION] = chosen
         headers[SEQUENCE] = next(self._sequence)
         message = Message(payload, MessageHeaders.adopt(headers))
-        self._kept[chosen].add(self._clock.now_ms(), message)
+        offset = self._kept[chosen].add(self._clock.now_ms(), message)
         if not self.groups:
             self.unheard += 1
         for group in self.groups.values():
-            group.put(chosen, message)
+            group.put(chosen, offset, message)
 
     def pending(self) -> Iterable[Group]:
         """Return the groups that have waiting messages."""

@@ -26,10 +26,12 @@ class Delivery:
 
     Attributes:
         message: The message.
+        offset: The place of the message in its partition, counted from 0.
         redeliveries: The number of earlier redeliveries.
     """
 
     message: Message[bytes]
+    offset: int
     redeliveries: int = 0
 
 
@@ -111,12 +113,12 @@ class Group:
         self._members = [each for each in self._members if each is not member]
         self._deal()
 
-    def put(self, partition: int, message: Message[bytes]) -> None:
+    def put(self, partition: int, offset: int, message: Message[bytes]) -> None:
         """Add a new message of `partition`, if its tag is subscribed."""
         if not self._wants(message):
             return
         queue = self.queues[partition]
-        queue.waiting.append(Delivery(message))
+        queue.waiting.append(Delivery(message, offset))
         if queue.owner is not None:
             queue.owner.wake(queue)
 

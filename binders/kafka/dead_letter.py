@@ -1,12 +1,7 @@
-"""Dead letters: rejected messages in a topic of the group, with the headers of Spring's Kafka binder for the cause.
+"""Dead letters: rejected messages in a topic of the group, with headers for origin and cause (`letter_headers.py`).
 
-    x-original-topic, x-original-partition, x-original-offset, x-original-timestamp, x-original-timestamp-type
-    x-exception-fqcn, x-exception-message, x-exception-stacktrace
-    FAILURE_TYPE, FAILURE_MESSAGE, FAILURE_PLACE            the same on every binder of this framework
-
-Numbers are big-endian: the partition has 4 bytes, offset and timestamp have 8. Texts are UTF-8. A letter has the
-record's headers, key and value unchanged, except: if the record has neither key nor value, the letter's value is empty;
-if the bytes in the partition are no readable record, they are the letter's value.
+A letter has the record's headers, key and value unchanged, except: if the record has neither key nor value, the
+letter's value is empty; if the bytes in the partition are no readable record, they are the letter's value.
 
 If a letter is too large for the brokers, it is sent without its stack trace, then without its value, then without the
 record's key and headers. It always has the record's place. A letter's timestamp is the time of sending, as with Spring:
@@ -18,29 +13,24 @@ settled.
 
 import asyncio
 import logging
-import struct
-import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Self, TypeAlias
 
 from binders.kafka.headers import Record, RecordHeaders, with_types
+from binders.kafka.letter_headers import CREATE_TIME, EXCEPTION_MESSAGE, EXCEPTION_STACKTRACE, letter_headers
 from binders.kafka.sending import Sender
 from kafka.errors import MessageSizeTooLargeError
-from streamkit.binder.dead_letter import cause_headers
+from streamkit.binder.dead_letter import Origin
 from streamkit.errors import BinderError
-from streamkit.messaging.cause import text_of
 from streamkit.messaging.headers import JSON_HEADER_TYPES
 from streamkit.messaging.java_headers import STRING, declared_types
 from streamkit.settlement import Reject
 
 logger = logging.getLogger(__name__)
 
-_TIMESTAMP_TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}
-_STACKTRACE: Final = "x-exception-stacktrace"
-_MESSAGE: Final = "x-exception-message"
-_MAX_STACKTRACE: Final = 30_000
+_TIMESTAMP_TYPES: Final = {0: CREATE_TIME, 1: "LogAppendTime"}
 # Bytes of the exception's message in a letter that would otherwise be too large.
 _BRIEF: Final = 500
 _PAUSE: Final = 1.0
@@ -76,7 +66,7 @@ class Letter:
         value = b"" if record.value is None and record.key is None else record.value
         return cls(
             own,
-            [*_where(record), *_why(record, rejected)],
+            _reasons(record, rejected),
             record.key,
             None if value is None else bytes(value),
         )
@@ -89,7 +79,9 @@ class Letter:
     def shrink(self) -> str:
         """Remove the next part of the letter to make it smaller, and return the name of that part."""
         reasons = [
-            (name, data[:_BRIEF] if name == _MESSAGE else data) for name, data in self.reasons if name != _STACKTRACE
+            (name, data[:_BRIEF] if name == EXCEPTION_MESSAGE else data)
+            for name, data in self.reasons
+            if name != EXCEPTION_STACKTRACE
         ]
         if reasons != self.reasons:
             self.reasons = reasons
@@ -102,38 +94,13 @@ class Letter:
         return "the key and the headers of its record"
 
 
-def _where(record: Record) -> RecordHeaders:
-    return [
-        ("x-original-topic", record.topic.encode()),
-        ("x-original-partition", struct.pack(">i", record.partition)),
-        ("x-original-offset", struct.pack(">q", record.offset)),
-        ("x-original-timestamp", struct.pack(">q", -1 if record.timestamp is None else record.timestamp)),
-        (
-            "x-original-timestamp-type",
-            _TIMESTAMP_TYPES.get(record.timestamp_type, "NoTimestampType").encode(),
-        ),
-    ]
-
-
-def _why(record: Record, rejected: Reject) -> RecordHeaders:
-    reasons = cause_headers(rejected)
-    texts = _exception(rejected) | reasons
+def _reasons(record: Record, rejected: Reject) -> RecordHeaders:
+    origin = Origin(record.topic, record.partition, record.offset, record.timestamp)
+    timestamp_type = _TIMESTAMP_TYPES.get(record.timestamp_type, "NoTimestampType")
+    reasons = letter_headers(origin, rejected, timestamp_type)
     types = declared_types(dict(record.headers).get(JSON_HEADER_TYPES) or b"{}")
-    # An exception may quote text that cannot be encoded as UTF-8.
-    headers = [(name, text.encode(errors="replace")) for name, text in texts.items()]
-    return with_types(headers, types | dict.fromkeys(reasons, STRING))
-
-
-def _exception(rejected: Reject) -> dict[str, str]:
-    cause = rejected.cause
-    if cause is None:
-        return {_MESSAGE: rejected.reason}
-    trace = "".join(traceback.format_exception(cause))
-    return {
-        "x-exception-fqcn": f"{type(cause).__module__}.{type(cause).__qualname__}",
-        _MESSAGE: text_of(cause),
-        _STACKTRACE: trace[-_MAX_STACKTRACE:],
-    }
+    headers = [(name, value.encode() if isinstance(value, str) else value) for name, value in reasons.items()]
+    return with_types(headers, types | {name: STRING for name, value in reasons.items() if isinstance(value, str)})
 
 
 class DeadLetters(ABC):

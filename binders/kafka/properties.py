@@ -17,7 +17,9 @@ from pydantic import AfterValidator, Field
 
 from binders.kafka.client_config import IGNORED, Client, checked
 from binders.kafka.headers import NEVER_SENT, OWN_SPELLINGS, TOPIC, HeaderPatterns
+from binders.kafka.letter_headers import letter_headers
 from streamkit.binder.capabilities import Capability
+from streamkit.binder.dead_letter import Origin
 from streamkit.binder.delivery import (
     DEFAULT_DELAY_LEVELS,
     Delivery,
@@ -34,6 +36,7 @@ from streamkit.config.shape import Separator
 from streamkit.errors import ExpressionError
 from streamkit.expression import compile_expression
 from streamkit.messaging.message import Message
+from streamkit.settlement import Reject
 
 DEFAULT_BATCH_SIZE: Final = 500
 """Kafka's `max.poll.records`."""
@@ -353,3 +356,7 @@ class KafkaConsumerProperties(ExtendedConsumerProperties):
     def dead_letter_partitions(self) -> int | None:
         """The number of partitions of the dead-letter topic; None for as many as the destination has."""
         return self.dlq_partitions
+
+    def dead_letter_headers(self, origin: Origin, rejected: Reject) -> Mapping[str, object]:
+        """Return the headers of Spring's Kafka binder for the origin and the exception, and those of all binders."""
+        return letter_headers(origin, rejected)

@@ -1,12 +1,13 @@
 """The headers of a dead letter that tell why the message was rejected: limited in size, the same on every binder."""
 
 import traceback
+from dataclasses import dataclass
 from typing import Final
 
 from streamkit.messaging.cause import text_of
 from streamkit.settlement import Reject
 
-__all__ = ["FAILURE_MESSAGE", "FAILURE_PLACE", "FAILURE_TYPE", "cause_headers"]
+__all__ = ["FAILURE_MESSAGE", "FAILURE_PLACE", "FAILURE_TYPE", "Origin", "cause_headers"]
 
 FAILURE_TYPE: Final = "FAILURE_TYPE"
 """The exception's class, with its module."""
@@ -18,6 +19,23 @@ FAILURE_PLACE: Final = "FAILURE_PLACE"
 _MAX_TYPE: Final = 200
 _MAX_MESSAGE: Final = 1000
 _MAX_PLACE: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a rejected message was.
+
+    Attributes:
+        destination: The destination.
+        partition: The number of the partition.
+        offset: The place of the message in the partition, counted from 0.
+        timestamp: The message's time in milliseconds since 1970; None if the message has none.
+    """
+
+    destination: str
+    partition: int
+    offset: int
+    timestamp: int | None
 
 
 def cause_headers(rejected: Reject) -> dict[str, str]:

@@ -12,9 +12,10 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from streamkit.binder.capabilities import Capability, Requirement
+from streamkit.binder.dead_letter import Origin, cause_headers
 from streamkit.config.settings_model import SettingsModel
 from streamkit.messaging.message import Message
-from streamkit.settlement import Requeue
+from streamkit.settlement import Reject, Requeue
 
 __all__ = [
     "DEFAULT_BATCH_SIZE",
@@ -191,6 +192,15 @@ class ExtendedConsumerProperties(SettingsModel):
     def dead_letter_partitions(self) -> int | None:
         """The number of partitions of that destination; ``None`` for as many as the binding's destination has."""
         return 1
+
+    def dead_letter_headers(self, origin: Origin, rejected: Reject) -> Mapping[str, object]:
+        """Return the headers that a dead letter has in addition to those of its message, as a receiver sees them.
+
+        Args:
+            origin: Where the message was.
+            rejected: The rejection.
+        """
+        return cause_headers(rejected)
 
     def effects(self) -> Iterable[Effect]:
         """Return the effects of these settings on deliveries."""

@@ -58,7 +58,7 @@ def test_group_filters_by_exact_tag() -> None:
     group = Group("g", 1)
     group.subscribe("a || b")
     for tag in ("a", "b", "ab", None):
-        group.put(0, Message(b"", {"streamkit_tags": tag} if tag else {}))
+        group.put(0, 0, Message(b"", {"streamkit_tags": tag} if tag else {}))
     assert group.pending == 2
 
 
@@ -72,7 +72,7 @@ def test_new_tags_apply_to_waiting_messages_of_an_empty_group(has_member: bool, 
     """A running member gets what came to it by its own tags, whatever the next member subscribes to."""
     group = Group("g", 1)
     for tag in ("a", "b"):
-        group.put(0, Message(tag.encode(), {"streamkit_tags": tag}))
+        group.put(0, 0, Message(tag.encode(), {"streamkit_tags": tag}))
     if has_member:
         group.join(FakeMember("m"))
     group.subscribe("b")
@@ -82,7 +82,7 @@ def test_new_tags_apply_to_waiting_messages_of_an_empty_group(has_member: bool, 
 def test_a_member_that_joins_is_woken_for_waiting_messages() -> None:
     """Only for its queues that have any."""
     group, member = Group("g", 2), FakeMember("m")
-    group.put(1, Message(b"x"))
+    group.put(1, 0, Message(b"x"))
     group.join(member)
     assert [group.queues.index(queue) for queue in member.woken] == [1]
 
@@ -91,7 +91,7 @@ def test_messages_that_are_given_back_keep_their_order() -> None:
     """They come before those that wait, and the queue's owner is woken."""
     group, member = Group("g", 1), FakeMember("m")
     for body in (b"a", b"b", b"c"):
-        group.put(0, Message(body))
+        group.put(0, 0, Message(body))
     queue = group.queues[0]
     taken = [queue.waiting.popleft() for _ in range(2)]
     group.join(member)

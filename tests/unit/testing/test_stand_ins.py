@@ -1,6 +1,7 @@
 """A test's binder in memory keeps the terms of the binder that it replaces."""
 
 import logging
+import struct
 from collections.abc import Callable
 
 import pytest
@@ -60,6 +61,40 @@ def test_dead_letters_of_kafka_have_kafkas_names(settings: dict[str, str], lette
         test.input("in").send("bad")
         assert seen == ["bad"]
         assert test.dead_letters("in").receive(str).payload == "bad"
+
+
+def test_letters_of_kafka_tell_their_origin_as_on_kafka() -> None:
+    """In Spring's headers, as bytes; a redelivery changes no place, and a later letter replaces earlier headers."""
+    seen: list[Message[str]] = []
+    again = {f"{KAFKA_IN}.max-reconsume-times": "1", f"{KAFKA_IN}.suspend": "10"}
+    app = application("kafka", again | {"bindings.dead.destination": "error.t.g", "bindings.dead.group": "h"})
+
+    @app.stream_listener("dead")
+    async def note(message: Message[str]) -> None:
+        seen.append(message)
+
+    with app.test() as test:
+        for text in ("good", "bad"):
+            test.input("in").send(text, {PARTITION: 3, "kafka_timestamp": 1700000000000, "x-original-topic": b"early"})
+        test.advance(seconds=1)
+    headers = seen[1].headers
+    assert headers["x-original-topic"] == b"t"
+    assert headers["x-original-partition"] == struct.pack(">i", 3)
+    assert headers["x-original-offset"] == struct.pack(">q", 1)
+    assert headers["x-original-timestamp"] == struct.pack(">q", 1700000000000)
+    assert headers["x-original-timestamp-type"] == b"CreateTime"
+    assert (headers["x-exception-fqcn"], headers["x-exception-message"]) == (b"builtins.ValueError", b"bad")
+    assert headers["x-exception-stacktrace"].startswith(b"Traceback")
+    assert headers["FAILURE_MESSAGE"] == "bad"
+
+
+def test_letters_of_rocketmq_have_no_headers_of_kafka() -> None:
+    """Only those of all binders."""
+    with application("rocketmq", {}).test() as test:
+        test.input("in").send("bad")
+        headers = test.dead_letters("in").receive().headers
+    assert headers["FAILURE_MESSAGE"] == "bad"
+    assert not [name for name in headers if name.startswith("x-")]
 
 
 def test_without_a_dead_letter_topic_rejected_messages_are_dropped(caplog: pytest.LogCaptureFixture) -> None:

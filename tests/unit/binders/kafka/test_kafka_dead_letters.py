@@ -12,7 +12,10 @@ from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 from kafka.future import Future
 
 from binders.kafka.dead_letter import DeadLetterTopic, Letter
+from binders.kafka.headers import sent_headers
+from binders.kafka.properties import KafkaConsumerProperties
 from binders.kafka.sending import Sender
+from streamkit.binder.dead_letter import Origin
 from streamkit.errors import BinderError
 from streamkit.messaging.headers import JSON_HEADER_TYPES
 from streamkit.settlement import Reject
@@ -64,6 +67,14 @@ def test_dead_letter_has_the_frameworks_failure_headers() -> None:
     types = json.loads(headers[JSON_HEADER_TYPES])
     assert types["colour"] == types["FAILURE_MESSAGE"] == types["FAILURE_TYPE"] == "java.lang.String"
     assert "x-original-topic" not in types
+
+
+@pytest.mark.parametrize("rejected", [Reject("given up", cause=failed()), Reject("not for us")])
+def test_listener_sees_the_same_headers_as_in_memory(rejected: Reject) -> None:
+    """Names, values and types: the binder in memory asks the binding's settings for them."""
+    origin = Origin(RECORD.topic, RECORD.partition, RECORD.offset, RECORD.timestamp)
+    seen = sent_headers(Letter.of(RECORD, rejected).headers)
+    assert seen == {"colour": "red", "raw": b"\xff", **KafkaConsumerProperties().dead_letter_headers(origin, rejected)}
 
 
 def test_dead_letter_of_a_rejection_without_an_exception_has_the_reason() -> None:
