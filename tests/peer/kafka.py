@@ -4,12 +4,18 @@ Both run in one JVM (`kafka_server/streamkit/peer/KafkaServer.java`) that ends w
 nothing survives the test run, however that ends.
 """
 
+import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
+
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from tests.peer.apache import START_ATTEMPTS
 from tests.peer.artifacts import KAFKA_VERSION, class_path, program
@@ -44,6 +50,21 @@ SERVER_PROPERTIES = {
 }
 SOON_BACK = {"broker.session.timeout.ms": "4000"}
 """For a broker that is killed: the next one waits until its former self is taken for dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRequest:
+    """A request as the broker logged it after its answer.
+
+    Attributes:
+        kind: The name of its API, such as `PRODUCE`.
+        client: The client's id.
+        fields: The fields of the request, by their names in Kafka's protocol.
+    """
+
+    kind: str
+    client: str
+    fields: Mapping[str, Any]
 
 
 class KafkaServer:
@@ -107,6 +128,27 @@ class KafkaServer:
     def segment(self, topic: str, partition: int = 0) -> Path:
         """Return the file that holds a partition's first records, as they came."""
         return self._home / "data" / f"{topic}-{partition}" / f"{0:020}.log"
+
+    @contextmanager
+    def logged_requests(self) -> Iterator[Callable[[], Sequence[KafkaRequest]]]:
+        """Let the broker log requests, and return a function that reads them from its log."""
+        log = self._home / "server.log"
+        begin = log.stat().st_size
+        self._log_requests("DEBUG")
+
+        def read() -> Sequence[KafkaRequest]:
+            lines = log.read_bytes()[begin:].decode().splitlines(keepends=True)
+            return [_request(line) for line in lines if "Completed request:" in line and line.endswith("\n")]
+
+        try:
+            yield read
+        finally:
+            self._log_requests("WARN")
+
+    def _log_requests(self, level: str) -> None:
+        with KafkaAdminClient(bootstrap_servers=self.address) as admin:
+            loggers = {"kafka.request.logger": level}
+            admin.alter_configs([ConfigResource(ConfigResourceType.BROKER_LOGGER, "1", loggers)])
 
     def start(self) -> None:
         """Start it again, on the same ports and data, and return when it serves."""
@@ -174,3 +216,9 @@ class KafkaServer:
             ],
             log=self._home / "server.log",
         )
+
+
+def _request(line: str) -> KafkaRequest:
+    logged = json.loads(line.partition("Completed request:")[2])
+    header = logged["requestHeader"]
+    return KafkaRequest(header["requestApiKeyName"], header["clientId"], logged["request"] or {})

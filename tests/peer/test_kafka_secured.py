@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.slow]
 
 BINDER = "spring.cloud.stream.kafka.binder"
 CONFIGURATION = f"{BINDER}.configuration"
+BOOT = "spring.kafka"
 _numbers = count(1)
 
 
@@ -42,6 +43,28 @@ def certified(server: SecuredKafka) -> dict[str, str]:
     }
 
 
+def certified_by_boot(server: SecuredKafka) -> dict[str, str]:
+    """Return the same in Spring Boot's settings."""
+    return {
+        f"{BOOT}.bootstrap-servers": server.addresses["SSL"],
+        f"{BOOT}.security.protocol": "SSL",
+        f"{BOOT}.ssl.trust-store-location": f"file:{server.authority.certificate}",
+        f"{BOOT}.ssl.trust-store-type": "PEM",
+        f"{BOOT}.ssl.key-store-location": f"file:{server.client}",
+        f"{BOOT}.ssl.key-store-type": "PEM",
+    }
+
+
+def login_by_boot(server: SecuredKafka, password: str = PASSWORD) -> dict[str, str]:
+    """Return Spring Boot's settings of a user with a password."""
+    return {
+        f"{BOOT}.bootstrap-servers": server.addresses["SASL_PLAINTEXT"],
+        f"{BOOT}.security.protocol": "SASL_PLAINTEXT",
+        f"{BOOT}.properties.sasl.mechanism": "PLAIN",
+        f"{BOOT}.properties.sasl.jaas.config": f'{PLAIN_MODULE} required username="{USER}" password="{password}";',
+    }
+
+
 def shop(directory: Path, settings: Mapping[str, str]) -> tuple[StreamApplication, Path]:
     """Return an application with settings in a file, which uses its own topic, and the file."""
     topic = f"orders-{next(_numbers)}"
@@ -57,12 +80,15 @@ def shop(directory: Path, settings: Mapping[str, str]) -> tuple[StreamApplicatio
     return StreamApplication(config_location=file), file
 
 
-@pytest.mark.parametrize("who", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "certificate"])
+@pytest.mark.parametrize(
+    "who", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "certificate", "Boot's certificate", "Boot's password"]
+)
 def test_authenticated_user_creates_topics_sends_and_receives(
     secured_kafka: SecuredKafka, tmp_path: Path, who: str
 ) -> None:
-    """By a password, or by a certificate where the broker requires it."""
-    settings = certified(secured_kafka) if who == "certificate" else login(secured_kafka, who)
+    """By a password, or by a certificate where the broker requires it, also in Spring Boot's settings."""
+    others = {"certificate": certified, "Boot's certificate": certified_by_boot, "Boot's password": login_by_boot}
+    settings = others[who](secured_kafka) if who in others else login(secured_kafka, who)
     app, _ = shop(tmp_path, settings)
 
     async def main() -> str:
@@ -122,6 +148,18 @@ def test_brokers_with_an_untrusted_certificate_are_refused(secured_kafka: Secure
     key = f"{CONFIGURATION}.ssl.truststore.location"
     text = refused(tmp_path, certified(secured_kafka) | {key: str(secured_kafka.stranger.certificate)}, key)
     assert "the brokers' certificate is not trusted" in text
+
+
+def test_refusals_name_the_settings_of_spring_boot(secured_kafka: SecuredKafka, tmp_path: Path) -> None:
+    """The certificates that are trusted, the client's own, and the password."""
+    stranger = secured_kafka.stranger
+    for key, value, reason in (
+        (f"{BOOT}.ssl.trust-store-location", str(stranger.certificate), "the brokers' certificate is not trusted"),
+        (f"{BOOT}.ssl.key-store-location", str(stranger.issue("shop")), "the brokers refuse this client's certificate"),
+    ):
+        assert reason in refused(tmp_path, certified_by_boot(secured_kafka) | {key: value}, key)
+    text = refused(tmp_path, login_by_boot(secured_kafka, "another-secret"), f"{BOOT}.properties.sasl.jaas.config")
+    assert "the brokers refused the user or the password" in text
 
 
 def test_certificate_of_another_host_is_refused(secured_kafka: SecuredKafka, tmp_path: Path) -> None:
