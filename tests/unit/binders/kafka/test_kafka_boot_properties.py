@@ -96,6 +96,16 @@ def test_later_layers_win(written: list[str], expected: int) -> None:
     assert consumer_config(maker, **{"max.poll.records": "9"})["max_poll_records"] == 9
 
 
+@pytest.mark.parametrize(
+    ("settings", "milliseconds"), [({}, 10_000), ({f"{OWN}.configuration.bootstrap.timeout.ms": "3000"}, 3000)]
+)
+def test_attempt_to_reach_a_broker_is_bounded(settings: dict[str, str], milliseconds: int) -> None:
+    """Less than kafka-python's 30 seconds, because the framework makes further attempts; of clients of each kind."""
+    maker = clients(**settings)
+    assert consumer_config(maker)["bootstrap_timeout_ms"] == milliseconds
+    assert maker.producer_config(ClientProducerProperties())["bootstrap_timeout_ms"] == milliseconds
+
+
 def test_properties_of_all_producers_win_over_required_acks() -> None:
     """As in Spring's binder, where `required-acks` is only the value where no property says another."""
     maker = clients(**{f"{OWN}.required-acks": "all", f"{OWN}.configuration.acks": "1"})
