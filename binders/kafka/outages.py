@@ -26,12 +26,15 @@ _LOGGERS: Final = (
     "kafka.net.connection",
     "kafka.net.inet",
     "kafka.net.manager",
+    "kafka.net.selector",
     "kafka.net.transport",
     "kafka.producer.sender",
 )
 _OF_CONNECTIONS: Final = re.compile(
     "KafkaConnectionError|NodeNotReadyError|Unable to bootstrap|Cancelled|socket disconnected|ECONN|EPIPE"
     "|No node available|Bootstrap .* not ready"
+    # A request without an answer ends its connection; the line about the request stays.
+    r"|(?:Abort|Connection lost|Bootstrap connection)\b.*RequestTimedOutError"
 )
 
 _lock = Lock()

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from kafka import KafkaConsumer
-from kafka.errors import KafkaTimeoutError, SaslAuthenticationFailedError
+from kafka.errors import KafkaConnectionError, KafkaTimeoutError, SaslAuthenticationFailedError
 
 from binders.kafka import outages
 from binders.kafka.repairs import abandoned_clients
@@ -45,6 +45,34 @@ def _connect(address: str, milliseconds: int) -> None:
             connections.bootstrap(milliseconds)
     finally:
         abandoned_clients.end(connections)
+
+
+def test_broker_that_does_not_answer_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """For each attempt to connect: kafka-python reports a time-out four times, first as that of the request."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        _connect(f"127.0.0.1:{server.getsockname()[1]}", 250)
+    assert not [each for each in caplog.messages if "RequestTimedOutError" in each]
+    logging.getLogger("kafka.net.connection").warning("Request timed out after 249 ms. Closing connection.")
+    assert "Request timed out after 249 ms. Closing connection." in caplog.messages
+
+
+def test_attempt_that_a_stop_interrupts_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """The start of an application that gets a signal while a broker does not answer."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connections = Bootstrapping(lambda error: None, bootstrap_servers=f"127.0.0.1:{server.getsockname()[1]}")
+        connections.network.start()
+        interrupting = threading.Thread(target=_interrupt_after_accepting, args=[server, connections])
+        interrupting.start()
+        with pytest.raises(KafkaConnectionError):
+            connections.bootstrap(60_000)
+        interrupting.join()
+        abandoned_clients.end(connections)
+    assert not [each.getMessage() for each in caplog.records if each.levelno > logging.INFO]
+
+
+def _interrupt_after_accepting(server: socket.socket, connections: Bootstrapping) -> None:
+    with server.accept()[0]:
+        connections.interrupt()
 
 
 def test_only_lines_about_connections_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
