@@ -144,9 +144,7 @@ class HalfMessages:
 
     def commit(self, found: MessageExt) -> PutStatus:
         """Store the message in its real topic, or behind its delay level if it has one; then end the half message."""
-        # The half message is read again with its body, which `find` leaves out.
-        record = self._store.message_at(found.commit_log_offset)
-        half = _decoded(record, found.commit_log_offset) if record is not None else None
+        half = self._whole(found)
         if half is None:
             return PutStatus.SERVICE_NOT_AVAILABLE
         return self._replace(
@@ -283,18 +281,21 @@ class HalfMessages:
         last = _decoded(record, -1) if record is not None else None
         if last is None or not _takes_a_place(last):
             return
-        half = self.find(last.prepared_transaction_offset)
-        if (
-            half is None
-            or not self.pending.is_pending(half.queue_offset)
-            or half.unique_key is None
-            or half.unique_key != last.unique_key
-        ):
+        found = self.find(last.prepared_transaction_offset)
+        if found is None or not self.pending.is_pending(found.queue_offset):
+            return
+        half = self._whole(found)
+        if half is None or not _is_same(half, last):
             return
         logger.warning("half message %d had ended when the broker was killed: storing its end now", half.queue_offset)
         if last.topic == TRANS_HALF_TOPIC:
             self.pending.move(half.queue_offset, last.queue_offset)
         self._end_replaced(half.queue_offset)
+
+    def _whole(self, found: MessageExt) -> MessageExt | None:
+        """Read a half message with its body, which `find` leaves out; None if it cannot be read."""
+        record = self._store.message_at(found.commit_log_offset)
+        return _decoded(record, found.commit_log_offset) if record is not None else None
 
     def _records(self, topic: str, offset: int, count: int) -> Iterator[tuple[int, MessageExt | None]]:
         entries = list(self._store.consume_queue_entries(topic, HALF_QUEUE, offset, count))
@@ -317,6 +318,20 @@ def _takes_a_place(message: MessageExt) -> bool:
     # The first half message of a transaction has 0 there, its later copies the offset of the one before.
     copy = message.topic in (TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)
     return copy and message.prepared_transaction_offset > 0
+
+
+def _is_same(half: MessageExt, replacement: MessageExt) -> bool:
+    """Return whether a message has been made from the half message that its prepared transaction offset names.
+
+    A committed message that was stored again, for a delay or a redelivery, names offset 0, where another half message
+    may be. The unique key tells messages apart; clients other than Apache's need not set it.
+    """
+    return (half.unique_key, half.born_timestamp, half.born_host, half.body) == (
+        replacement.unique_key,
+        replacement.born_timestamp,
+        replacement.born_host,
+        replacement.body,
+    )
 
 
 def _decoded(record: memoryview, commit_log_offset: int) -> MessageExt | None:

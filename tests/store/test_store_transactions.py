@@ -44,15 +44,11 @@ class Halves:
         )
         asyncio.run(self.halves.load())
 
-    def begin(self, name: str) -> MessageExt:
-        """Store a half message."""
-        properties = {
-            "TRAN_MSG": "true",
-            "PGROUP": "g",
-            "UNIQ_KEY": name,
-            "REAL_TOPIC": "orders",
-            "REAL_QID": "0",
-        }
+    def begin(self, name: str, *, keyed: bool = True) -> MessageExt:
+        """Store a half message, with or without the unique key that Apache's clients add."""
+        properties = {"TRAN_MSG": "true", "PGROUP": "g", "REAL_TOPIC": "orders", "REAL_QID": "0"}
+        if keyed:
+            properties["UNIQ_KEY"] = name
         born = self._clock.now_ms()
         result = self.store.put(
             message(TRANS_HALF_TOPIC, body=name.encode(), properties=properties, born_timestamp=born)
@@ -86,12 +82,13 @@ def killed_at_each_record(disk: Disk, store: MessageStore) -> list[Disk]:
     return left
 
 
+@pytest.mark.parametrize("keyed", [True, False])
 @pytest.mark.parametrize("end", ["commit", "put_aside", "put_back", "roll_back"])
-def test_kill_between_two_records_ends_a_transaction_once(disk: Disk, tmp_path: Path, end: str) -> None:
+def test_kill_between_two_records_ends_a_transaction_once(disk: Disk, tmp_path: Path, end: str, keyed: bool) -> None:
     """It is pending or has ended, with one message or none: never twice, never lost."""
     first = Halves(disk, tmp_path / "tables")
-    first.begin("other")
-    half = first.begin("mine")
+    first.begin("other", keyed=keyed)
+    half = first.begin("mine", keyed=keyed)
     points = killed_at_each_record(disk, first.store)
     getattr(first.halves, end)(half)
     assert len(points) == (1 if end == "roll_back" else 2)
@@ -117,11 +114,12 @@ def test_end_applies_to_a_copy_after_a_kill(disk: Disk, tmp_path: Path) -> None:
     points[0].close()
 
 
-def test_a_committed_message_that_is_stored_again_ends_no_transaction(disk: Disk, tmp_path: Path) -> None:
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_committed_message_that_is_stored_again_ends_no_transaction(disk: Disk, tmp_path: Path, keyed: bool) -> None:
     """A delayed or redelivered one keeps its state, and names offset 0, where another half message may be."""
     first = Halves(disk, tmp_path / "tables")
-    first.begin("mine")
-    first.halves.commit(first.begin("other"))
+    first.begin("mine", keyed=keyed)
+    first.halves.commit(first.begin("other", keyed=keyed))
     (record,) = first.store.get("orders", 0, 0, 1, 1000).records
     committed = decode_record(record)
     writer = MessageWriter(first.store, DelayLevels("1s"), disk.clock, HOST)
