@@ -401,7 +401,10 @@ class Admin:
         return await self._client.requests.search_offset(queue, timestamp_ms)
 
     async def committed_offset(self, queue: MessageQueue, group: str) -> int | None:
-        """Return the group's committed offset in the queue; None if the group has committed none."""
+        """Return the offset at which the group begins the queue; None if the group has committed none.
+
+        Without a committed offset, brokers answer 0 for a queue whose first message they have in memory.
+        """
         await self._ensure_route(queue.topic)
         return await self._client.requests.committed_offset(queue, group)
 

@@ -34,8 +34,7 @@ class ConsumeFromWhere(Enum):
     FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
     """With the queue's oldest message."""
     TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
-    """With the messages stored from `PushConsumerSettings.consume_timestamp` on. With brokers of 4.9 a queue that still
-    has its first message begins with that one."""
+    """With the messages stored from `PushConsumerSettings.consume_timestamp` on, in every queue."""
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:

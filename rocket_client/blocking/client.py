@@ -127,8 +127,11 @@ class BlockingClient:
         return self._call(queue, offset_calls.search_offset(queue, timestamp_ms))
 
     def committed_offset(self, queue: MessageQueue) -> int | None:
-        """Return the group's committed offset in the queue; None if the group has committed none."""
-        return self._call(queue, offset_calls.committed_offset(queue, self.group))
+        """Return the group's committed offset in the queue; None if the group has committed none.
+
+        Without a committed offset, brokers of 4.9 answer 0 for a queue whose first message they have in memory.
+        """
+        return self._call(queue, offset_calls.committed_offset(queue, self.group, zero_if_young=False))
 
     def commit_offset(self, queue: MessageQueue, offset: int) -> None:
         """Commit the group's offset in the queue.

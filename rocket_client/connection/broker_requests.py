@@ -15,6 +15,7 @@ from rocket_client.errors import BrokerNotFoundError
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import (
     CheckClientRequestBody,
+    ConsumerOffsetSerializeWrapper,
     GetConsumerListByGroupResponseBody,
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -132,6 +133,11 @@ class BrokerRequests:
     async def commit_offset(self, queue: MessageQueue, group: str, offset: int) -> None:
         """Commit the group's offset in the queue."""
         await self.call(queue, offset_calls.commit_offset(queue, group, offset))
+
+    async def consumer_offsets(self, queue: MessageQueue) -> dict[str, dict[int, int]]:
+        """Return all committed offsets of the queue's broker, by ``topic@group`` and queue id."""
+        response = await self.invoke(await self.master(queue), RequestCode.GET_ALL_CONSUMER_OFFSET)
+        return decode_body(response.body, ConsumerOffsetSerializeWrapper).offset_table
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """Return the offset that the queue's next message will get."""

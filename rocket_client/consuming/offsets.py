@@ -55,6 +55,14 @@ class OffsetStore(ABC):
         """
 
     @abstractmethod
+    async def is_stored(self, queue: MessageQueue) -> bool:
+        """Return whether the group has an offset in the queue, when `fetch` returned 0.
+
+        Raises:
+            RemotingError: No broker was found, or it did not answer.
+        """
+
+    @abstractmethod
     async def persist(self, queues: Collection[MessageQueue]) -> None:
         """Store the noted offsets of the queues; log failures."""
 
@@ -89,6 +97,19 @@ class BrokerOffsets(OffsetStore):
             # storing it, but tools that reset or compare offsets need a stored offset for every queue.
             self._offsets[queue] = offset
         return offset
+
+    async def is_stored(self, queue: MessageQueue) -> bool:
+        """Ask the broker for all its offsets, and return whether the group has one in the queue.
+
+        This is much data from a large broker; a slave requests it every 10 s. True if the broker refuses: then no
+        message is skipped.
+        """
+        try:
+            table = await self._requests.consumer_offsets(queue)
+        except ResponseError as error:
+            logger.info("group %s: the broker of %s does not list its offsets: %s", self._group, queue, error)
+            return True
+        return queue.queue_id in table.get(f"{queue.topic}@{self._group}", {})
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
         """Commit the offsets that moved. Failures are logged; the next call tries again.
@@ -173,6 +194,10 @@ class LocalOffsets(OffsetStore):
     async def fetch(self, queue: MessageQueue, *, zero_if_young: bool = True) -> int | None:
         """Return the queue's offset in the file; None if there is none."""
         return self._written.get(queue)
+
+    async def is_stored(self, queue: MessageQueue) -> bool:
+        """Return whether the file has an offset of the queue."""
+        return queue in self._written
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
         """Write the file if an offset moved. Failures are logged; the next call tries again."""

@@ -117,11 +117,13 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
     async def committed(self, queue: MessageQueue) -> int | None:
         """Return the group's committed offset in the queue; None if the group has committed none.
 
+        Without a committed offset, brokers of 4.9 answer 0 for a queue whose first message they have in memory.
+
         Raises:
             ClientStateError: The consumer is not running.
             RemotingError: No broker was found, or it did not answer, or it refused.
         """
-        return await self._client.requests.committed_offset(self._broker_queue(queue), self.group)
+        return await self._client.requests.committed_offset(self._broker_queue(queue), self.group, zero_if_young=False)
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Commit offsets of the group at their brokers, one after the other.

@@ -29,8 +29,8 @@ from rocket_client.consuming.locks import QueueLocks
 from rocket_client.consuming.membership import Membership
 from rocket_client.consuming.pulling import ILLEGAL_OFFSET_TIMEOUT, Consumption, PullLimits, PullLoop
 from rocket_client.consuming.shares import Shares
+from rocket_client.consuming.start_offset import StartOffsets
 from rocket_client.core.process_queue import NOTHING_TO_COMMIT, ProcessQueue
-from rocket_client.settings import ConsumeFromWhere
 from rocket_remoting.wire.errors import RemotingError
 from rocket_remoting.wire.message import MessageQueue
 from rocket_remoting.wire.topics import is_retry_topic
@@ -49,7 +49,6 @@ GIVE_BACK_TIMEOUT = 0.15
 TAKE_OVER_PAUSE = 0.3
 """Seconds to wait before a queue is taken over without locks. This must exceed `GIVE_BACK_TIMEOUT`, so that the former
 member has committed; otherwise all messages consumed since its last commit, up to 5 s ago, are delivered again."""
-_HALF_AN_HOUR_MS = 30 * 60 * 1000
 
 
 class Rebalancer:
@@ -68,6 +67,7 @@ class Rebalancer:
         self._group = member.group
         self._settings = member.settings
         self._offsets = member.offsets
+        self._start_offsets = StartOffsets(member.client, member.group, member.settings, member.offsets)
         self._shares = shares
         self._consumption = consumption
         self._locks = locks
@@ -261,7 +261,7 @@ class Rebalancer:
             if self._locks is not None and await self._locks.lock([process_queue]):
                 logger.info("group %s: %s is still locked by another member", self._group, queue)
                 return False
-            offset = await self._first_offset(queue)
+            offset = await self._start_offsets.find(queue)
         except RemotingError as error:
             logger.warning("group %s: %s cannot be taken over now: %s", self._group, queue, error)
             # The broker may have granted the lock although no answer came. The lock would then keep the queue from
@@ -335,27 +335,6 @@ class Rebalancer:
         # rebalance listeners are called now.
         self._notify_listeners(revoked)
         self.request()
-
-    async def _first_offset(self, queue: MessageQueue) -> int:
-        where, is_retry = self._settings.consume_from_where, is_retry_topic(queue.topic)
-        # In a young queue the messages of before the wanted time are there as well, so they must be passed over.
-        zero_if_young = is_retry or where is not ConsumeFromWhere.TIMESTAMP
-        committed = await self._offsets.fetch(queue, zero_if_young=zero_if_young)
-        if committed is not None and committed >= 0:
-            return committed
-        # If the queue's first messages are deleted, the first pull is answered with OFFSET_ILLEGAL and the smallest
-        # offset.
-        if where is ConsumeFromWhere.FIRST_OFFSET:
-            return 0
-        if is_retry:
-            # The retry topic has redeliveries of this group. None of them may be missed, unless `consume_from_where`
-            # asks for a point in time.
-            return 0 if where is ConsumeFromWhere.LAST_OFFSET else await self._client.requests.max_offset(queue)
-        if where is ConsumeFromWhere.LAST_OFFSET:
-            return await self._client.requests.max_offset(queue)
-        stamp = self._settings.consume_timestamp
-        moment = int(stamp.timestamp() * 1000) if stamp is not None else self._client.started_at_ms - _HALF_AN_HOUR_MS
-        return await self._client.requests.search_offset(queue, moment)
 
     def _divide_limits(self) -> None:
         for topic, limits in self._limits.items():

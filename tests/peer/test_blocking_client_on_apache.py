@@ -28,8 +28,8 @@ def test_blocking_client_writes_and_reads_a_topic(apache_broker: ApacheBroker) -
         assert client.max_offsets([queue]) == {queue: COUNT}
         assert 0 <= client.search_offset(queue, 0) <= COUNT
 
-        # Apache's brokers answer 0 for a group without an offset while the queue's first message is in memory.
-        assert client.committed_offset(queue) == 0
+        # The group has no offset. 4.9 answers 0 nevertheless while the queue's first message is in memory.
+        assert client.committed_offset(queue) == (0 if apache_broker.version == "4.9.7" else None)
         pulled = client.pull(queue, 0, expression="odd")
         assert [int(message.body) % 2 for message in pulled.messages()] == [1] * (COUNT // 2)
         client.commit_offset(queue, 7)

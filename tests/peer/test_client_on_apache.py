@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from rocket_client import (
     select_by_hash,
 )
 from rocket_remoting import Message, MessageExt, MessageQueue, RequestCode, ResponseError, TcpTransport
-from rocket_remoting.wire.bodies import ConsumerRunningInfo, decode_body
+from rocket_remoting.wire.bodies import ConsumerRunningInfo, SubscriptionGroupConfig, decode_body
 from rocket_remoting.wire.headers import GetConsumerRunningInfoRequestHeader
 from tests.end_to_end.client_stage import RecordingListener, until
 from tests.peer.apache import ApacheBroker
@@ -293,6 +293,32 @@ def test_next_member_starts_at_the_committed_offsets(apache_broker: ApacheBroker
         assert await clients.admin.committed_offset(MessageQueue(clients.topic, "broker-a", 1), clients.group) == 3
 
     play(apache_broker, scene)
+
+
+@pytest.mark.parametrize("committed", [None, 0])
+def test_new_group_may_start_at_a_time(apache_broker: ApacheBroker, committed: int | None) -> None:
+    """It gets the messages stored since then, also from a young queue; a group at offset 0 gets all of them."""
+
+    async def scene(clients: Clients) -> None:
+        await clients.send(*(b"%d" % number for number in range(8)), queue=0)
+        first = RecordingListener()
+        async with clients.concurrent(first, group=f"{clients.group}-all"):
+            await first.count(8)
+        stored = {message.body: message.store_timestamp for message in first.messages}
+        since = stored[b"4"]
+        if committed is not None:
+            await clients.admin.create_group(SubscriptionGroupConfig(group_name=clients.group))
+            await clients.admin.commit_offset(MessageQueue(clients.topic, "broker-a", 0), clients.group, committed)
+        expected = [body for body in stored if committed is not None or stored[body] >= since]
+        heard = RecordingListener()
+        moment = datetime.fromtimestamp(since / 1000, UTC)
+        start = {"consume_from_where": ConsumeFromWhere.TIMESTAMP, "consume_timestamp": moment}
+        async with clients.concurrent(heard, **start):
+            await clients.send(b"last", queue=0)
+            await until(lambda: b"last" in heard.bodies, 60)
+        assert sorted(heard.bodies) == sorted([*expected, b"last"])
+
+    play(apache_broker, scene, queues=2)
 
 
 def test_broadcasting_reaches_every_member(apache_broker: ApacheBroker, tmp_path: Path) -> None:

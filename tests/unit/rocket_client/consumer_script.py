@@ -29,7 +29,9 @@ from tests.unit.rocket_client.scripted_cluster import ScriptedBroker, ScriptedCl
 Reply = Callable[[RemotingCommand], RemotingCommand | None]
 
 
-def record(offset: int, tags: str = "", topic: str = "orders", sys_flag: int = 0, size: int = 0) -> bytes:
+def record(
+    offset: int, tags: str = "", topic: str = "orders", sys_flag: int = 0, size: int = 0, *, stored: int = 2
+) -> bytes:
     properties = {"TAGS": tags} if tags else {}
     return encode_record(
         topic,
@@ -42,7 +44,7 @@ def record(offset: int, tags: str = "", topic: str = "orders", sys_flag: int = 0
         flag=0,
         born_timestamp=1,
         born_host=("127.0.0.1", 1),
-        store_timestamp=2,
+        store_timestamp=stored,
         store_host=("127.0.0.1", 2),
     )
 

@@ -234,14 +234,12 @@ def test_pull_goes_to_the_suggested_broker(virtual: VirtualTime) -> None:
     [
         (ConsumeFromWhere.FIRST_OFFSET, 0),
         (ConsumeFromWhere.LAST_OFFSET, 77),
-        (ConsumeFromWhere.TIMESTAMP, 55),
     ],
 )
 def test_group_without_an_offset_starts_at_the_configured_place(
     virtual: VirtualTime, where: ConsumeFromWhere, first: int
 ) -> None:
-    """At 0, at the end, or at a time."""
-    moment = datetime(2023, 11, 14, 12, 0, tzinfo=UTC)
+    """At 0, or at the end."""
 
     async def scene(script: ConsumerScript) -> None:
         await asyncio.sleep(0.1)
@@ -249,9 +247,8 @@ def test_group_without_an_offset_starts_at_the_configured_place(
 
     async def main() -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
-            script = ConsumerScript(cluster, committed=None, consume_from_where=where, consume_timestamp=moment)
+            script = ConsumerScript(cluster, committed=None, consume_from_where=where)
             script.broker.answers[RequestCode.GET_MAX_OFFSET] = max_offset
-            script.broker.answers[RequestCode.SEARCH_OFFSET_BY_TIMESTAMP] = search
             async with script.consumer:
                 await scene(script)
 
@@ -259,9 +256,47 @@ def test_group_without_an_offset_starts_at_the_configured_place(
         command.header(GetMaxOffsetRequestHeader)
         return RemotingCommand.response(command, header=GetMaxOffsetResponseHeader(offset=77))
 
+    virtual.run(main())
+
+
+@pytest.mark.parametrize(
+    ("committed", "table", "first"),
+    [
+        (None, None, 56),  # the broker says that the group has no offset
+        (0, b'{"offsetTable":{"orders@other":{0:0},"orders@kitchen":{1:0}}}', 56),  # 4.9's answer for a young queue
+        (0, b'{"offsetTable":{"orders@kitchen":{0:0}}}', 0),
+        (0, None, 0),  # the broker refuses to list its offsets
+        (7, None, 7),
+    ],
+)
+def test_group_starts_at_the_first_message_stored_since_a_time(
+    virtual: VirtualTime, committed: int | None, table: bytes | None, first: int
+) -> None:
+    """The broker finds one stored before, which is skipped. A group with an offset continues there."""
+    moment = datetime(2023, 11, 14, 12, 0, 0, 123_000, tzinfo=UTC)
+    moment_ms = 1_699_963_200_123
+
     def search(command: RemotingCommand) -> RemotingCommand:
-        assert command.header(SearchOffsetRequestHeader).timestamp == int(moment.timestamp() * 1000)
+        assert command.header(SearchOffsetRequestHeader).timestamp == moment_ms - 1
         return RemotingCommand.response(command, header=SearchOffsetResponseHeader(offset=55))
+
+    def offsets(command: RemotingCommand) -> RemotingCommand:
+        if table is None:
+            return RemotingCommand.response(command, ResponseCode.NO_PERMISSION, remark="not for you")
+        return RemotingCommand.response(command, body=table)
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            where = ConsumeFromWhere.TIMESTAMP
+            script = ConsumerScript(cluster, committed=committed, consume_from_where=where, consume_timestamp=moment)
+            script.broker.answers[RequestCode.SEARCH_OFFSET_BY_TIMESTAMP] = search
+            script.broker.answers[RequestCode.GET_ALL_CONSUMER_OFFSET] = offsets
+            found = record(55, stored=moment_ms - 1) + record(56, stored=moment_ms)
+            script.replies = [] if committed else [pulled(ResponseCode.SUCCESS, 57, found)]
+            async with script.consumer:
+                await asyncio.sleep(0.1)
+                assert script.pulled_offsets == ([first] if committed else [55, first])
+            assert script.commits == ([] if first == 56 else [first])
 
     virtual.run(main())
 
