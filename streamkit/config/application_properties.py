@@ -13,11 +13,15 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from streamkit.config.durations import Milliseconds
 from streamkit.config.function_properties import CloudFunctionProperties, PollerProperties
-from streamkit.config.setting_limits import Accepted
+from streamkit.config.setting_limits import Accepted, Rejected
 from streamkit.config.settings_model import SettingsModel, ShownWithoutSecrets
 
 _ALL_ADDRESSES: Final = ("", "0.0.0.0", "::")
 _HOST: Final = re.compile(r"\*|(?:\*\.)?[\w-]+(?:\.[\w-]+)*|\[?[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*\]?", re.ASCII)
+NO_REGISTRY: Final = Rejected(
+    "there is no schema registry client; pass an AvroConverter with schemas, or a converter of your own, to"
+    " StreamApplication(converters=[…])"
+)
 _NO_LOGIN = Accepted("there is no login: details are shown always, or never")
 
 
@@ -25,6 +29,22 @@ class SharedSettingsModel(ShownWithoutSecrets):
     """Settings below a prefix that other software uses too. Unknown keys are ignored: they may belong to that."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
+
+
+class SchemaRegistryClientProperties(SharedSettingsModel):
+    """`spring.cloud.schema-registry-client.*`."""
+
+    endpoint: Annotated[str | None, NO_REGISTRY] = None
+    """The address of the schema registry."""
+    cached: Annotated[bool, NO_REGISTRY] = False
+    """Whether its answers are kept."""
+
+
+class SchemaProperties(SharedSettingsModel):
+    """`spring.cloud.schema.*`."""
+
+    avro: Annotated[dict[str, str], NO_REGISTRY] = Field(default_factory=dict)
+    """The schemas of the registry's Avro converter."""
 
 
 class LifecycleProperties(SettingsModel):
@@ -213,10 +233,14 @@ HEALTH: Final = "management.health"
 
 FUNCTION: Final = "spring.cloud.function"
 POLLER: Final = "spring.integration.poller"
+SCHEMA: Final = "spring.cloud.schema"
+SCHEMA_REGISTRY_CLIENT: Final = "spring.cloud.schema-registry-client"
 
 GROUPS: Final = (
     Group("Functions", FUNCTION, CloudFunctionProperties),
     Group("How suppliers are polled", POLLER, PollerProperties),
+    Group("The client of a schema registry", SCHEMA_REGISTRY_CLIENT, SchemaRegistryClientProperties),
+    Group("The schemas of its converter", SCHEMA, SchemaProperties),
     Group("Stopping", LIFECYCLE, LifecycleProperties),
     Group("The management server", MANAGEMENT_SERVER, ManagementServerProperties),
     Group("Its endpoints", WEB_ENDPOINTS, WebEndpointsProperties),

@@ -49,5 +49,8 @@ def uniform_key(text: str) -> Segments:
 
 
 def kebab(name: str) -> str:
-    """Return a name in the spelling of the documentation: `max-attempts` for `max_attempts` or `maxAttempts`."""
-    return _CAMEL_HUMP.sub("-", name).replace("_", "-").lower()
+    """Return a name in the spelling of the documentation: `max-attempts` for `max_attempts` or `maxAttempts`.
+
+    An underscore at the end is left out: a field whose name pydantic needs itself has one, such as `schema_`.
+    """
+    return _CAMEL_HUMP.sub("-", name.rstrip("_")).replace("_", "-").lower()

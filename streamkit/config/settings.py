@@ -11,6 +11,7 @@ from typing import Annotated, Self
 from pydantic import Field
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from streamkit.config.application_properties import NO_REGISTRY
 from streamkit.config.durations import Seconds
 from streamkit.config.environment import Environment
 from streamkit.config.extended import OTHER_PARTS, ExtendedModels, extended_problems
@@ -48,7 +49,6 @@ PREFIX = "spring.cloud.stream"
 
 _ONE_INDEX = Rejected("a process has one index here; start one for each")
 _NO_METERS = Rejected("meters are not published to a binding")
-_NO_REGISTRY = Rejected("there is no schema registry client; add a message converter of your own")
 
 _OTHER_BINDERS = (
     "rocketmq",
@@ -128,8 +128,10 @@ class StreamSettings(ShownWithoutSecrets, BaseSettings):
     """The older name of `spring.integration.poller.*`: how suppliers are polled."""
     metrics: MetricsProperties = MetricsProperties()
     """Meters published to a binding."""
-    schema_registry_client: Annotated[dict[str, str], _NO_REGISTRY] = Field(default_factory=dict)
-    """The Avro schema registry."""
+    schema_registry_client: Annotated[dict[str, str], NO_REGISTRY] = Field(default_factory=dict)
+    """The Avro schema registry; also as `spring.cloud.schema-registry-client.*`."""
+    schema_: Annotated[dict[str, str], NO_REGISTRY] = Field(default_factory=dict)
+    """The schemas of the registry's Avro converter; also as `spring.cloud.schema.*`."""
 
     @classmethod
     def load(

@@ -404,6 +404,23 @@ def test_what_cannot_be_says_why(tmp_path: Path, setting: str, reason: str) -> N
     assert reason in wrong
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "stream.schema-registry-client.endpoint: http://x",
+        "stream.schema.avro.reader-schema: 'classpath:x.avsc'",
+        "schemaRegistryClient.endpoint: http://x",
+        "schema-registry-client.cached: true",
+        "schema.avro.schema-locations: 'classpath:x.avsc'",
+    ],
+)
+def test_settings_of_a_schema_registry_are_refused_with_the_reason(tmp_path: Path, setting: str) -> None:
+    """With the prefixes of each of Spring's generations."""
+    (wrong,) = wrong_in(service(tmp_path, f"spring.cloud:\n  {setting}\n", {}).environment)
+    assert wrong.startswith("spring.cloud.")
+    assert "not supported: there is no schema registry client; pass an AvroConverter" in wrong
+
+
 def test_a_binding_of_a_binder_that_is_not_there_names_its_line(tmp_path: Path) -> None:
     """The others are listed."""
     settings = "spring.cloud.stream:\n  bindings:\n    sort-in-0:\n      binder: rabbit\n"
