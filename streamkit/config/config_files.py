@@ -7,6 +7,9 @@ From the weakest to the strongest:
    there, by their names;
 3. for each active profile: `application-<profile>.yml`, then `application-<profile>.properties`, in the same places.
 
+`spring.config.location` names other places. A comma separates groups of places: each group has this order, and a later
+group is stronger than an earlier one, whatever profiles its files are for. A semicolon separates the places of a group.
+
 Profiles are active in this order: those of `spring.profiles.include`, then those of `spring.profiles.active`, each
 before the members of its group.
 
@@ -20,8 +23,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
+from itertools import product
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from streamkit.config import profiles
 from streamkit.config.document import Document
@@ -67,19 +71,32 @@ class Location:
         return directories_of(self.path)
 
     @classmethod
-    def parse(cls, text: str, directory: Path) -> "list[Location]":
-        """Return the locations in a comma-separated list of paths, each with or without a leading `optional:`."""
-        locations = []
-        for part in filter(None, map(str.strip, text.replace(";", ",").split(","))):
-            optional = part.startswith("optional:")
-            path = part.removeprefix("optional:").removeprefix("file:").removeprefix("classpath:/")
-            locations.append(cls(directory / path.removeprefix("classpath:"), optional))
-        return locations
+    def parse(cls, text: str, directory: Path) -> "list[LocationGroup]":
+        """Return the groups in a comma-separated list.
+
+        A group is a list of paths separated by semicolons, each with or without a leading `optional:`.
+        """
+        groups = ([cls._of(part, directory) for part in _parts(group, ";")] for group in _parts(text, ","))
+        return [group for group in groups if group]
 
     @classmethod
-    def standard(cls, directory: Path) -> "list[Location]":
+    def _of(cls, text: str, directory: Path) -> "Location":
+        optional = text.startswith("optional:")
+        path = text.removeprefix("optional:").removeprefix("file:").removeprefix("classpath:/")
+        return cls(directory / path.removeprefix("classpath:"), optional)
+
+    @classmethod
+    def standard(cls, directory: Path) -> "LocationGroup":
         """Return the default locations: the directory, its `config/` and the directories there, all optional."""
         return [cls(directory / place, optional=True) for place in (".", "config", "config/*")]
+
+
+LocationGroup: TypeAlias = Sequence[Location]
+"""Locations, the weakest first, whose files of active profiles are stronger than all their other files."""
+
+
+def _parts(text: str, separator: str) -> Iterator[str]:
+    return filter(None, map(str.strip, text.split(separator)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +149,7 @@ class _Found:
 
 
 def load_files(
-    locations: Sequence[Location],
+    groups: Sequence[LocationGroup],
     directory: Path,
     name: str = "application",
     lookup: Lookup = lambda key: None,
@@ -140,7 +157,7 @@ def load_files(
     """Read all settings files.
 
     Args:
-        locations: The directories and files to read, the weakest first.
+        groups: The directories and files to read, the weakest first.
         directory: The directory to which file names in errors are relative.
         name: The name of the files, without profile and suffix.
         lookup: Returns settings of sources that are stronger than files, such as the active profiles.
@@ -150,6 +167,7 @@ def load_files(
             malformed, or the settings of a profile say which profiles are active.
     """
     reader = _Reader(directory)
+    locations = [location for group in groups for location in group]
     names = [_BOOTSTRAP, name]
     general: list[_Found] = []
     for found in (found for each in names for found in _files(reader, locations, each) if _is_for_here(found, lookup)):
@@ -161,14 +179,13 @@ def load_files(
     imports = _Imports(reader, lookup)
     counting: list[_Found] = []
     of_profiles: set[str] = set()
-    for each in names:
-        for profile in (None, *active):
-            files = list(_files(reader, locations, each, profile))
-            if profile is not None and files:
-                of_profiles.add(profile)
-            for found in files if profile is None else _of_profile(files):
-                if _counts(found, active, lookup):
-                    counting += [found, *imports.of(found, active)]
+    for each, group, profile in product(names, groups, (None, *active)):
+        files = list(_files(reader, group, each, profile))
+        if profile is not None and files:
+            of_profiles.add(profile)
+        for found in files if profile is None else _of_profile(files):
+            if _counts(found, active, lookup):
+                counting += [found, *imports.of(found, active)]
     used = {*of_profiles, *imports.profiles, *_named_by_conditions([*general, *counting])}
     known = {*used, *_profiles_with_files(locations, name)}
     return LoadedFiles(
@@ -224,9 +241,9 @@ def _files(reader: "_Reader", locations: Sequence[Location], name: str, profile:
         if directories:
             continue
         if location.path.is_file():
-            # A location that is a file has no variants for profiles, as in Spring Boot.
-            if profile is None and name != _BOOTSTRAP:
-                yield from reader.file(location.path, location.path.suffix)
+            path = location.path if profile is None else location.path.with_stem(f"{location.path.stem}-{profile}")
+            if name != _BOOTSTRAP and path.is_file():
+                yield from reader.file(path, path.suffix)
         elif not location.optional:
             raise ConfigurationError(
                 f"there is no settings file or directory {str(location.path)!r}; "

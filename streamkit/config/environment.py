@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
-from streamkit.config.config_files import NO_FILES, Location, SettingsFiles, load_files
+from streamkit.config.config_files import NO_FILES, Location, LocationGroup, SettingsFiles, load_files
 from streamkit.config.located_errors import located
 from streamkit.config.origin import Scalar, Value
 from streamkit.config.placeholders import resolve
@@ -82,7 +82,8 @@ class Environment:
         """Read the settings of all sources.
 
         Args:
-            config_location: Files or directories to read instead of those in `directory`, comma-separated.
+            config_location: Files or directories to read instead of those in `directory`, as for
+                `spring.config.location`.
             arguments: The command line; arguments that do not start with `--` are ignored.
             variables: The environment variables; by default those of the process.
             overrides: Settings from code, stronger than all others.
@@ -286,11 +287,11 @@ class Environment:
         found = self._raw(key)
         return None if found is None else str(found)
 
-    def _locations(self, given: str | Path | None, directory: Path) -> list[Location]:
+    def _locations(self, given: str | Path | None, directory: Path) -> list[LocationGroup]:
         listed = str(given) if given is not None else self.text("spring.config.location")
-        locations = Location.standard(directory) if listed is None else Location.parse(listed, directory)
+        groups = [Location.standard(directory)] if listed is None else Location.parse(listed, directory)
         additional = self.text("spring.config.additional-location") or ""
-        return [*locations, *Location.parse(additional, directory)]
+        return [*groups, *Location.parse(additional, directory)]
 
     def __repr__(self) -> str:
         return f"Environment({[source.name for source in self.sources]})"

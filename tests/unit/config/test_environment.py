@@ -243,6 +243,26 @@ def test_config_locations(files):
     assert files.load("--spring.config.name=special", config_location=other).text("k") == "special"
 
 
+@pytest.mark.parametrize(
+    ("locations", "value"),
+    [
+        ("first/,second/", "second"),
+        ("second/,first/", "first for dev"),
+        ("first/;second/", "first for dev"),
+        ("first/application.yml,second/", "second"),
+        ("second/,first/application.yml", "first for dev"),
+    ],
+)
+def test_locations_and_groups_of_locations(files, locations, value):
+    """A later location overrides an earlier one with its profiles; in a group, profiles override all its locations."""
+    files.write("first/application.yml", "k: first")
+    files.write("first/application-dev.yml", "k: first for dev")
+    files.write("second/application.yml", "k: second")
+    profile = "--spring.profiles.active=dev"
+    assert files.load(f"--spring.config.location={locations}", profile).text("k") == value
+    assert files.load(f"--spring.config.additional-location={locations}", profile).text("k") == value
+
+
 def test_missing_location_is_an_error(files):
     """Unless it is optional."""
     with pytest.raises(ConfigurationError, match=r"no settings file or directory .*nowhere.*optional:"):
