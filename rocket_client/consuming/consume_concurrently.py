@@ -128,14 +128,23 @@ class ConcurrentConsumption(ListenerConsumption):
         self._contexts.pop(process_queue, None)
 
     def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
-        """Queue pulled messages for the listener, in batches of `consume_message_batch_max_size`."""
+        """Queue pulled messages for the listener, in batches of `consume_message_batch_max_size`.
+
+        Either all messages are queued, or none and an exception is raised: no worker could be started.
+        """
         size, work = self._batch_size, self._work
+        before = len(work)
         if size == 1:
             work.extend([(process_queue, [message]) for message in messages])
         else:
             work.extend((process_queue, list(messages[at : at + size])) for at in range(0, len(messages), size))
         if not self._ready:
-            self._start_workers(1)
+            try:
+                self._start_workers(1)
+            except BaseException:
+                while len(work) > before:
+                    work.pop()
+                raise
 
     # Workers
 
@@ -160,8 +169,8 @@ class ConcurrentConsumption(ListenerConsumption):
 
     def _start_workers(self, count: int) -> None:
         for _ in range(min(count, self._limit - len(self._workers))):
-            self._ready += 1
             worker = self._loop.create_task(self._run_worker(), name=f"listener of {self._group}")
+            self._ready += 1
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
         if self._ready:

@@ -53,7 +53,8 @@ class Consumption(Protocol):
 
     def detach(self, process_queue: ProcessQueue) -> None: ...
 
-    def submit(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None: ...
+    def submit(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+        """Take all messages, or none and raise an exception."""
 
     def close(self) -> None: ...
 
@@ -148,7 +149,12 @@ class PullLoop:
                 return wanted
             offset = answer.next_begin_offset
             if messages:
-                self._consumption.submit(queue, list(queue.put(messages)))
+                fresh = list(queue.put(messages))
+                try:
+                    self._consumption.submit(queue, fresh)
+                except BaseException:
+                    queue.take_back(fresh)  # or they would wait in the queue, where no consumption finds them
+                    raise
                 if self._pause or is_compressed(messages):
                     # Let calls begin and decompress their bodies, so that the next check of the limits counts them.
                     await asyncio.sleep(self._pause)

@@ -104,6 +104,14 @@ class ProcessQueue:
         self._next_offset = offsets[-1] + 1
         return fresh
 
+    def take_back(self, messages: Sequence[MessageExt]) -> None:
+        """Remove the messages that the last `put` added, as if they had not been pulled yet."""
+        if not messages:
+            return
+        self.settle(messages)
+        self._order = deque(sorted(self._messages))
+        self._next_offset = messages[0].queue_offset
+
     def settle(self, messages: Iterable[MessageExt]) -> int:
         """Remove messages that are done; return the offset to commit, or `NOTHING_TO_COMMIT`."""
         known = self._messages

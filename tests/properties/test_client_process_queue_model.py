@@ -38,6 +38,14 @@ class ProcessQueueMachine(RuleBasedStateMachine):
         if message.queue_offset in self.unsettled:
             assert list(self.queue.put([copy])) == []
 
+    @rule(count=st.integers(1, 8))
+    def pull_in_vain(self, count: int) -> None:
+        """Add further messages that the consumption does not take; the offset to commit does not pass them."""
+        messages = [MessageExt("orders", b"x", queue_offset=self.next + step) for step in range(count)]
+        self.queue.put(messages)
+        self.queue.take_back(messages)
+        self.after_last = self.next
+
     @rule(messages=st.lists(consumes(pulled), max_size=5))
     def settle(self, messages: list[MessageExt]) -> None:
         """Settle any messages in any order."""

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
-from datetime import UTC, datetime
+from collections.abc import Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -299,6 +301,30 @@ def test_group_starts_at_the_first_message_stored_since_a_time(
             assert script.commits == ([] if first == 56 else [first])
 
     virtual.run(main())
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_messages_are_delivered_although_no_worker_could_start(virtual: VirtualTime, count: int) -> None:
+    """The pull fails before any listener call begins. Its messages are pulled again, and each is delivered once."""
+
+    def without_memory(
+        loop: asyncio.AbstractEventLoop, work: Coroutine[object, object, object], **options: Any
+    ) -> asyncio.Task[object]:
+        if work.__qualname__.endswith("_run_worker"):
+            loop.set_task_factory(None)
+            work.close()
+            raise MemoryError
+        return asyncio.Task(work, loop=loop, **options)
+
+    async def scene(script: ConsumerScript) -> None:
+        asyncio.get_running_loop().set_task_factory(without_memory)
+        await asyncio.sleep(20)
+        assert [message.queue_offset for message in script.heard] == [*range(7, 7 + count)]
+        assert script.pulled_offsets == [7, 7, 7 + count]
+        assert script.commits[-1] == 7 + count
+
+    answer = pulled(ResponseCode.SUCCESS, 7 + count, b"".join(map(record, range(7, 7 + count))))
+    play(virtual, scene, answer, answer, committed=7, pull_interval=timedelta(milliseconds=10))
 
 
 @pytest.mark.parametrize("orderly", [False, True])
