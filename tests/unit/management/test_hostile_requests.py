@@ -5,7 +5,7 @@ import json
 import logging
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import httpx
 import pytest
@@ -335,6 +335,19 @@ def test_connection_continues_after_an_early_refusal() -> None:
             while b"Content Too Large" not in connection.recv(65536):
                 pass
             connection.sendall(b"x" * 20000 + post(head))
+
+
+def test_connection_ends_after_an_early_refusal_of_a_large_request() -> None:
+    """The server reads at most 64 KiB of the rest, and answers no further request on this connection."""
+    head = "Host: localhost\r\nOrigin: null\r\nContent-Length: 100000\r\n"
+    with serving(application()) as client, connected(client, post(head)) as connection:
+        assert connection.recv(12) == b"HTTP/1.1 413"
+        while b"Content Too Large" not in connection.recv(65536):
+            pass
+        with suppress(ConnectionError):
+            connection.sendall(b"x" * 100000 + post(head))
+        assert answer(connection) == (0, b"")
+        assert state(client) == "running"
 
 
 def test_chunked_body_beyond_the_limit_is_refused() -> None:

@@ -1,6 +1,7 @@
 """Consumers that stop or lose a queue while requests to brokers are pending."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from tests.unit.rocket_client.scripted_cluster import SEND_CODES, ScriptedCluste
 LATE = 0.1
 """Seconds a broker takes to answer what is sent back: less than who gives a queue back waits for it."""
 
+Scene = Callable[[ConsumerScript], Awaitable[None]]
+
 FATES = [(False, Reject("bad")), (False, RetryLater()), (True, Reject("bad"))]
 
 
@@ -24,6 +27,18 @@ async def until_sent_back(script: ConsumerScript, said: Any) -> None:
     async with asyncio.timeout(60):
         while not script.broker.stored:  # noqa: ASYNC110  # the broker sets no event
             await asyncio.sleep(LATE / 10)
+
+
+def busy_for(
+    seconds: float, scene: Callable[[ConsumerScript], Awaitable[None]]
+) -> Callable[[ConsumerScript], Awaitable[None]]:
+    """Return the scene with a listener whose calls take so long."""
+
+    async def played(script: ConsumerScript) -> None:
+        script.says = lambda: asyncio.sleep(seconds)
+        await scene(script)
+
+    return played
 
 
 @pytest.mark.parametrize(("orderly", "said"), FATES)
@@ -186,6 +201,43 @@ def test_shutdown_of_a_producer_waits_for_pending_sends(virtual: VirtualTime, ba
             assert (await sending).status is SendStatus.SEND_OK
 
     virtual.run(main())
+
+
+@pytest.mark.parametrize(("seconds", "commits"), [(45, True), (60, False)])
+@pytest.mark.parametrize("shuts_down", [False, True])
+def test_call_that_outlives_its_lock_commits_nothing(
+    virtual: VirtualTime, seconds: int, commits: bool, shuts_down: bool
+) -> None:
+    """The queue is revoked during the call. Brokers keep a lock for 60 s, then the next member may commit."""
+
+    async def scene(script: ConsumerScript) -> None:
+        await asyncio.sleep(1)
+        script.consumer.unsubscribe("orders")
+        await asyncio.sleep(seconds - 2)
+        if shuts_down:
+            await script.consumer.shutdown()
+        await asyncio.sleep(10)
+        assert len(script.heard) == 1
+        assert (8 in script.commits) == commits
+
+    answer = pulled(ResponseCode.SUCCESS, 8, record(7))
+    play(virtual, busy_for(seconds, scene), answer, committed=7, orderly=True)
+
+
+def test_queue_whose_lock_is_not_renewed_is_given_back_without_a_commit(virtual: VirtualTime) -> None:
+    """The call has ended before, but the broker has not answered for 50 s, so that another member may have the lock."""
+
+    async def scene(script: ConsumerScript) -> None:
+        await asyncio.sleep(1)
+        script.broker.answers[RequestCode.LOCK_BATCH_MQ] = lambda command: None
+        await asyncio.sleep(55.2)
+        script.consumer.unsubscribe("orders")
+        await asyncio.sleep(10)
+        assert len(script.heard) == 1
+        assert 8 not in script.commits
+
+    answer = pulled(ResponseCode.SUCCESS, 8, record(7))
+    play(virtual, busy_for(56.1, scene), answer, committed=7, orderly=True)
 
 
 def test_shutdown_releases_locks_being_requested(virtual: VirtualTime) -> None:
