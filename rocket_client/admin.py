@@ -460,7 +460,7 @@ class Admin:
         return message
 
     async def resume_transaction(self, offset_message_id: str) -> None:
-        """Let the broker check a transaction again that it has given up, with all its checks.
+        """Resume the checks of a transaction that the broker has given up; their number begins anew.
 
         Args:
             offset_message_id: The `offset_message_id` of the message in topic TRANS_CHECK_MAX_TIME_TOPIC. The broker

@@ -276,11 +276,11 @@ class RepairedProducer(KafkaProducer):  # type: ignore[misc]  # kafka-python has
             force_close(self)
 
     def lend(self) -> None:
-        """Let the running loop do the work of this producer's thread, as far as it can."""
+        """Move the work of this producer's thread to the running loop, as far as that can do it."""
         self._turns.lend()
 
     def take_back(self) -> None:
-        """Let the thread do its work again; to be called on the loop, before the producer is closed."""
+        """Move the work back to the thread; call this on the loop, before the producer is closed."""
         self._turns.take_back()
 
     def send_offsets_to_transaction(self, offsets: object, group_metadata: object) -> None:

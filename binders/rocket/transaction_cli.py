@@ -22,7 +22,7 @@ def transaction() -> None:
     help="Name servers: host:port;host:port. The environment variable NAMESRV_ADDR counts as -n.",
 )
 def resume(*, message_id: str, name_servers: str) -> None:
-    """Let the broker check a transaction again, with all its checks.
+    """Resume the checks of a transaction that the broker has given up; their number begins anew.
 
     MESSAGE_ID is the offset message id of the message in topic TRANS_CHECK_MAX_TIME_TOPIC. The broker has logged it
     with the error.

@@ -84,7 +84,7 @@ def check(program: str, *arguments: str) -> None:
 
 
 def check_click(command: click.Command, name: str, arguments: Sequence[str]) -> None:
-    """Let click parse the arguments down to the last subcommand, without running it."""
+    """Parse the arguments down to the last subcommand, without running it; click raises an error if they are wrong."""
     if not set(arguments) - {"--help", "--update"}:
         return  # it is only named
     with command.make_context(name, list(arguments)) as context:

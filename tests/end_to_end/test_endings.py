@@ -167,7 +167,7 @@ def silent() -> Iterator[socket.socket]:
 
 
 def _accept_interrupts() -> None:
-    """Let SIGINT interrupt the process: a shell has its background jobs ignore it, and the tests may be one."""
+    """Restore the default action of SIGINT, which a shell ignores for background jobs such as these tests may be."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -34,9 +34,9 @@ BROKER_CONF = {
     "waitTimeMillsInSendQueue": "10000",
     "osPageCacheBusyTimeOutMills": "10000",
     "brokerFastFailureEnable": "false",
-    # Where two topics come at once the name server may be told of one too late, until the broker registers again.
+    # If two topics are created at once, the name server may learn of one only when the broker registers again.
     "registerNameServerPeriod": "10000",
-    # 5.x notes the ends of transactions 3 s late, and asks about them until then.
+    # 5.x records the end of a transaction up to 3 s later, and checks the transaction until then.
     "transactionOpBatchInterval": "100",
 }
 
@@ -129,7 +129,7 @@ class ApacheBroker:
             except (TimeoutError, subprocess.SubprocessError):
                 process.kill()
                 attempts -= 1
-                # Between looking for free ports and taking them somebody else may have.
+                # Another process may have taken a port since it was found free.
                 if not attempts:
                     raise
             else:

@@ -31,7 +31,7 @@ class ChildProcess:
         self._changed = threading.Condition()
         self._ended = False
         with log.open("wb") as errors:
-            # A session of its own: Ctrl-C in the terminal ends the tests first, then, by the pipe, this.
+            # A session of its own, so that Ctrl-C reaches only the tests: the child ends when the pipe to it closes.
             self._child = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -87,7 +87,7 @@ class ChildProcess:
             try:
                 self._child.stdin.close()
             except BrokenPipeError:
-                pass  # it has ended before its last line was written
+                pass  # the process ended before it read the last line
         try:
             self._child.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -107,7 +107,7 @@ class ChildProcess:
                 try:
                     pipe.close()
                 except BrokenPipeError:
-                    pass  # closing flushes what a killed process never read
+                    pass  # closing flushes lines that the killed process has not read
 
     def _read(self) -> None:
         for raw in self._child.stdout or ():

@@ -33,11 +33,11 @@ from tests.peer.stage import DELAY_LEVELS, Stage
 HERE = Path(__file__).parent
 SETTINGS = {
     "messageDelayLevel": DELAY_LEVELS,
-    # A transaction is asked about soon, and as often as it takes: tests that are about the last time say `few_checks`.
+    # Transactions are checked soon and without a limit; tests of the limit use `few_checks`.
     "transactionTimeOut": "500",
     "transactionCheckInterval": "500",
     "transactionCheckMax": MANY_CHECKS,
-    # 5.x notes the ends of transactions only so often; what it has not noted yet, it asks for again and delivers twice.
+    # 5.x records the ends of transactions at this interval; until then it may check and deliver them twice.
     "transactionOpBatchInterval": "50",
 }
 

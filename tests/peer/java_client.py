@@ -95,9 +95,9 @@ class JavaClient:
                 f"-Drmq.logback.configurationFile={self._home}/conf/rmq.tools.logback.xml",
                 f"-Drocketmq.serialize.type={serialize}",
                 f"-Drocketmq.client.rebalance.waitInterval={rebalance_ms}",
-                # An orderly consumer that stops works on what it has pulled for that long, then gives its queues back.
+                # How long an orderly consumer that stops consumes pulled messages before it gives its queues back.
                 "-Drocketmq.client.maxTimeConsumeContinuously=500",
-                # A 5.x client waits this long before its first rebalance too.
+                # A 5.x client waits for this time before its first rebalance, too.
                 "-Drocketmq.client.rebalance.minInterval=100",
                 "-cp",
                 f"{self._home}/conf:{class_path(version)}",

@@ -41,10 +41,10 @@ SERVER_PROPERTIES = {
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
-    # A broker that is merely slow must not be taken for dead.
+    # Long enough that the controller does not take a slow broker for dead.
     "broker.session.timeout.ms": "60000",
     "broker.heartbeat.interval.ms": "300",
-    # The cleaner would take a quarter of the heap, each partition's indexes 20 MiB of disk.
+    # By default the cleaner takes a quarter of the heap, and the indexes of each partition take 20 MiB of disk.
     "log.cleaner.dedupe.buffer.size": "2097152",
     "log.index.size.max.bytes": "1048576",
 }
@@ -179,7 +179,7 @@ class KafkaServer:
                 return self.start()
             except (TimeoutError, subprocess.SubprocessError):
                 attempts -= 1
-                # Between looking for free ports and taking them somebody else may have.
+                # Another process may have taken a port since it was found free.
                 if not attempts:
                     raise
                 shutil.rmtree(self._home / "data", ignore_errors=True)

@@ -23,7 +23,7 @@ HEADER = _BEFORE_SUM.size + 4 + _AFTER_SUM.size
 _PRODUCE = 0
 _VERSION = 8
 _ALL = -1
-# A new topic is known to clients before its broker knows that it leads it.
+# Errors of a new topic: clients know of it before its broker knows that it is the leader.
 _NOT_YET = frozenset({3, 5, 6})
 _ATTEMPTS = 400
 _PAUSE = 0.05

@@ -75,7 +75,7 @@ class SecuredKafka:
         self._server = KafkaServer(protocols=("SASL_PLAINTEXT", "SSL"), settings=self._settings())
         self.addresses = self._server.addresses
         with KafkaAdminClient(bootstrap_servers=self._server.address) as admin:
-            # Of one user it takes one at a time.
+            # The broker accepts one change of a user at a time.
             for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
                 wanted = UserScramCredentialUpsertion(USER, mechanism, PASSWORD, iterations=4096)
                 assert admin.alter_user_scram_credentials([wanted]) == {USER: None}

@@ -54,7 +54,7 @@ class SpringPeer:
             [
                 program("java"),
                 *java_options(self._home, heap="384m"),
-                # How soon a member sees a queue that it missed at its start, by default after 20 s.
+                # The time after which a member takes a queue that it missed at its start; 20 s by default.
                 "-Drocketmq.client.rebalance.waitInterval=1000",
                 "-Drocketmq.client.rebalance.minInterval=100",
                 "-cp",

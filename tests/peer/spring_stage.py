@@ -66,10 +66,10 @@ class SpringStage:
 
     def spring(self, application: Application, properties: Mapping[str, str], file: Path | None = None) -> SpringApp:
         """Start a Spring application, by a properties file and what wins over it."""
-        # What is sent again after a time-out may be there twice.
+        # With a short timeout, a message that is sent again could be stored twice.
         patient = {f"{ROCKET}.output.producer.{'sendMessageTimeout' if self.first else 'sendMsgTimeout'}": "30000"}
         app = self._peer.start(application, {**patient, **properties, NAME_SERVER: self.name_server}, file)
-        # The next test's transactions may be of the same producer group: the broker is not to ask this one about them.
+        # The next test may use the same producer group: the broker must not send checks of its transactions here.
         self._stack.callback(app.stop, wait=application == "TransactionalApplication")
         return app
 
@@ -88,7 +88,7 @@ class SpringStage:
     def transactional_sender(self, topic: str) -> SpringApp:
         """Start a Spring application whose `output` is transactional; headers say how transactions end."""
         if self.first:
-            # The group that the book's listener is annotated with.
+            # The group in the annotation of the book's transaction listener.
             settings = {"producer.transactional": "true", "producer.group": "OrderTransactionGroup"}
         else:
             settings = {"producer.producer-type": "Trans", "producer.transaction-listener": "transactions"}
@@ -107,7 +107,7 @@ class SpringStage:
             **{f"{ROCKET}.input.{key}": value for key, value in more.items()},
         }
         if not self.first:
-            # Whatever a group did not see counts as old here, unlike in the first generation.
+            # Unlike the first generation, the others skip messages sent before the group's first start.
             properties.setdefault(f"{ROCKET}.input.consumer.consume-from-where", "CONSUME_FROM_FIRST_OFFSET")
         return self.spring("OrderReceivingApplication" if orders else "ReceivingApplication", properties)
 

@@ -182,7 +182,7 @@ def test_orderly_queue_has_one_owner_java_or_ours(stage: Stage) -> None:
             while not comings.done():
                 await sender.send(Message(topic, b"x"), queue=MessageQueue(topic, "broker-a", sent % 4))
                 sent += 1
-                await asyncio.sleep(pause_ms / 4000)  # so that there is always something to do
+                await asyncio.sleep(pause_ms / 4000)  # messages keep arriving during the rebalances
             await comings
             await until(lambda: len({call[3:] for call in calls}) == sent, seconds=90)
         return sent

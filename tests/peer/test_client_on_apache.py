@@ -54,7 +54,7 @@ class Clients:
 
     def consumer(self, topic: str = "", group: str = "", tags: str = "*", **settings: Any) -> PushConsumer:
         settings.setdefault("consume_from_where", ConsumeFromWhere.FIRST_OFFSET)
-        # What is given back again after a time-out may come twice.
+        # With a short timeout, a message could be sent back twice, and be delivered twice.
         settings.setdefault("request_timeout", ANSWER_TIMEOUT)
         consumer = PushConsumer(
             group or self.group, PushConsumerSettings(name_servers=self.broker.name_server, **settings)

@@ -103,7 +103,7 @@ def test_crashed_producer_is_replaced_by_another_member(apache_broker: ApacheBro
         assert {(asked.topic, asked.body, asked.msg_id) for asked in shop.asked} == {
             (shop.topic, b"half", transaction.transaction_id)
         }
-        # A commit that is not noted yet when the next check begins is asked for again, and delivered again.
+        # If a check begins before the last commit is recorded, the transaction is checked and delivered again.
         assert len(messages) <= len(shop.asked)
 
     play(apache_broker, scene)
@@ -117,7 +117,7 @@ def test_unknown_transaction_is_checked_until_it_is_put_aside(apache_broker: Apa
             await producer.begin(Message(shop.topic, b"lost"))
             async with shop.consumer("TRANS_CHECK_MAX_TIME_TOPIC") as consumer, asyncio.timeout(60):
                 bodies: list[bytes] = []
-                while not bodies:  # those of other tests on this broker are there as well
+                while not bodies:  # the topic has messages of other tests on this broker, too
                     polled = await consumer.poll(1)
                     bodies = [m.body for m in polled if m.properties["REAL_TOPIC"] == shop.topic]
         assert bodies == [b"lost"]

@@ -17,10 +17,10 @@ from tests.peer.go_client import GoClient, GoConsumer, GoProducer
 from tests.peer.stage import ANSWER_TIMEOUT
 
 VERSION = "2.1.2"
-# The client rebalances 20 s after its start when it missed a queue then.
+# A client that misses a queue at its start takes it at the next rebalance, 20 s later.
 TIMEOUT = 60.0
-# It leaves a group by closing its connections and nothing else. Once, before Apache's broker, the next member was given
-# half of the queues for more than a minute: the broker forgets a member, and the client a pull, after 120 s of silence.
+# The client leaves a group by closing its connections, without unregistering. The next member may have only half of the
+# queues for more than a minute: the broker removes a silent member, and the client ends a silent pull, after 120 s.
 GONE = 200.0
 
 _numbers = itertools.count(1)

@@ -72,7 +72,7 @@ def test_two_members_share_and_one_takes_over(stage: Stage) -> None:
 
 
 def share_and_take_over(stage: Stage) -> None:
-    """Let two members share, and one take over."""
+    """Check that two members share the queues, and that one takes over all of them when the other leaves."""
     topic, group = stage.topic(), stage.name("group")
     first, second = stage.consumer(topic, group), stage.consumer(topic, group)
     producer = stage.producer()
@@ -92,7 +92,7 @@ def share_and_take_over(stage: Stage) -> None:
     assert eventually(lambda: first.assigned(topic), lambda queues: len(queues) == 4) == [0, 1, 2, 3]
     producer.send(topic, *"wxyz")
     first.wait_for(lambda: set("wxyz") <= set(texts(first)), what="all four queues")
-    # What the other had in hand when it left may come again, nothing else does.
+    # Only messages whose calls were under way when the other member left may be delivered twice; none of these was.
     assert [Counter(texts(first))[text] for text in "wxyz"] == [1, 1, 1, 1]
 
 
@@ -119,7 +119,7 @@ def test_message_that_keeps_failing_becomes_a_dead_letter(stage: Stage) -> None:
     failing = stage.consumer(topic, group, failTimes=99, maxReconsumeTimes=1)
 
     failing.take(2)
-    # Its topic is made when the first letter is put there.
+    # The dead-letter topic is created with its first message.
     eventually(lambda: stage.mqadmin("topicRoute", "-t", f"%DLQ%{group}"), lambda reported: "queueDatas" in reported)
     (letter,) = stage.consumer(f"%DLQ%{group}").take(1)
 

@@ -89,7 +89,7 @@ def test_java_clients_continue_after_our_restart(
         producer.send(topic, "to nobody")
     with start(), stage:
         if version.startswith("4."):
-            # Its consumer waits 30 s for the answer to a pull whose connection is gone.
+            # A 4.9 consumer waits 30 s for the answer to a pull whose connection has been lost.
             consumer.stop()
             consumer = stage.consumer(topic, group)
         after = [f"after {i}" for i in range(8)]
@@ -139,7 +139,7 @@ def test_java_clients_get_acknowledged_messages_of_a_killed_broker(
             broker.address()
             assert eventually(lambda: send(producer, topic, sent + 1), bool)
             if version.startswith("4."):
-                # Its consumer waits 30 s for the answer to a pull whose connection is gone.
+                # A 4.9 consumer waits 30 s for the answer to a pull whose connection has been lost.
                 consumer.stop()
             again = stage.consumer(topic, group)
             heard = [consumer, again]

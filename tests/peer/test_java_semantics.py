@@ -101,7 +101,7 @@ def test_paused_queue_is_not_polled(stage: Stage) -> None:
     producer = stage.producer()
     with stage.polling(topic, queues=[0, 1]) as consumer:
         consumer.seek(0, "begin")
-        # A pull that the broker holds already outlives the pause; the seek after it gives that pull up.
+        # Pausing does not end a pull that the broker holds; the seek after it discards that pull's answer.
         consumer.pause(1)
         consumer.seek(1, "begin")
         producer.send(topic, *"yz", mode="queue", queue=1)
@@ -122,7 +122,7 @@ def test_offset_reset_reaches_a_live_consumer(stage: Stage) -> None:
     consumer = stage.consumer(topic, group)
     consumer.take(3)
 
-    # Only a group with committed offsets is reset; the client commits with its next pull, or after 10 s.
+    # Only a group with committed offsets can be reset; the client commits with its next pull, or after 10 s.
     producer.send(topic, "d")
     consumer.take(4)
     eventually(lambda: stage.mqadmin("consumerProgress", "-g", group), lambda reported: topic in reported, timeout=60)
@@ -134,7 +134,7 @@ def test_offset_reset_reaches_a_live_consumer(stage: Stage) -> None:
         consumer.rebalance()
         return len(consumer.received)
 
-    # Apache's client rests for 10 s between the broker's word and the new offsets.
+    # Apache's client waits for 10 s between the broker's notification and its use of the new offsets.
     assert eventually(heard_again, lambda count: count >= 8, timeout=60) == 8
     assert texts(consumer) == list("aabbccdd")
 

@@ -52,7 +52,7 @@ def test_unknown_transaction_is_checked(stage: Stage, answer: str, arrive: list[
 
     consumer.wait_for(lambda: "after" in texts(consumer), CHECK_TIMEOUT, "the one after it")
     assert list(dict.fromkeys(texts(consumer))) == arrive
-    # A commit that is not noted yet when the next check begins is asked for again, and delivered again.
+    # If a check begins before the last commit is recorded, the transaction is checked and delivered again.
     assert texts(consumer).count("asked") <= len(producer.checks.received)
     assert (half.topic, half.text, half.keys) == (topic, "asked", "k")
     assert half.properties["colour"] == "crimson"
@@ -64,7 +64,7 @@ def test_another_member_of_the_group_is_checked_after_a_crash(stage: Stage) -> N
     topic, group = stage.topic(), stage.name("orders")
     consumer = stage.consumer(topic)
     survivor = stage.producer(transactional=True, group=group)
-    # Asked before it is gone, it doesn't know.
+    # If the broker checks this producer before it has stopped, the answer is "unknown".
     crashed = stage.producer(transactional=True, group=group, check="UNKNOWN")
 
     crashed.send(topic, "orphan", mode="transaction", properties={"execute": "UNKNOWN", "check": "COMMIT"})
@@ -82,14 +82,14 @@ def test_transaction_that_stays_unknown_is_put_aside(stage: Stage) -> None:
     with few_checks(stage.address):
         (sent,) = producer.send(topic, "doubtful", mode="transaction", keys="k", properties=unknown)
 
-        # Its topic is made when the first message is put there.
+        # The topic is created with its first message.
         eventually(
             lambda: stage.mqadmin("topicRoute", "-t", PUT_ASIDE),
             lambda reported: "queueDatas" in reported,
             CHECK_TIMEOUT,
         )
         aside = stage.consumer(PUT_ASIDE)
-        # Those of other tests on this broker are there as well.
+        # The topic has messages of other tests on this broker, too.
         aside.wait_for(
             lambda: topic in [m.properties["REAL_TOPIC"] for m in aside.received],
             CHECK_TIMEOUT,

@@ -84,7 +84,7 @@ class Shop:
             await app.stop(5)
 
     def listening(self, inbox: Inbox) -> Callable[[StreamApplication], object]:
-        """Let an application's binding `in` fill the inbox."""
+        """Return a function that adds to an application a listener on `in`, which fills the inbox."""
 
         async def note(message: Message[bytes]) -> None:
             inbox.add(message)
@@ -654,14 +654,14 @@ def test_waiting_call_does_not_begin_after_its_partition_may_have_moved(shop: Sh
                 await shop.send(text, headers={PARTITION: number})
 
         await send("abcd")
-        # So that a rebalance waits for calls for a second.
+        # With this interval, a rebalance waits for calls for one second.
         brief = {"kafka.bindings.in.consumer.configuration.max.poll.interval.ms": 4000}
         async with shop.app(lambda app: app.stream_listener("in")(slow), **brief):
             await begun.wait(1)
             async with shop.app(lambda app: app.stream_listener("in")(quick), **brief):
                 await elsewhere.wait(1)
                 go_on.set()
-                # Whoever waited longer has its turn before these.
+                # Messages that have waited longer are consumed before these.
                 await send("efgh")
                 await eventually(shop.committed, dict.fromkeys(range(4), 2))
         assert not set(begun.items[1:]) & set(elsewhere.items)
@@ -703,7 +703,7 @@ def test_lag_is_a_metric(shop: Shop) -> None:
         ):
             await asyncio.to_thread(send_in_transactions)
             await begun.wait(1)
-            # Each has its message, its marker, what was aborted and the marker of that.
+            # Each partition has four records: a message, its commit marker, an aborted message and its abort marker.
             await eventually(app.lags, {"in": 8})
             go_on.set()
             await eventually(app.lags, {"in": 0})

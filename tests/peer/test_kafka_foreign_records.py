@@ -34,7 +34,7 @@ class ForeignShop(Shop):
         self.letters = f"error.{self.topic}.{self.group}"
 
     async def store(self, *batches: bytes) -> None:
-        """Let Kafka append batches."""
+        """Send batches to the Kafka broker, which appends them to the topic."""
         await asyncio.to_thread(raw_kafka.store, self.brokers, self.topic, *batches)
 
     def overwrite(self, written: bytes, by: bytes) -> None:
@@ -98,7 +98,7 @@ BROKEN = {
     "an unknown compression": lambda written: resummed(written, 22, UNKNOWN_CODEC),
     "what gzip does not read": lambda written: resummed(written, 22, GZIP),
     "an impossible length of a record": lambda written: resummed(written, raw_kafka.HEADER, 0x7F),
-    # The last one: the broker itself does not find what is behind it.
+    # The last batch of the partition: the broker does not find the batches behind a wrong length.
     "a wrong length": lambda written: written[:8] + (20).to_bytes(4, "big") + written[12:],
 }
 """What becomes of a batch on a broker's disk."""

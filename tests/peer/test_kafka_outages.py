@@ -22,7 +22,7 @@ from tests.peer.kafka import KafkaServer
 ROOT = Path(__file__).parents[2]
 PATIENCE = 90.0
 STREAM = "spring.cloud.stream"
-# How soon a killed member is missed (one that is merely slow must not be), and how soon others learn of it.
+# The time after which a silent member is removed, long enough for a slow one; and how soon the others learn of it.
 SOON_MISSED = {"session.timeout.ms": "20000", "heartbeat.interval.ms": "500"}
 
 
@@ -179,7 +179,7 @@ async def lag(app: StreamApplication, wanted: int) -> None:
     (binder,) = app.container.binders().made.values()
     async with asyncio.timeout(PATIENCE):
         while (await binder.health()).details["lag.in"] != str(wanted):
-            pass  # each asks the brokers
+            pass  # each call of health() asks the brokers, so the loop does not spin
 
 
 def test_paused_binding_lags_and_catches_up(kafka_server: KafkaServer) -> None:

@@ -52,7 +52,7 @@ def test_without_the_repair_a_join_interrupted_by_a_polls_end_is_forgotten(
         coordinator = consumer._coordinator
         try:
             consumer.subscribe([name])
-            # Long enough for the whole join: without the repair, an interrupted join is forgotten here, too.
+            # Polls that are long enough for the whole join: without the repair, an interrupted join is forgotten.
             until(lambda: consumer.poll(timeout_ms=3000) or consumer.assignment())
             admin.create_partitions({name: 2})
 
@@ -122,7 +122,7 @@ def test_without_the_repair_a_commit_outlasts_its_producer(
         thread = threading.Thread(target=commit, daemon=True)
         thread.start()
         producer.close(timeout=0)
-        # Then nobody is left that could end the wait.
+        # When the sender's thread has ended, nothing can end the wait.
         producer._sender.join()
         thread.join(PATIENCE if ends else 1)
         assert thread.is_alive() is not ends

@@ -154,7 +154,7 @@ def test_call_that_outlasts_a_rebalance_is_aborted(shop: Shop) -> None:
         await shop.make_topic(2)
         begun, go_on = Inbox(), asyncio.Event()
         receipts = f"{shop.topic}-receipts"
-        # So that a rebalance waits for calls for a second.
+        # With this interval, a rebalance waits for calls for one second.
         more: Mapping[str, object] = {
             "kafka.bindings.in.consumer.configuration.max.poll.interval.ms": 4000,
             "bindings.in.consumer.concurrency": 2,

@@ -53,7 +53,7 @@ SENDS: list[Request] = [
         SEND | {"e": "99999999999"},
         SEND | {"i": "\x02\x02\x01\x02novalue\x02a\x01b\x02c\x01"},
         SEND | {"i": "\x01\x01\x02a\x01b\x01c"},
-        # Its level is the highest there is, a second on that broker: not to the topic whose offsets are compared.
+        # The level becomes the highest, which is one second here. Its topic is not the one whose offsets are compared.
         SEND | {"i": "DELAY\x0199", "b": "TOPIC-late"},
         SEND | {"i": "WAIT\x01perhaps"},
         SEND | {"d": "-3", "b": "TOPIC-new"},

@@ -77,7 +77,7 @@ def test_cluster_list(stage: Stage) -> None:
     def reported() -> list[str]:
         return next(row for row in rows(stage.mqadmin("clusterList")) if row[:4] == expected)
 
-    # Apache's broker has no figures to show in its first second.
+    # Apache's broker reports no figures in its first second.
     version = eventually(reported, lambda row: row[4].startswith("V"))[4]
     assert re.fullmatch(r"V\d+_\d+_\d+", version)
 
@@ -136,7 +136,7 @@ def test_queries_for_messages(stage: Stage) -> None:
     topic = stage.topic(queues=1)
     sent = stage.producer().send(topic, "first", "second", tags="t", keys="k-1 k-2")
     second = sent[1]
-    # Since 5.0 an offset id no longer tells the topic.
+    # Since 5.0 a message cannot be found by its offset id without its topic.
     in_topic = () if stage.version.startswith("4.") else ("-t", topic)
 
     listed = eventually(

@@ -130,7 +130,7 @@ def test_transaction_is_checked_within_the_namespace(stage: Stage) -> None:
             await asyncio.to_thread(java.wait_for, lambda: {m.text for m in java.received} >= {"asked", "told"})
 
     asyncio.run(begin())
-    # Asked about again before its commit was noted, a message may come again.
+    # If a check begins before the last commit is recorded, the message is delivered again.
     assert {m.text for m in java.received} == {"asked", "told"}
     assert set(seen) == {topic}
 

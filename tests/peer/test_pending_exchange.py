@@ -28,8 +28,8 @@ GENEROUS = 240.0
 SETTINGS = {
     "transactionCheckInterval": "1000",
     "transactionTimeOut": "2000",
-    "transactionCheckMax": "10000",  # Apache's brokers may take 20 s to stop, and check until they have
-    # Level 3 outlives Apache's broker: what it delivers in its last second it delivers again.
+    "transactionCheckMax": "10000",  # Apache's brokers may take 20 s to stop, and send checks until then
+    # Level 3 ends after Apache's broker has: a delivery in the broker's last second is repeated by the next broker.
     "messageDelayLevel": "1s 6s 40s",
     "maxHashSlotNum": BROKER_CONF["maxHashSlotNum"],
     "maxIndexNum": BROKER_CONF["maxIndexNum"],
@@ -140,7 +140,7 @@ def test_waiting_messages_continue_in_the_other_broker_and_back(version: str, tm
                 at = str(now_ms() // 1000 * 1000 + 15_000)
                 await client.later("taken back", TIMER_DELIVER_MS=at)
                 await client.later("-", TIMER_DELIVER_MS=at, TIMER_DEL_UNIQKEY="orders+taken back")
-                await asyncio.sleep(1.5)  # until the timers' files have them
+                await asyncio.sleep(1.5)  # until the timers are in their files
             return halves
 
     async def go_on_in_apaches() -> int:
@@ -162,7 +162,7 @@ def test_waiting_messages_continue_in_the_other_broker_and_back(version: str, tm
             await client.later("delayed again", DELAY="3")
             while await client.end(OP) == noted:  # noqa: ASYNC110 - 5.x notes ends later
                 await asyncio.sleep(0.05)
-            await asyncio.sleep(1.5)  # until its timers' files have the timer
+            await asyncio.sleep(1.5)  # until the timer is in its file
             assert half.queue_offset < kept.queue_offset
             return await client.end()
 
@@ -175,7 +175,7 @@ def test_waiting_messages_continue_in_the_other_broker_and_back(version: str, tm
             assert len(keys) == len({*keys})
             for half in halves:
                 assert (await end(client, half, commit_or_rollback=TRANSACTION_COMMIT)).code != 0
-            await asyncio.sleep(1.5)  # a round of checks finds nothing more to ask about
+            await asyncio.sleep(1.5)  # one round of checks, which finds no pending transaction
             assert client.asked.empty()
             assert await client.end() == len(keys)
 
@@ -204,7 +204,7 @@ def test_waiting_messages_continue_in_the_other_broker_after_a_kill(version: str
 
     async def take(client: Client, *tags: str) -> None:
         expected = {f"{kind} {tag}" for tag in tags for kind in ("half", "delayed", *["timed"] * timers)}
-        # What Apache's broker has asked about is asked about again: it notes that every five seconds.
+        # Apache's broker stores its progress every five seconds, so checks of the last seconds are repeated.
         await client.answer_all(f"half {tags[-1]}", others=expected)
         keys = await client.keys(len(expected))
         while not expected <= {*keys}:

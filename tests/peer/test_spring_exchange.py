@@ -232,7 +232,7 @@ def test_tags_work_in_both_directions(spring_stage: SpringStage) -> None:
 def test_failed_message_of_a_spring_listener_is_redelivered(spring_stage: SpringStage) -> None:
     """By the retry topic of the group, with its headers."""
     topic = spring_stage.topic()
-    # The current generation's default is no redelivery at all.
+    # The current generation does not redeliver by default.
     again = {} if spring_stage.first else {"consumer.push.max-reconsume-times": "16"}
     receiver = spring_stage.receiver(topic, fail_times=1, **again)
     app = spring_stage.streamkit_sender(topic)

@@ -137,7 +137,7 @@ def test_members_of_one_group_share_the_partitions(spring_on_kafka: SpringOnKafk
         text = f"m{len(sent)}"
         sender.bridge.send("output", Message(text, {PARTITION: len(sent) % 4}))
         sent.add(text)
-    # Both have their two partitions now, and each gets the ends of its own.
+    # Each member has two partitions now, and receives the two end messages of these.
     for partition in range(4):
         sender.bridge.send("output", Message("end", {PARTITION: partition}))
     for member in (inbox, receiver):

@@ -45,7 +45,7 @@ def test_spring_transaction_is_checked(spring_stage: SpringStage) -> None:
 
     sender.send(ORDER, execute="UNKNOWN", check="COMMIT", TRANSACTION_ID="t1")
 
-    # Asked about again before its commit was noted, it may come again.
+    # If a check begins before the last commit is recorded, the message is delivered again.
     assert inbox.take(1, CHECK_TIMEOUT)[0].payload == Order(**ORDER)
     sender.wait_for(lambda: bool(events(sender, "check")), what="the check")
     assert len(events(sender, "execute")) == 1
@@ -97,6 +97,6 @@ def test_streamkit_transaction_ends_as_its_listener_says(
 
     receiver.wait_for(lambda: "124 to two" in received(), CHECK_TIMEOUT, "the second order")
     assert list(dict.fromkeys(received())) == [*expected, "124 to two"]
-    # Asked about again before its commit was noted, it may come again.
+    # If a check begins before the last commit is recorded, the message is delivered again.
     assert bool(asked) == (executed == "UNKNOWN")
     assert len(received()) <= 1 + max(len(expected), len(asked))

@@ -42,8 +42,8 @@ FILE_SIZES = {key: BROKER_CONF[key] for key in ("mappedFileSizeCommitLog", "maxH
 """A store keeps the file sizes it was made with."""
 
 ON_HOLD = {
-    # Level 2, and the timers below, outlive the broker that they were sent to: Apache's may take 20 s to stop, and
-    # what it delivers in its last second it delivers again. So do transactions, whose producers take theirs.
+    # Level 2 and the timers below end after the broker has stopped, for which Apache's may take 20 s: a delivery in its
+    # last second would be repeated. For the same reason transactions stay open until then.
     "messageDelayLevel": "1s 40s 1s",
     "transactionTimeOut": "30000",
     "transactionCheckInterval": "500",
@@ -127,7 +127,7 @@ def read(store: MessageStore, topic: str) -> dict[tuple[int, int], MessageExt]:
 
 
 def fill(exchange: Exchange, broker: ApacheBroker, topic: str) -> dict[tuple[int, int], str]:
-    """Let Apache's client send to Apache's broker, over more than one file of its log; return the positions."""
+    """Send from Apache's client to Apache's broker more than a file of its log holds; return the positions."""
     exchange.client.create_topic(broker.name_server, broker.address, topic, 4)
     sent: dict[tuple[int, int], str] = {}
     with exchange.client.producer(broker.name_server) as producer:
@@ -213,7 +213,7 @@ def test_our_store_opens_in_apaches_and_again_in_ours(exchange: Exchange, end: s
     if end == "stopped":
         asyncio.run(store.stop())
     else:
-        for lock in store._locks:  # as the death of the process would
+        for lock in store._locks:  # the death of a process releases them, too
             lock.release()
     broker = exchange.apache()
     client = exchange.client
@@ -399,7 +399,7 @@ def test_store_moves_from_apache_to_us_and_back(exchange: Exchange) -> None:
         after = {*before, "f", "g", "h", *ours}
         everything.wait_for(lambda: after <= texts(everything), what=str(after))
         stored = Counter(m.text for m in everything.received)
-        # Apache's broker asks again while it has not noted an answer, and stores the message for each that commits.
+        # Apache's broker checks again until it has recorded an answer, and stores the message for each commit.
         stored[ours[1]] = min(stored[ours[1]], 1)
         assert stored == Counter(after)
         producer = stage.producer()

@@ -203,7 +203,7 @@ class Group(RuleBasedStateMachine):
         self.run(act)
 
     def deal(self, member: Member, keys: set[TopicPartition]) -> None:
-        """Tell a member its partitions in this generation."""
+        """Assign partitions to a member in this generation."""
         member.consumer.assign(keys, self.generation)
         member.revocation = None
         member.consumer.is_patient = True
@@ -281,7 +281,7 @@ class Group(RuleBasedStateMachine):
     @precondition(lambda self: self.is_rebalancing)
     @rule(number=st.integers(0, 1), owners=st.lists(st.integers(0, 1), min_size=3, max_size=3))
     def miss(self, number: int, owners: Sequence[int]) -> None:
-        """Let a member miss the rebalance: the other one has all partitions until the next."""
+        """Rebalance without a member: the other one has all partitions until the next rebalance."""
         if not all(member.has_given_up for member in self.members):
             return
         other = self.members[1 - number]
@@ -298,7 +298,7 @@ class Group(RuleBasedStateMachine):
     @precondition(lambda self: self.is_rebalancing)
     @rule(number=st.integers(0, 1))
     def lose_patience(self, number: int) -> None:
-        """Let calls outlast the rebalance; they continue."""
+        """End a member's patience: the rebalance no longer waits for its calls, which continue."""
         member = self.members[number]
         member.consumer.is_patient = False
         self.run(lambda: None)

@@ -85,7 +85,7 @@ def in_memory(**bindings: str) -> StreamApplication:
 
 
 def run(app: StreamApplication, processor: object) -> ChannelQuery:
-    """Let the application run a processor, and return its query."""
+    """Add the query of a processor to the application, and return it."""
     (declaration,) = declarations_on(processor, FeederDeclaration)
     query = declaration.make(app)
     assert isinstance(query, ChannelQuery)

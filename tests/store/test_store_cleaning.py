@@ -252,7 +252,7 @@ def run_scene(scene: Callable[[MessageStore, Disk, SetClock], Coroutine[None, No
 
 
 async def hours(number: float) -> None:
-    """Let so many hours pass."""
+    """Wait for a number of hours of virtual time."""
     await asyncio.sleep(number * 3600)
 
 

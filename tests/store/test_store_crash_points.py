@@ -179,7 +179,7 @@ class Run:
         self._deleted = {q: self.store.min_offset("orders", q) for q in range(QUEUES)}
 
     def recovers_at_every_step(self) -> None:
-        """Let the machine die now, and again at each step of the recovery."""
+        """Crash the machine now, and again at each step of the recovery."""
         for choices in (Script(), Last(), Random(1), Random(2)):
             recovering = CrashPoints.of(self._files.crash(choices))
             recovering.at_point = lambda files=recovering: self._crash(files)  # type: ignore[misc]

@@ -52,7 +52,7 @@ def test_acknowledged_messages_survive_kills(tmp_path: Path) -> None:
 
 
 def _store_and_kill(root: Path, first: int, lines: int) -> dict[int, int]:
-    """Let a process store messages, kill it after some lines of output, and return the output."""
+    """Start a process that stores messages, kill it after some lines of output, and return the output."""
     process = subprocess.Popen(
         [sys.executable, "-c", STORES, str(root), str(first)],
         stdout=subprocess.PIPE,

@@ -43,19 +43,19 @@ def texts() -> Iterator[Path]:
         'version("streamkit")',
     ],
 )
-def test_a_request_for_the_other_project_is_recognized(text: str) -> None:
-    """These are the ways to ask for it."""
+def test_pattern_matches_requests_for_the_other_project(text: str) -> None:
+    """In requirements, commands and pages."""
     assert REQUEST.search(text)
 
 
-def test_nothing_asks_for_the_other_project() -> None:
+def test_no_file_requests_the_other_project() -> None:
     """No error message, page, template, script or dependency."""
     found = {str(path.relative_to(ROOT)): REQUEST.findall(path.read_text(encoding="utf-8")) for path in texts()}
     assert len(found) > 1000
     assert {path: requests for path, requests in found.items() if requests} == {}
 
 
-def test_the_distribution_has_the_name_that_error_messages_use() -> None:
+def test_error_messages_name_the_distribution() -> None:
     """A hint such as `pip install 'streamkit-messaging[kafka]'` names it and one of its extras."""
     assert PROJECT["project"]["name"] == "streamkit-messaging"
     hint = re.compile(r"streamkit-messaging\[([a-z]+)\]")
@@ -67,7 +67,7 @@ def test_the_distribution_has_the_name_that_error_messages_use() -> None:
     )
 
 
-def test_the_wheel_installs_no_package_that_another_project_could_have() -> None:
+def test_wheel_contains_only_packages_with_our_names() -> None:
     """`binders` is a namespace package that third parties add to; all other names begin with one of ours."""
     ours = re.compile(r"(streamkit|rocket_|pyspark_(rocketmq|streamkit)$)")
     assert [package for package in PACKAGES if not ours.match(package)] == ["binders"]

@@ -173,7 +173,7 @@ class Recording:
     received: list[JavaMessage]
 
     def converse(self) -> None:
-        """Let the Java client send everything that is to be recorded."""
+        """Send everything that is to be recorded, with the Java client."""
         at = self.names.address
         group = f"group-{self.topic}"
         shrinking = f"shrinking-{self.topic}"

@@ -74,7 +74,7 @@ class SendingTurns:
     # Called by the loop
 
     def lend(self) -> None:
-        """Let the running loop work from now on, if it can watch descriptors."""
+        """Move the work to the running loop, if that can watch descriptors."""
         descriptor = getattr(self._network._selector, "fileno", None)
         if self._lends and descriptor is not None:
             self._descriptor = descriptor()
@@ -83,7 +83,7 @@ class SendingTurns:
             self._network.wakeup()
 
     def take_back(self) -> None:
-        """Let the thread work from now on; to be called before the producer is closed."""
+        """Move the work back to the thread; call this before the producer is closed."""
         loop, self._loop = self._loop, None
         if loop is not None:
             self._give_back(loop)

@@ -45,7 +45,7 @@ def refusal(directory: Path, binder: str, *settings: str) -> ConfigurationError:
 
 
 @pytest.mark.parametrize(("binder", "other", "setting"), CONSUMERS)
-def test_a_consumer_setting_that_decides_about_deliveries_is_refused(
+def test_unread_consumer_setting_that_changes_delivery_is_refused(
     tmp_path: Path, binder: str, other: str, setting: str
 ) -> None:
     """The start fails before anything connects, with the key, the file and the line."""
@@ -55,7 +55,7 @@ def test_a_consumer_setting_that_decides_about_deliveries_is_refused(
 
 
 @pytest.mark.parametrize(("binder", "other", "setting"), PRODUCERS)
-def test_a_producer_setting_that_decides_about_deliveries_is_refused(
+def test_unread_producer_setting_that_changes_delivery_is_refused(
     tmp_path: Path, binder: str, other: str, setting: str
 ) -> None:
     """Messages would become visible too early, or go elsewhere, or carry headers that must not travel."""
@@ -71,12 +71,12 @@ def test_a_producer_setting_that_decides_about_deliveries_is_refused(
         ("kafka", "enabled=false", "set spring.cloud.stream.bindings.in.consumer.auto-startup=false, and remove"),
     ],
 )
-def test_the_refusal_says_what_to_do(tmp_path: Path, binder: str, setting: str, advice: str) -> None:
+def test_refusal_names_the_setting_to_use_instead(tmp_path: Path, binder: str, setting: str, advice: str) -> None:
     """It names the setting of the binding's own type, if that type can do the same."""
     assert advice in str(refusal(tmp_path, binder, f"rocketmq.bindings.in.consumer.{setting}"))
 
 
-def test_in_memory_the_setting_stands_in_for_helps(tmp_path: Path) -> None:
+def test_refusal_in_memory_names_the_setting_stands_in_for(tmp_path: Path) -> None:
     """The binder in memory reads the settings of one type, which a setting chooses."""
     error = refusal(tmp_path, "inmemory", "kafka.bindings.in.consumer.ordered=true")
     assert "set spring.cloud.stream.inmemory.binder.stands-in-for=kafka, or remove this setting" in str(error)
@@ -88,7 +88,7 @@ def test_in_memory_the_setting_stands_in_for_helps(tmp_path: Path) -> None:
     )
 
 
-def test_a_setting_is_not_refused_if_the_binding_is_asked_for_the_same(
+def test_setting_is_accepted_if_the_binding_has_the_same_effect(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """So one file may hold the settings of both systems; nothing is said about them."""
@@ -105,7 +105,9 @@ def test_a_setting_is_not_refused_if_the_binding_is_asked_for_the_same(
     assert not [text for text in caplog.messages if "has no effect" in text]
 
 
-def test_a_setting_that_decides_nothing_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unread_setting_that_does_not_change_delivery_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """The warning has the place, the key and the reason."""
     start(
         tmp_path,
@@ -125,7 +127,7 @@ def test_a_setting_that_decides_nothing_is_a_warning(tmp_path: Path, caplog: pyt
     ]
 
 
-def test_a_default_counts_unless_a_binding_uses_its_type(tmp_path: Path) -> None:
+def test_unread_default_is_refused_unless_a_binding_uses_its_type(tmp_path: Path) -> None:
     """With two systems in one application, `<type>.default.*` is about the bindings of the type."""
     default = "kafka.default.consumer.ordered=true"
     assert refusal(tmp_path, "inmemory", default).key == "spring.cloud.stream.kafka.default.consumer.ordered"
@@ -140,7 +142,7 @@ def test_a_default_counts_unless_a_binding_uses_its_type(tmp_path: Path) -> None
     )
 
 
-def test_a_test_refuses_what_the_application_refuses(tmp_path: Path) -> None:
+def test_harness_refuses_the_settings_that_the_application_refuses(tmp_path: Path) -> None:
     """The binder in memory stands for the binder of the settings, whose type decides."""
     table = {"default-binder": "kafka", "bindings.a.group": "g", "rocketmq.bindings.a.consumer.tags": "paid"}
     app = StreamApplication(

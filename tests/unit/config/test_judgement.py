@@ -80,7 +80,7 @@ def unused(report):
     return [row for verdict in ("names nothing", "another binder's", "no effect") for row in report[verdict]]
 
 
-def test_nothing_to_complain_of(judge):
+def test_valid_settings_are_reported_as_honoured(judge):
     """Everything is honoured, and the application starts."""
     report, errors = judge("")
     assert (errors, unused(report)) == ((), [])
@@ -114,7 +114,7 @@ def test_nothing_to_complain_of(judge):
         (f"{STREAM}.rocketmq.binder.name-server=nowhere", "'nowhere' is not an address"),
     ],
 )
-def test_what_the_start_refuses_is_wrong(judge, setting, reason):
+def test_settings_that_the_start_refuses_are_reported_as_wrong(judge, setting, reason):
     """With its file and line."""
     report, errors = judge(setting)
     [row] = report["wrong"]
@@ -135,7 +135,7 @@ def test_what_the_start_refuses_is_wrong(judge, setting, reason):
         ("MANAGEMENT_SERVER_PROT", "MANAGEMENT_SERVER_PORT"),
     ],
 )
-def test_misspelt_environment_variables_are_wrong(judge, name, suggestion):
+def test_misspelt_environment_variables_are_reported_as_wrong(judge, name, suggestion):
     """The variable is named, and so is the one that is meant."""
     report, errors = judge("", variables=[(name, "0")])
     [row] = report["wrong"]
@@ -143,7 +143,7 @@ def test_misspelt_environment_variables_are_wrong(judge, name, suggestion):
     assert errors[0].suggestion == suggestion
 
 
-def test_environment_variables_of_others_are_left_alone(judge):
+def test_environment_variables_of_other_programs_are_not_reported(judge):
     """However similar their names are."""
     report, errors = judge("", variables=[("MANAGEMENT_PORT", "1"), ("SPRING_CLOUD_TASK_NAME", "x"), ("MANAGER", "x")])
     assert (errors, report["wrong"], unused(report)) == ((), [], [])
@@ -179,7 +179,7 @@ def test_environment_variables_of_others_are_left_alone(judge):
         (f"{STREAM}.bindings.in.consumer.multiplex=true", "no effect", "one destination"),
     ],
 )
-def test_what_nothing_acts_on_is_not_honoured(judge, setting, verdict, reason):
+def test_settings_without_effect_are_not_reported_as_honoured(judge, setting, verdict, reason):
     """The report says why, and the start logs it; a guard can ask for a failure."""
     report, errors = judge(setting, "--strict")
     [row] = report[verdict]
@@ -213,7 +213,7 @@ def test_dynamic_destination_is_a_binding(judge):
     assert (errors, unused(report)) == ((), [])
 
 
-def test_kafka_s_properties_without_effect_are_named(judge):
+def test_kafka_properties_without_effect_are_reported(judge):
     """Each with its own line; the properties beside them are honoured."""
     properties = f"{STREAM}.kafka.bindings.in.consumer.configuration"
     report, _ = judge(
@@ -254,7 +254,7 @@ def test_shared_settings_count_if_any_binding_honours_them(judge):
     assert unused(report) == []
 
 
-def test_the_judgement_goes_on_behind_what_is_wrong(judge, tmp_path):
+def test_report_continues_after_a_wrong_setting(judge, tmp_path):
     """A report lists everything: wrong settings are left out of the rehearsal of the start."""
     (tmp_path / "application.properties").write_text(
         f"{STREAM}.default-binder=inmemory\n{STREAM}.bindings.in-in-0.grup=g\n"
@@ -266,7 +266,7 @@ def test_the_judgement_goes_on_behind_what_is_wrong(judge, tmp_path):
     assert [row["origin"][-1] for row in report["wrong"]] == ["2", "4"]
 
 
-def test_without_code_names_are_taken_for_those_of_the_code(tmp_path):
+def test_report_without_code_accepts_unknown_names(tmp_path):
     """Only names that are nearly others are wrong then."""
     (tmp_path / "application.properties").write_text(
         f"{STREAM}.default-binder=rocketmq\n{STREAM}.bindings.orders.group=g\n{STREAM}.bindings.other.group=h\n"

@@ -350,7 +350,7 @@ def wrong_in(environment: Environment) -> list[str]:
         "bus",
     ],
 )
-def test_it_starts_as_it_is(
+def test_service_starts_with_unchanged_files(
     tmp_path: Path, settings: str, functions: Mapping[str, Function], bindings: set[str]
 ) -> None:
     """No setting is wrong, for the real binders either, and all bindings run."""
@@ -360,7 +360,7 @@ def test_it_starts_as_it_is(
         assert {name for name, binding in test.app.bindings.items() if binding.state.value == "running"} == bindings
 
 
-def test_settings_are_those_of_the_files(tmp_path: Path) -> None:
+def test_settings_have_the_values_of_the_files(tmp_path: Path) -> None:
     """A destination under a name with a bar, a document of a profile, and the brokers of each cluster."""
     with service(tmp_path, COMPOSED, {"clean": shout, "weigh": shout}).test() as test:
         assert test.app.bindings["cleanweigh-in-0"].destinations == ("parcels",)
@@ -371,9 +371,7 @@ def test_settings_are_those_of_the_files(tmp_path: Path) -> None:
     assert west.text("spring.kafka.bootstrap-servers") == "localhost:9093"
 
 
-def test_settings_of_binders_that_are_not_there_are_warned_about(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_settings_of_missing_binders_are_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Of Kafka Streams too, which has no binder here; ZooKeeper has nothing to do with clients any more."""
     with caplog.at_level(logging.WARNING):
         assert wrong_in(service(tmp_path, OTHER_BINDERS, {}).environment) == []
@@ -398,7 +396,7 @@ def test_settings_of_binders_that_are_not_there_are_warned_about(
         ("schema-registry-client.endpoint: http://x", "there is no schema registry client"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_says_why(tmp_path: Path, setting: str, reason: str) -> None:
+def test_refusal_of_a_setting_has_a_reason(tmp_path: Path, setting: str, reason: str) -> None:
     """Key stores of Java, schema registries, logins in other words."""
     (wrong,) = wrong_in(service(tmp_path, f"spring.cloud.stream:\n  {setting}\n", {}).environment)
     assert reason in wrong
@@ -421,7 +419,7 @@ def test_settings_of_a_schema_registry_are_refused_with_the_reason(tmp_path: Pat
     assert "not supported: there is no schema registry client; pass an AvroConverter" in wrong
 
 
-def test_a_binding_of_a_binder_that_is_not_there_names_its_line(tmp_path: Path) -> None:
+def test_error_of_a_missing_binder_names_the_line_of_the_binding(tmp_path: Path) -> None:
     """The others are listed."""
     settings = "spring.cloud.stream:\n  bindings:\n    sort-in-0:\n      binder: rabbit\n"
     with pytest.raises((ConfigurationError, ConfigurationErrors), match=r"application.yml:4: .*no binder 'rabbit'"):

@@ -48,7 +48,7 @@ class Group:
         self.clients: dict[str, tuple[Connection, Connection]] = {}
 
     async def join(self, client_id: str, *subscriptions: SubscriptionData) -> bool:
-        """Let the client send a heartbeat, over its own connection."""
+        """Register the heartbeat of a client with a connection of its own; return whether the group changed."""
         if client_id not in self.clients:
             self.clients[client_id] = await self.peers.connect(client_id)
         client = ClientChannel(self.clients[client_id][0], client_id)

@@ -70,7 +70,7 @@ class Till:
         return [(header.msg_id, header.commit_or_rollback, header.from_transaction_check) for header in reported]
 
     async def ask(self, *ids: str, group: str = "shop") -> None:
-        """Let the first broker check half messages with these ids, and wait for the answers."""
+        """Send checks of half messages with these ids from the first broker, and wait for the answers."""
         connection = _only_connection(self.broker)
         for msg_id in ids:
             header = CheckTransactionStateRequestHeader(

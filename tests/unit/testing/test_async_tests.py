@@ -93,8 +93,10 @@ def run(request: pytest.FixtureRequest) -> Iterator[Callable[[Coroutine[Any, Any
         yield runner.run
 
 
-def test_hours_pass_in_an_async_test(app: StreamApplication, run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
-    """On the test's own loop; what has no time to happen has not happened, and timestamps start at the epoch."""
+def test_virtual_hours_pass_in_an_async_test(
+    app: StreamApplication, run: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    """On the test's own loop. Timers that are not due have not run, and timestamps start at the epoch."""
 
     async def test_it() -> None:
         async with app.test() as test:
@@ -112,8 +114,8 @@ def test_hours_pass_in_an_async_test(app: StreamApplication, run: Callable[[Coro
     assert real_time.monotonic() - begun < 3600
 
 
-def test_the_loop_of_an_async_test_gets_its_own_time_back(app: StreamApplication) -> None:
-    """After the last application that runs on it has ended, whatever the order in which they end."""
+def test_loop_has_real_time_again_after_the_last_application(app: StreamApplication) -> None:
+    """Whichever of the applications ends last."""
 
     async def test_it() -> None:
         first, second = app.test(), StreamApplication(config_location="optional:/none").test()
@@ -130,8 +132,8 @@ def test_the_loop_of_an_async_test_gets_its_own_time_back(app: StreamApplication
     asyncio.run(test_it())
 
 
-def test_an_async_test_fails_by_its_unread_messages(app: StreamApplication) -> None:
-    """As another test does in strict mode."""
+def test_unread_messages_fail_a_strict_async_test(app: StreamApplication) -> None:
+    """As they fail a test that is not asynchronous."""
 
     async def test_it() -> None:
         async with app.test(strict=True):
@@ -141,7 +143,7 @@ def test_an_async_test_fails_by_its_unread_messages(app: StreamApplication) -> N
         asyncio.run(test_it())
 
 
-def test_blocking_calls_in_an_async_test_say_what_to_await(app: StreamApplication) -> None:
+def test_error_of_a_blocking_call_names_the_method_to_await(app: StreamApplication) -> None:
     """They would block the loop."""
 
     async def test_it() -> None:
@@ -156,7 +158,7 @@ def test_blocking_calls_in_an_async_test_say_what_to_await(app: StreamApplicatio
     asyncio.run(test_it())
 
 
-def test_a_loop_whose_time_cannot_be_virtual_is_refused(app: StreamApplication) -> None:
+def test_loop_without_virtual_time_is_refused(app: StreamApplication) -> None:
     """The error names the loops that can be used."""
     uvloop = pytest.importorskip("uvloop")
 
@@ -171,7 +173,7 @@ def test_a_loop_whose_time_cannot_be_virtual_is_refused(app: StreamApplication) 
 
 @pytest.mark.parametrize("path", ["awaits", "blocks", "threads"])
 @pytest.mark.parametrize("has_lifespan", [True, False])
-def test_a_test_client_s_requests_reach_the_application(
+def test_requests_of_a_test_client_reach_the_application(
     app: StreamApplication, web: Starlette, path: str, has_lifespan: bool
 ) -> None:
     """From its own loop or its threads; the application's time stays virtual, though its lifespan starts it."""
@@ -187,13 +189,13 @@ def test_a_test_client_s_requests_reach_the_application(
         assert test.output("receipts").receive(str).payload == "paid 5 at 10"
 
 
-def test_a_gateway_asks_from_a_test_client(app: StreamApplication, web: Starlette) -> None:
+def test_test_client_receives_the_answer_of_a_gateway(app: StreamApplication, web: Starlette) -> None:
     """The answer comes from the application's loop."""
     with app.test():
         assert TestClient(web).get("/asks").text == "what!"
 
 
-def test_a_web_application_is_asked_in_an_async_test(app: StreamApplication, web: Starlette) -> None:
+def test_httpx_requests_in_an_async_test_reach_the_application(app: StreamApplication, web: Starlette) -> None:
     """Both run on the loop of the test."""
 
     async def test_it() -> None:
@@ -205,7 +207,7 @@ def test_a_web_application_is_asked_in_an_async_test(app: StreamApplication, web
     asyncio.run(test_it())
 
 
-def test_a_test_client_in_an_async_test_is_refused(app: StreamApplication, web: Starlette) -> None:
+def test_test_client_is_refused_in_an_async_test(app: StreamApplication, web: Starlette) -> None:
     """It blocks the loop on which the application runs."""
 
     async def test_it() -> None:
@@ -216,7 +218,7 @@ def test_a_test_client_in_an_async_test_is_refused(app: StreamApplication, web: 
     asyncio.run(test_it())
 
 
-def test_a_blocked_loop_is_told_to_the_threads_that_wait_for_it(
+def test_threads_that_wait_for_a_blocked_loop_get_an_error(
     app: StreamApplication, web: Starlette, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody else could end such a test."""
@@ -230,7 +232,7 @@ def test_a_blocked_loop_is_told_to_the_threads_that_wait_for_it(
     asyncio.run(test_it())
 
 
-def test_the_test_must_start_before_the_test_client(app: StreamApplication, web: Starlette) -> None:
+def test_harness_is_refused_after_the_test_client_has_started(app: StreamApplication, web: Starlette) -> None:
     """Otherwise the lifespan has started the application, on real binders."""
     app = StreamApplication(config_location="optional:/none")
 
@@ -243,7 +245,7 @@ def test_the_test_must_start_before_the_test_client(app: StreamApplication, web:
     asyncio.run(test_it())
 
 
-def test_a_test_does_not_wait_for_signals(app: StreamApplication) -> None:
+def test_run_is_refused_in_a_test(app: StreamApplication) -> None:
     """`app.run()` in tested code would not return."""
     with app.test(), pytest.raises(ApplicationError, match="a test runs the application"):
         app.run()
