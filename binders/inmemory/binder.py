@@ -1,5 +1,6 @@
 """The in-memory binder: makes bindings to a broker in this process."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
@@ -8,7 +9,7 @@ from typing import Final
 
 from binders.inmemory.binder_type import TYPE
 from binders.inmemory.broker import InMemoryBroker
-from binders.inmemory.consumer import ConcurrentConsumerBinding, OrderedConsumerBinding
+from binders.inmemory.consumer import ConcurrentConsumerBinding, InMemoryMember, OrderedConsumerBinding
 from binders.inmemory.destination import Destination
 from binders.inmemory.group import Delivery, Group
 from binders.inmemory.polled import InMemoryPolledSource
@@ -18,6 +19,7 @@ from streamkit.binder.binder import (
     BatchReceiver,
     Binder,
     BinderContext,
+    BindingState,
     ConsumerBinding,
     ConsumerDestination,
     Health,
@@ -60,6 +62,7 @@ class InMemoryBinder(Binder):
         self.producer_properties = self._stood_for.producer_properties
         self.possible_capabilities = CAPABILITIES & self._stood_for.capabilities
         self._broker: InMemoryBroker | None = None
+        self._members: list[InMemoryMember] = []
 
     @property
     def extended_type(self) -> str:
@@ -154,6 +157,7 @@ class InMemoryBinder(Binder):
         binding = kind(destination, home, group, self.broker, call_receiver)
         destination.customize(binding)
         binding.start()
+        self._members = [*self._open_members, binding]
         return binding
 
     async def bind_polled(self, destination: ConsumerDestination) -> PolledSource:
@@ -166,6 +170,7 @@ class InMemoryBinder(Binder):
         source = InMemoryPolledSource(destination, home, group, self.broker)
         destination.customize(source)
         source.start()
+        self._members = [*self._open_members, source]
         return source
 
     def _group(self, destination: ConsumerDestination) -> tuple[ConsumerDestination, Destination, Group]:
@@ -225,7 +230,22 @@ class InMemoryBinder(Binder):
         return name in self.broker.destinations
 
     async def health(self) -> Health:
-        """Return UP with the number of destinations, or DOWN if the binder is not started."""
+        """Return UP with the number of destinations and the lags, or DOWN if the binder is not started."""
         if self._broker is None:
             return Health(HealthStatus.DOWN)
-        return Health(HealthStatus.UP, {"destinations": str(len(self._broker.destinations))})
+        lags = {f"lag.{binding}": str(lag) for binding, lag in (await self.lags()).items()}
+        return Health(HealthStatus.UP, {"destinations": str(len(self._broker.destinations))} | lags)
+
+    @property
+    def _open_members(self) -> list[InMemoryMember]:
+        return [member for member in self._members if member.state is not BindingState.STOPPED]
+
+    async def lags(self) -> Mapping[str, int]:
+        """Return the number of unsettled messages by binding, in the partitions of its members here.
+
+        A message that waits for its next delivery counts.
+        """
+        lags: Counter[str] = Counter()
+        for member in self._open_members:
+            lags[member.binding] += member.lag
+        return lags

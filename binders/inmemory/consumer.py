@@ -14,7 +14,6 @@ from streamkit.binder.binder import BindingState, ConsumerBinding, ConsumerDesti
 from streamkit.binder.dead_letter import Origin
 from streamkit.binder.drivers import ConcurrentDriver, Driver, OrderedDriver, Settler
 from streamkit.binder.receiver_calls import ReceiverCall
-from streamkit.messaging.headers import PARTITION
 from streamkit.settlement import Reject
 
 # The largest number of calls of a concurrent member, including those that wait for their next attempt. RocketMQ's flow
@@ -25,14 +24,19 @@ _ids = count()
 
 
 class InMemoryMember(ConsumerBinding):
-    """A member of a group; subclasses push the messages to a receiver, or return them to polls."""
+    """A member of a group; subclasses push the messages to a receiver, or return them to polls.
+
+    Attributes:
+        id: The key by which the members of a group are sorted.
+        binding: The binding's name.
+    """
 
     def __init__(
         self, destination: ConsumerDestination, home: Destination, group: Group, broker: InMemoryBroker
     ) -> None:
         # Padded with zeros, because members are sorted by this text: by instance index, then by age.
         self.id = f"{destination.instance_index:04}-{next(_ids):08}"
-        self._binding = destination.binding
+        self.binding = destination.binding
         self._letters = destination.extended.dead_letter_topic(destination.name, destination.group)
         self._letter_headers = destination.extended.dead_letter_headers
         self._letter_partitions = destination.extended.dead_letter_partitions or home.partitions
@@ -47,6 +51,11 @@ class InMemoryMember(ConsumerBinding):
     def state(self) -> BindingState:
         """Running, paused or stopped."""
         return self._state
+
+    @property
+    def lag(self) -> int:
+        """The number of unsettled messages in the partitions that belong to this member."""
+        return self._group.lag_of(self)
 
     def start(self) -> None:
         """Join the group; the messages that wait in its queues are delivered first."""
@@ -96,15 +105,13 @@ class InMemoryMember(ConsumerBinding):
         message = delivery.message
         if self._letters is None:
             return
-        headers = message.headers
-        partition = headers.typed(PARTITION, int)
-        assert partition is not None, "each stored message has its partition"
+        headers, partition = message.headers, delivery.partition
         origin = Origin(self._home.name, partition, delivery.offset, headers.timestamp)
         topic = self._broker.destination(self._letters, self._letter_partitions)
         topic.put(message.payload, {**headers, **self._letter_headers(origin, rejected)}, partition)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._binding!r} {self._state.value}>"
+        return f"<{type(self).__name__} {self.binding!r} {self._state.value}>"
 
 
 class InMemoryConsumerBinding(InMemoryMember, Settler[GroupQueue, Delivery]):
@@ -152,11 +159,13 @@ class InMemoryConsumerBinding(InMemoryMember, Settler[GroupQueue, Delivery]):
         return source.owner is self
 
     def accept(self, delivery: Delivery) -> None:
-        """Do nothing: the driver has removed the message from its queue."""
+        """Count a message as settled; the driver has removed it from its queue."""
+        self._group.settle(delivery)
 
     async def reject(self, delivery: Delivery, rejected: Reject) -> None:
         """Put a message into the dead letter topic."""
         self._put_dead_letter(delivery, rejected)
+        self._group.settle(delivery)
 
     def redeliver(self, delivery: Delivery, pause: float, wake: Callable[[GroupQueue], None]) -> None:
         """Put a message into the group's queue of redeliveries after `pause` seconds.

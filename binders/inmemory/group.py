@@ -26,11 +26,13 @@ class Delivery:
 
     Attributes:
         message: The message.
+        partition: The partition to which it was sent.
         offset: The place of the message in its partition, counted from 0.
         redeliveries: The number of earlier redeliveries.
     """
 
     message: Message[bytes]
+    partition: int
     offset: int
     redeliveries: int = 0
 
@@ -44,12 +46,14 @@ class GroupQueue:
         owner: The member to which the queue belongs, or None.
         is_busy: Whether the task of an ordered driver handles the queue; no other member begins a call then.
         calls: The number of calls in flight.
+        unsettled: The messages of the partition that are not accepted or rejected yet, wherever they are.
     """
 
     waiting: deque[Delivery] = field(default_factory=deque)
     owner: "Member | None" = None
     is_busy: bool = False
     calls: int = 0
+    unsettled: int = 0
 
 
 class Member(Protocol):
@@ -100,6 +104,8 @@ class Group:
         if not self._members:
             for queue in self.queues:
                 kept = [delivery for delivery in queue.waiting if self._wants(delivery.message)]
+                for delivery in queue.waiting:
+                    self.queues[delivery.partition].unsettled -= not self._wants(delivery.message)
                 queue.waiting.clear()
                 queue.waiting.extend(kept)
 
@@ -118,7 +124,8 @@ class Group:
         if not self._wants(message):
             return
         queue = self.queues[partition]
-        queue.waiting.append(Delivery(message, offset))
+        queue.waiting.append(Delivery(message, partition, offset))
+        queue.unsettled += 1
         if queue.owner is not None:
             queue.owner.wake(queue)
 
@@ -131,6 +138,15 @@ class Group:
         queue.waiting.append(delivery)
         if queue.owner is not None:
             queue.owner.wake(queue)
+
+    def settle(self, delivery: Delivery) -> None:
+        """Count a message as accepted or rejected."""
+        self.queues[delivery.partition].unsettled -= 1
+
+    def lag_of(self, member: Member) -> int:
+        """Return the number of unsettled messages of the partitions that belong to a member."""
+        *partitions, _ = self.queues
+        return sum(queue.unsettled for queue in partitions if queue.owner is member)
 
     def give_back(self, queue: GroupQueue, deliveries: Sequence[Delivery]) -> None:
         """Put unsettled deliveries back at the front of `queue`, in their order."""

@@ -60,11 +60,14 @@ class InMemoryPolledSource(InMemoryMember, PolledSource):
         return None
 
     async def _settle(self, delivery: Delivery, settlement: Settlement) -> None:
-        if self._open.pop(id(delivery), None) is not None:
-            if isinstance(settlement, Requeue):
-                self._redeliver(delivery, self._delivery.pause_before(settlement, delivery.redeliveries))
-            elif isinstance(settlement, Reject):
-                self._put_dead_letter(delivery, settlement)
+        if self._open.pop(id(delivery), None) is None:
+            return
+        if isinstance(settlement, Requeue):
+            self._redeliver(delivery, self._delivery.pause_before(settlement, delivery.redeliveries))
+            return
+        if isinstance(settlement, Reject):
+            self._put_dead_letter(delivery, settlement)
+        self._group.settle(delivery)
 
     async def _finish(self, timeout: float) -> None:
         # Each goes to the front of its queue, so the last one goes first to keep their order.

@@ -1,8 +1,10 @@
 """The binder: connects to RocketMQ, starts an embedded broker if the settings ask for one, and makes bindings."""
 
+import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -48,6 +50,7 @@ from streamkit.binder.binder import (
     BatchReceiver,
     Binder,
     BinderContext,
+    BindingState,
     ConsumerDestination,
     Health,
     HealthStatus,
@@ -108,6 +111,7 @@ class RocketBinder(Binder):
         self._admin: Admin | None = None
         self._discovered: frozenset[Capability] = frozenset()
         self._subscriptions = Subscriptions()
+        self._members: list[RocketConsumerBinding | RocketBatchBinding | RocketPolledSource] = []
 
     @property
     def address(self) -> str:
@@ -198,7 +202,7 @@ class RocketBinder(Binder):
         return destination.extended.dead_letter_topic(destination.name, destination.group)
 
     async def health(self) -> Health:
-        """Return UP if a name server answers and knows a broker, else DOWN with the reason."""
+        """Return UP with the lags if a name server answers and knows a broker, else DOWN with the reason."""
         if self._admin is None:
             return Health(HealthStatus.DOWN, {"reason": "not started"})
         details = {"nameServer": self._known_name_servers}
@@ -207,7 +211,32 @@ class RocketBinder(Binder):
         except RemotingError as error:
             return Health(HealthStatus.DOWN, details | {"reason": str(error)})
         details["brokers"] = ", ".join(sorted(brokers)) or "none"
+        with suppress(BinderError):  # a broker that is away is no reason to restart the application
+            details |= {f"lag.{binding}": str(lag) for binding, lag in (await self.lags()).items()}
         return Health(HealthStatus.UP if brokers else HealthStatus.DOWN, details)
+
+    @property
+    def _open_members(self) -> list[RocketConsumerBinding | RocketBatchBinding | RocketPolledSource]:
+        return [member for member in self._members if member.state is not BindingState.STOPPED]
+
+    async def lags(self) -> Mapping[str, int]:
+        """Return the number of unsettled messages by binding, in the queues of its members here.
+
+        The retry topic of the group counts. A message that waits for its next delivery is in none of these queues until
+        its delay is over.
+
+        Raises:
+            BinderError: A broker did not answer.
+        """
+        members = self._open_members
+        try:
+            found = await asyncio.gather(*(member.lag() for member in members))
+        except RemotingError as error:
+            raise BinderError(f"could not read the lag: {error}", binder=self.name) from error
+        lags: Counter[str] = Counter()
+        for member, lag in zip(members, found, strict=True):
+            lags[member.binding] += lag
+        return lags
 
     # Bindings
 
@@ -354,6 +383,7 @@ class RocketBinder(Binder):
                 key = "sql" if extended.subscription is None else "subscription"
                 raise ConfigurationError(f"binding {destination.binding!r}: {error}", key=key) from error
             raise self._unavailable(destination.binding, destination.name, error) from error
+        self._members = [*self._open_members, binding]
         return binding
 
     def spark_source(self, destination: ConsumerDestination) -> SparkFormat:

@@ -1,17 +1,18 @@
 """Consumer bindings: a push consumer of `rocket_client` passes its messages to the framework's receiver."""
 
+import asyncio
 import logging
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Generic, TypeVar
 
 import rocket_client
 from binders.rocket.groups import subscribe
 from binders.rocket.headers import from_message
-from rocket_client import SUCCESS, ConsumeContext, PushConsumer, RetryLater, Success, Suspend
+from rocket_client import SUCCESS, ConsumeContext, LitePullConsumer, PushConsumer, RetryLater, Success, Suspend
 from rocket_client.consuming.listener import ConcurrentOutcome, OrderlyOutcome
-from rocket_remoting.wire.message import MessageExt
+from rocket_remoting.wire.message import MessageExt, MessageQueue
 from streamkit.binder.binder import (
     BatchReceiver,
     BindingState,
@@ -60,6 +61,19 @@ class RocketMember(ConsumerBinding, Generic[R]):
     def state(self) -> BindingState:
         """The state of the binding: running, paused or stopped."""
         return self._state
+
+    @property
+    def binding(self) -> str:
+        """The binding's name."""
+        return self._destination.binding
+
+    async def lag(self) -> int:
+        """Return the number of unsettled messages in this member's queues.
+
+        Raises:
+            RemotingError: The brokers cannot be reached, or refuse.
+        """
+        return await lag_behind(self.consumer, self.consumer.positions)
 
     async def start(self) -> None:
         """Join the group and start to receive messages.
@@ -142,6 +156,16 @@ class RocketBatchBinding(RocketMember[BatchReceiver]):
             [to_framework(message) for message in messages],
             [message.reconsume_times for message in messages],
         )
+
+
+async def lag_behind(consumer: PushConsumer | LitePullConsumer, positions: Mapping[MessageQueue, int]) -> int:
+    """Return how many messages the queues have from these positions on, by asking the brokers where the queues end.
+
+    Raises:
+        RemotingError: The brokers cannot be reached, or refuse.
+    """
+    ends = await asyncio.gather(*map(consumer.max_offset, positions))
+    return sum(max(0, end - position) for end, position in zip(ends, positions.values(), strict=True))
 
 
 def to_framework(message: MessageExt) -> Message[bytes]:

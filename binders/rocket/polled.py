@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from binders.rocket.client_settings import redelivery_limit
-from binders.rocket.consumer import retry_level, to_framework
+from binders.rocket.consumer import lag_behind, retry_level, to_framework
 from binders.rocket.groups import subscribe
 from rocket_client import LitePullConsumer
 from rocket_client.connection.client import cancel
@@ -84,6 +84,21 @@ class RocketPolledSource(PolledSource):
     def state(self) -> BindingState:
         """The state of the source: running, paused or stopped."""
         return self._state
+
+    @property
+    def binding(self) -> str:
+        """The binding's name."""
+        return self._binding
+
+    async def lag(self) -> int:
+        """Return the number of messages in this member's queues that are not polled, or polled and not settled.
+
+        Raises:
+            RemotingError: The brokers cannot be reached, or refuse.
+        """
+        mine = self.consumer.positions
+        settled = {queue: each.position for queue, each in self._progress.items() if queue in mine}
+        return await lag_behind(self.consumer, mine | settled)
 
     async def start(self) -> None:
         """Join the group and start to fetch messages for polls.

@@ -88,6 +88,15 @@ class GroupConsumer(QueueReader[C]):
         """The process queues of the assigned queues, whose names include the namespace."""
         return tuple(self._rebalancer.queues()) if self._life.running else ()
 
+    @property
+    def positions(self) -> dict[MessageQueue, int]:
+        """For each assigned queue, the offset before which this member has settled all messages.
+
+        The group's retry topic is among them. A lite pull consumer counts a polled message as settled.
+        """
+        unwrap = self._namespace.unwrap_queue
+        return {unwrap(each.message_queue): each.position for each in self.process_queues}
+
     # Subscriptions
 
     def subscribe(self, topic: str, expression: str | None = ALL) -> None:

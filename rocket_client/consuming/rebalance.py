@@ -275,6 +275,7 @@ class Rebalancer:
 
     def _begin(self, process_queue: ProcessQueue, offset: int) -> None:
         queue = process_queue.message_queue
+        process_queue.begun_at = offset
         limits = self._limits.setdefault(queue.topic, PullLimits(self._settings))
         self._queues[queue] = process_queue
         self._consumption.attach(process_queue)

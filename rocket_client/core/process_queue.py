@@ -38,6 +38,7 @@ class ProcessQueue:
         "_order",
         "_started",
         "_waiting",
+        "begun_at",
         "calls",
         "dropped",
         "growth",
@@ -51,6 +52,8 @@ class ProcessQueue:
     def __init__(self, message_queue: MessageQueue) -> None:
         self.message_queue = message_queue
         self.dropped = False
+        self.begun_at = 0
+        """The offset at which pulling began."""
         self.stored_size = 0
         """Bytes of the unsettled messages' bodies, as brokers store them."""
         self.growth = 0
@@ -141,6 +144,12 @@ class ProcessQueue:
                 return order[0]
             order.popleft()
         return self._next_offset
+
+    @property
+    def position(self) -> int:
+        """The offset before which all messages are settled: where pulling began, if nothing was pulled yet."""
+        unsettled = self.smallest_unsettled()
+        return self.begun_at if unsettled == NOTHING_TO_COMMIT else unsettled
 
     def skip_to(self, offset: int) -> bool:
         """If nothing is unsettled, make `offset` the offset to commit, because no message before it matches.

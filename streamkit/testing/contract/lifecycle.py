@@ -35,6 +35,44 @@ class LifecycleCases:
         assert sorted(await calls.settled(4)) == ["0", "1", "2", "3"]
 
     @case
+    async def test_the_lag_is_the_number_of_unsettled_messages(self, s: Scenario) -> None:
+        """Messages of a call in flight and of a paused binding count; a binder that cannot know its lag has none."""
+        topic, group = await s.topic(), s.name("group")
+        begun, go_on = s.recorder("begun"), asyncio.Event()
+
+        async def wait(payload: str) -> None:
+            begun.add(payload)
+            await go_on.wait()
+
+        app = await s.consume(topic, group, wait)
+
+        async def is_known() -> bool:
+            return "input" in await app.lags()
+
+        async def lag_is(expected: int) -> None:
+            async def reached() -> bool:
+                return (await app.lags())["input"] == expected
+
+            await s.until(f"a lag of {expected}", reached)
+
+        if not await is_known():
+            return
+        await lag_is(0)
+        await s.send(topic, "first")
+        await begun.wait(1)
+        await lag_is(1)
+        go_on.set()
+        await lag_is(0)
+        if s.lacks(Capability.PAUSE):
+            return
+        await app.binding("input").pause()
+        for number in range(3):
+            await s.send(topic, str(number))
+        await lag_is(3)
+        await app.binding("input").resume()
+        await lag_is(0)
+
+    @case
     async def test_a_stop_waits_for_the_calls_in_flight(self, s: Scenario) -> None:
         """A call in flight returns before the application has stopped, and its message is not delivered again."""
         topic, group = await s.topic(), s.name("group")

@@ -78,6 +78,34 @@ class PollingCases:
             assert not await source.poll(note, Parcel)
 
     @case
+    @needs(Capability.POLLED)
+    async def test_the_lag_of_a_polled_binding_has_messages_until_they_are_settled(self, s: Scenario) -> None:
+        """A message whose acknowledgment is open counts, as one that nobody has polled."""
+        topic, group = await s.topic(), s.name("group")
+        app, source = self._polling(s, topic, group)
+        await s.start(app)
+        if "input-in-0" not in await app.lags():
+            return
+        open_: list[Acknowledgment] = []
+
+        async def settle_later(message: Message[Parcel]) -> None:
+            open_.append(no_auto_ack(message))
+
+        async def lag_is(expected: int) -> None:
+            async def reached() -> bool:
+                return (await app.lags())["input-in-0"] == expected
+
+            await s.until(f"a lag of {expected}", reached)
+
+        await s.send(topic, Parcel(0))
+        await s.send(topic, Parcel(1))
+        await lag_is(2)
+        await self._until_polled(s, source, settle_later)
+        await lag_is(2)
+        open_[0].accept()
+        await lag_is(1)
+
+    @case
     @needs(Capability.POLLED, Capability.DURABLE_GROUP)
     async def test_the_position_of_a_polling_group_is_kept(self, s: Scenario) -> None:
         """After a restart, polls return messages that were not handled yet, and no others."""

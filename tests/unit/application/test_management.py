@@ -70,7 +70,7 @@ def test_health_covers_binders_and_bindings() -> None:
         parts = answer.json()["components"]
         assert parts["binders"]["components"]["inmemory"] == {
             "status": "UP",
-            "details": {"destinations": "1"},
+            "details": {"destinations": "1", "lag.in": "0"},
         }
         assert parts["bindings"] == {"status": "UP", "details": {"in": "running", "out": "running"}}
         assert client.get("/health/binders/inmemory").json()["status"] == "UP"
