@@ -2,7 +2,7 @@
 
 The codec: `command` (frames) and `frame_decoder`, `headers`, `bodies`, `record` (messages as stored and
 pulled), `batch`, `properties`, `message_id`, `compression`. The transports: `tcp` and `memory`, with
-`connection` at both ends. This package imports nothing else of this project.
+`connection` at both ends and `tls` between. This package imports nothing else of this project.
 
 Modules are imported when their names are first used: a program that needs only the codec does not load asyncio.
 """
@@ -21,9 +21,11 @@ _NAMES_OF = {
         "RemotingError",
         "RequestTimeout",
         "ResponseError",
+        "TlsError",
         "TooManyRequests",
     ),
     "session.limits": ("Limits",),
+    "tls.settings": ("ClientCertificates", "ClientTls", "ServerTls", "TlsMode"),
     "transports.memory": ("MemoryTransport",),
     "wire.message": ("Message", "MessageExt", "MessageQueue"),
     "transports.tcp": ("TcpTransport",),

@@ -1,6 +1,10 @@
 from rocket_remoting.session.connection import Connection as Connection
 from rocket_remoting.session.connection import Handler as Handler
 from rocket_remoting.session.limits import Limits as Limits
+from rocket_remoting.tls.settings import ClientCertificates as ClientCertificates
+from rocket_remoting.tls.settings import ClientTls as ClientTls
+from rocket_remoting.tls.settings import ServerTls as ServerTls
+from rocket_remoting.tls.settings import TlsMode as TlsMode
 from rocket_remoting.transports.memory import MemoryTransport as MemoryTransport
 from rocket_remoting.transports.tcp import TcpTransport as TcpTransport
 from rocket_remoting.transports.transport import Server as Server
@@ -16,6 +20,7 @@ from rocket_remoting.wire.errors import RemoteProtocolError as RemoteProtocolErr
 from rocket_remoting.wire.errors import RemotingError as RemotingError
 from rocket_remoting.wire.errors import RequestTimeout as RequestTimeout
 from rocket_remoting.wire.errors import ResponseError as ResponseError
+from rocket_remoting.wire.errors import TlsError as TlsError
 from rocket_remoting.wire.errors import TooManyRequests as TooManyRequests
 from rocket_remoting.wire.message import Message as Message
 from rocket_remoting.wire.message import MessageExt as MessageExt

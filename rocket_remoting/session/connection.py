@@ -264,6 +264,18 @@ class Connection(asyncio.BufferedProtocol):
         # requests would be handled within that step.
         self._loop.call_soon(self._continue_handling)
 
+    def hold_memory(self, size: int) -> None:
+        """Count ``size`` bytes, held for this connection elsewhere, as buffered by it; 0 ends that.
+
+        The connection may be closed within this call, if all connections together buffer too much.
+        """
+        self._size_in_steps = size
+        self._apply_limits()
+
+    def replace_transport(self, transport: asyncio.Transport) -> None:
+        """Read from and write to ``transport`` from now on, a layer over the transport that it was opened with."""
+        self._transport = transport
+
     def take_turn(self, seconds: float) -> None:
         """Handle waiting requests for up to ``seconds``; `Turns` calls this after `Turns.wait`."""
         self._is_waiting = False
@@ -297,6 +309,16 @@ class Connection(asyncio.BufferedProtocol):
         """
         budget = self._limits.buffers
         return self._reported_size > _REPORTED_FROM and budget is not None and budget.is_scarce
+
+    @property
+    def undecoded(self) -> int:
+        """Bytes received that belong to no handled frame: they wait, or their frame is incomplete."""
+        return self._decoder.pending
+
+    @property
+    def holds_requests(self) -> bool:
+        """Whether requests of the peer wait here, so that nothing more is read from it."""
+        return self._has_arrived or self._must_wait()
 
     async def drain(self) -> None:
         """Wait until the peer has read again after `is_stalled`, or the connection has ended."""

@@ -25,6 +25,9 @@ class Limits:
             responses to held requests. Above this, the connection is closed.
         max_pending_requests: Most requests of this end without a response on one connection.
         idle_timeout: Seconds without a byte in either direction after which a connection is closed; None for never.
+        handshake_timeout: Seconds within which a server's client must complete its TLS handshake.
+        first_request_timeout: Seconds within which a server's client must have sent its first request; None
+            for no limit.
         spare_files: Open files that a server leaves for other uses than connections, out of the process's limit.
         buffers: The bytes that all connections with these limits may buffer together; None for no limit.
     """
@@ -37,5 +40,7 @@ class Limits:
     max_unread_bytes: int = 64 * 1024 * 1024
     max_pending_requests: int = 65_536
     idle_timeout: float | None = 120.0
+    handshake_timeout: float = 10.0
+    first_request_timeout: float | None = 60.0
     spare_files: int = 128
     buffers: BufferBudget | None = None

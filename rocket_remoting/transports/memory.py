@@ -7,13 +7,15 @@ the loop after they were written.
 import asyncio
 from collections import deque
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 from rocket_remoting.session.address import parse_address
 from rocket_remoting.session.connection import Connection, FramesHandler, Handler
 from rocket_remoting.session.limits import Limits
+from rocket_remoting.tls.settings import ClientTls, ServerTls
+from rocket_remoting.transports.opening import Opening
 from rocket_remoting.transports.transport import ConnectionCallback, Server
-from rocket_remoting.wire.errors import ConnectError
+from rocket_remoting.wire.errors import ConnectError, seconds_text
 
 _FIRST_FREE_PORT = 20_000
 
@@ -44,6 +46,7 @@ class MemoryTransport:
         handler: Handler | None = None,
         timeout: float = 3.0,
         limits: Limits | None = None,
+        tls: ClientTls | None = None,
     ) -> Connection:
         """Open a connection to ``host:port``; see `Transport.connect`."""
         parse_address(address)
@@ -52,13 +55,17 @@ class MemoryTransport:
         if server is None:
             raise ConnectError(address, "no server has this address in this memory transport")
         local = (self._host, next(self._ports))
-        near = Connection(handler, limits or Limits(), remote_address=address)
-        far = server.accept()
+        opening = Opening(address, handler, limits or Limits(), tls)
+        near, far = opening.protocol(), server.accept()
         near_pipe, far_pipe = _Pipe(near, local, server.socket_name), _Pipe(far, server.socket_name, local)
         near_pipe.peer, far_pipe.peer = far_pipe, near_pipe
         far.connection_made(far_pipe)
         near.connection_made(near_pipe)
-        return near
+        try:
+            async with asyncio.timeout(timeout):
+                return await opening.opened()
+        except TimeoutError:
+            raise ConnectError(address, f"no connection within {seconds_text(timeout)} s") from None
 
     async def serve(
         self,
@@ -70,10 +77,13 @@ class MemoryTransport:
         on_close: ConnectionCallback | None = None,
         limits: Limits | None = None,
         frames_handler: FramesHandler | None = None,
+        tls: ServerTls | None = None,
     ) -> Server:
         """Start a server; see `Transport.serve`."""
         port = port or next(self._ports)
-        server = _MemoryServer(handler, on_connect, on_close, limits or Limits(), frames_handler, servers=self._servers)
+        server = _MemoryServer(
+            handler, on_connect, on_close, limits or Limits(), frames_handler, tls=tls, servers=self._servers
+        )
         server.host, server.port = host, port
         if server.address in self._servers:
             raise OSError(f"{server.address} is served already in this memory transport")
@@ -93,9 +103,10 @@ class _MemoryServer(Server):
         limits: Limits,
         frames_handler: FramesHandler | None,
         *,
+        tls: ServerTls | None,
         servers: dict[str, "_MemoryServer"],
     ) -> None:
-        super().__init__(handler, on_connect, on_close, limits, frames_handler)
+        super().__init__(handler, on_connect, on_close, limits, frames_handler, tls=tls)
         self._servers = servers
 
     @property
@@ -111,7 +122,7 @@ class _Pipe(asyncio.Transport):
 
     peer: "_Pipe"
 
-    def __init__(self, protocol: Connection, local: tuple[str, int], remote: tuple[str, int]) -> None:
+    def __init__(self, protocol: asyncio.BufferedProtocol, local: tuple[str, int], remote: tuple[str, int]) -> None:
         super().__init__({"sockname": local, "peername": remote})
         self._protocol = protocol
         self._loop = asyncio.get_running_loop()
@@ -124,6 +135,9 @@ class _Pipe(asyncio.Transport):
         self._reading_paused = False
         self._closing = False
         self._lost = False
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = cast(asyncio.BufferedProtocol, protocol)
 
     # ---- writing -------------------------------------------------------------------------------------
 
@@ -155,7 +169,7 @@ class _Pipe(asyncio.Transport):
             chunk = self._chunks.popleft()
             self._size -= len(chunk)
             while chunk and not (receiver._closing or receiver._reading_paused):
-                room = receiver._protocol.get_buffer(-1)
+                room = memoryview(receiver._protocol.get_buffer(-1))
                 count = min(len(room), len(chunk))
                 room[:count] = chunk[:count]
                 chunk = chunk[count:]

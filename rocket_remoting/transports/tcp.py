@@ -9,6 +9,8 @@ import sys
 from rocket_remoting.session.address import parse_address
 from rocket_remoting.session.connection import Connection, FramesHandler, Handler
 from rocket_remoting.session.limits import Limits
+from rocket_remoting.tls.settings import ClientTls, ServerTls
+from rocket_remoting.transports.opening import Opening
 from rocket_remoting.transports.transport import ConnectionCallback, Server
 from rocket_remoting.wire.errors import ConnectError, seconds_text
 
@@ -30,16 +32,17 @@ class TcpTransport:
         handler: Handler | None = None,
         timeout: float = 3.0,
         limits: Limits | None = None,
+        tls: ClientTls | None = None,
     ) -> Connection:
         """Open a connection to ``host:port``; see `Transport.connect`."""
         host, port = parse_address(address)
         limits = limits or Limits()
         loop = asyncio.get_running_loop()
+        opening = Opening(address, handler, limits, tls)
         try:
             async with asyncio.timeout(timeout):
-                _, connection = await loop.create_connection(
-                    lambda: Connection(handler, limits, remote_address=address), host, port
-                )
+                await loop.create_connection(opening.protocol, host, port)
+                connection = await opening.opened()
         except TimeoutError:
             raise ConnectError(address, f"no connection within {seconds_text(timeout)} s") from None
         except OSError as error:
@@ -56,9 +59,10 @@ class TcpTransport:
         on_close: ConnectionCallback | None = None,
         limits: Limits | None = None,
         frames_handler: FramesHandler | None = None,
+        tls: ServerTls | None = None,
     ) -> Server:
         """Start a server; see `Transport.serve`."""
-        server = _TcpServer(handler, on_connect, on_close, limits or Limits(), frames_handler)
+        server = _TcpServer(handler, on_connect, on_close, limits or Limits(), frames_handler, tls=tls)
         await server.listen(host, port)
         return server
 

@@ -12,6 +12,9 @@ from rocket_remoting.session.arrivals import Arrivals
 from rocket_remoting.session.connection import Connection, FramesHandler, Handler
 from rocket_remoting.session.limits import Limits
 from rocket_remoting.session.turns import Turns
+from rocket_remoting.tls.contexts import ServerContext
+from rocket_remoting.tls.settings import ClientTls, ServerTls, TlsMode
+from rocket_remoting.transports.first_request import FirstRequest
 from rocket_remoting.wire.receive_buffer import ReceiveBuffer
 
 logger = logging.getLogger("rocket_remoting")
@@ -31,6 +34,7 @@ class Transport(Protocol):
         handler: Handler | None = None,
         timeout: float = 3.0,
         limits: Limits | None = None,
+        tls: ClientTls | None = None,
     ) -> Connection:
         """Open a connection.
 
@@ -39,9 +43,11 @@ class Transport(Protocol):
             handler: Handles the peer's requests; None refuses them all.
             timeout: Seconds within which the connection must be open.
             limits: Limits for the connection; `Limits()` by default.
+            tls: How to encrypt the connection; None for a plain one.
 
         Raises:
             ConnectError: The address is malformed, or no connection could be opened within `timeout` seconds.
+            TlsError: A file that `tls` names cannot be used.
         """
 
     async def serve(
@@ -54,6 +60,7 @@ class Transport(Protocol):
         on_close: ConnectionCallback | None = None,
         limits: Limits | None = None,
         frames_handler: FramesHandler | None = None,
+        tls: ServerTls | None = None,
     ) -> "Server":
         """Start a server; it listens when this returns.
 
@@ -65,9 +72,11 @@ class Transport(Protocol):
             on_close: Called with each connection that has ended.
             limits: Limits for all connections; `Limits()` by default.
             frames_handler: Asked for the first frames of each read before they are decoded.
+            tls: The certificate of the server, and which connections it accepts; None for plain ones.
 
         Raises:
             OSError: The server cannot listen on the address.
+            TlsError: A file that `tls` names cannot be used.
         """
 
 
@@ -89,6 +98,8 @@ class Server:
         on_close: ConnectionCallback | None,
         limits: Limits,
         frames_handler: FramesHandler | None = None,
+        *,
+        tls: ServerTls | None = None,
     ) -> None:
         """Make a server that does not listen yet; only transports do."""
         self.host = ""
@@ -98,6 +109,7 @@ class Server:
         self._on_connect = on_connect
         self._on_close = on_close
         self._limits = limits
+        self._tls = None if tls is None or tls.mode is TlsMode.DISABLED else ServerContext(tls)
         self._connections: set[Connection] = set()
         self._turns = Turns(asyncio.get_running_loop())
         self._receive_buffer = ReceiveBuffer()
@@ -139,9 +151,9 @@ class Server:
                     connection.abort("the server closes")
                 await asyncio.gather(*(connection.close() for connection in connections))
 
-    def accept(self) -> Connection:
-        """Return a connection of this server, to be opened by its transport."""
-        return Connection(
+    def accept(self) -> FirstRequest:
+        """Return the protocol of a new connection of this server, to be opened by its transport."""
+        connection = Connection(
             self._handler,
             self._limits,
             accepted=True,
@@ -150,6 +162,7 @@ class Server:
             turns=self._turns,
             arrivals=self._arrivals,
         )
+        return FirstRequest(connection, self._limits, self._turns, self._tls)
 
     def _stop_listening(self) -> None:
         raise NotImplementedError

@@ -9,6 +9,7 @@
     ├── ConnectionLost          the connection to .address ended before an answer came
     ├── RequestTimeout          .address did not answer within .timeout seconds
     ├── TooManyRequests         too many unanswered requests, or too many unsent bytes, on one connection
+    ├── TlsError                a certificate, a key or the trusted certificates cannot be used
     └── ResponseError           the peer answered with .code and .remark instead of success
 
 The type tells which side is wrong: a `LocalProtocolError` is an error of this end, a `RemoteProtocolError` of the peer.
@@ -73,6 +74,10 @@ class RequestTimeout(RemotingError):  # noqa: N818 - a state, not a mistake
 
 class TooManyRequests(RemotingError):  # noqa: N818 - a state, not a mistake
     """A connection has as many unanswered requests or unsent bytes as its limits allow."""
+
+
+class TlsError(RemotingError):
+    """A certificate, a key or the file of trusted certificates cannot be used."""
 
 
 class ResponseError(RemotingError):

@@ -11,7 +11,7 @@ from streamkit.testing.virtual_time import VirtualTime
 
 T = TypeVar("T")
 
-NEVER_IDLE = Limits(idle_timeout=None)
+NEVER_IDLE = Limits(idle_timeout=None, first_request_timeout=None)
 
 
 class Peers:

@@ -303,8 +303,8 @@ def test_silent_broker_is_removed_after_two_minutes(with_name_server: Run) -> No
         version = encode_body(DataVersion(timestamp=1, counter=3))
         answer = await broker.ask(RequestCode.QUERY_DATA_VERSION, header, version)
         assert answer.header(QueryDataVersionResponseHeader).changed is False
-        asker = await peer.another()
         await asyncio.sleep(115)
+        asker = await peer.another()
         assert await asker.route("orders") is not None
         await asyncio.sleep(16)
         assert await asker.route("orders") is None

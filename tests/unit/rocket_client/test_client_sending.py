@@ -34,6 +34,7 @@ from rocket_remoting import (
     ResponseCode,
     TooManyRequests,
 )
+from rocket_remoting.tls.settings import ClientTls
 from rocket_remoting.wire.codes import RequestCode
 from rocket_remoting.wire.headers import SendMessageResponseHeader
 from rocket_remoting.wire.sys_flag import PERM_READ
@@ -566,8 +567,9 @@ class NarrowTransport:
         handler: Handler | None = None,
         timeout: float = 3.0,
         limits: Limits | None = None,
+        tls: ClientTls | None = None,
     ) -> Connection:
-        return await self._wide.connect(address, handler=handler, timeout=timeout, limits=self._limits)
+        return await self._wide.connect(address, handler=handler, timeout=timeout, limits=self._limits, tls=tls)
 
 
 class SlowTransport(NarrowTransport):
@@ -584,10 +586,11 @@ class SlowTransport(NarrowTransport):
         handler: Handler | None = None,
         timeout: float = 3.0,
         limits: Limits | None = None,
+        tls: ClientTls | None = None,
     ) -> Connection:
         if address == self._address:
             await asyncio.sleep(2)
-        return await super().connect(address, handler=handler, timeout=timeout, limits=limits)
+        return await super().connect(address, handler=handler, timeout=timeout, limits=limits, tls=tls)
 
 
 def test_the_time_to_connect_counts_towards_the_timeout(virtual: VirtualTime) -> None:
