@@ -11,7 +11,7 @@ from rocket_broker.clients.heartbeat_limits import HeartbeatLimits
 from rocket_broker.clients.lock_file import LockFile
 from rocket_broker.clients.producer_table import ProducerTable
 from rocket_broker.clients.queue_locks import QueueLocks
-from rocket_broker.errors import OUT_OF_FILES, AddressUnreachable, StartError, StoreUnusable, TooFewFiles
+from rocket_broker.errors import OUT_OF_FILES, AddressUnreachable, StartError, StoreUnusable, TlsUnusable, TooFewFiles
 from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
 from rocket_broker.filter.filter_compiler import FilterCompiler
 from rocket_broker.loop.loop_steps import run_in_steps
@@ -40,9 +40,11 @@ from rocket_remoting.native import has_native_core
 from rocket_remoting.session.address import parse_address
 from rocket_remoting.session.buffers import BufferBudget
 from rocket_remoting.session.connection import Connection, FramesHandler
+from rocket_remoting.tls.contexts import client_context
+from rocket_remoting.tls.settings import TlsMode
 from rocket_remoting.transports.transport import Server, Transport
 from rocket_remoting.wire.codes import RequestCode as Code
-from rocket_remoting.wire.errors import ConnectError, RemotingError
+from rocket_remoting.wire.errors import ConnectError, RemotingError, TlsError
 from rocket_remoting.wire.message import Host
 
 __all__ = ["Broker"]
@@ -247,6 +249,7 @@ class Broker:
                 buffers=self.buffers,
             ),
             frames_handler=self._frames_handler() if has_native_core() else None,
+            tls=s.server_tls(),
         )
 
     def _frames_handler(self) -> FramesHandler:
@@ -259,7 +262,10 @@ class Broker:
         """Connect to the advertised address, so that a wrong address fails the start and not the clients."""
         try:
             connection = await self.transport.connect(self.address, timeout=CONNECT_BACK_SECONDS)
+            tls = self.settings.server_tls()
             try:
+                if tls is not None and tls.mode is TlsMode.ENFORCING:
+                    return  # a request would need a certificate that the broker accepts, which it may not have
                 await connection.invoke(Code.GET_BROKER_RUNTIME_INFO, timeout=CONNECT_BACK_SECONDS)
             finally:
                 await connection.close()
@@ -305,6 +311,12 @@ class Broker:
 
     async def _register(self, undo: AsyncExitStack) -> None:
         port = parse_address(self.address)[1]
+        tls = self.settings.client_tls()
+        if tls is not None:
+            try:
+                client_context(tls)  # a file that cannot be used fails the start, and not each registration
+            except TlsError as e:
+                raise TlsUnusable(self.settings.namesrv_addr, e, "connect by") from e
         registration = Registration(
             self.settings,
             self.topics,

@@ -17,6 +17,7 @@ from rocket_broker.namesrv.server import NameServer
 from rocket_broker.namesrv.settings import NameServerSettings
 from rocket_broker.settings.broker_settings import LOOPBACK, SMALL_STORE, BrokerSettings
 from rocket_broker.settings.properties_file import Entry, entries_of
+from rocket_broker.settings.tls_settings import name_server_entries
 from rocket_remoting.clock import Clock, SystemClock
 from rocket_remoting.transports.tcp import TcpTransport
 from rocket_remoting.transports.transport import Transport
@@ -33,7 +34,7 @@ class EmbeddedBroker:
         broker_port: Port of the broker; 0 takes a free port.
         transport: Transport that both listen on; TCP on loopback if not given.
         clock: Wall-clock time; the system's clock if not given.
-        settings: Further settings of the broker, by the keys of ``broker.conf``.
+        settings: Further settings of the broker, by the keys of ``broker.conf``; those of TLS also for the name server.
 
     Attributes:
         name_server: The name server; set by `start`.
@@ -79,7 +80,7 @@ class EmbeddedBroker:
         Raises:
             RuntimeError: Both are started already.
             SettingError: One of the settings is wrong.
-            StartError: A port is in use, or the address cannot be listened on.
+            StartError: A port is in use, the address cannot be listened on, or a file of TLS cannot be used.
             DamagedTable: A table's file and its backup are both unreadable.
             TableUnreadable: The file system refuses to read a table.
             StoreUnusable: The file system refuses to read or write the store.
@@ -109,7 +110,8 @@ class EmbeddedBroker:
             "kvConfigPath": str(self.store_path / "namesrv" / "kvConfig.json"),
             "orderMessageEnable": "true",
         }
-        return NameServerSettings.from_entries(entries_of(keys, "the embedded broker"))
+        entries = entries_of(keys, "the embedded broker")
+        return NameServerSettings.from_entries([*entries, *name_server_entries(self._given())])
 
     def _broker_settings(self) -> BrokerSettings:
         keys = SMALL_STORE | {
@@ -118,8 +120,10 @@ class EmbeddedBroker:
             "storePathRootDir": str(self.store_path),
             "namesrvAddr": self.name_server.address,
         }
-        given = [Entry(key, value, f"embedded broker's setting {key}") for key, value in self._settings.items()]
-        return BrokerSettings.from_entries([*entries_of(keys, "the embedded broker"), *given])
+        return BrokerSettings.from_entries([*entries_of(keys, "the embedded broker"), *self._given()])
+
+    def _given(self) -> list[Entry]:
+        return [Entry(key, value, f"embedded broker's setting {key}") for key, value in self._settings.items()]
 
     async def __aenter__(self) -> Self:
         await self.start()

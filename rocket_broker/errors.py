@@ -13,6 +13,7 @@
     └── StartError             the process cannot serve
         ├── AddressInUse       another process listens on the address
         ├── CannotListen       the operating system refuses to listen on the address
+        ├── TlsUnusable        a certificate, a key or the trusted certificates cannot be used
         ├── TooFewFiles        the process may not open enough files to take connections
         └── AddressUnreachable the advertised address cannot be connected to
 
@@ -36,6 +37,7 @@ __all__ = [
     "StartError",
     "StoreUnusable",
     "TableUnreadable",
+    "TlsUnusable",
     "TooFewFiles",
     "UnknownSetting",
 ]
@@ -180,6 +182,13 @@ def _listening(error: OSError) -> str:
     if error.errno in (errno.EACCES, errno.EPERM):
         return ". Set listenPort to 1024 or more, or let the process bind ports below (CAP_NET_BIND_SERVICE)"
     return f". {_REMEDIES[error.errno]}" if error.errno in OUT_OF_FILES else ""
+
+
+class TlsUnusable(StartError):  # noqa: N818 - a state, not a mistake
+    """A certificate, a key or the file of trusted certificates cannot be used."""
+
+    def __init__(self, address: str, error: Exception, attempt: str = "serve") -> None:
+        super().__init__(address, f"cannot {attempt} TLS at {address}: {error}")
 
 
 class TooFewFiles(StartError):  # noqa: N818 - a state, not a mistake

@@ -56,6 +56,7 @@ class NameServer:
 
         Raises:
             AddressInUse: Another process uses the port.
+            TlsUnusable: A file of TLS cannot be used.
             DamagedTable: The key-value configuration cannot be read.
         """
         self.kv_config.load()
@@ -72,6 +73,7 @@ class NameServer:
                 address_percent=self.settings.max_address_connections_ratio,
                 buffers=BufferBudget(MAX_BUFFERED),
             ),
+            tls=self.settings.server_tls(),
         )
         warn_if_open("name server", self._server)
         self._scan = asyncio.create_task(self._remove_silent_brokers(), name="name server: scan for dead brokers")

@@ -14,6 +14,7 @@ from rocket_broker.namesrv.settings import NameServerSettings
 from rocket_broker.settings.apache_settings import DEFAULT_ORIGIN, ApacheSettings, SettingRow
 from rocket_broker.settings.broker_settings import LOOPBACK, SMALL_STORE, BrokerSettings
 from rocket_broker.settings.properties_file import Entry, entries_of, read_properties
+from rocket_broker.settings.tls_settings import DEFAULT_TLS_FILE, name_server_entries
 from rocket_broker.store.errors import StoreError
 
 __all__ = ["launch_broker", "launch_name_server"]
@@ -30,7 +31,7 @@ def launch_name_server(config: Path | None, port: int | None, *, print_config: b
         click.ClickException: The settings are wrong, or the server cannot start.
     """
     with _clear_errors():
-        entries = read_properties(config) if config is not None else []
+        entries = [*_tls_file(), *(read_properties(config) if config is not None else [])]
         if port is not None:
             entries.append(Entry("listenPort", str(port), "option -p"))
         settings = NameServerSettings.from_entries(entries)
@@ -65,7 +66,7 @@ def launch_broker(
                 "--name-server-port is for a broker that starts its own name server, so not with -c or -n"
             )
         beside = NAME_SERVER_PORT if name_server_port is None else name_server_port
-        entries = _broker_defaults(alone, beside) if config is None else []
+        entries = _tls_file() + (_broker_defaults(alone, beside) if config is None else [])
         if NAMESRV_ADDR in os.environ:
             origin = f"environment variable {NAMESRV_ADDR}"
             entries.append(Entry("namesrvAddr", os.environ[NAMESRV_ADDR], origin))
@@ -85,7 +86,7 @@ def launch_broker(
         else:
             from rocket_broker.process.service import run
 
-            run(_name_server_beside(settings, beside) if alone else None, settings)
+            run(_name_server_beside(settings, entries, beside) if alone else None, settings)
 
 
 def _broker_defaults(alone: bool, name_server_port: int) -> list[Entry]:
@@ -96,13 +97,21 @@ def _broker_defaults(alone: bool, name_server_port: int) -> list[Entry]:
     return entries_of(keys, "streamkit broker without -c")
 
 
-def _name_server_beside(broker_settings: BrokerSettings, port: int) -> NameServerSettings:
+def _tls_file() -> list[Entry]:
+    """Return the setting that names Apache's usual file of TLS settings, if there is such a file."""
+    if not os.access(DEFAULT_TLS_FILE, os.R_OK):
+        return []
+    return [Entry("tls.config.file", str(DEFAULT_TLS_FILE), DEFAULT_ORIGIN)]
+
+
+def _name_server_beside(broker_settings: BrokerSettings, entries: list[Entry], port: int) -> NameServerSettings:
     keys = {
         "listenPort": str(port),
         "kvConfigPath": str(broker_settings.store_path_root_dir / "namesrv" / "kvConfig.json"),
         "orderMessageEnable": "true",
     }
-    return NameServerSettings.from_entries(entries_of(keys, "streamkit broker without -c"))
+    own = entries_of(keys, "streamkit broker without -c")
+    return NameServerSettings.from_entries([*own, *name_server_entries(entries)])
 
 
 @contextmanager

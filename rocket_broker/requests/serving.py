@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import cast
 
-from rocket_broker.errors import AddressInUse, CannotListen
+from rocket_broker.errors import AddressInUse, CannotListen, TlsUnusable
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.loop.watchdog import Watchdog
 from rocket_broker.requests.request_steps import RequestSteps, Steps
@@ -14,9 +14,11 @@ from rocket_broker.store.errors import NO_ROOM
 from rocket_remoting.session.buffers import BufferBudget
 from rocket_remoting.session.connection import Connection, FramesHandler, Handler
 from rocket_remoting.session.limits import Limits
+from rocket_remoting.tls.settings import ServerTls
 from rocket_remoting.transports.transport import Server, Transport
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import TlsError
 
 __all__ = ["Answer", "Dispatcher", "RequestHandler", "failure_answer", "limits", "listen", "warn_if_open"]
 
@@ -160,10 +162,12 @@ async def listen(
     on_close: Callable[[Connection], None] | None = None,
     client_limits: Limits,
     frames_handler: FramesHandler | None = None,
+    tls: ServerTls | None = None,
 ) -> Server:
     """Listen at the address, and serve requests.
 
     Raises:
+        TlsUnusable: A file of TLS cannot be used.
         AddressInUse: Another process listens there.
         CannotListen: The address is not this machine's, needs privileges, or the process may open no more files.
     """
@@ -177,7 +181,10 @@ async def listen(
             on_close=on_close,
             limits=client_limits,
             frames_handler=frames_handler,
+            tls=tls,
         )
+    except TlsError as e:
+        raise TlsUnusable(address, e) from e
     except OSError as e:
         if e.errno == errno.EADDRINUSE:
             raise AddressInUse(address, "listenPort") from e

@@ -26,6 +26,8 @@ from rocket_broker.settings.properties_file import Entry, parse_properties, read
 __all__ = ["DEFAULT_ORIGIN", "ApacheSettings", "Refused", "SettingRow", "setting"]
 
 DEFAULT_ORIGIN = "default"
+SECRET = "******"
+"""What is shown instead of a password."""
 
 T = TypeVar("T")
 Check = Callable[[Any], str | None]
@@ -56,6 +58,7 @@ class _Declaration:
     check: Check | None
     fixed: bool
     local: str
+    secret: bool
 
 
 def setting(
@@ -68,6 +71,7 @@ def setting(
     check: Callable[[T], str | None] | None = None,
     fixed: bool = False,
     local: str = "",
+    secret: bool = False,
 ) -> T:
     """Declare a field of a settings class.
 
@@ -80,9 +84,10 @@ def setting(
         check: Returns what was expected if the value is wrong, and None if it is right.
         fixed: Whether the setting is read only at the start; a request to change it is refused.
         local: The reason why only the settings file may change it and no request; empty if requests may.
+        secret: Whether the value is a password, which is shown nowhere.
     """
-    declared = _Declaration(description, key, minimum, maximum, cast(Check | None, check), fixed, local)
-    return field(default=default, metadata={"setting": declared})
+    declared = _Declaration(description, key, minimum, maximum, cast(Check | None, check), fixed, local, secret)
+    return field(default=default, repr=not secret, metadata={"setting": declared})
 
 
 def _camel(name: str) -> str:
@@ -147,11 +152,11 @@ class ApacheSettings:
             tell(changes.keys())
 
     def rows(self) -> list[SettingRow]:
-        """Return every honoured setting with its value and its origin, sorted by key."""
+        """Return every honoured setting with its value and its origin, sorted by key; a password's value is hidden."""
         rows = [
             SettingRow(
                 key,
-                _text(getattr(self, f.name)),
+                f.text(getattr(self, f.name)),
                 self.origins.get(key, DEFAULT_ORIGIN),
                 f.declared.description,
             )
@@ -170,8 +175,9 @@ class ApacheSettings:
         return sorted(key for key, f in _honoured(cls).items() if f.declared.local and not f.declared.fixed)
 
     def to_properties(self) -> str:
-        """Return the effective settings, and the reported keys, as the text of a properties file."""
-        values = {row.key: row.value for row in self.rows()} | dict(self.reported)
+        """Return the effective settings but passwords, and the reported keys, as the text of a properties file."""
+        secrets = {key for key, f in _honoured(type(self)).items() if f.declared.secret}
+        values = {row.key: row.value for row in self.rows() if row.key not in secrets} | dict(self.reported)
         return "".join(f"{key}={value}\n" for key, value in values.items())
 
     def _given(self, entry: Entry, honoured: "Mapping[str, _Field]") -> "_Change | None":
@@ -192,7 +198,10 @@ class ApacheSettings:
         """Return the change that an entry of a request makes; None if the setting has the value already."""
         field_ = honoured.get(entry.key)
         if field_ is not None:
-            change, declared = field_.change(entry), field_.declared
+            declared = field_.declared
+            if declared.secret:  # not even whether the value is the present one
+                raise LocalSetting(entry.key, SECRET, entry.origin, self._locally("it is a password"))
+            change = field_.change(entry)
             if not (declared.fixed or declared.local):
                 return change
             if change.value == getattr(self, field_.name):
@@ -247,6 +256,10 @@ class _Field(NamedTuple):
     name: str
     type_: Any
     declared: _Declaration
+
+    def text(self, value: object) -> str:
+        """Return a value of the field as text; a password is hidden."""
+        return SECRET if self.declared.secret and value else _text(value)
 
     def change(self, entry: Entry) -> _Change:
         """Return the change of this field that an entry makes.

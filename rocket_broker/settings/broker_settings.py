@@ -14,12 +14,13 @@ from typing import ClassVar, Self
 
 from rocket_broker.settings import checks
 from rocket_broker.settings.apache_keys import BROKER_MEANINGLESS, BROKER_REFUSED, BROKER_REPORTED
-from rocket_broker.settings.apache_settings import ApacheSettings, Refused, setting
+from rocket_broker.settings.apache_settings import Refused, setting
 from rocket_broker.settings.checks import LARGEST_PORT, MASTER_ID
 from rocket_broker.settings.delay_levels import DelayLevels
 from rocket_broker.settings.properties_file import Entry
 from rocket_broker.settings.store_settings import FlushDiskType, StoreSettings
 from rocket_broker.settings.timer_settings import TimerSettings
+from rocket_broker.settings.tls_settings import BrokerTlsSettings
 
 __all__ = [
     "LOOPBACK",
@@ -91,7 +92,7 @@ def address_connections_ratio() -> int:
 
 
 @dataclass
-class BrokerSettings(ApacheSettings):
+class BrokerSettings(BrokerTlsSettings):
     """The settings of a broker, from ``broker.conf``, options and code."""
 
     meaningless: ClassVar[Mapping[str, str]] = BROKER_MEANINGLESS

@@ -9,14 +9,17 @@ __all__ = [
     "LARGEST_PORT",
     "MASTER_ID",
     "addresses",
+    "client_certificates",
     "delay_levels",
     "host",
     "hours",
     "master",
     "name",
+    "no_test_mode",
     "permission",
     "region",
     "timer_precision",
+    "tls_mode",
 ]
 
 LARGEST_PORT = 65_535
@@ -82,3 +85,18 @@ def permission(value: int) -> str | None:
 def master(value: int) -> str | None:
     """Check the id of a broker."""
     return None if value == MASTER_ID else "0: replication is not built in, every broker is a master"
+
+
+def tls_mode(value: str) -> str | None:
+    """Check which connections a server accepts; the empty text is the default."""
+    return None if value in ("", "disabled", "permissive", "enforcing") else "disabled, permissive or enforcing"
+
+
+def client_certificates(value: str) -> str | None:
+    """Check whether clients are asked for certificates."""
+    return None if value in ("none", "optional", "require") else "none, optional or require"
+
+
+def no_test_mode(value: bool) -> str | None:
+    """Check that Apache's test mode of TLS is off."""
+    return "false: certificates are not made up here, set tls.server.certPath" if value else None
