@@ -94,6 +94,7 @@ _NAMES_OF = {
 _MODULE_OF = {
     **{name: f"{__name__}.{module}" for module, names in _NAMES_OF.items() for name in names},
     **dict.fromkeys(("Message", "MessageExt", "MessageQueue"), "rocket_remoting.wire.message"),
+    "ClientTls": "rocket_remoting.tls.settings",
 }
 
 __all__ = sorted(_MODULE_OF)  # noqa: PLE0605  # the stub file names them for type checkers

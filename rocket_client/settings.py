@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rocket_client.allocation import AllocateMessageQueueStrategy, averagely
 from rocket_client.namespace import Namespace, namespace_of
+from rocket_remoting.tls.settings import ClientTls
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.compression import DEFAULT_LIMIT
 from rocket_remoting.wire.topics import AUTO_CREATE_TOPIC
@@ -91,6 +92,8 @@ class ClientSettings:
     """How long one request to a name server or broker may take (Apache's ``mqClientApiTimeout``)."""
     connect_timeout: timedelta = timedelta(seconds=3)
     """How long opening a connection may take."""
+    tls: ClientTls | None = None
+    """How connections to name servers and brokers are encrypted. None: they are plain."""
     vip_channel_enabled: bool = False
     """Producers send to the broker's second port, its port minus 2."""
     max_decompressed_body_size: int = DEFAULT_LIMIT

@@ -3,14 +3,16 @@
 import os
 import socket
 import threading
+import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from itertools import islice
 from typing import Self
 
-from rocket_client.blocking.pipeline import READ, Pipeline, Request, wait_for
-from rocket_remoting.session.address import parse_address
+from rocket_client.blocking.pipeline import READ, Pipeline, Request, Socket, wait_for
+from rocket_remoting.session.address import host_of, parse_address
 from rocket_remoting.session.session import MAX_OPAQUE, Session
+from rocket_remoting.tls.settings import ClientTls
 from rocket_remoting.wire.command import Buffer, RemotingCommand
 from rocket_remoting.wire.errors import ConnectError, ConnectionLost, seconds_text
 from rocket_remoting.wire.ext_fields import Header
@@ -26,15 +28,24 @@ class BlockingConnection:
         address: ``host:port`` of the peer.
         connect_timeout: Seconds within which the connection must be open.
         max_frame: Most bytes of a response.
+        tls: How to encrypt the connection; None for a plain one.
     """
 
     # Invariant: between two exchanges there is nothing to read. If the socket is readable then, the peer has closed it.
 
-    def __init__(self, address: str, *, connect_timeout: float = 3.0, max_frame: int = DEFAULT_MAX_FRAME) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        connect_timeout: float = 3.0,
+        max_frame: int = DEFAULT_MAX_FRAME,
+        tls: ClientTls | None = None,
+    ) -> None:
         self.address = address
         self._connect_timeout = connect_timeout
         self._max_frame = max_frame
-        self._socket: socket.socket | None = None
+        self._tls = tls
+        self._socket: Socket | None = None
         self._session = self._begin_session()
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -148,11 +159,11 @@ class BlockingConnection:
     def _open(self, timeout: float) -> Pipeline:
         if self._is_closed:
             raise ConnectionLost(self.address, "closed on this side")
-        if self._socket is not None and wait_for(self._socket, READ, 0):
+        if self._socket is not None and _has_ended(self._socket):
             self._drop()
         if self._socket is None:
             self._session = self._begin_session()
-            self._socket = _connect(self.address, self._connect_timeout)
+            self._socket = _connect(self.address, self._connect_timeout, self._tls)
         return Pipeline(self._socket, self._session, timeout)
 
     def _drop(self) -> None:
@@ -161,7 +172,23 @@ class BlockingConnection:
             self._socket = None
 
 
-def _connect(address: str, timeout: float) -> socket.socket:
+def _has_ended(sock: Socket) -> bool:
+    """Return whether the peer has closed the connection, or sent what nobody asked for."""
+    if not wait_for(sock, READ, 0):
+        return False
+    if isinstance(sock, socket.socket):
+        return True
+    try:  # the server of TLS 1.3 sends tickets, which are no answers
+        sock.recv_into(memoryview(bytearray(1)))
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _connect(address: str, timeout: float, tls: ClientTls | None) -> Socket:
+    until = time.monotonic() + timeout
     try:
         sock = socket.create_connection(parse_address(address), timeout)
     except TimeoutError:
@@ -169,5 +196,30 @@ def _connect(address: str, timeout: float) -> socket.socket:
     except OSError as error:
         raise ConnectError(address, error.strerror or str(error)) from error
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if tls is not None:
+        return _encrypted(sock, address, tls, until, timeout)
     sock.setblocking(False)
     return sock
+
+
+def _encrypted(sock: socket.socket, address: str, tls: ClientTls, until: float, timeout: float) -> Socket:
+    """Return the socket after its TLS handshake; it is closed if that fails."""
+    import ssl  # only with TLS, because executors of Spark have to start fast
+
+    from rocket_client.blocking.tls_socket import TlsSocket
+    from rocket_remoting.tls.contexts import client_context, tls_problem
+
+    try:
+        sock.settimeout(max(0.01, until - time.monotonic()))
+        encrypted = client_context(tls).wrap_socket(sock, server_hostname=host_of(address))
+    except BaseException as error:
+        sock.close()
+        if isinstance(error, ssl.SSLEOFError | ConnectionError):
+            raise ConnectError(address, "the peer closed the connection during the TLS handshake") from error
+        if isinstance(error, ssl.SSLError):
+            raise ConnectError(address, f"the TLS handshake failed: {tls_problem(error)}") from error
+        if isinstance(error, TimeoutError):
+            raise ConnectError(address, f"no connection within {seconds_text(timeout)} s") from None
+        raise
+    encrypted.setblocking(False)
+    return TlsSocket(encrypted)

@@ -1,10 +1,9 @@
 """A pipeline on one socket, with many requests under way at once."""
 
 import selectors
-import socket
 import time
 from collections.abc import Iterable
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, Protocol
 
 from rocket_remoting.session.session import Session
 from rocket_remoting.wire.command import Buffer, RemotingCommand
@@ -14,6 +13,22 @@ from rocket_remoting.wire.ext_fields import Header
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 # Not the default selector: it would need another file descriptor, which forked children would share.
 _Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
+
+
+class Socket(Protocol):
+    """A socket in non-blocking mode, plain or encrypted."""
+
+    def fileno(self) -> int:
+        """Return the file descriptor."""
+
+    def send(self, data: memoryview, /) -> int:
+        """Send the begin of the data; raise BlockingIOError if it takes nothing now."""
+
+    def recv_into(self, buffer: memoryview, /) -> int:
+        """Read into the buffer; raise BlockingIOError if nothing has arrived."""
+
+    def close(self) -> None:
+        """Close the socket."""
 
 
 class Request(NamedTuple):
@@ -36,7 +51,7 @@ class Pipeline:
 
     __slots__ = ("_deadline", "_early", "_session", "_socket", "_timeout")
 
-    def __init__(self, sock: socket.socket, session: Session[int], timeout: float) -> None:
+    def __init__(self, sock: Socket, session: Session[int], timeout: float) -> None:
         self._socket = sock
         self._session = session
         self._timeout = timeout
@@ -116,7 +131,7 @@ class Pipeline:
         return ready
 
 
-def wait_for(sock: socket.socket, events: int, timeout: float) -> int:
+def wait_for(sock: Socket, events: int, timeout: float) -> int:
     """Return those of the events that the socket is ready for within ``timeout`` seconds; 0 if there are none."""
     with _Selector() as selector:
         selector.register(sock, events)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rocket_client.blocking.connection import BlockingConnection
+from rocket_remoting.tls.settings import ClientTls
 
 
 class ConnectionPool:
@@ -13,10 +14,12 @@ class ConnectionPool:
 
     Args:
         connect_timeout: Seconds within which a connection must be open.
+        tls: How to encrypt connections; None for plain ones.
     """
 
-    def __init__(self, connect_timeout: float) -> None:
+    def __init__(self, connect_timeout: float, tls: ClientTls | None = None) -> None:
         self._connect_timeout = connect_timeout
+        self._tls = tls
         self._start()
 
     @contextmanager
@@ -50,7 +53,7 @@ class ConnectionPool:
         self._all: list[BlockingConnection] = []
 
     def _new(self, address: str) -> BlockingConnection:
-        connection = BlockingConnection(address, connect_timeout=self._connect_timeout)
+        connection = BlockingConnection(address, connect_timeout=self._connect_timeout, tls=self._tls)
         self._all.append(connection)
         return connection
 

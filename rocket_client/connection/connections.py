@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from rocket_remoting.session.connection import Connection, Handler
+from rocket_remoting.tls.settings import ClientTls
 from rocket_remoting.transports.transport import Transport
 from rocket_remoting.wire.errors import ConnectionLost, RemotingError
 
@@ -24,11 +25,14 @@ class Connections:
         handler: Handler | None,
         connect_timeout: float,
         on_connect: Callable[[Connection], Awaitable[None]] | None = None,
+        *,
+        tls: ClientTls | None = None,
     ) -> None:
         self._transport = transport
         self._handler = handler
         self._connect_timeout = connect_timeout
         self._on_connect = on_connect
+        self._tls = tls
         self._open: dict[str, Connection] = {}
         self._opening: dict[str, asyncio.Task[Connection]] = {}
         self._closed = False
@@ -50,6 +54,7 @@ class Connections:
 
         Raises:
             ConnectError: No connection could be opened within `connect_timeout`.
+            TlsError: A file of the TLS settings cannot be used.
             ConnectionLost: The connection was lost at once, or the client is shut down.
         """
         connection = self._open.get(address)
@@ -66,7 +71,9 @@ class Connections:
         return await asyncio.shield(opening)
 
     async def _connect(self, address: str) -> Connection:
-        connection = await self._transport.connect(address, handler=self._handler, timeout=self._connect_timeout)
+        connection = await self._transport.connect(
+            address, handler=self._handler, timeout=self._connect_timeout, tls=self._tls
+        )
         try:
             if self._on_connect is not None:
                 await self._on_connect(connection)

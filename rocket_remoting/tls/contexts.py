@@ -13,7 +13,7 @@ from typing import NoReturn
 from rocket_remoting.tls.settings import ClientCertificates, ClientTls, ServerTls
 from rocket_remoting.wire.errors import TlsError
 
-__all__ = ["ServerContext", "client_context"]
+__all__ = ["ServerContext", "client_context", "tls_problem"]
 
 logger = logging.getLogger("rocket_remoting")
 
@@ -125,7 +125,7 @@ def _load_certificate(context: ssl.SSLContext, certificate: Path, key: Path | No
         both = f"{certificate} and the key {key}" if key is not None else str(certificate)
         raise TlsError(
             f"the certificate {both} cannot be used: one of them is not PEM, they do not belong together{hint} "
-            f"({_text(error)})"
+            f"({tls_problem(error)})"
         ) from error
     except ValueError as error:  # a password that is too long
         raise TlsError(f"the key {key or certificate} cannot be read: {error}") from error
@@ -136,7 +136,9 @@ def _load_authorities(context: ssl.SSLContext, file: Path) -> None:
     try:
         context.load_verify_locations(file)
     except ssl.SSLError as error:
-        raise TlsError(f"the trusted certificates {file} cannot be used: they are not PEM ({_text(error)})") from error
+        raise TlsError(
+            f"the trusted certificates {file} cannot be used: they are not PEM ({tls_problem(error)})"
+        ) from error
 
 
 def _expect_readable(file: Path) -> None:
@@ -160,5 +162,8 @@ def _file_state(file: Path) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _text(error: ssl.SSLError) -> str:
-    return str(error.reason or error)
+def tls_problem(error: ssl.SSLError) -> str:
+    """Return the text of an SSL error without OpenSSL's codes and source lines."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not accepted: {error.verify_message}"
+    return (error.reason or str(error)).replace("_", " ").lower()

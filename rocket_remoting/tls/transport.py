@@ -22,9 +22,10 @@ from time import perf_counter
 from typing import Any, Protocol, cast
 
 from rocket_remoting.session.turns import Turns
+from rocket_remoting.tls.contexts import tls_problem
 from rocket_remoting.wire.receive_buffer import BUFFER_SIZE
 
-__all__ = ["HANDSHAKE", "TlsTransport", "tls_problem"]
+__all__ = ["HANDSHAKE", "TlsTransport"]
 
 HANDSHAKE = 0x16
 """The first byte of a TLS connection. A frame would begin so with a length of 352 MiB, far above the limit."""
@@ -341,10 +342,3 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def abort(self) -> None:
         if self._raw is not None:
             self._raw.abort()
-
-
-def tls_problem(error: ssl.SSLError) -> str:
-    """Return the text of an SSL error without OpenSSL's codes and source lines."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the certificate is not accepted: {error.verify_message}"
-    return (error.reason or str(error)).replace("_", " ").lower()

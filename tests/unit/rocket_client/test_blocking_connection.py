@@ -13,12 +13,14 @@ from rocket_client.blocking.connection import BlockingConnection, Request
 from rocket_client.blocking.pool import ConnectionPool
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.session.limits import Limits
+from rocket_remoting.tls.settings import ClientCertificates, ClientTls
 from rocket_remoting.transports.tcp import TcpTransport
 from rocket_remoting.transports.transport import Server
 from rocket_remoting.wire.codes import RequestCode, ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.errors import ConnectError, ConnectionLost, RemoteProtocolError, RequestTimeout
 from rocket_remoting.wire.headers import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
+from tests.certificates import authority
 
 
 class ServerThread:
@@ -32,7 +34,7 @@ class ServerThread:
 
     async def _serve(self) -> Server:
         limits = Limits(max_frame=64 * 2**20, max_pending_bytes=100_000)
-        return await TcpTransport().serve("127.0.0.1", 0, self._handle, limits=limits)
+        return await TcpTransport().serve("127.0.0.1", 0, self._handle, limits=limits, tls=authority().server())
 
     def _handle(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         match request.code:
@@ -75,10 +77,11 @@ def server() -> Iterator[ServerThread]:
     thread.close()
 
 
-@pytest.fixture
-def connection(server: ServerThread) -> Iterator[BlockingConnection]:
-    """A connection to the server."""
-    with BlockingConnection(server.server.address) as made:
+@pytest.fixture(params=["plain", "tls"])
+def connection(server: ServerThread, request: pytest.FixtureRequest) -> Iterator[BlockingConnection]:
+    """A connection to the server, of each kind."""
+    tls = authority().client() if request.param == "tls" else None
+    with BlockingConnection(server.server.address, tls=tls) as made:
         yield made
 
 
@@ -276,3 +279,45 @@ def test_forked_pool_starts_empty(server: ServerThread) -> None:
     assert result() == 31
     assert ask(30) == 30
     pool.close()
+
+
+def test_server_without_a_trusted_certificate_is_refused(server: ServerThread) -> None:
+    """Unless certificates are not verified."""
+    refused = pytest.raises(ConnectError, match="the TLS handshake failed: the certificate is not accepted")
+    with BlockingConnection(server.server.address, tls=ClientTls()) as connection, refused:
+        ask_offset(connection, 1)
+    with BlockingConnection(server.server.address, tls=ClientTls(verify=False)) as connection:
+        assert ask_offset(connection, 1) == 1
+
+
+def test_oneway_requests_over_tls_use_one_connection(server: ServerThread) -> None:
+    """Although the server sends tickets for new sessions, which nobody reads."""
+    with BlockingConnection(server.server.address, tls=authority().client()) as connection:
+        for _ in range(3):
+            connection.invoke_oneway(RequestCode.UNREGISTER_BROKER)
+            opened = connection._socket
+        ask_offset(connection, 1)
+        connection.invoke_oneway(RequestCode.UNREGISTER_BROKER)
+        assert connection._socket is opened
+
+
+def test_refused_client_certificate_is_named() -> None:
+    """With TLS 1.3 the server's refusal comes after the handshake."""
+
+    async def serve() -> Server:
+        tls = authority().server(clients=ClientCertificates.REQUIRE)
+        return await TcpTransport().serve("127.0.0.1", 0, lambda _, request: None, tls=tls)
+
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(serve())
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        refused = pytest.raises((ConnectError, ConnectionLost), match="certificate required")
+        with BlockingConnection(server.address, tls=authority().client()) as connection, refused:
+            ask_offset(connection, 1)
+    finally:
+        asyncio.run_coroutine_threadsafe(server.close(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
