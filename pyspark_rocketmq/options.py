@@ -9,17 +9,25 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import TypeVar
 
 from pyspark_rocketmq.errors import OptionError, suggestion
 from pyspark_rocketmq.partitions import Plan
 from pyspark_rocketmq.starting import Position, Strategy, offsets_option, timestamps_option
+from rocket_remoting.tls.settings import ClientTls
 from rocket_remoting.wire.compression import DEFAULT_LIMIT
 
 PREFIX = "rocketmq."
 DEFAULT_GROUP = "pyspark_rocketmq"
 
-_BOTH = {"nameServer", "topic", "requestTimeoutMs", "connectionIdleMs"}
+_TLS_FILE = "tls.config.file"
+_TLS = (
+    "tls.client.trustCertPath", "tls.client.certPath", "tls.client.keyPath", "tls.client.authServer",
+    "tls.client.checkHostName",
+)  # fmt: skip
+"""Apache's keys. A password is no option, because options are in the plans of queries: it is read from the file."""
+_BOTH = {"nameServer", "topic", "requestTimeoutMs", "connectionIdleMs", "useTLS", _TLS_FILE, *_TLS}
 _READ = {
     "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp",
     "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
@@ -67,6 +75,26 @@ class ClusterOptions:
     idle_seconds: float
     retries: int = 3
     retry_interval: float = 1.0
+    uses_tls: bool = False
+    tls_file: str | None = None
+    tls: tuple[tuple[str, str], ...] = ()
+    """Keys ``tls.client.*`` with their values, if there is no `tls_file`."""
+
+    def client_tls(self) -> ClientTls | None:
+        """Return how connections are encrypted, from the files of the machine that this runs on; None for plain ones.
+
+        Raises:
+            TlsError: A file cannot be read, or has a wrong setting.
+        """
+        if not self.uses_tls:
+            return None
+        from rocket_remoting.tls.properties import client_tls_of, client_tls_of_file
+
+        return (
+            client_tls_of(dict(self.tls), "options")
+            if self.tls_file is None
+            else client_tls_of_file(Path(self.tls_file))
+        )
 
 
 @dataclass(frozen=True)
@@ -315,7 +343,24 @@ def _cluster(given: _GivenOptions, group: str) -> ClusterOptions:
         given.integer("connectionIdleMs", 540_000, minimum=1) / 1000,
         given.integer("fetchOffset.numRetries", 3, minimum=0),
         given.integer("fetchOffset.retryIntervalMs", 1_000, minimum=0) / 1000,
+        *_tls(given),
     )
+
+
+def _tls(given: _GivenOptions) -> tuple[bool, str | None, tuple[tuple[str, str], ...]]:
+    """Return whether connections are encrypted, the file with the settings, and the settings given as options."""
+    file = given.text(_TLS_FILE)
+    settings = tuple((name, value) for name in _TLS if (value := given.text(name)) is not None)
+    if file is not None and settings:
+        raise OptionError(f"{_TLS_FILE} and {settings[0][0]} are both given: write all settings of TLS into the file")
+    uses_tls = given.boolean("useTLS", False)
+    if not uses_tls and (file is not None or settings):
+        raise OptionError(f"{_TLS_FILE if file is not None else settings[0][0]} is given without useTLS=true")
+    for name in ("tls.client.authServer", "tls.client.checkHostName"):
+        given.boolean(name, True)
+    if given.text("tls.client.keyPath") and not given.text("tls.client.certPath"):
+        raise OptionError("'tls.client.certPath' is required with tls.client.keyPath")
+    return uses_tls, file, settings
 
 
 def _topics_to_read(

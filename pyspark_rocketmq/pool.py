@@ -15,14 +15,14 @@ class _Entry:
     used: float
 
 
-_clients: dict[tuple[int, str, str, float], _Entry] = {}
-"""The clients by process, name servers, group and timeout; a forked process makes clients of its own."""
+_clients: dict[tuple[object, ...], _Entry] = {}
+"""The clients by process, name servers, group, timeout and TLS; a forked process makes clients of its own."""
 
 
 def client(options: ClusterOptions) -> BlockingClient:
     """Return a client for the cluster; close clients that were not used for a long time."""
     now = time.monotonic()
-    key = (os.getpid(), options.name_servers, options.group, options.request_timeout)
+    key = (os.getpid(), options.name_servers, options.group, options.request_timeout, options.client_tls())
     for other, entry in list(_clients.items()):
         if other != key and (other[0] != key[0] or now - entry.used > options.idle_seconds):
             del _clients[other]
@@ -38,6 +38,7 @@ def new_client(options: ClusterOptions) -> BlockingClient:
     settings = ProducerSettings(
         name_servers=options.name_servers,
         namespace="",  # options have the names that brokers know, whatever namespace the address says
+        tls=options.client_tls(),
         request_timeout=timeout,
         connect_timeout=timeout,
     )

@@ -12,5 +12,6 @@ groups.py               subscriptions of groups, and the first offsets of new gr
 headers.py              maps headers to properties on the wire and back
 properties.py           settings, in the spellings of both generations of Spring Cloud Alibaba's binder
 client_settings.py      translates the settings to those of `rocket_client`
+encryption.py           settings of TLS, for the clients and for Spark
 spark.py                options with which Spark reads and writes destinations itself
 """

@@ -22,6 +22,7 @@ from binders.rocket.client_settings import ClientSettingsMaker
 from binders.rocket.consumer import RocketBatchBinding, RocketConsumerBinding
 from binders.rocket.consumer_properties import RocketConsumerProperties
 from binders.rocket.discovery import discover_capabilities
+from binders.rocket.encryption import TlsProperties, client_tls, spark_options
 from binders.rocket.groups import Subscriptions, commit_missing_offsets, create_group_at_end, topics_of
 from binders.rocket.headers import MESSAGE_ID, TOPIC
 from binders.rocket.ignored_settings import settings_ignored_by_consumer
@@ -41,7 +42,8 @@ from rocket_client import (
     TransactionProducer,
 )
 from rocket_client.namespace import Namespace
-from rocket_remoting import RemotingError, ResponseError
+from rocket_remoting import RemotingError, ResponseError, TlsError
+from rocket_remoting.tls.contexts import client_context
 from rocket_remoting.transports.tcp import TcpTransport
 from rocket_remoting.transports.transport import Transport
 from rocket_remoting.wire.codes import ResponseCode
@@ -126,7 +128,9 @@ class RocketBinder(Binder):
         Raises:
             BinderError: The embedded broker cannot be started, and `embedded=always` allows no other broker.
             BinderUnavailable: No name server answers, or the embedded broker cannot be started.
+            ConfigurationError: A file of the TLS settings cannot be used.
         """
+        self._check_tls()
         self._name_servers = await self._cluster.find()
         self._admin = Admin(self._client_settings(), transport=self._transport, clock=self._clock)
         try:
@@ -174,8 +178,19 @@ class RocketBinder(Binder):
         finally:
             await self.stop()
 
+    def _check_tls(self) -> None:
+        """Load the files of the TLS settings, so that a wrong one ends the start."""
+        tls, key = self._properties.tls, f"{PREFIX}.tls"
+        if tls == TlsProperties() and not self._properties.use_tls:
+            return
+        try:
+            client_context(client_tls(tls))
+        except TlsError as error:
+            raise ConfigurationError(f"binder {self.name!r}: {error}", key=key) from error
+
     def _client_settings(self) -> ClientSettings:
         return ClientSettings(
+            tls=client_tls(self._properties.tls) if self._properties.use_tls else None,
             name_servers=self._name_servers,
             name_server_domain=self._properties.name_server_domain,
             name_server_subgroup=self._properties.name_server_subgroup,
@@ -388,15 +403,14 @@ class RocketBinder(Binder):
 
     def spark_source(self, destination: ConsumerDestination) -> SparkFormat:
         """Return Spark's format and options to read the topics, with the namespace in front of the names."""
-        namespace = self._settings.namespace(
-            _require_model(destination.extended, RocketConsumerProperties, destination.binding)
-        )
+        extended = _require_model(destination.extended, RocketConsumerProperties, destination.binding)
+        namespace = self._settings.namespace(extended)
         known = replace(
             destination,
             name=",".join(map(namespace.wrap, topics_of(destination.name))),
             group=destination.group and namespace.wrap(destination.group),
         )
-        return spark_source(self._name_servers_of_spark, known)
+        return spark_source(self._name_servers_of_spark, known, self._tls_of_spark(extended))
 
     def spark_sink(self, destination: ProducerDestination) -> SparkFormat:
         """Return Spark's format and options to write to the topic, with the namespace in front of the name."""
@@ -404,7 +418,15 @@ class RocketBinder(Binder):
         namespace = self._settings.namespace(extended)
         group = namespace.wrap(self.producer_group(destination.name, extended))
         known = replace(destination, name=namespace.wrap(destination.name))
-        return spark_sink(self._name_servers_of_spark, known, group)
+        return spark_sink(self._name_servers_of_spark, known, group, self._tls_of_spark(extended))
+
+    def _tls_of_spark(self, extended: RocketProducerProperties | RocketConsumerProperties) -> Mapping[str, str]:
+        if not self._settings.uses_tls(extended):
+            return {}
+        try:
+            return spark_options(self._properties.tls)
+        except ValueError as error:
+            raise BinderError(f"binder {self.name!r}: {PREFIX}.tls.key-password: {error}", binder=self.name) from error
 
     @property
     def _known_name_servers(self) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, field_validator
 
+from binders.rocket.encryption import TlsProperties
 from binders.rocket.properties import (
     NO_NAMESPACE,
     NO_TRACE,
@@ -115,7 +116,11 @@ class RocketBinderProperties(SettingsModel):
         str | None,
         Rejected("namespaces are not put into requests: remove it, or use namespace, which is put before names"),
     ] = None
-    use_tls: Annotated[bool, Rejected("connections are plain: remove it"), Field(alias="useTLS")] = False
+    use_tls: Annotated[bool, Field(alias="useTLS")] = False
+    """Encrypt the connections to name servers and brokers: those of the binder itself, and of bindings that do not set
+    it."""
+    tls: TlsProperties = TlsProperties()
+    """Whom the binder trusts, and the certificate that it shows."""
     enable_msg_trace: Annotated[bool, Accepted(NO_TRACE)] = False
     customized_trace_topic: Annotated[str | None, Accepted(NO_TRACE)] = None
     access_channel: Annotated[str | None, Accepted(NO_TRACE)] = None

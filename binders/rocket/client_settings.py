@@ -7,6 +7,7 @@ from typing import Final, TypedDict
 
 from binders.rocket.binder_properties import RocketBinderProperties
 from binders.rocket.consumer_properties import AllocateStrategy, RocketConsumerProperties
+from binders.rocket.encryption import client_tls
 from binders.rocket.producer_properties import RocketProducerProperties
 from rocket_client import (
     ConsumeFromWhere,
@@ -23,6 +24,7 @@ from rocket_client.allocation import (
 )
 from rocket_client.connection.shared_clients import BROADCASTING_INSTANCE
 from rocket_client.namespace import Namespace, namespace_of
+from rocket_remoting.tls.settings import ClientTls
 from streamkit.binder.binder import ConsumerDestination
 from streamkit.binder.delivery import Delivery, StartPosition
 
@@ -47,6 +49,7 @@ class _Client(TypedDict):
     name_server_subgroup: str
     namespace: str
     unit_name: str | None
+    tls: ClientTls | None
     vip_channel_enabled: bool
     poll_name_server_interval: timedelta
     heartbeat_broker_interval: timedelta
@@ -131,6 +134,14 @@ class ClientSettingsMaker:
         """Return the namespace of a binding: its own, else the binder's, else that of the name servers' address."""
         return Namespace(extended.namespace or self._binder.namespace or namespace_of(self._name_servers))
 
+    def tls(self, extended: RocketProducerProperties | RocketConsumerProperties) -> ClientTls | None:
+        """Return how the connections of a binding are encrypted; None for plain ones."""
+        return client_tls(self._binder.tls) if self.uses_tls(extended) else None
+
+    def uses_tls(self, extended: RocketProducerProperties | RocketConsumerProperties) -> bool:
+        """Return whether a binding's connections are encrypted: its own setting, else the binder's."""
+        return self._binder.use_tls if extended.use_tls is None else extended.use_tls
+
     def _client(self, extended: RocketProducerProperties | RocketConsumerProperties) -> _Client:
         binder = self._binder
         vip = extended.vip_channel_enabled
@@ -140,6 +151,7 @@ class ClientSettingsMaker:
             name_server_subgroup=binder.name_server_subgroup,
             namespace=self.namespace(extended).name,
             unit_name=extended.unit_name or binder.unit_name,
+            tls=self.tls(extended),
             vip_channel_enabled=binder.vip_channel_enabled if vip is None else vip,
             poll_name_server_interval=extended.poll_name_server_interval or binder.poll_name_server_interval,
             heartbeat_broker_interval=extended.heartbeat_broker_interval or binder.heartbeat_broker_interval,

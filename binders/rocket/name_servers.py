@@ -107,6 +107,12 @@ class NameServers:
 
     async def _start(self, address: str, broker_port: int) -> str:
         """Start the embedded broker and return the address of its name server."""
+        if self._properties.use_tls:
+            raise BinderError(
+                f"binder {self._binder!r}: {PREFIX}.use-tls is set, and an embedded broker has no certificate: set "
+                f"{PREFIX}.name-server to use a cluster, or remove use-tls",
+                binder=self._binder,
+            )
         from rocket_broker.embedded import EmbeddedBroker
         from rocket_broker.errors import AddressInUse, BrokerError
         from rocket_broker.store.errors import StoreError

@@ -68,7 +68,8 @@ class BindingProperties(SettingsModel):
     secret_key: Annotated[str | None, Rejected(NOT_YET_SIGNED)] = None
     namespace: Annotated[InNamespace | None, NotInMemory(NO_NAMESPACE)] = None
     """Put before the names of topics and groups at the broker."""
-    use_tls: Annotated[bool, Rejected("connections are plain: remove it"), Field(alias="useTLS")] = False
+    use_tls: Annotated[bool | None, Field(alias="useTLS")] = None
+    """Encrypt the connections of this binding, by the certificates of `rocketmq.binder.tls`."""
     enable_msg_trace: Annotated[bool, Accepted(NO_TRACE)] = False
     customized_trace_topic: Annotated[str | None, Accepted(NO_TRACE)] = None
     access_channel: Annotated[str | None, Accepted(NO_TRACE)] = None

@@ -1,5 +1,6 @@
 """Spark's format ``rocketmq`` and its options, with which Spark itself reads and writes the topics of a binding."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from streamkit.binder.binder import ConsumerDestination, ProducerDestination
@@ -11,7 +12,7 @@ __all__ = ["spark_sink", "spark_source"]
 FORMAT: Final = "rocketmq"
 
 
-def spark_source(name_servers: str, destination: ConsumerDestination) -> SparkFormat:
+def spark_source(name_servers: str, destination: ConsumerDestination, tls: Mapping[str, str]) -> SparkFormat:
     """Return the format and options to read a binding's topics.
 
     The options have the binding's filter, its start position and, for the query's progress, its group. The start
@@ -20,9 +21,10 @@ def spark_source(name_servers: str, destination: ConsumerDestination) -> SparkFo
     Args:
         name_servers: The addresses of the name servers, separated by `;`.
         destination: The binding's topics, group and settings.
+        tls: The options of TLS.
     """
     delivery = destination.delivery
-    options = {"nameServer": name_servers, "subscribe": destination.name, "includeHeaders": "true"}
+    options = {"nameServer": name_servers, "subscribe": destination.name, "includeHeaders": "true", **tls}
     if destination.group is not None:
         options["consumerGroup"] = destination.group
     if delivery.sql:
@@ -32,15 +34,16 @@ def spark_source(name_servers: str, destination: ConsumerDestination) -> SparkFo
     return SparkFormat(FORMAT, options, _starting(delivery))
 
 
-def spark_sink(name_servers: str, destination: ProducerDestination, group: str) -> SparkFormat:
+def spark_sink(name_servers: str, destination: ProducerDestination, group: str, tls: Mapping[str, str]) -> SparkFormat:
     """Return the format and options to write to a binding's topic.
 
     Args:
         name_servers: The addresses of the name servers, separated by `;`.
         destination: The binding's topic.
         group: The producer group.
+        tls: The options of TLS.
     """
-    options = {"nameServer": name_servers, "topic": destination.name, "producerGroup": group}
+    options = {"nameServer": name_servers, "topic": destination.name, "producerGroup": group, **tls}
     return SparkFormat(FORMAT, options)
 
 

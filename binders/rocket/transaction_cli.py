@@ -1,5 +1,7 @@
 """The command ``streamkit transaction``, for half messages that a broker has put aside."""
 
+from pathlib import Path
+
 import click
 
 __all__ = ["transaction"]
@@ -21,19 +23,30 @@ def transaction() -> None:
     show_default=True,
     help="Name servers: host:port;host:port. The environment variable NAMESRV_ADDR counts as -n.",
 )
-def resume(*, message_id: str, name_servers: str) -> None:
+@click.option("--tls", "uses_tls", is_flag=True, help="Encrypt the connections.")
+@click.option(
+    "--tls-config",
+    type=click.Path(path_type=Path),
+    help="With --tls: file with Apache's settings tls.client.*, such as tls.client.trustCertPath=ca.pem. "
+    "Without it the authorities that the system trusts are trusted.",
+)
+def resume(*, message_id: str, name_servers: str, uses_tls: bool, tls_config: Path | None) -> None:
     """Resume the checks of a transaction that the broker has given up; their number begins anew.
 
     MESSAGE_ID is the offset message id of the message in topic TRANS_CHECK_MAX_TIME_TOPIC. The broker has logged it
     with the error.
     """
+    if tls_config is not None and not uses_tls:
+        raise click.UsageError("--tls-config needs --tls")
     import asyncio
 
-    from rocket_client import Admin, ClientSettings
+    from rocket_client import Admin, ClientSettings, ClientTls
     from rocket_remoting import RemotingError
+    from rocket_remoting.tls.properties import client_tls_of_file
 
     async def ask() -> None:
-        async with Admin(ClientSettings(name_servers=name_servers)) as admin:
+        tls = ClientTls() if tls_config is None else client_tls_of_file(tls_config)
+        async with Admin(ClientSettings(name_servers=name_servers, tls=tls if uses_tls else None)) as admin:
             await admin.resume_transaction(message_id)
 
     try:

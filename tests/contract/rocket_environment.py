@@ -13,6 +13,7 @@ from binders.rocket.binder import CAPABILITIES, use_transport
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_client import Admin, ClientSettings
 from rocket_remoting.clock import Clock
+from rocket_remoting.tls.settings import ClientTls
 from rocket_remoting.transports.memory import MemoryTransport
 from rocket_remoting.transports.tcp import TcpTransport
 from rocket_remoting.transports.transport import Transport
@@ -21,6 +22,7 @@ from streamkit.binder.capabilities import Capability
 from streamkit.clock import use_clock
 from streamkit.testing.contract import ContractEnvironment
 from streamkit.testing.virtual_time import VirtualTime
+from tests.certificates import authority
 from tests.end_to_end.client_stage import ClientStage, restart
 from tests.end_to_end.raw_client import RawClient
 
@@ -65,6 +67,7 @@ class RocketEnvironment(ContractEnvironment):
     transaction_check_interval = 1.0
     transaction_checks = FEW_CHECKS
     put_aside: str | None = "TRANS_CHECK_MAX_TIME_TOPIC"
+    tls: ClientTls | None = None
 
     def __init__(
         self, name_server: str, offset_store: Path, delay_levels: str, name: str = "bundled broker, TCP"
@@ -106,7 +109,9 @@ class RocketEnvironment(ContractEnvironment):
 
     async def create_topic(self, name: str, partitions: int) -> None:
         """Create the topic, and wait until the name server knows it."""
-        settings = ClientSettings(name_servers=self._name_server, request_timeout=timedelta(seconds=self.patience))
+        settings = ClientSettings(
+            name_servers=self._name_server, request_timeout=timedelta(seconds=self.patience), tls=self.tls
+        )
         async with Admin(settings, transport=self.transport(), clock=self.clock) as admin:
             await admin.create_topic(name, partitions)
             await admin.await_topic(name, queues=partitions, timeout=self.patience)
@@ -124,6 +129,7 @@ class VirtualRocketEnvironment(RocketEnvironment):
     suspend = 1.0
     transaction_check_interval = 60.0
     transaction_checks = 15
+    broker_settings: Mapping[str, str] = {}
 
     def __init__(self, time: VirtualTime, home: Path) -> None:
         levels = "1s 5s 10s 30s 60s 120s 180s 240s 300s 360s 420s 480s 540s 600s 1200s 1800s 3600s 7200s"
@@ -144,7 +150,9 @@ class VirtualRocketEnvironment(RocketEnvironment):
     @asynccontextmanager
     async def around(self) -> AsyncIterator[None]:
         """Run the case with its own broker."""
-        self.broker = EmbeddedBroker(self._store, transport=self._memory, clock=self.clock)
+        self.broker = EmbeddedBroker(
+            self._store, transport=self._memory, clock=self.clock, settings=self.broker_settings
+        )
         async with self.broker:
             self._name_server = self.broker.name_server_address
             with use_transport(self._memory), use_clock(self._time.clock):
@@ -155,6 +163,37 @@ class VirtualRocketEnvironment(RocketEnvironment):
         port = int(self.broker.broker_address.rpartition(":")[2])
         await self.broker.broker.stop()
         await restart(ClientStage(self._time, self.broker, self._memory), port)
+
+
+class EncryptedRocketEnvironment(VirtualRocketEnvironment):
+    """The same with a broker that accepts TLS only, from clients with a certificate."""
+
+    def __init__(self, time: VirtualTime, home: Path) -> None:
+        super().__init__(time, home)
+        ours = authority()
+        server, client = ours.server(), ours.client(signed_by=ours)
+        self.broker_settings = {
+            "tls.server.mode": "enforcing",
+            "tls.server.certPath": str(server.certificate),
+            "tls.server.keyPath": str(server.key),
+            "tls.server.need.client.auth": "require",
+            "tls.server.trustCertPath": str(ours.file),
+            "tls.client.trustCertPath": str(ours.file),
+            "tls.client.certPath": str(client.certificate),
+            "tls.client.keyPath": str(client.key),
+        }
+        self.tls = client
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """As for any broker, and the certificates."""
+        return {
+            **super().properties,
+            f"{PREFIX}.binder.use-tls": "true",
+            f"{PREFIX}.binder.tls.trust-cert-path": str(self.tls.trust_certificates),
+            f"{PREFIX}.binder.tls.cert-path": str(self.tls.certificate),
+            f"{PREFIX}.binder.tls.key-path": str(self.tls.key),
+        }
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from streamkit.testing.contract import BinderContract
 from streamkit.testing.virtual_time import VirtualTime
 from tests.contract.rocket_environment import (
     CHECKS,
+    EncryptedRocketEnvironment,
     RocketEnvironment,
     VirtualRocketEnvironment,
     checks_of,
@@ -25,6 +26,19 @@ class TestBundledBroker(BinderContract):
     def environment(self, tmp_path: Path) -> Iterator[VirtualRocketEnvironment]:
         with VirtualTime() as time:
             yield VirtualRocketEnvironment(time, tmp_path)
+
+
+class TestBundledBrokerOverTls:
+    """Cases of each kind of request: what is encrypted below the binder changes nothing above it."""
+
+    test_group = BinderContract.test_the_members_of_a_group_share_its_messages
+    test_redelivery = BinderContract.test_each_redelivery_makes_one_call_and_the_last_is_followed_by_a_dead_letter
+    test_transaction = BinderContract.test_an_unknown_transaction_is_checked_until_it_is_decided
+
+    @pytest.fixture
+    def environment(self, tmp_path: Path) -> Iterator[EncryptedRocketEnvironment]:
+        with VirtualTime() as time:
+            yield EncryptedRocketEnvironment(time, tmp_path)
 
 
 @pytest.mark.slow

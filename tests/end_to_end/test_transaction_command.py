@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -10,6 +11,7 @@ from binders.rocket.transaction_cli import transaction
 from rocket_broker.threaded_broker import ThreadedBroker
 from rocket_client import LocalTransactionState, TransactionProducer, TransactionProducerSettings
 from rocket_remoting import Message, MessageExt
+from tests.certificates import authority
 
 SOON = {"transactionTimeOut": "0", "transactionCheckInterval": "20", "transactionCheckMax": "1"}
 """A half message is checked at once, and put aside when its only check was in vain."""
@@ -55,6 +57,21 @@ def test_transaction_that_was_put_aside_is_checked_again(caplog: pytest.LogCaptu
         code, output = resume(wrong, "--name-server", broker.name_server)
         assert code == 1
         assert f"the transaction of message {wrong} was not brought back: " in output
+
+
+def test_options_of_tls_encrypt_the_connections(tmp_path: Path) -> None:
+    """By a file of Apache's; the error of a wrong one names it."""
+    tls, file = authority().server(), tmp_path / "tls.properties"
+    keys = {"tls.server.certPath": str(tls.certificate), "tls.server.keyPath": str(tls.key)}
+    with ThreadedBroker(settings=keys) as broker:
+        message_id = f"7F000001{int(broker.address.rpartition(':')[2]):08X}{0:016X}"
+        arguments = (message_id, "--name-server", broker.name_server, "--tls-config", str(file))
+        assert resume(*arguments)[0] == 2
+        assert f"the TLS settings {file} cannot be read" in resume(*arguments, "--tls")[1]
+        file.write_text("tls.client.trustCertPath=\n")
+        assert "the certificate is not accepted" in resume(*arguments, "--tls")[1]
+        file.write_text(f"tls.client.trustCertPath={authority().file}\n")
+        assert "the certificate is not accepted" not in resume(*arguments, "--tls")[1]
 
 
 def test_text_that_is_no_message_id_is_refused() -> None:

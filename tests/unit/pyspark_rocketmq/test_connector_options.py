@@ -1,6 +1,7 @@
 """Options are validated once, at the start."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,8 @@ from pyspark_rocketmq.options import (
 )
 from pyspark_rocketmq.partitions import Plan
 from pyspark_rocketmq.starting import Position, Strategy
+from rocket_remoting.tls.settings import ClientTls
+from rocket_remoting.wire.errors import TlsError
 
 READ = {"nameServer": "a:1;b:2", "topic": "t"}
 
@@ -96,6 +99,11 @@ def test_starting_offsets(more: dict[str, str], position: Position) -> None:
         (READ | {"startingTimestamp": "today"}, "write milliseconds since 1970"),
         (READ | {"batchSize": "1"}, "unknown option 'batchSize' to read"),
         (READ | {"kafka.group.id": "g"}, "it is 'consumerGroup' here"),
+        (READ | {"tls.config.file": "f"}, "tls.config.file is given without useTLS=true"),
+        (READ | {"useTLS": "true", "tls.config.file": "f", "tls.client.certPath": "c"}, "are both given"),
+        (READ | {"useTLS": "true", "tls.client.keyPath": "k"}, "'tls.client.certPath' is required"),
+        (READ | {"useTLS": "true", "tls.client.authServer": "maybe"}, "write true or false"),
+        (READ | {"useTLS": "true", "tls.client.keyPassword": "p"}, "unknown option 'tls.client.keyPassword'"),
     ],
 )
 def test_wrong_options_are_named(given: dict[str, str], message: str) -> None:
@@ -136,3 +144,17 @@ def test_stream_is_identified_by_its_checkpoint() -> None:
     assert sink_options(READ | {"writeId": "w"}).write_id == "w"
     with pytest.raises(OptionError, match="'writeId' is for batch writes"):
         stream_sink_options(READ | {"writeId": "w", "delivery": "deduplicated"})
+
+
+def test_tls_is_read_where_the_options_are_used(tmp_path: Path) -> None:
+    """From options, or from a file of the machine, which may have a password."""
+    assert source_options(READ).cluster.client_tls() is None
+    given = {"useTLS": "true", "tls.client.trustCertPath": "ca.pem", "tls.client.authServer": "false"}
+    expected = ClientTls(trust_certificates=Path("ca.pem"), verify=False)
+    assert source_options(READ | given).cluster.client_tls() == expected
+    file = tmp_path / "tls.properties"
+    chosen = source_options(READ | {"useTLS": "true", "tls.config.file": str(file)}).cluster
+    with pytest.raises(TlsError, match="cannot be read"):
+        chosen.client_tls()
+    file.write_text("tls.client.certPath=c\ntls.client.keyPassword=p\n")
+    assert chosen.client_tls() == ClientTls(certificate=Path("c"), key_password="p")
