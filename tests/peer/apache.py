@@ -59,6 +59,7 @@ class ApacheBroker:
         store: Path | None = None,
         ports: tuple[int, int] | None = None,
         optimizing: bool = False,
+        system_properties: Mapping[str, str] | None = None,
     ) -> None:
         """Start both and return when the broker is registered.
 
@@ -66,10 +67,12 @@ class ApacheBroker:
             settings: Further `broker.conf` lines.
             store: A store directory that outlives the broker; by default a temporary one.
             ports: The name server's port and the broker's, to come back on them; by default free ones.
+            system_properties: Further system properties of the JVM, such as those of TLS.
             optimizing: Whether the JVM is one for measurements, with all compilers and a heap of 1 GiB.
         """
         self.version = version
         self._java = ("1g", OPTIMIZING) if optimizing else ("512m", SMALL)
+        self._system_properties = dict(system_properties or {})
         self._settings = {**BROKER_CONF, **(settings or {})}
         self._home = Path(tempfile.mkdtemp(prefix=f"apache-{version}-"))
         self.store = store or self._home / "store"
@@ -157,6 +160,7 @@ class ApacheBroker:
                 *java_options(self._home, *self._java),
                 f"-Drmq.logback.configurationFile={self._home}/conf/rmq.broker.logback.xml",
                 "-XX:MaxDirectMemorySize=512m",
+                *(f"-D{key}={value}" for key, value in self._system_properties.items()),
                 "-cp",
                 f"{self._home}/conf:{class_path(self.version)}",
                 "streamkit.peer.ApacheServer",

@@ -73,7 +73,12 @@ class JavaClient:
     """A JVM with Apache's client of one version, running until `stop`."""
 
     def __init__(
-        self, version: str, *, serialize: Literal["JSON", "ROCKETMQ"] = "JSON", rebalance_ms: int = 20_000
+        self,
+        version: str,
+        *,
+        serialize: Literal["JSON", "ROCKETMQ"] = "JSON",
+        rebalance_ms: int = 20_000,
+        system_properties: Mapping[str, str] | None = None,
     ) -> None:
         """Start the JVM.
 
@@ -81,6 +86,7 @@ class JavaClient:
             version: Apache's version.
             serialize: How the client encodes command headers.
             rebalance_ms: How often its consumers look for queues without being told to.
+            system_properties: Further system properties of the JVM, such as those of TLS.
         """
         self.version = version
         self._home = Path(tempfile.mkdtemp(prefix=f"java-client-{version}-"))
@@ -99,6 +105,7 @@ class JavaClient:
                 "-Drocketmq.client.maxTimeConsumeContinuously=500",
                 # A 5.x client waits for this time before its first rebalance, too.
                 "-Drocketmq.client.rebalance.minInterval=100",
+                *(f"-D{key}={value}" for key, value in (system_properties or {}).items()),
                 "-cp",
                 f"{self._home}/conf:{class_path(version)}",
                 "streamkit.peer.PeerClient",

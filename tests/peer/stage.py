@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Self, TypeVar
 
-from rocket_client import Admin, ClientSettings
+from rocket_client import Admin, ClientSettings, ClientTls
 from tests.peer.java_client import JavaClient, JavaConsumer, JavaMessage, JavaProducer
 from tests.peer.java_pulling import JavaPoller, JavaPullConsumer
 from tests.peer.json_peer import PeerError
@@ -29,12 +29,13 @@ _numbers = itertools.count(1)
 class Stage:
     """Apache's Java client before one broker, Apache's or ours."""
 
-    def __init__(self, client: JavaClient, name_server: str, address: str) -> None:
-        """Put a running client before a running broker."""
+    def __init__(self, client: JavaClient, name_server: str, address: str, tls: ClientTls | None = None) -> None:
+        """Put a running client before a running broker; our own requests to that are encrypted if `tls` is given."""
         self.client = client
         self.version = client.version
         self.name_server = name_server
         self.address = address
+        self.tls = tls
         self._started: list[JavaProducer | JavaConsumer] = []
 
     def __enter__(self) -> Self:
@@ -109,7 +110,10 @@ class Stage:
     def _admin(self) -> Admin:
         return Admin(
             ClientSettings(
-                name_servers=self.name_server, connect_timeout=ANSWER_TIMEOUT, request_timeout=ANSWER_TIMEOUT
+                name_servers=self.name_server,
+                connect_timeout=ANSWER_TIMEOUT,
+                request_timeout=ANSWER_TIMEOUT,
+                tls=self.tls,
             )
         )
 
