@@ -102,7 +102,9 @@ def test_help_of_transaction_loads_no_client() -> None:
     assert not {name for name in loaded if name.startswith(("rocket_", "streamkit.binder"))}
 
 
-@pytest.mark.parametrize("arguments", [("config",), ("config", "explain"), ("config", "report"), ("run",), ("new",)])
+@pytest.mark.parametrize(
+    "arguments", [("config",), ("config", "explain"), ("config", "report"), ("run",), ("new",), ("bench",)]
+)
 def test_help_of_a_command_loads_no_application(arguments: tuple[str, ...]) -> None:
     """Nor modules for settings, tables or messages."""
     loaded = help_of(*arguments)
@@ -114,6 +116,7 @@ def test_help_of_a_command_loads_no_application(arguments: tuple[str, ...]) -> N
         f"streamkit.cli.{arguments[0]}",
         "streamkit.cli.setting_arguments",
         "streamkit.cli.worker",
+        "streamkit.cli.terminal_log",
         "streamkit.config",
         "streamkit.config.relaxed",
         "streamkit.config.secret",
