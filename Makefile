@@ -4,6 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# Tests start hundreds of Python processes. Without bytecode, which containers often turn off, each would compile all that
+# it imports, and each of pytest's workers all tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-listeners test peers spark crashes check bench bench-broker instructions broker native fmt clean
 
