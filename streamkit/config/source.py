@@ -83,8 +83,9 @@ class EnvironmentVariables:
             name: Value(value, Origin(f"environment variable {name}"), name) for name, value in variables.items()
         }
         self._by_letters: dict[str, list[str]] = {}
-        for name in variables:
-            self._by_letters.setdefault(_letters(name), []).append(name)
+        self._letters = {name: _letters(name) for name in variables}
+        for name, letters in self._letters.items():
+            self._by_letters.setdefault(letters, []).append(name)
 
     def get(self, key: str) -> Value | None:
         """Return the value of `key`, a setting's key or the name of a variable; None if no variable sets it."""
@@ -101,13 +102,15 @@ class EnvironmentVariables:
 
         The entries have the remaining words of the name as loose segments, or segments if the name has dots.
         """
+        wanted = "".join(map(_letters, prefix))
         for name, value in self._values.items():
             if "." in name:
                 segments = parse_key(name)
                 if tuple(map(uniform, segments[: len(prefix)])) == prefix and len(segments) > len(prefix):
                     yield Entry(segments[len(prefix) :], value)
                 continue
-            rest = _without_prefix(_words(name), prefix)
+            # Most variables are no settings, and an application asks for a hundred prefixes when it starts.
+            rest = _without_prefix(_words(name), prefix) if self._letters[name].startswith(wanted) else None
             if rest:
                 yield Entry(rest, value, loose=True)
 
