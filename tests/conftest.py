@@ -15,6 +15,7 @@ from tests import step_clock
 settings.register_profile("streamkit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("streamkit")
 
+SPARK = Path(__file__).parent / "spark"
 CAPABILITIES = Path(__file__).parents[1] / "docs" / "capabilities.md"
 # Tests of stores start brokers of their own anyway.
 APACHE_VERSION = re.compile(r"^tests/peer/(?!test_store_|test_pending_).*\[.*?(\d+\.\d+\.\d+)")
@@ -27,6 +28,11 @@ def pytest_configure(config: pytest.Config) -> None:
         from streamkit.testing.contract.report import ContractReport
 
         config.pluginmanager.register(ContractReport(CAPABILITIES, write=False), "capabilities-page")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Skip the tests on Spark where `-m` leaves them out: their modules and pandas take a second to import."""
+    return True if collection_path == SPARK and "not spark" in config.getoption("markexpr") else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

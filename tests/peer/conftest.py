@@ -6,7 +6,6 @@ Each is started when first asked for and lives as long as the session: a JVM tak
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -30,7 +29,6 @@ from tests.peer.spring_on_kafka import SpringOnKafka
 from tests.peer.spring_stage import SpringStage
 from tests.peer.stage import DELAY_LEVELS, Stage
 
-HERE = Path(__file__).parent
 SETTINGS = {
     "messageDelayLevel": DELAY_LEVELS,
     # Transactions are checked soon and without a limit; tests of the limit use `few_checks`.
@@ -105,7 +103,7 @@ class Peers:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test here may start several JVMs, one after the other."""
     for item in items:
-        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+        if item.nodeid.startswith("tests/peer/") and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(300))
 
 

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 APACHE = "5.3.3"
-HERE = Path(__file__).parent
 
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
@@ -36,7 +34,7 @@ SETTINGS = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Assign all tests here to one process, for one Spark."""
     for item in items:
-        if HERE in item.path.parents:
+        if item.nodeid.startswith("tests/spark/"):
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.xdist_group("spark"))
