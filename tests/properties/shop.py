@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from itertools import count
 from typing import Annotated
@@ -210,23 +210,28 @@ class Shop:
                 await asyncio.sleep(1)
         await asyncio.sleep(self.environment.transaction_check_interval * 2)
 
-    async def found(self, destination: str) -> Counter[str]:
-        """Return the messages of a destination."""
-        seen: Counter[str] = Counter()
-
-        async def note(text: str) -> None:
-            seen[text] += 1
-
-        settings = {
-            f"{CLOUD}.bindings.watch.destination": destination,
-            f"{CLOUD}.bindings.watch.group": "watch",
-        }
-        app = self._app(settings | dict(self.environment.consumer_properties("watch", {"start": "earliest"})))
-        app.stream_listener("watch")(note)
+    async def found(self, *destinations: str) -> list[Counter[str]]:
+        """Return the messages of each destination."""
+        seen: list[Counter[str]] = [Counter() for _ in destinations]
+        settings: dict[str, str] = {}
+        for number, destination in enumerate(destinations):
+            name = f"watch{number}"
+            settings[f"{CLOUD}.bindings.{name}.destination"] = destination
+            settings[f"{CLOUD}.bindings.{name}.group"] = name
+            settings |= self.environment.consumer_properties(name, {"start": "earliest"})
+        app = self._app(settings)
+        for number, texts in enumerate(seen):
+            app.stream_listener(f"watch{number}")(_noting(texts))
         await app.start(watch_loop=False)
         await asyncio.sleep(30)
         await app.stop()
         return seen
+
+    async def _found_everywhere(self) -> tuple[Counter[str], Counter[str], Counter[str], list[Counter[str]]]:
+        """Return the results, the direct messages, the sales, and the rejected messages of each listener."""
+        dead_letters = (f"%DLQ%{name}-workers" for name in LISTENING)
+        results, direct, sales, *rejected = await self.found("results", "direct", "sales", *dead_letters)
+        return results, direct, sales, rejected
 
     async def check_nothing_was_lost(self) -> None:
         """Check that every sent message was handled;
@@ -234,11 +239,11 @@ class Shop:
         settlements that did not reach a stopped broker may be repeated.
         """
         assert self.calls >= expected_calls(), self.calls
-        assert (await self.found("results")).keys() == {f"{kind} single" for kind in KINDS if kind != "reject"}
-        for name in LISTENING:
-            assert (await self.found(f"%DLQ%{name}-workers")).keys() == {f"reject {name}"}
-        assert (await self.found("direct")).keys() >= self.sent
-        assert await self.found("sales") == Counter(self.books)
+        results, direct, sales, rejected = await self._found_everywhere()
+        assert results.keys() == {f"{kind} single" for kind in KINDS if kind != "reject"}
+        assert [texts.keys() for texts in rejected] == [{f"reject {name}"} for name in LISTENING]
+        assert direct.keys() >= self.sent
+        assert sales == Counter(self.books)
 
     async def check_changed_hands(self) -> None:
         """Check that nothing was lost, and that short and ordered calls were made the right number of times."""
@@ -251,13 +256,19 @@ class Shop:
         """Check that nothing was lost or repeated, and no send was interrupted."""
         assert self.refused == []
         assert self.calls == expected_calls(), self.calls
-        assert await self.found("results") == Counter(f"{kind} single" for kind in KINDS if kind != "reject")
-        for name in LISTENING:
-            assert await self.found(f"%DLQ%{name}-workers") == Counter([f"reject {name}"])
-        direct = await self.found("direct")
+        results, direct, sales, rejected = await self._found_everywhere()
+        assert results == Counter(f"{kind} single" for kind in KINDS if kind != "reject")
+        assert rejected == [Counter([f"reject {name}"]) for name in LISTENING]
         assert max(direct.values(), default=1) == 1
         assert direct.keys() >= self.sent
-        assert await self.found("sales") == Counter(self.books)
+        assert sales == Counter(self.books)
+
+
+def _noting(seen: Counter[str]) -> Callable[[str], Awaitable[None]]:
+    async def note(text: str) -> None:
+        seen[text] += 1
+
+    return note
 
 
 def expected_calls() -> Counter[str]:
