@@ -27,6 +27,13 @@ PATIENCE = 60
 """Seconds after which a test that waits for bytes has failed."""
 
 
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx.Client]:
+    """A client of endpoints that no request of these tests may change."""
+    with serving(application()) as client:
+        yield client
+
+
 def state(client: httpx.Client) -> str:
     reported: str = client.get("/bindings/in").json()["state"]
     return reported
@@ -66,37 +73,34 @@ def post(headers: str, body: bytes = b"") -> bytes:
      "[2001:db8::1]", "a b", "localhost:8081@evil.example", "", "[::1", "localhost:port"],
 )  # fmt: skip
 @pytest.mark.parametrize("path", ["/health", "/bindings", ""])
-def test_request_with_a_foreign_host_is_refused(host: str, path: str) -> None:
+def test_request_with_a_foreign_host_is_refused(client: httpx.Client, host: str, path: str) -> None:
     """Against DNS rebinding: it reads and changes nothing."""
-    with serving(application()) as client:
-        refused = client.get(path, headers={"host": host})
-        assert refused.status_code == 400
-        assert "management.server.allowed-hosts" in refused.json()["error"]
-        assert client.post("/bindings/in", json=STOP, headers={"host": host}).status_code == 400
-        assert state(client) == "running"
+    refused = client.get(path, headers={"host": host})
+    assert refused.status_code == 400
+    assert "management.server.allowed-hosts" in refused.json()["error"]
+    assert client.post("/bindings/in", json=STOP, headers={"host": host}).status_code == 400
+    assert state(client) == "running"
 
 
 @pytest.mark.parametrize(
     "host",
     ["localhost", "LOCALHOST:1", "shop.localhost", "127.0.0.1", "127.8.9.1:80", "[::1]:8081", "localhost."],
 )
-def test_loopback_names_are_served(host: str) -> None:
+def test_loopback_names_are_served(client: httpx.Client, host: str) -> None:
     """Whatever name of loopback a client used."""
-    with serving(application()) as client:
-        assert client.get("/health", headers={"host": host}).status_code == 200
+    assert client.get("/health", headers={"host": host}).status_code == 200
 
 
-def test_request_needs_exactly_one_host() -> None:
+def test_request_needs_exactly_one_host(client: httpx.Client) -> None:
     """HTTP/1.0 has none; two are ambiguous."""
-    with serving(application()) as client:
-        for request in (
-            b"GET /actuator/health HTTP/1.0\r\n\r\n",
-            b"GET /actuator/health HTTP/1.1\r\n\r\n",
-            b"GET /actuator/health HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
-        ):
-            with connected(client, request) as connection:
-                connection.shutdown(socket.SHUT_WR)
-                assert answer(connection)[0] == 400
+    for request in (
+        b"GET /actuator/health HTTP/1.0\r\n\r\n",
+        b"GET /actuator/health HTTP/1.1\r\n\r\n",
+        b"GET /actuator/health HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
+    ):
+        with connected(client, request) as connection:
+            connection.shutdown(socket.SHUT_WR)
+            assert answer(connection)[0] == 400
 
 
 def test_local_address_of_the_connection_is_served() -> None:
@@ -151,15 +155,14 @@ def test_invalid_allowed_host_is_reported(wrong: str) -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-def test_cross_site_request_changes_nothing(method: str, headers: dict[str, str]) -> None:
+def test_cross_site_request_changes_nothing(client: httpx.Client, method: str, headers: dict[str, str]) -> None:
     """By its Origin header; the answer is 403 with the reason."""
-    with serving(application()) as client:
-        own = f"http://{client.base_url.netloc.decode()}"
-        sent = {name: value.format(own=own) for name, value in headers.items()}
-        refused = client.request(method, "/bindings/in", json=STOP, headers=sent)
-        assert refused.status_code == 403
-        assert "another site" in refused.json()["error"]
-        assert state(client) == "running"
+    own = f"http://{client.base_url.netloc.decode()}"
+    sent = {name: value.format(own=own) for name, value in headers.items()}
+    refused = client.request(method, "/bindings/in", json=STOP, headers=sent)
+    assert refused.status_code == 403
+    assert "another site" in refused.json()["error"]
+    assert state(client) == "running"
 
 
 @pytest.mark.parametrize(
@@ -181,13 +184,12 @@ def test_programs_and_same_origin_pages_may_change_states(headers: dict[str, str
     ["application/x-www-form-urlencoded", "text/plain", "text/plain;application/json", "multipart/form-data", "",
      "application/json, text/plain", "application/jsonp"],
 )  # fmt: skip
-def test_form_content_types_are_refused(content_type: str) -> None:
+def test_form_content_types_are_refused(client: httpx.Client, content_type: str) -> None:
     """Browsers send a preflight request for JSON, which is never allowed."""
-    with serving(application()) as client:
-        refused = client.post("/bindings/in", content=json.dumps(STOP), headers={"content-type": content_type})
-        assert refused.status_code == 415
-        assert client.options("/bindings/in", headers={"origin": "http://evil.example"}).status_code >= 400
-        assert state(client) == "running"
+    refused = client.post("/bindings/in", content=json.dumps(STOP), headers={"content-type": content_type})
+    assert refused.status_code == 415
+    assert client.options("/bindings/in", headers={"origin": "http://evil.example"}).status_code >= 400
+    assert state(client) == "running"
 
 
 @pytest.mark.parametrize(
