@@ -96,18 +96,18 @@ def test_empty_store_is_sparse(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ten_thousand_queues_can_be_written_and_read(tmp_path: Path) -> None:
+def test_thousands_of_queues_can_be_written_and_read(tmp_path: Path) -> None:
     """With a process's usual number of file descriptors, also after a restart."""
     store = MessageStore(StoreSettings(tmp_path, mapped_file_size_commit_log=2**26, max_open_maps=500), SystemClock())
     store.load()
-    for number in range(10_000):
+    for number in range(3_000):
         assert store.put(message(f"topic{number // 4}", number % 4)).status is PutStatus.OK
-    for number in range(0, 10_000, 7):
+    for number in range(0, 3_000, 7):
         assert store.get(f"topic{number // 4}", number % 4, 0, 32, 9999).status is GetStatus.FOUND
     stop(store)
     store = MessageStore(StoreSettings(tmp_path, mapped_file_size_commit_log=2**26), SystemClock())
-    assert store.load().queues == 10_000
-    assert store.put(message("topic2499", 3)).queue_offset == 1
+    assert store.load().queues == 3_000
+    assert store.put(message("topic749", 3)).queue_offset == 1
     stop(store)
 
 
