@@ -1,5 +1,6 @@
 """Distributes tests among parallel workers: each alone, but those of one Apache version together."""
 
+import gc
 import logging
 import re
 import sys
@@ -40,6 +41,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("promise"):
             item.add_marker(pytest.mark.flaky(reruns=0))
+
+
+def pytest_collection_finish() -> None:
+    """Exempt modules and tests from garbage collection: a full one would look at 400,000 objects for 0.3 seconds."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -75,12 +75,10 @@ def no_unhandled_errors(loop: asyncio.AbstractEventLoop, but: str | None = None)
     root.addHandler(complaints)
     loop.set_exception_handler(complaints.unhandled)
     gc.collect()
-    gc.freeze()
     try:
         yield
         gc.collect()
     finally:
-        gc.unfreeze()
         loop.set_exception_handler(None)
         root.removeHandler(complaints)
     unexpected = [reported for reported in complaints.reported if but is None or but not in reported]
