@@ -17,6 +17,7 @@ from pyspark_rocketmq.partitions import Plan
 from pyspark_rocketmq.starting import Position, Strategy, offsets_option, timestamps_option
 from rocket_remoting.tls.settings import ClientTls
 from rocket_remoting.wire.compression import DEFAULT_LIMIT
+from rocket_remoting.wire.credentials import Credentials
 
 PREFIX = "rocketmq."
 DEFAULT_GROUP = "pyspark_rocketmq"
@@ -27,7 +28,9 @@ _TLS = (
     "tls.client.checkHostName",
 )  # fmt: skip
 """Apache's keys. A password is no option, because options are in the plans of queries: it is read from the file."""
-_BOTH = {"nameServer", "topic", "requestTimeoutMs", "connectionIdleMs", "useTLS", _TLS_FILE, *_TLS}
+_BOTH = {
+    "nameServer", "topic", "requestTimeoutMs", "connectionIdleMs", "accessKey", "secretKey", "useTLS", _TLS_FILE, *_TLS,
+}  # fmt: skip
 _READ = {
     "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp",
     "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
@@ -79,6 +82,8 @@ class ClusterOptions:
     tls_file: str | None = None
     tls: tuple[tuple[str, str], ...] = ()
     """Keys ``tls.client.*`` with their values, if there is no `tls_file`."""
+    credentials: Credentials | None = None
+    """The keys that sign all requests. Spark hides the values of both options in plans and logs, by their names."""
 
     def client_tls(self) -> ClientTls | None:
         """Return how connections are encrypted, from the files of the machine that this runs on; None for plain ones.
@@ -344,7 +349,18 @@ def _cluster(given: _GivenOptions, group: str) -> ClusterOptions:
         given.integer("fetchOffset.numRetries", 3, minimum=0),
         given.integer("fetchOffset.retryIntervalMs", 1_000, minimum=0) / 1000,
         *_tls(given),
+        _credentials(given),
     )
+
+
+def _credentials(given: _GivenOptions) -> Credentials | None:
+    access_key, secret_key = given.text("accessKey"), given.text("secretKey")
+    if access_key is not None and secret_key is not None:
+        return Credentials(access_key, secret_key)
+    if access_key is None and secret_key is None:
+        return None
+    missing = "secretKey" if secret_key is None else "accessKey"
+    raise OptionError(f"option {missing!r} is missing: requests are signed with accessKey and secretKey")
 
 
 def _tls(given: _GivenOptions) -> tuple[bool, str | None, tuple[tuple[str, str], ...]]:

@@ -16,13 +16,14 @@ class _Entry:
 
 
 _clients: dict[tuple[object, ...], _Entry] = {}
-"""The clients by process, name servers, group, timeout and TLS; a forked process makes clients of its own."""
+"""The clients by process, name servers, group, timeout, TLS and keys; a forked process makes clients of its own."""
 
 
 def client(options: ClusterOptions) -> BlockingClient:
     """Return a client for the cluster; close clients that were not used for a long time."""
     now = time.monotonic()
-    key = (os.getpid(), options.name_servers, options.group, options.request_timeout, options.client_tls())
+    known = (options.name_servers, options.group, options.request_timeout, options.client_tls(), options.credentials)
+    key = (os.getpid(), *known)
     for other, entry in list(_clients.items()):
         if other != key and (other[0] != key[0] or now - entry.used > options.idle_seconds):
             del _clients[other]
@@ -41,5 +42,6 @@ def new_client(options: ClusterOptions) -> BlockingClient:
         tls=options.client_tls(),
         request_timeout=timeout,
         connect_timeout=timeout,
+        credentials=options.credentials,
     )
     return BlockingClient(options.group, settings)

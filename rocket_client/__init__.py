@@ -95,6 +95,7 @@ _MODULE_OF = {
     **{name: f"{__name__}.{module}" for module, names in _NAMES_OF.items() for name in names},
     **dict.fromkeys(("Message", "MessageExt", "MessageQueue"), "rocket_remoting.wire.message"),
     "ClientTls": "rocket_remoting.tls.settings",
+    "Credentials": "rocket_remoting.wire.credentials",
 }
 
 __all__ = sorted(_MODULE_OF)  # noqa: PLE0605  # the stub file names them for type checkers

@@ -62,6 +62,7 @@ from rocket_client.settings import PullConsumerSettings as PullConsumerSettings
 from rocket_client.settings import PushConsumerSettings as PushConsumerSettings
 from rocket_client.settings import TransactionProducerSettings as TransactionProducerSettings
 from rocket_remoting.tls.settings import ClientTls as ClientTls
+from rocket_remoting.wire.credentials import Credentials as Credentials
 from rocket_remoting.wire.message import Message as Message
 from rocket_remoting.wire.message import MessageExt as MessageExt
 from rocket_remoting.wire.message import MessageQueue as MessageQueue

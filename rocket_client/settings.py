@@ -15,6 +15,7 @@ from rocket_client.namespace import Namespace, namespace_of
 from rocket_remoting.tls.settings import ClientTls
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.compression import DEFAULT_LIMIT
+from rocket_remoting.wire.credentials import Credentials
 from rocket_remoting.wire.topics import AUTO_CREATE_TOPIC
 
 
@@ -94,6 +95,8 @@ class ClientSettings:
     """How long opening a connection may take."""
     tls: ClientTls | None = None
     """How connections to name servers and brokers are encrypted. None: they are plain."""
+    credentials: Credentials | None = None
+    """The keys with which all requests to name servers and brokers are signed. Unset: requests have no signature."""
     vip_channel_enabled: bool = False
     """Producers send to the broker's second port, its port minus 2."""
     max_decompressed_body_size: int = DEFAULT_LIMIT

@@ -100,6 +100,7 @@ class RocketBinder(Binder):
         super().__init__(name)
         self._properties = context.environment.bind(PREFIX, RocketBinderProperties)
         spring = context.environment.bind(self.type, RocketSpringProperties)
+        self._starter = spring.producer
         self._clock = context.clock
         self._transport: Transport = _transport.get() or TcpTransport()
         self._cluster = NameServers(
@@ -114,6 +115,7 @@ class RocketBinder(Binder):
         self._discovered: frozenset[Capability] = frozenset()
         self._subscriptions = Subscriptions()
         self._members: list[RocketConsumerBinding | RocketBatchBinding | RocketPolledSource] = []
+        self._settings.credentials()  # keys that are incomplete fail before anything is started
 
     @property
     def address(self) -> str:
@@ -195,6 +197,7 @@ class RocketBinder(Binder):
             name_server_domain=self._properties.name_server_domain,
             name_server_subgroup=self._properties.name_server_subgroup,
             unit_name=self._properties.unit_name,
+            credentials=self._settings.credentials(),
             poll_name_server_interval=self._properties.poll_name_server_interval,
         )
 
@@ -259,9 +262,11 @@ class RocketBinder(Binder):
         """Refuse names of topics and groups that RocketMQ does not allow.
 
         Raises:
-            ConfigurationError: The destination or a required group has such a name.
+            ConfigurationError: The destination or a required group has such a name, or a key to sign requests is set
+                without the other.
         """
         extended = _require_model(destination.extended, RocketProducerProperties, destination.binding)
+        self._settings.credentials(extended)
         namespace = self._settings.namespace(extended)
         _check_name(validate_topic, destination.name, "destination", namespace)
         for group in destination.properties.required_groups:
@@ -271,10 +276,11 @@ class RocketBinder(Binder):
         """Refuse names that RocketMQ does not allow, and different subscriptions within one group.
 
         Raises:
-            ConfigurationError: The destination or the group has such a name, or the group's first binding has another
-                subscription.
+            ConfigurationError: The destination or the group has such a name, the group's first binding has another
+                subscription, or a key to sign requests is set without the other.
         """
         extended = _require_model(destination.extended, RocketConsumerProperties, destination.binding)
+        self._settings.credentials(extended)
         namespace = self._settings.namespace(extended)
         for topic in topics_of(destination.name):
             _check_name(validate_topic, topic, "destination", namespace)
@@ -410,7 +416,9 @@ class RocketBinder(Binder):
             name=",".join(map(namespace.wrap, topics_of(destination.name))),
             group=destination.group and namespace.wrap(destination.group),
         )
-        return spark_source(self._name_servers_of_spark, known, self._tls_of_spark(extended))
+        return spark_source(
+            self._name_servers_of_spark, self._settings.credentials(extended), known, self._tls_of_spark(extended)
+        )
 
     def spark_sink(self, destination: ProducerDestination) -> SparkFormat:
         """Return Spark's format and options to write to the topic, with the namespace in front of the name."""
@@ -418,7 +426,8 @@ class RocketBinder(Binder):
         namespace = self._settings.namespace(extended)
         group = namespace.wrap(self.producer_group(destination.name, extended))
         known = replace(destination, name=namespace.wrap(destination.name))
-        return spark_sink(self._name_servers_of_spark, known, group, self._tls_of_spark(extended))
+        keys = self._settings.credentials(extended)
+        return spark_sink(self._name_servers_of_spark, keys, known, group, self._tls_of_spark(extended))
 
     def _tls_of_spark(self, extended: RocketProducerProperties | RocketConsumerProperties) -> Mapping[str, str]:
         if not self._settings.uses_tls(extended):
@@ -450,7 +459,7 @@ class RocketBinder(Binder):
 
     @property
     def _settings(self) -> ClientSettingsMaker:
-        return ClientSettingsMaker(self._name_servers, self._properties)
+        return ClientSettingsMaker(self._name_servers, self._properties, self._starter)
 
     async def _provision(self, topic: str, binding: str, queues: int) -> None:
         provisioning = self._properties.provisioning

@@ -10,7 +10,6 @@ from binders.rocket.encryption import TlsProperties
 from binders.rocket.properties import (
     NO_NAMESPACE,
     NO_TRACE,
-    NOT_YET_SIGNED,
     InNamespace,
     PositiveMilliseconds,
     legal_group,
@@ -107,8 +106,10 @@ class RocketBinderProperties(SettingsModel):
     """Where broadcasting consumers keep their offsets; unset: `~/.rocketmq_offsets`, as Apache's client does."""
     vip_channel_enabled: bool = False
     """Send through the broker's second port, its port minus 2."""
-    access_key: Annotated[str | None, Rejected(NOT_YET_SIGNED)] = None
-    secret_key: Annotated[str | None, Rejected(NOT_YET_SIGNED)] = None
+    access_key: str | None = None
+    """Access key of an account of the brokers' access control."""
+    secret_key: str | None = None
+    """The account's secret key. With both keys, all requests to name servers and brokers are signed."""
     namespace: Annotated[InNamespace | None, NotInMemory(NO_NAMESPACE)] = None
     """Put before the names of topics and groups at the broker, `<namespace>%<name>`; what the application sees and says
     is without it."""
@@ -142,8 +143,10 @@ class RocketSpringProducerProperties(SharedSettingsModel):
     """`rocketmq.producer.*`."""
 
     group: Annotated[str | None, Accepted(_NO_TEMPLATE)] = None
-    access_key: Annotated[str | None, Rejected(NOT_YET_SIGNED)] = None
-    secret_key: Annotated[str | None, Rejected(NOT_YET_SIGNED)] = None
+    access_key: str | None = None
+    """Access key, where `spring.cloud.stream.rocketmq.binder.access-key` is not set."""
+    secret_key: str | None = None
+    """Secret key, where `spring.cloud.stream.rocketmq.binder.secret-key` is not set."""
     enable_msg_trace: Annotated[bool, Accepted(NO_TRACE)] = False
     customized_trace_topic: Annotated[str | None, Accepted(NO_TRACE)] = None
     send_message_timeout: Annotated[int | None, Accepted(_NO_TEMPLATE)] = None

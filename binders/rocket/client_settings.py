@@ -5,12 +5,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, TypedDict
 
-from binders.rocket.binder_properties import RocketBinderProperties
+from binders.rocket.binder_properties import RocketBinderProperties, RocketSpringProducerProperties
 from binders.rocket.consumer_properties import AllocateStrategy, RocketConsumerProperties
 from binders.rocket.encryption import client_tls
 from binders.rocket.producer_properties import RocketProducerProperties
 from rocket_client import (
     ConsumeFromWhere,
+    Credentials,
     LitePullConsumerSettings,
     MessageModel,
     PushConsumerSettings,
@@ -27,6 +28,7 @@ from rocket_client.namespace import Namespace, namespace_of
 from rocket_remoting.tls.settings import ClientTls
 from streamkit.binder.binder import ConsumerDestination
 from streamkit.binder.delivery import Delivery, StartPosition
+from streamkit.errors import ConfigurationError
 
 _START: Final = {
     StartPosition.LATEST: ConsumeFromWhere.LAST_OFFSET,
@@ -50,6 +52,7 @@ class _Client(TypedDict):
     namespace: str
     unit_name: str | None
     tls: ClientTls | None
+    credentials: Credentials | None
     vip_channel_enabled: bool
     poll_name_server_interval: timedelta
     heartbeat_broker_interval: timedelta
@@ -79,15 +82,19 @@ class _Consumer(TypedDict):
 class ClientSettingsMaker:
     """Makes the settings of the clients of one binder."""
 
-    def __init__(self, name_servers: Sequence[str], binder: RocketBinderProperties) -> None:
+    def __init__(
+        self, name_servers: Sequence[str], binder: RocketBinderProperties, starter: RocketSpringProducerProperties
+    ) -> None:
         """Make a maker.
 
         Args:
             name_servers: The addresses of the name servers, `host:port`; empty if the clients fetch them.
             binder: The binder's settings, used where a binding's are unset.
+            starter: The settings of Spring's RocketMQ starter, whose keys are used where the binder has none.
         """
         self._name_servers = tuple(name_servers)
         self._binder = binder
+        self._starter = starter
 
     def producer(self, extended: RocketProducerProperties) -> TransactionProducerSettings:
         """Return the settings of a producer."""
@@ -142,6 +149,27 @@ class ClientSettingsMaker:
         """Return whether a binding's connections are encrypted: its own setting, else the binder's."""
         return self._binder.use_tls if extended.use_tls is None else extended.use_tls
 
+    def credentials(
+        self, extended: RocketProducerProperties | RocketConsumerProperties | None = None
+    ) -> Credentials | None:
+        """Return the keys that sign a binding's requests, or without a binding the binder's own; None if unset.
+
+        Raises:
+            ConfigurationError: One of the two keys is set without the other.
+        """
+        levels = [level for level in (extended, self._binder, self._starter) if level is not None]
+        access_key = next((level.access_key for level in levels if level.access_key), None)
+        secret_key = next((level.secret_key for level in levels if level.secret_key), None)
+        if access_key and secret_key:
+            return Credentials(access_key, secret_key)
+        if access_key or secret_key:
+            given, missing = ("access-key", "secret-key") if access_key else ("secret-key", "access-key")
+            raise ConfigurationError(
+                f"{given} is set without {missing}: requests are signed with both; set {missing}, or remove {given}",
+                key=given,
+            )
+        return None
+
     def _client(self, extended: RocketProducerProperties | RocketConsumerProperties) -> _Client:
         binder = self._binder
         vip = extended.vip_channel_enabled
@@ -152,6 +180,7 @@ class ClientSettingsMaker:
             namespace=self.namespace(extended).name,
             unit_name=extended.unit_name or binder.unit_name,
             tls=self.tls(extended),
+            credentials=self.credentials(extended),
             vip_channel_enabled=binder.vip_channel_enabled if vip is None else vip,
             poll_name_server_interval=extended.poll_name_server_interval or binder.poll_name_server_interval,
             heartbeat_broker_interval=extended.heartbeat_broker_interval or binder.heartbeat_broker_interval,

@@ -24,7 +24,6 @@ from streamkit.config.durations import Milliseconds, Positive
 from streamkit.config.setting_limits import Accepted, NotInMemory, Rejected
 from streamkit.config.settings_model import SettingsModel
 
-NOT_YET_SIGNED: Final = "requests are not signed: use a cluster without ACL"
 NO_NAMESPACE: Final = "names stay as they are"
 NO_TRACE: Final = "no message trace is written"
 
@@ -64,8 +63,10 @@ class BindingProperties(SettingsModel):
     """The time between two updates of the routes from the name servers."""
     heartbeat_broker_interval: PositiveMilliseconds | None = None
     """The time between two heartbeats to the brokers."""
-    access_key: Annotated[str | None, Rejected(NOT_YET_SIGNED)] = None
-    secret_key: Annotated[str | None, Rejected(NOT_YET_SIGNED)] = None
+    access_key: str | None = None
+    """Access key of an account of the brokers' access control."""
+    secret_key: str | None = None
+    """The account's secret key. With both keys, all requests are signed."""
     namespace: Annotated[InNamespace | None, NotInMemory(NO_NAMESPACE)] = None
     """Put before the names of topics and groups at the broker."""
     use_tls: Annotated[bool | None, Field(alias="useTLS")] = None

@@ -1,8 +1,14 @@
 """The command ``streamkit transaction``, for half messages that a broker has put aside."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+from binders.rocket.account_options import account_options
+
+if TYPE_CHECKING:
+    from rocket_client import Credentials
 
 __all__ = ["transaction"]
 
@@ -30,7 +36,10 @@ def transaction() -> None:
     help="With --tls: file with Apache's settings tls.client.*, such as tls.client.trustCertPath=ca.pem. "
     "Without it the authorities that the system trusts are trusted.",
 )
-def resume(*, message_id: str, name_servers: str, uses_tls: bool, tls_config: Path | None) -> None:
+@account_options
+def resume(
+    *, message_id: str, name_servers: str, uses_tls: bool, tls_config: Path | None, credentials: "Credentials | None"
+) -> None:
     """Resume the checks of a transaction that the broker has given up; their number begins anew.
 
     MESSAGE_ID is the offset message id of the message in topic TRANS_CHECK_MAX_TIME_TOPIC. The broker has logged it
@@ -46,7 +55,8 @@ def resume(*, message_id: str, name_servers: str, uses_tls: bool, tls_config: Pa
 
     async def ask() -> None:
         tls = ClientTls() if tls_config is None else client_tls_of_file(tls_config)
-        async with Admin(ClientSettings(name_servers=name_servers, tls=tls if uses_tls else None)) as admin:
+        settings = ClientSettings(name_servers=name_servers, tls=tls if uses_tls else None, credentials=credentials)
+        async with Admin(settings) as admin:
             await admin.resume_transaction(message_id)
 
     try:

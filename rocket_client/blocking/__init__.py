@@ -28,6 +28,7 @@ from rocket_client.errors import (
     UnreadableBodyError,
 )
 from rocket_client.settings import ProducerSettings
+from rocket_remoting.wire.credentials import Credentials
 from rocket_remoting.wire.errors import ResponseError
 from rocket_remoting.wire.message import MessageQueue
 
@@ -40,6 +41,7 @@ __all__ = [
     "BlockingConnection",
     "BrokerNotFoundError",
     "ClientError",
+    "Credentials",
     "EncodedBatch",
     "MessageQueue",
     "NameServersUnreachableError",

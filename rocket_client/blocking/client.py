@@ -63,7 +63,7 @@ class BlockingClient:
         self.group = group
         self._settings = settings
         self._timeout = settings.request_timeout.total_seconds()
-        self._pool = ConnectionPool(settings.connect_timeout.total_seconds(), settings.tls)
+        self._pool = ConnectionPool(settings.connect_timeout.total_seconds(), settings.tls, settings.credentials)
         self._routes = BlockingRoutes(settings, self._pool)
         self._outgoing = OutgoingMessages(group, settings, SystemClock(), UniqueIdGenerator(settings.client_ip))
 

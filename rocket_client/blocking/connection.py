@@ -14,6 +14,7 @@ from rocket_remoting.session.address import host_of, parse_address
 from rocket_remoting.session.session import MAX_OPAQUE, Session
 from rocket_remoting.tls.settings import ClientTls
 from rocket_remoting.wire.command import Buffer, RemotingCommand
+from rocket_remoting.wire.credentials import Credentials
 from rocket_remoting.wire.errors import ConnectError, ConnectionLost, seconds_text
 from rocket_remoting.wire.ext_fields import Header
 from rocket_remoting.wire.frame_decoder import DEFAULT_MAX_FRAME, FrameDecoder
@@ -29,6 +30,7 @@ class BlockingConnection:
         connect_timeout: Seconds within which the connection must be open.
         max_frame: Most bytes of a response.
         tls: How to encrypt the connection; None for a plain one.
+        credentials: Sign all requests; None for requests without a signature.
     """
 
     # Invariant: between two exchanges there is nothing to read. If the socket is readable then, the peer has closed it.
@@ -40,11 +42,13 @@ class BlockingConnection:
         connect_timeout: float = 3.0,
         max_frame: int = DEFAULT_MAX_FRAME,
         tls: ClientTls | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self.address = address
         self._connect_timeout = connect_timeout
         self._max_frame = max_frame
         self._tls = tls
+        self._credentials = credentials
         self._socket: Socket | None = None
         self._session = self._begin_session()
         self._pid = os.getpid()
@@ -154,7 +158,8 @@ class BlockingConnection:
 
     def _begin_session(self) -> Session[int]:
         # No limit: callers limit the requests under way by `depth`.
-        return Session(self.address, FrameDecoder(self._max_frame), max_pending=MAX_OPAQUE)
+        decoder = FrameDecoder(self._max_frame)
+        return Session(self.address, decoder, max_pending=MAX_OPAQUE, credentials=self._credentials)
 
     def _open(self, timeout: float) -> Pipeline:
         if self._is_closed:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from rocket_client.blocking.connection import BlockingConnection
 from rocket_remoting.tls.settings import ClientTls
+from rocket_remoting.wire.credentials import Credentials
 
 
 class ConnectionPool:
@@ -15,11 +16,15 @@ class ConnectionPool:
     Args:
         connect_timeout: Seconds within which a connection must be open.
         tls: How to encrypt connections; None for plain ones.
+        credentials: Sign all requests; None for requests without a signature.
     """
 
-    def __init__(self, connect_timeout: float, tls: ClientTls | None = None) -> None:
+    def __init__(
+        self, connect_timeout: float, tls: ClientTls | None = None, credentials: Credentials | None = None
+    ) -> None:
         self._connect_timeout = connect_timeout
         self._tls = tls
+        self._credentials = credentials
         self._start()
 
     @contextmanager
@@ -53,7 +58,9 @@ class ConnectionPool:
         self._all: list[BlockingConnection] = []
 
     def _new(self, address: str) -> BlockingConnection:
-        connection = BlockingConnection(address, connect_timeout=self._connect_timeout, tls=self._tls)
+        connection = BlockingConnection(
+            address, connect_timeout=self._connect_timeout, tls=self._tls, credentials=self._credentials
+        )
         self._all.append(connection)
         return connection
 

@@ -66,17 +66,19 @@ class RocketClient:
         self._heartbeat_interval = settings.heartbeat_broker_interval.total_seconds()
         self._persist_interval = settings.persist_consumer_offset_interval.total_seconds()
         connect_timeout = settings.connect_timeout.total_seconds()
-        tls = settings.tls
+        tls, keys = settings.tls, settings.credentials
         if tls is not None:
             client_context(tls)  # a file that cannot be used fails the start
-        self._name_server_connections = Connections(transport, None, connect_timeout, tls=tls)
+        self._name_server_connections = Connections(transport, None, connect_timeout, tls=tls, credentials=keys)
         self._address_server = AddressServer.of(settings)
         self._refresh_interval = settings.name_server_refresh_interval.total_seconds()
         self.name_servers = NameServers(
             settings.name_server_addresses, self._address_server, self._name_server_connections, self._timeout
         )
         processor = ClientRemotingProcessor(self.producers, self.consumers, self.replies, self.name_servers, self.spawn)
-        self.brokers = Connections(transport, processor.handle, connect_timeout, self._heartbeat_over, tls=tls)
+        self.brokers = Connections(
+            transport, processor.handle, connect_timeout, self._heartbeat_over, tls=tls, credentials=keys
+        )
         self.routes = RouteTable(self.name_servers.topic_route)
         self.requests = BrokerRequests(self.routes, self.brokers.to, self._timeout)
         self._tasks: set[asyncio.Task[None]] = set()

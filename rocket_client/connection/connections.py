@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from rocket_remoting.session.connection import Connection, Handler
 from rocket_remoting.tls.settings import ClientTls
 from rocket_remoting.transports.transport import Transport
+from rocket_remoting.wire.credentials import Credentials
 from rocket_remoting.wire.errors import ConnectionLost, RemotingError
 
 logger = logging.getLogger(__name__)
@@ -27,12 +28,14 @@ class Connections:
         on_connect: Callable[[Connection], Awaitable[None]] | None = None,
         *,
         tls: ClientTls | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self._transport = transport
         self._handler = handler
         self._connect_timeout = connect_timeout
         self._on_connect = on_connect
         self._tls = tls
+        self._credentials = credentials
         self._open: dict[str, Connection] = {}
         self._opening: dict[str, asyncio.Task[Connection]] = {}
         self._closed = False
@@ -74,6 +77,7 @@ class Connections:
         connection = await self._transport.connect(
             address, handler=self._handler, timeout=self._connect_timeout, tls=self._tls
         )
+        connection.sign_with(self._credentials)
         try:
             if self._on_connect is not None:
                 await self._on_connect(connection)

@@ -1,9 +1,9 @@
 """The clients of an event loop, shared by all members that may have the same client id.
 
-Members with the same `instance_name`, name servers, TLS settings and transport share a client. Members without an
-instance name share a client if their connection settings are equal and no group would be registered twice; otherwise a
-new client with a client id of its own is made. The default instance name of broadcasting consumers is ``DEFAULT``,
-because the path of their offsets file has the client id and must be the same after a restart.
+Members with the same `instance_name`, name servers, TLS settings, credentials and transport share a client. Members
+without an instance name share a client if their connection settings are equal and no group would be registered twice;
+otherwise a new client with a client id of its own is made. The default instance name of broadcasting consumers is
+``DEFAULT``, because the path of their offsets file has the client id and must be the same after a restart.
 """
 
 import asyncio
@@ -69,5 +69,7 @@ def _key(settings: ClientSettings, transport: Transport | None, clock: Clock | N
     ends = (id(transport) if transport is not None else None, id(clock) if clock is not None else None)
     if instance_name is not None:
         found_at = settings.name_server_addresses or (settings.name_server_domain, settings.name_server_subgroup)
-        return (*ends, found_at, instance_name, settings.unit_name, settings.client_ip, settings.tls)
+        return (
+            *ends, found_at, instance_name, settings.unit_name, settings.client_ip, settings.tls, settings.credentials
+        )  # fmt: skip
     return (*ends, *(getattr(settings, field.name) for field in fields(ClientSettings)))

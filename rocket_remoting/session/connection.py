@@ -32,6 +32,7 @@ from rocket_remoting.session.session import Session
 from rocket_remoting.session.turns import Turns
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RESPONSE_FLAG, Buffer, RemotingCommand
+from rocket_remoting.wire.credentials import Credentials
 from rocket_remoting.wire.errors import RemoteProtocolError, RemotingError
 from rocket_remoting.wire.ext_fields import Header
 from rocket_remoting.wire.frame_decoder import FrameDecoder
@@ -229,6 +230,10 @@ class Connection(asyncio.BufferedProtocol):
             LocalProtocolError: The request cannot be encoded.
         """
         self._send(self._session.oneway(code, header, body, ext_fields))
+
+    def sign_with(self, credentials: Credentials | None) -> None:
+        """Sign all further requests of this end with the credentials; None for requests without a signature."""
+        self._session.credentials = credentials
 
     def respond(self, response: RemotingCommand) -> None:
         """Send a response; do nothing if the connection is closed.

@@ -21,6 +21,7 @@ from typing import Generic, TypeVar
 
 from rocket_remoting.wire.codes import request_name
 from rocket_remoting.wire.command import ONEWAY_FLAG, Buffer, HeaderEncoding, RemotingCommand
+from rocket_remoting.wire.credentials import Credentials
 from rocket_remoting.wire.errors import ConnectionLost, RequestTimeout, TooManyRequests
 from rocket_remoting.wire.ext_fields import Header
 from rocket_remoting.wire.frame_decoder import FrameDecoder
@@ -42,9 +43,11 @@ class Session(Generic[W]):
         decoder: The decoder of the peer's bytes.
         max_pending: Most requests without a response.
         next_opaque: The number of the first request.
+        credentials: Sign each request; None for requests without a signature.
 
     Attributes:
         address: The peer's address, for errors.
+        credentials: As given.
         decoder: The decoder of the peer's bytes. A caller may take commands out of it one by one, as `Connection` does,
             and give the responses to `answered`; other callers use `received`.
         reason: Why the session is closed; None while it is open.
@@ -53,7 +56,7 @@ class Session(Generic[W]):
     # Invariants: _pending has all requests that have not ended, by their numbers. _due, a heap, has each of them that
     # has a due time. A request that ends leaves its entry in _due until the due time, so that a response need not
     # search the heap. An entry is valid if the pending request of its number has the same due time.
-    __slots__ = ("_due", "_max_pending", "_next_opaque", "_pending", "address", "decoder", "reason")
+    __slots__ = ("_due", "_max_pending", "_next_opaque", "_pending", "address", "credentials", "decoder", "reason")
 
     def __init__(
         self,
@@ -62,9 +65,11 @@ class Session(Generic[W]):
         *,
         max_pending: int = MAX_PENDING_REQUESTS,
         next_opaque: int = 0,
+        credentials: Credentials | None = None,
     ) -> None:
         self.address = address
         self.decoder = decoder
+        self.credentials = credentials
         self.reason: str | None = None
         self._max_pending = max_pending
         self._next_opaque = next_opaque
@@ -123,6 +128,8 @@ class Session(Generic[W]):
         while opaque in pending:  # all numbers have been used since that request began
             opaque = opaque + 1 & MAX_OPAQUE
         command = RemotingCommand(code, opaque, 0, body, None, HeaderEncoding.JSON, header=header, extra=ext_fields)
+        if self.credentials is not None:
+            command.sign(self.credentials)
         # Before the request is registered: a request that cannot be encoded leaves no waiter and uses no number.
         pieces = command.encode()
         self._next_opaque = opaque + 1 & MAX_OPAQUE
@@ -157,6 +164,8 @@ class Session(Generic[W]):
         command = RemotingCommand(
             code, opaque, ONEWAY_FLAG, body, None, HeaderEncoding.JSON, header=header, extra=ext_fields
         )
+        if self.credentials is not None:
+            command.sign(self.credentials)
         pieces = command.encode()
         self._next_opaque = opaque + 1 & MAX_OPAQUE
         return pieces

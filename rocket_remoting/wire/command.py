@@ -31,6 +31,7 @@ from rocket_remoting.wire.codes import (
     request_name,
     response_name,
 )
+from rocket_remoting.wire.credentials import Credentials
 from rocket_remoting.wire.errors import LocalProtocolError, RemoteProtocolError
 from rocket_remoting.wire.ext_fields import (
     H,
@@ -206,6 +207,10 @@ class RemotingCommand:
         if self._extra:
             fields.update(self._extra)
         return fields
+
+    def sign(self, credentials: Credentials) -> None:
+        """Add the access key and the signature to the header fields of a request to be sent, which has no parts."""
+        self._extra = credentials.signed(self.ext_fields, self.body)
 
     @property
     def name(self) -> str:

@@ -15,7 +15,8 @@ class SparkFormat:
 
     Attributes:
         name: The argument of ``format(...)``.
-        options: The arguments of ``options(...)``; they contain no secrets, because Spark shows them.
+        options: The arguments of ``options(...)``. Spark shows them, except those whose names match its
+            ``spark.redaction.regex``, such as ``secretKey``; a secret must have such a name.
         starting: Options with the start position of a query without a checkpoint. They are used unless the query has an
             option of its own whose name begins with ``starting``, as in all of Spark's sources.
     """

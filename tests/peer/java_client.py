@@ -151,9 +151,15 @@ class JavaClient:
         """Return a name that nothing else in this JVM has."""
         return f"{what}-{next(self._numbers)}"
 
-    def mqadmin(self, name_server: str, *arguments: str) -> str:
-        """Run one command of Apache's mqadmin and return what it printed."""
-        printed: str = self.call("admin", arguments=[*arguments, "-n", name_server])
+    def mqadmin(self, name_server: str, *arguments: str, keys: Mapping[str, str] | None = None) -> str:
+        """Run one command of Apache's mqadmin and return what it printed.
+
+        Args:
+            name_server: The name server's address.
+            arguments: The command and its arguments.
+            keys: The accessKey and secretKey with which its requests are signed; None for no signature.
+        """
+        printed: str = self.call("admin", arguments=[*arguments, "-n", name_server], **(keys or {}))
         return printed
 
     def create_topic(self, name_server: str, address: str, topic: str, queues: int) -> None:

@@ -143,5 +143,22 @@ def test_spark_gets_the_names_with_the_namespace(environment: VirtualRocketEnvir
         sink = binder.spark_sink(output.destination).options
         assert (source["subscribe"], source["consumerGroup"]) == ("left%orders", "left%kitchen")
         assert (sink["topic"], sink["producerGroup"]) == ("left%receipts", "left%receipts")
+        assert not {"accessKey", "secretKey"} & {*source, *sink}
+
+    run_case(environment, scene)
+
+
+def test_spark_gets_the_keys_of_the_binding(environment: VirtualRocketEnvironment) -> None:
+    """In options whose values Spark hides."""
+
+    async def scene(s: Scenario) -> None:
+        keys = {f"{PREFIX}.bindings.in.consumer.access-key": "me", f"{PREFIX}.bindings.in.consumer.secret-key": "hush"}
+        app = await s.start(kitchen(s, keys))
+        binding = app.binding("in")
+        binder = binding.binder.binder
+        assert isinstance(binding, InputBinding)
+        assert isinstance(binder, RocketBinder)
+        source = binder.spark_source(binding.consumer_destinations[0]).options
+        assert (source["accessKey"], source["secretKey"]) == ("me", "hush")
 
     run_case(environment, scene)

@@ -129,7 +129,6 @@ def test_broker_delay_levels_are_read_as_in_broker_conf() -> None:
         ({"consumeTimestamp": "yesterday"}, "yyyyMMddHHmmss"),
         ({"messageModel": "BROADCAST"}, r"messageModel=BROADCAST: .*Property 'messageModel' was wrong\."),
         ({"pullBatchSize": "0"}, "pullBatchSize"),
-        ({"accessKey": "me"}, "ACL"),
         (
             {"heartbeat-broker-interval": "0"},
             "heartbeat-broker-interval=0: expected a duration longer than 0",

@@ -18,6 +18,7 @@ from pyspark_rocketmq.options import (
 )
 from pyspark_rocketmq.partitions import Plan
 from pyspark_rocketmq.starting import Position, Strategy
+from rocket_client.blocking import Credentials
 from rocket_remoting.tls.settings import ClientTls
 from rocket_remoting.wire.errors import TlsError
 
@@ -158,3 +159,16 @@ def test_tls_is_read_where_the_options_are_used(tmp_path: Path) -> None:
         chosen.client_tls()
     file.write_text("tls.client.certPath=c\ntls.client.keyPassword=p\n")
     assert chosen.client_tls() == ClientTls(certificate=Path("c"), key_password="p")
+
+
+def test_keys_sign_the_requests_of_a_cluster() -> None:
+    """Both or none; neither the options' repr nor an error has a secret."""
+    keys = {"accessKey": "shop", "secretKey": "hush-hush"}
+    for cluster in (source_options(READ | keys).cluster, sink_options(READ | keys).cluster):
+        assert cluster.credentials == Credentials("shop", "hush-hush")
+        assert "hush" not in repr(cluster)
+    assert source_options(READ).cluster.credentials is None
+    for given, missing in (("accessKey", "secretKey"), ("secretKey", "accessKey")):
+        with pytest.raises(OptionError, match=f"option '{missing}' is missing") as caught:
+            source_options(READ | {given: keys[given]})
+        assert "hush" not in str(caught.value)

@@ -18,6 +18,7 @@ from rocket_remoting.transports.tcp import TcpTransport
 from rocket_remoting.transports.transport import Server
 from rocket_remoting.wire.codes import RequestCode, ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.credentials import Credentials
 from rocket_remoting.wire.errors import ConnectError, ConnectionLost, RemoteProtocolError, RequestTimeout
 from rocket_remoting.wire.headers import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from tests.certificates import authority
@@ -46,6 +47,8 @@ class ServerThread:
             case RequestCode.UNREGISTER_CLIENT:
                 connection.abort("as asked")
                 return None
+            case RequestCode.GET_BROKER_CONFIG:
+                return RemotingCommand.response(request, ext_fields=request.ext_fields)
             case RequestCode.HEART_BEAT:
                 connection.invoke_oneway(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
         return RemotingCommand.response(request, body=request.body)
@@ -321,3 +324,15 @@ def test_refused_client_certificate_is_named() -> None:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+def test_connections_of_a_pool_with_keys_sign_their_requests(server: ServerThread) -> None:
+    """Also a connection that is opened again."""
+    keys = Credentials("shop", "12345678")
+    pool = ConnectionPool(3.0, credentials=keys)
+    for _ in range(2):
+        with pool.connection(server.server.address) as connection:
+            echo = connection.invoke(RequestCode.GET_BROKER_CONFIG, body=b"tea", timeout=5)
+            assert echo.ext_fields == keys.signed({}, b"tea")
+        server.drop_connections()
+    pool.close()

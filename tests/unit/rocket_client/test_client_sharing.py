@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rocket_client import Admin, ClientSettings, GroupInUseError, Producer
+from rocket_client import Admin, ClientSettings, Credentials, GroupInUseError, Producer
 from rocket_client.connection.client import RocketClient
 from rocket_client.connection.shared_clients import acquire, release
 from rocket_remoting import Message, RequestCode, ResponseCode
@@ -255,5 +255,39 @@ def test_order_configuration_is_sent_to_every_name_server(virtual: VirtualTime) 
                     "orders",
                     "a:2;b:2",
                 )
+
+    virtual.run(main())
+
+
+def test_all_requests_of_a_client_with_keys_are_signed(virtual: VirtualTime) -> None:
+    """Routes, heartbeats, sends with and without an answer, and the requests of its admin."""
+    keys = Credentials("shop", "12345678")
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            settings = cluster.settings(credentials=keys, instance_name="me")
+            async with (
+                cluster.producer(credentials=keys, instance_name="me") as producer,
+                Admin(settings, transport=cluster.transport, clock=virtual.clock) as admin,
+            ):
+                await producer.send(Message("orders", b"x"))
+                await producer.send_oneway(Message("orders", b"y"))
+                await admin.set_order_conf("orders", "a:2")
+                await asyncio.sleep(2)
+                asked = [command for peer in (*cluster.brokers, *cluster.name_servers) for command in peer.asked]
+                for command in asked:
+                    fields = command.ext_fields
+                    assert fields == keys.signed(fields, command.body), command
+                assert {command.code for command in asked} >= {
+                    RequestCode.GET_ROUTEINFO_BY_TOPIC,
+                    RequestCode.HEART_BEAT,
+                    RequestCode.SEND_MESSAGE_V2,
+                    RequestCode.PUT_KV_CONFIG,
+                }
+                assert any(command.is_oneway for command in asked)
+                # Keys are part of what a client is: one without them has connections of its own.
+                async with cluster.producer("stranger", instance_name="me") as stranger:
+                    await stranger.send(Message("orders", b"z"))
+                assert "Signature" not in cluster.brokers[0].asked[-1].ext_fields
 
     virtual.run(main())

@@ -32,7 +32,8 @@ final class Consumers {
         String name = command.text("name");
         boolean broadcasting = command.text("model", "CLUSTERING").equals("BROADCASTING");
         DefaultMQPushConsumer consumer =
-                new DefaultMQPushConsumer(command.text("namespace", null), command.text("group"));
+                new DefaultMQPushConsumer(
+                        command.text("namespace", null), command.text("group"), Keys.hook(command));
         consumer.setNamesrvAddr(command.text("nameServer"));
         consumer.setInstanceName(command.text("instance", name));
         consumer.setPollNameServerInterval(command.integer("pollNameServerMs", 1000));

@@ -113,6 +113,8 @@ public final class PeerClient {
                 return consumers.stop(command);
             case "admin":
                 return admin.run(command);
+            case "sign":
+                return Keys.sign(command);
             case "createTopic":
                 return admin.createTopic(command);
             default:

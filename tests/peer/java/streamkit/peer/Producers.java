@@ -55,7 +55,7 @@ final class Producers {
                     new Transactions(command.text("name"), command.text("check", null)));
             return producer;
         }
-        return new DefaultMQProducer(namespace, group);
+        return new DefaultMQProducer(namespace, group, Keys.hook(command));
     }
 
     /**
