@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 
+from rocket_broker.access.access_control import AccessControl, handlers_of
 from rocket_broker.clients.consumer_table import ConsumerTable
 from rocket_broker.clients.heartbeat_limits import HeartbeatLimits
 from rocket_broker.clients.lock_file import LockFile
@@ -81,6 +82,7 @@ class Broker:
         locks: The queue locks of ordered consumption.
         pull_request_hold: The pull requests that wait for a message.
         delays: Delivers delayed messages; set once `start` has returned.
+        access: Checks requests; None without access control.
         timers: Delivers timed messages; None before `start`, and if timers are turned off.
         halves: The half messages of transactions; set once `start` has returned.
         fast_failure: Refuses requests that have waited for too long; set once `start` has returned.
@@ -124,6 +126,7 @@ class Broker:
         self.locks = QueueLocks()
         self.pull_request_hold = PullRequestHold(self.store)
         self.statistics = BrokerStatistics()
+        self.access = AccessControl(settings.accounts_dir, clock) if settings.acl_enable else None
         self.timers: TimerService | None = None
         self._handlers: dict[int, RequestHandler] = {}
         self._send_runs: SendRuns | None = None
@@ -145,6 +148,7 @@ class Broker:
         """Start serving. When this returns, every name server that is up has the broker in its routes.
 
         Raises:
+            AclFileError: A file of accounts is wrong.
             AddressInUse: Another process has the port.
             AddressUnreachable: Clients could not connect to the advertised address.
             CannotListen: The operating system refuses to listen on the address.
@@ -174,6 +178,8 @@ class Broker:
     # The steps of `start`. Each step pushes its undo; `stop` runs them in reverse order.
 
     async def _open_files(self, undo: AsyncExitStack) -> None:
+        if self.access is not None:
+            self.access.load()
         self.recovery = self.store.load(self.on_progress)
         undo.push_async_callback(self.store.stop)
         if not self.topics.load():
@@ -202,7 +208,8 @@ class Broker:
         for server in servers:
             undo.push_async_callback(server.close)
         self._server = servers[0]
-        warn_if_open("broker", self._server)
+        if self.access is None:
+            warn_if_open("broker", self._server)
         if not s.listen_port:
             await self._build((store_ip, self._server.port))
         # Runs before the servers close: late answers still need their connections.
@@ -248,7 +255,8 @@ class Broker:
                 address_percent=s.max_address_connections_ratio,
                 buffers=self.buffers,
             ),
-            frames_handler=self._frames_handler() if has_native_core() else None,
+            # Runs of sends are not decoded into commands, which access control checks one by one.
+            frames_handler=self._frames_handler() if has_native_core() and self.access is None else None,
             tls=s.server_tls(),
         )
 
@@ -305,6 +313,8 @@ class Broker:
             "housekeeping": self._run_housekeeping(),
             "transaction checks": checks.run(),
         }
+        if self.access is not None:
+            loops["accounts"] = self.access.follow_files()
         for name, loop in loops.items():
             task = asyncio.create_task(loop, name=f"broker {self.settings.broker_name}: {name}")
             undo.push_async_callback(_cancel, task)
@@ -409,10 +419,11 @@ class Broker:
             halves=self.halves,
             statistics=self.statistics,
             fast_failure=self.fast_failure,
+            access=self.access,
             address=self._address(store_host[1]),
         )
         self.requests = RequestHandlers(context)
-        self._handlers.update(self.requests.table)
+        self._handlers.update(handlers_of(self.requests.table, self.access))
         self._send_runs = self.requests.send_runs
 
 

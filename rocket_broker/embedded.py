@@ -90,7 +90,7 @@ class EmbeddedBroker:
             raise RuntimeError(f"{self!r} is already started")
         async with AsyncExitStack() as undo:
             self.store_path = self._store if self._store is not None else _temporary_store(undo)
-            self.name_server = NameServer(self._name_server_settings(), transport=self._transport)
+            self.name_server = NameServer(self._name_server_settings(), transport=self._transport, clock=self._clock)
             undo.push_async_callback(self.name_server.stop)
             await self.name_server.start()
             self.broker = Broker(self._broker_settings(), transport=self._transport, clock=self._clock)
@@ -105,10 +105,15 @@ class EmbeddedBroker:
             await running.aclose()
 
     def _name_server_settings(self) -> NameServerSettings:
+        """Return the settings of the name server, which checks requests too if the broker can sign its own."""
+        given = self._settings
+        signs = "innerClientAuthenticationCredentials" in given
+        checked = {key: given[key] for key in ("aclEnable", "rocketmqHome") if signs and key in given}
         keys = {
             "listenPort": str(self._name_server_port),
             "kvConfigPath": str(self.store_path / "namesrv" / "kvConfig.json"),
             "orderMessageEnable": "true",
+            **checked,
         }
         entries = entries_of(keys, "the embedded broker")
         return NameServerSettings.from_entries([*entries, *name_server_entries(self._given())])

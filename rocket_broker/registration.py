@@ -234,7 +234,9 @@ class Registration:
     async def connect(self, name_server: str) -> Connection:
         """Return a new connection to the name server."""
         timeout = self._settings.connect_timeout_millis / 1000
-        return await self._transport.connect(name_server, timeout=timeout, tls=self._settings.client_tls())
+        connection = await self._transport.connect(name_server, timeout=timeout, tls=self._settings.client_tls())
+        connection.sign_with(self._settings.credentials)
+        return connection
 
     def take_ordered_topics(self, name_server: str, ordered: KVTable | None) -> None:
         """Take over which topics are ordered, from the first name server only: the others must not contradict it."""

@@ -1,5 +1,26 @@
-"""The dispatch table of the broker: request codes and the processors' methods that answer them."""
+"""The dispatch table of the broker: request codes, the processors' methods that answer them, and what requests need.
 
+Apache's broker of 4.9 checks rights for some of these requests only; each request is checked here. Requests that change
+the broker, and those that read what belongs to all accounts, are for administrators.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+
+from rocket_broker.access.account import SUB, Right
+from rocket_broker.access.needs import (
+    ADMIN,
+    HEARTBEAT,
+    LOCKS,
+    SIGNED,
+    UNLOCKS,
+    Needs,
+    Served,
+    asks_about,
+    consumes,
+    sends,
+)
+from rocket_broker.processors.accounts import AccountsProcessor
 from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.processors.cleaning import CleaningProcessor
 from rocket_broker.processors.clients import ClientsProcessor
@@ -23,10 +44,46 @@ from rocket_broker.processors.topics import TopicsProcessor
 from rocket_broker.processors.transaction import TransactionProcessor
 from rocket_broker.processors.waiting import WaitingMessages
 from rocket_broker.requests.late_answers import LateAnswers
-from rocket_broker.requests.serving import RequestHandler
 from rocket_broker.requests.settings_request import answer_settings, answer_settings_update
+from rocket_broker.store.message_store import MessageStore
 from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.deduplication import SEND_DEDUPLICATED
+from rocket_remoting.wire.headers import (
+    CloneGroupOffsetRequestHeader,
+    ConsumerSendMsgBackRequestHeader,
+    EndTransactionRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+    GetConsumerListByGroupRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
+    GetConsumeStatsRequestHeader,
+    GetEarliestMsgStoretimeRequestHeader,
+    GetMaxOffsetRequestHeader,
+    GetMinOffsetRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+    GetTopicConfigRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    PullMessageRequestHeader,
+    QueryConsumeQueueRequestHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    QueryCorrectionOffsetHeader,
+    QueryMessageRequestHeader,
+    QuerySubscriptionByConsumerRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
+    RecallMessageRequestHeader,
+    ResetOffsetRequestHeader,
+    SearchOffsetRequestHeader,
+    SendDeduplicatedRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+    UnregisterClientRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+    ViewMessageRequestHeader,
+)
+from rocket_remoting.wire.record import decode_record
 
 __all__ = ["STORING", "RequestHandlers"]
 
@@ -38,7 +95,7 @@ class RequestHandlers:
     """The processors of one broker.
 
     Attributes:
-        table: The handler of each request code.
+        table: The handler of each request code, and what requests need to reach it where access control is on.
         send_runs: Handles the plain sends of a connection together.
     """
 
@@ -64,76 +121,101 @@ class RequestHandlers:
         stats = ConsumeStatsProcessor(context)
         resetting = OffsetResetProcessor(context, late)
         runtime = RuntimeProcessor(context)
-        self.table: dict[int, RequestHandler] = {
-            Code.SEND_MESSAGE: sending.send,
-            Code.SEND_MESSAGE_V2: sending.send,
-            Code.SEND_BATCH_MESSAGE: sending.send_batch,
-            SEND_DEDUPLICATED: deduplicated.send,
-            Code.SEND_REPLY_MESSAGE: replies.reply,
-            Code.SEND_REPLY_MESSAGE_V2: replies.reply,
-            Code.CONSUMER_SEND_MSG_BACK: send_back.send_back,
-            Code.RECALL_MESSAGE: recall.recall,
-            Code.END_TRANSACTION: transaction.end,
-            Code.RESUME_CHECK_HALF_MESSAGE: transaction.resume,
-            Code.PULL_MESSAGE: pulling.pull,
-            Code.LITE_PULL_MESSAGE: pulling.pull,
+        accounts = AccountsProcessor(context)
+        view_needs = Needs(rights=partial(_message_rights, context.store, ViewMessageRequestHeader))
+        send_back_needs = consumes(ConsumerSendMsgBackRequestHeader).and_rights(
+            partial(_message_rights, context.store, ConsumerSendMsgBackRequestHeader)
+        )
+        self.table: dict[int, Served] = {
+            Code.SEND_MESSAGE: Served(sending.send, sends(SendMessageRequestHeader)),
+            Code.SEND_MESSAGE_V2: Served(sending.send, sends(SendMessageRequestHeaderV2)),
+            Code.SEND_BATCH_MESSAGE: Served(sending.send_batch, sends(SendMessageRequestHeaderV2)),
+            SEND_DEDUPLICATED: Served(deduplicated.send, sends(SendDeduplicatedRequestHeader)),
+            Code.SEND_REPLY_MESSAGE: Served(replies.reply, SIGNED),
+            Code.SEND_REPLY_MESSAGE_V2: Served(replies.reply, SIGNED),
+            Code.CONSUMER_SEND_MSG_BACK: Served(send_back.send_back, send_back_needs),
+            Code.RECALL_MESSAGE: Served(recall.recall, sends(RecallMessageRequestHeader)),
+            Code.END_TRANSACTION: Served(transaction.end, sends(EndTransactionRequestHeader)),
+            Code.RESUME_CHECK_HALF_MESSAGE: Served(transaction.resume, ADMIN),
+            Code.PULL_MESSAGE: Served(pulling.pull, consumes(PullMessageRequestHeader)),
+            Code.LITE_PULL_MESSAGE: Served(pulling.pull, consumes(PullMessageRequestHeader)),
             # Clients
-            Code.HEART_BEAT: clients.heartbeat,
-            Code.UNREGISTER_CLIENT: clients.unregister,
-            Code.CHECK_CLIENT_CONFIG: clients.check_config,
-            Code.GET_CONSUMER_LIST_BY_GROUP: clients.consumer_list,
-            Code.LOCK_BATCH_MQ: locks.lock,
-            Code.UNLOCK_BATCH_MQ: locks.unlock,
+            Code.HEART_BEAT: Served(clients.heartbeat, HEARTBEAT),
+            Code.UNREGISTER_CLIENT: Served(clients.unregister, consumes(UnregisterClientRequestHeader)),
+            Code.CHECK_CLIENT_CONFIG: Served(clients.check_config, SIGNED),
+            Code.GET_CONSUMER_LIST_BY_GROUP: Served(
+                clients.consumer_list, consumes(GetConsumerListByGroupRequestHeader)
+            ),
+            Code.LOCK_BATCH_MQ: Served(locks.lock, LOCKS),
+            Code.UNLOCK_BATCH_MQ: Served(locks.unlock, UNLOCKS),
             # Offsets
-            Code.QUERY_CONSUMER_OFFSET: offset.query,
-            Code.UPDATE_CONSUMER_OFFSET: offset.update,
-            Code.SEARCH_OFFSET_BY_TIMESTAMP: offset.search,
-            Code.GET_MAX_OFFSET: offset.max,
-            Code.GET_MIN_OFFSET: offset.min,
-            Code.QUERY_CORRECTION_OFFSET: offset.correction,
-            Code.GET_EARLIEST_MSG_STORETIME: offset.earliest_store_time,
+            Code.QUERY_CONSUMER_OFFSET: Served(offset.query, consumes(QueryConsumerOffsetRequestHeader)),
+            Code.UPDATE_CONSUMER_OFFSET: Served(offset.update, consumes(UpdateConsumerOffsetRequestHeader)),
+            Code.SEARCH_OFFSET_BY_TIMESTAMP: Served(offset.search, asks_about(SearchOffsetRequestHeader)),
+            Code.GET_MAX_OFFSET: Served(offset.max, asks_about(GetMaxOffsetRequestHeader)),
+            Code.GET_MIN_OFFSET: Served(offset.min, asks_about(GetMinOffsetRequestHeader)),
+            Code.QUERY_CORRECTION_OFFSET: Served(offset.correction, consumes(QueryCorrectionOffsetHeader)),
+            Code.GET_EARLIEST_MSG_STORETIME: Served(
+                offset.earliest_store_time, asks_about(GetEarliestMsgStoretimeRequestHeader)
+            ),
             # Messages
-            Code.QUERY_MESSAGE: messages.query,
-            Code.VIEW_MESSAGE_BY_ID: messages.view,
-            Code.QUERY_CONSUME_QUEUE: messages.consume_queue,
+            Code.QUERY_MESSAGE: Served(messages.query, consumes(QueryMessageRequestHeader)),
+            Code.VIEW_MESSAGE_BY_ID: Served(messages.view, view_needs),
+            Code.QUERY_CONSUME_QUEUE: Served(messages.consume_queue, consumes(QueryConsumeQueueRequestHeader)),
             # Topics
-            Code.UPDATE_AND_CREATE_TOPIC: topic.update,
-            Code.UPDATE_AND_CREATE_TOPIC_LIST: topic.update_all,
-            Code.DELETE_TOPIC_IN_BROKER: topic.delete,
-            Code.CLEAN_UNUSED_TOPIC: topic.delete_unused,
-            Code.GET_ALL_TOPIC_CONFIG: topic.all_configs,
-            Code.GET_TOPIC_CONFIG: topic.config,
-            Code.GET_TOPIC_STATS_INFO: topic.stats,
-            Code.QUERY_TOPIC_CONSUME_BY_WHO: topic.consumers_of,
-            Code.QUERY_TOPICS_BY_CONSUMER: topic.topics_of_group,
-            Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topic.system_topics,
-            Code.QUERY_CONSUME_TIME_SPAN: topic.time_span,
+            Code.UPDATE_AND_CREATE_TOPIC: Served(topic.update, ADMIN),
+            Code.UPDATE_AND_CREATE_TOPIC_LIST: Served(topic.update_all, ADMIN),
+            Code.DELETE_TOPIC_IN_BROKER: Served(topic.delete, ADMIN),
+            Code.CLEAN_UNUSED_TOPIC: Served(topic.delete_unused, ADMIN),
+            Code.GET_ALL_TOPIC_CONFIG: Served(topic.all_configs, SIGNED),
+            Code.GET_TOPIC_CONFIG: Served(topic.config, asks_about(GetTopicConfigRequestHeader)),
+            Code.GET_TOPIC_STATS_INFO: Served(topic.stats, asks_about(GetTopicStatsInfoRequestHeader)),
+            Code.QUERY_TOPIC_CONSUME_BY_WHO: Served(
+                topic.consumers_of, asks_about(QueryTopicConsumeByWhoRequestHeader)
+            ),
+            Code.QUERY_TOPICS_BY_CONSUMER: Served(topic.topics_of_group, consumes(QueryTopicsByConsumerRequestHeader)),
+            Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: Served(topic.system_topics, SIGNED),
+            Code.QUERY_CONSUME_TIME_SPAN: Served(topic.time_span, consumes(QueryConsumeTimeSpanRequestHeader)),
             # Groups
-            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: group.update,
-            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: group.update_all,
-            Code.DELETE_SUBSCRIPTIONGROUP: group.delete,
-            Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: group.all_configs,
-            Code.GET_SUBSCRIPTIONGROUP_CONFIG: group.config,
-            Code.GET_CONSUMER_CONNECTION_LIST: group.consumer_connections,
-            Code.QUERY_SUBSCRIPTION_BY_CONSUMER: group.subscription,
-            Code.GET_PRODUCER_CONNECTION_LIST: group.producer_connections,
-            Code.GET_ALL_PRODUCER_INFO: group.all_producers,
-            Code.GET_CONSUME_STATS: stats.of_group,
-            Code.GET_BROKER_CONSUME_STATS: stats.of_all,
-            Code.CLONE_GROUP_OFFSET: stats.clone,
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Served(group.update, ADMIN),
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Served(group.update_all, ADMIN),
+            Code.DELETE_SUBSCRIPTIONGROUP: Served(group.delete, ADMIN),
+            Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Served(group.all_configs, SIGNED),
+            Code.GET_SUBSCRIPTIONGROUP_CONFIG: Served(group.config, consumes(GetSubscriptionGroupConfigRequestHeader)),
+            Code.GET_CONSUMER_CONNECTION_LIST: Served(
+                group.consumer_connections, consumes(GetConsumerConnectionListRequestHeader)
+            ),
+            Code.QUERY_SUBSCRIPTION_BY_CONSUMER: Served(
+                group.subscription, consumes(QuerySubscriptionByConsumerRequestHeader)
+            ),
+            Code.GET_PRODUCER_CONNECTION_LIST: Served(group.producer_connections, SIGNED),
+            Code.GET_ALL_PRODUCER_INFO: Served(group.all_producers, SIGNED),
+            Code.GET_CONSUME_STATS: Served(stats.of_group, consumes(GetConsumeStatsRequestHeader)),
+            Code.GET_BROKER_CONSUME_STATS: Served(stats.of_all, SIGNED),
+            Code.CLONE_GROUP_OFFSET: Served(stats.clone, consumes(CloneGroupOffsetRequestHeader)),
             # Requests of tools to live consumers
-            Code.INVOKE_BROKER_TO_RESET_OFFSET: resetting.reset,
-            Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: relay.consumer_status,
-            Code.GET_CONSUMER_RUNNING_INFO: relay.running_info,
-            Code.CONSUME_MESSAGE_DIRECTLY: relay.consume_directly,
+            Code.INVOKE_BROKER_TO_RESET_OFFSET: Served(resetting.reset, consumes(ResetOffsetRequestHeader)),
+            Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Served(
+                relay.consumer_status, consumes(GetConsumerStatusRequestHeader)
+            ),
+            Code.GET_CONSUMER_RUNNING_INFO: Served(relay.running_info, consumes(GetConsumerRunningInfoRequestHeader)),
+            Code.CONSUME_MESSAGE_DIRECTLY: Served(relay.consume_directly, ADMIN),
+            # Accounts
+            Code.UPDATE_AND_CREATE_ACL_CONFIG: Served(accounts.update, ADMIN),
+            Code.DELETE_ACL_CONFIG: Served(accounts.delete, ADMIN),
+            Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: Served(accounts.update_white_list, ADMIN),
+            Code.GET_BROKER_CLUSTER_ACL_INFO: Served(accounts.version, SIGNED),
+            Code.GET_BROKER_CLUSTER_ACL_CONFIG: Served(accounts.config, ADMIN),
             # The broker itself
-            Code.GET_BROKER_RUNTIME_INFO: runtime.info,
-            Code.GET_ALL_CONSUMER_OFFSET: runtime.consumer_offsets,
-            Code.GET_ALL_DELAY_OFFSET: runtime.delay_offsets,
-            Code.CLEAN_EXPIRED_CONSUMEQUEUE: cleaning.clean_queues,
-            Code.DELETE_EXPIRED_COMMITLOG: cleaning.delete_expired,
-            Code.GET_BROKER_CONFIG: lambda _, command: answer_settings(settings, command),
-            Code.UPDATE_BROKER_CONFIG: lambda who, command: answer_settings_update(settings, who, command),
+            Code.GET_BROKER_RUNTIME_INFO: Served(runtime.info, SIGNED),
+            Code.GET_ALL_CONSUMER_OFFSET: Served(runtime.consumer_offsets, ADMIN),
+            Code.GET_ALL_DELAY_OFFSET: Served(runtime.delay_offsets, ADMIN),
+            Code.CLEAN_EXPIRED_CONSUMEQUEUE: Served(cleaning.clean_queues, ADMIN),
+            Code.DELETE_EXPIRED_COMMITLOG: Served(cleaning.delete_expired, ADMIN),
+            Code.GET_BROKER_CONFIG: Served(lambda _, command: answer_settings(settings, command), SIGNED),
+            Code.UPDATE_BROKER_CONFIG: Served(
+                lambda who, command: answer_settings_update(settings, who, command), ADMIN
+            ),
         }
 
     async def stop(self) -> None:
@@ -143,3 +225,14 @@ class RequestHandlers:
         await self._relay.stop()
         await self._replies.stop()
         await self._cleaning.stop()
+
+
+def _message_rights(
+    store: MessageStore,
+    header: type[ViewMessageRequestHeader] | type[ConsumerSendMsgBackRequestHeader],
+    command: RemotingCommand,
+) -> Iterator[Right]:
+    """Yield the right to read the stored message that a request names by its offset, whatever topic the request has."""
+    record = store.message_at(command.header(header).offset)
+    if record is not None:
+        yield Right(decode_record(record, decompress=False).topic, SUB)

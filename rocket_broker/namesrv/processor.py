@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator
 
+from rocket_broker.access.needs import ADMIN, OPEN, SIGNED, Served
 from rocket_broker.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from rocket_broker.namesrv.route_table import RouteTable
 from rocket_broker.namesrv.settings import NameServerSettings
@@ -69,7 +70,7 @@ class NameServerProcessor:
     """The handlers of all requests that a name server serves.
 
     Attributes:
-        handlers: Request code -> handler.
+        table: The handler of each request code, and what requests need to reach it where access control is on.
     """
 
     def __init__(self, settings: NameServerSettings, routes: RouteTable, kv_config: KVConfig) -> None:
@@ -77,27 +78,27 @@ class NameServerProcessor:
         self._routes = routes
         self._kv = kv_config
         code = RequestCode
-        self.handlers: dict[int, RequestHandler] = {
-            code.GET_ROUTEINFO_BY_TOPIC: self.get_route,
-            code.REGISTER_BROKER: self.register_broker,
-            code.UNREGISTER_BROKER: self.unregister_broker,
-            code.QUERY_DATA_VERSION: self.query_data_version,
-            code.GET_BROKER_CLUSTER_INFO: self.get_cluster_info,
-            code.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_perm,
-            code.ADD_WRITE_PERM_OF_BROKER: self.add_write_perm,
-            code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.get_all_topics,
-            code.GET_TOPICS_BY_CLUSTER: self.get_topics_by_cluster,
-            code.GET_SYSTEM_TOPIC_LIST_FROM_NS: self.get_system_topics,
-            code.GET_UNIT_TOPIC_LIST: self._topics_with_flags(unit=True, unit_sub=None),
-            code.GET_HAS_UNIT_SUB_TOPIC_LIST: self._topics_with_flags(unit=None, unit_sub=True),
-            code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._topics_with_flags(unit=False, unit_sub=True),
-            code.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
-            code.PUT_KV_CONFIG: self.put_kv,
-            code.GET_KV_CONFIG: self.get_kv,
-            code.DELETE_KV_CONFIG: self.delete_kv,
-            code.GET_KVLIST_BY_NAMESPACE: self.get_kv_namespace,
-            code.UPDATE_NAMESRV_CONFIG: self.update_settings,
-            code.GET_NAMESRV_CONFIG: self.get_settings,
+        self.table: dict[int, Served] = {
+            code.GET_ROUTEINFO_BY_TOPIC: Served(self.get_route, OPEN),
+            code.REGISTER_BROKER: Served(self.register_broker, ADMIN),
+            code.UNREGISTER_BROKER: Served(self.unregister_broker, ADMIN),
+            code.QUERY_DATA_VERSION: Served(self.query_data_version, ADMIN),
+            code.GET_BROKER_CLUSTER_INFO: Served(self.get_cluster_info, OPEN),
+            code.WIPE_WRITE_PERM_OF_BROKER: Served(self.wipe_write_perm, ADMIN),
+            code.ADD_WRITE_PERM_OF_BROKER: Served(self.add_write_perm, ADMIN),
+            code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Served(self.get_all_topics, OPEN),
+            code.GET_TOPICS_BY_CLUSTER: Served(self.get_topics_by_cluster, OPEN),
+            code.GET_SYSTEM_TOPIC_LIST_FROM_NS: Served(self.get_system_topics, OPEN),
+            code.GET_UNIT_TOPIC_LIST: Served(self._topics_with_flags(unit=True, unit_sub=None), OPEN),
+            code.GET_HAS_UNIT_SUB_TOPIC_LIST: Served(self._topics_with_flags(unit=None, unit_sub=True), OPEN),
+            code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: Served(self._topics_with_flags(unit=False, unit_sub=True), OPEN),
+            code.DELETE_TOPIC_IN_NAMESRV: Served(self.delete_topic, ADMIN),
+            code.PUT_KV_CONFIG: Served(self.put_kv, ADMIN),
+            code.GET_KV_CONFIG: Served(self.get_kv, OPEN),
+            code.DELETE_KV_CONFIG: Served(self.delete_kv, ADMIN),
+            code.GET_KVLIST_BY_NAMESPACE: Served(self.get_kv_namespace, OPEN),
+            code.UPDATE_NAMESRV_CONFIG: Served(self.update_settings, ADMIN),
+            code.GET_NAMESRV_CONFIG: Served(self.get_settings, SIGNED),
         }
 
     # Routes

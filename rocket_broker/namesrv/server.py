@@ -3,12 +3,14 @@
 import asyncio
 import logging
 
+from rocket_broker.access.access_control import AccessControl, handlers_of
 from rocket_broker.loop.loop_steps import run_in_steps
 from rocket_broker.namesrv.kv_config import KVConfig
 from rocket_broker.namesrv.processor import NameServerProcessor
 from rocket_broker.namesrv.route_table import BROKER_EXPIRY_SECONDS, RouteTable
 from rocket_broker.namesrv.settings import NameServerSettings
 from rocket_broker.requests.serving import Dispatcher, limits, listen, warn_if_open
+from rocket_remoting.clock import Clock, SystemClock
 from rocket_remoting.session.buffers import BufferBudget
 from rocket_remoting.transports.transport import Server, Transport
 
@@ -27,10 +29,12 @@ class NameServer:
         settings: The settings.
         routes: The live brokers and their topics.
         kv_config: The key-value configuration.
+        access: Checks requests; None without access control.
     """
 
-    def __init__(self, settings: NameServerSettings, *, transport: Transport) -> None:
+    def __init__(self, settings: NameServerSettings, *, transport: Transport, clock: Clock | None = None) -> None:
         self.settings = settings
+        self.access = AccessControl(settings.accounts_dir, clock or SystemClock()) if settings.acl_enable else None
         self.kv_config = KVConfig(settings.kv_config_path)
         self.routes = RouteTable(
             lambda: asyncio.get_running_loop().time(),
@@ -38,7 +42,7 @@ class NameServer:
         )
         self._transport = transport
         self._server: Server | None = None
-        self._scan: asyncio.Task[None] | None = None
+        self._loops: list[asyncio.Task[None]] = []
 
     @property
     def address(self) -> str:
@@ -55,13 +59,16 @@ class NameServer:
         """Start the server, which serves when this returns.
 
         Raises:
+            AclFileError: A file of accounts is wrong.
             AddressInUse: Another process uses the port.
             TlsUnusable: A file of TLS cannot be used.
             DamagedTable: The key-value configuration cannot be read.
         """
+        if self.access is not None:
+            self.access.load()
         self.kv_config.load()
         processor = NameServerProcessor(self.settings, self.routes, self.kv_config)
-        self._dispatcher = Dispatcher("name server", processor.handlers)
+        self._dispatcher = Dispatcher("name server", handlers_of(processor.table, self.access))
         self._server = await listen(
             self._transport,
             self.settings.bind_address,
@@ -75,15 +82,20 @@ class NameServer:
             ),
             tls=self.settings.server_tls(),
         )
-        warn_if_open("name server", self._server)
-        self._scan = asyncio.create_task(self._remove_silent_brokers(), name="name server: scan for dead brokers")
+        if self.access is None:
+            warn_if_open("name server", self._server)
+        else:
+            follow = self.access.follow_files()
+            self._loops.append(asyncio.create_task(follow, name="name server: changes of accounts"))
+        scan = self._remove_silent_brokers()
+        self._loops.append(asyncio.create_task(scan, name="name server: scan for dead brokers"))
 
     async def stop(self) -> None:
         """Close every connection; brokers and clients continue with the routes that they have."""
-        if self._scan is not None:
-            self._scan.cancel()
-            await asyncio.gather(self._scan, return_exceptions=True)
-            self._scan = None
+        loops, self._loops = self._loops, []
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
         if self._server is not None:
             self._dispatcher.stop()
             await self._server.close()

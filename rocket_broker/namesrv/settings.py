@@ -13,7 +13,7 @@ from typing import ClassVar
 from rocket_broker.settings import checks
 from rocket_broker.settings.apache_keys import NAME_SERVER_MEANINGLESS
 from rocket_broker.settings.apache_settings import setting
-from rocket_broker.settings.broker_settings import LOOPBACK, address_connections_ratio
+from rocket_broker.settings.broker_settings import LOOPBACK, address_connections_ratio, rocketmq_home
 from rocket_broker.settings.checks import LARGEST_PORT
 from rocket_broker.settings.tls_settings import TlsSettings
 
@@ -33,6 +33,14 @@ class NameServerSettings(TlsSettings):
         9876, "TCP port for brokers and clients; 0 takes any free port.", maximum=LARGEST_PORT, fixed=True
     )
     bind_address: str = setting(LOOPBACK, "Address to listen on (5.x).", check=checks.host, fixed=True)
+    acl_enable: bool = setting(
+        False,
+        "Let only signed requests of administrators register brokers, write the key-value configuration, delete "
+        "topics, and change permissions and settings, by the accounts in plain_acl.yml (no key of Apache's name "
+        "server).",
+        fixed=True,
+    )
+    rocketmq_home: Path | None = rocketmq_home()
     kv_config_path: Path = setting(
         Path.home() / "namesrv" / "kvConfig.json",
         "File of the key-value configuration (PUT_KV_CONFIG).",
@@ -65,3 +73,10 @@ class NameServerSettings(TlsSettings):
         120, "Seconds without traffic after which a connection is closed; 0: never.", fixed=True
     )
     max_address_connections_ratio: int = address_connections_ratio()
+
+    @property
+    def accounts_dir(self) -> Path:
+        """Directory of ``plain_acl.yml``."""
+        if self.rocketmq_home is not None:
+            return self.rocketmq_home / "conf"
+        return self.kv_config_path.parent if self.source is None else self.source.parent

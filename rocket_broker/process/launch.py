@@ -22,6 +22,7 @@ __all__ = ["launch_broker", "launch_name_server"]
 DEFAULT_STORE = Path(".streamkit")
 NAME_SERVER_PORT = 9876
 NAMESRV_ADDR = "NAMESRV_ADDR"
+ROCKETMQ_HOME = "ROCKETMQ_HOME"
 
 
 def launch_name_server(config: Path | None, port: int | None, *, print_config: bool, as_json: bool) -> None:
@@ -31,7 +32,7 @@ def launch_name_server(config: Path | None, port: int | None, *, print_config: b
         click.ClickException: The settings are wrong, or the server cannot start.
     """
     with _clear_errors():
-        entries = [*_tls_file(), *(read_properties(config) if config is not None else [])]
+        entries = [*_tls_file(), *_installation(), *(read_properties(config) if config is not None else [])]
         if port is not None:
             entries.append(Entry("listenPort", str(port), "option -p"))
         settings = NameServerSettings.from_entries(entries)
@@ -66,7 +67,7 @@ def launch_broker(
                 "--name-server-port is for a broker that starts its own name server, so not with -c or -n"
             )
         beside = NAME_SERVER_PORT if name_server_port is None else name_server_port
-        entries = _tls_file() + (_broker_defaults(alone, beside) if config is None else [])
+        entries = [*_tls_file(), *_installation(), *(_broker_defaults(alone, beside) if config is None else [])]
         if NAMESRV_ADDR in os.environ:
             origin = f"environment variable {NAMESRV_ADDR}"
             entries.append(Entry("namesrvAddr", os.environ[NAMESRV_ADDR], origin))
@@ -87,6 +88,12 @@ def launch_broker(
             from rocket_broker.process.service import run
 
             run(_name_server_beside(settings, entries, beside) if alone else None, settings)
+
+
+def _installation() -> list[Entry]:
+    """Return the setting that the environment variable ROCKETMQ_HOME stands for."""
+    home = os.environ.get(ROCKETMQ_HOME)
+    return [Entry("rocketmqHome", home, f"environment variable {ROCKETMQ_HOME}")] if home else []
 
 
 def _broker_defaults(alone: bool, name_server_port: int) -> list[Entry]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from rocket_broker.access.access_control import AccessControl
 from rocket_broker.clients.consumer_table import ConsumerTable
 from rocket_broker.clients.heartbeat_limits import HeartbeatLimits
 from rocket_broker.clients.producer_table import ProducerTable
@@ -49,6 +50,7 @@ class BrokerContext:
         halves: The half messages of transactions.
         statistics: Counts messages and pulls.
         fast_failure: Refuses requests that have waited for too long.
+        access: Checks requests; None without access control.
         address: The address of the broker in routes.
     """
 
@@ -71,4 +73,5 @@ class BrokerContext:
     halves: HalfMessages
     statistics: BrokerStatistics
     fast_failure: FastFailure
+    access: AccessControl | None
     address: str

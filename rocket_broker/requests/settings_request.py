@@ -50,7 +50,7 @@ def answer_settings_update(
         logger.warning("settings not changed: %s", e, extra=connection.log_peer)
         code = ResponseCode.NO_PERMISSION if isinstance(e, LocalSetting) else ResponseCode.SYSTEM_ERROR
         return RemotingCommand.response(command, code, remark=str(e))
-    changed = {entry.key: entry.value for entry in entries}
+    changed = {entry.key: entry.value for entry in entries if entry.key not in settings.secrets()}
     logger.info("settings changed by %s: %s", peer, changed, extra=connection.log_peer)
     return RemotingCommand.response(command)
 

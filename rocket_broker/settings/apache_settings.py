@@ -6,7 +6,7 @@ each value keeps its origin. Every key of Apache's is of one of three kinds. A f
 key is accepted with a warning that says why it has no effect. A *refused* key may only have its harmless value, because
 to ignore another value would break a promise (access control, replication).
 
-Every client that reaches a server may request changes (UPDATE_BROKER_CONFIG), since there is no access control. So a
+Without access control every client that reaches a server may request changes (UPDATE_BROKER_CONFIG). So a
 request changes an honoured setting only if it is neither *fixed* (read once, at the start) nor *local* (the change
 could delete messages or lift a limit). A request never writes a key of the other two kinds into the settings file.
 """
@@ -27,7 +27,7 @@ __all__ = ["DEFAULT_ORIGIN", "ApacheSettings", "Refused", "SettingRow", "setting
 
 DEFAULT_ORIGIN = "default"
 SECRET = "******"
-"""What is shown instead of a password."""
+"""What is shown instead of a secret."""
 
 T = TypeVar("T")
 Check = Callable[[Any], str | None]
@@ -84,7 +84,7 @@ def setting(
         check: Returns what was expected if the value is wrong, and None if it is right.
         fixed: Whether the setting is read only at the start; a request to change it is refused.
         local: The reason why only the settings file may change it and no request; empty if requests may.
-        secret: Whether the value is a password, which is shown nowhere.
+        secret: Whether the value is shown nowhere: not in reports, answers and errors. Requests cannot change it.
     """
     declared = _Declaration(description, key, minimum, maximum, cast(Check | None, check), fixed, local, secret)
     return field(default=default, repr=not secret, metadata={"setting": declared})
@@ -170,13 +170,18 @@ class ApacheSettings:
         return sorted(key for key, f in _honoured(cls).items() if not (f.declared.fixed or f.declared.local))
 
     @classmethod
+    def secrets(cls) -> frozenset[str]:
+        """Return the keys whose values are hidden."""
+        return frozenset(key for key, f in _honoured(cls).items() if f.declared.secret)
+
+    @classmethod
     def local(cls) -> list[str]:
         """Return the keys that only the settings file may change, although the server could apply a change at once."""
         return sorted(key for key, f in _honoured(cls).items() if f.declared.local and not f.declared.fixed)
 
     def to_properties(self) -> str:
         """Return the effective settings but passwords, and the reported keys, as the text of a properties file."""
-        secrets = {key for key, f in _honoured(type(self)).items() if f.declared.secret}
+        secrets = self.secrets()
         values = {row.key: row.value for row in self.rows() if row.key not in secrets} | dict(self.reported)
         return "".join(f"{key}={value}\n" for key, value in values.items())
 
@@ -199,8 +204,11 @@ class ApacheSettings:
         field_ = honoured.get(entry.key)
         if field_ is not None:
             declared = field_.declared
-            if declared.secret:  # not even whether the value is the present one
-                raise LocalSetting(entry.key, SECRET, entry.origin, self._locally("it is a password"))
+            if declared.secret:
+                if entry.value == SECRET:  # a tool sends back what it has read
+                    return None
+                # Not even whether the value is the present one is said.
+                raise LocalSetting(entry.key, SECRET, entry.origin, self._locally("it is a secret"))
             change = field_.change(entry)
             if not (declared.fixed or declared.local):
                 return change
@@ -261,6 +269,10 @@ class _Field(NamedTuple):
         """Return a value of the field as text; a password is hidden."""
         return SECRET if self.declared.secret and value else _text(value)
 
+    def shown(self, entry: Entry) -> Entry:
+        """Return an entry of this field as errors may show it."""
+        return entry._replace(value=SECRET) if self.declared.secret else entry
+
     def change(self, entry: Entry) -> _Change:
         """Return the change of this field that an entry makes.
 
@@ -270,7 +282,7 @@ class _Field(NamedTuple):
         value = _converted(entry, self.type_, self.declared)
         expectation = self.declared.check(value) if self.declared.check is not None else None
         if expectation is not None:
-            raise SettingError(*entry, f"expected {expectation}")
+            raise SettingError(*self.shown(entry), f"expected {expectation}")
         return _Change(self.name, value, entry)
 
 

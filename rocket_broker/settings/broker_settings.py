@@ -21,6 +21,7 @@ from rocket_broker.settings.properties_file import Entry
 from rocket_broker.settings.store_settings import FlushDiskType, StoreSettings
 from rocket_broker.settings.timer_settings import TimerSettings
 from rocket_broker.settings.tls_settings import BrokerTlsSettings
+from rocket_remoting.wire.credentials import Credentials
 
 __all__ = [
     "LOOPBACK",
@@ -30,6 +31,7 @@ __all__ = [
     "BrokerSettings",
     "FlushDiskType",
     "address_connections_ratio",
+    "rocketmq_home",
 ]
 
 MAX_QUEUES = 65_536
@@ -78,6 +80,17 @@ def _split(addresses: str) -> list[str]:
     return list(dict.fromkeys(part.strip() for part in addresses.split(";") if part.strip()))
 
 
+def rocketmq_home() -> Path | None:
+    """Declare ``rocketmqHome`` for the settings of the broker and of the name server."""
+    return setting(
+        None,
+        "Installation whose conf/plain_acl.yml and conf/acl/ have the accounts of access control; default: the "
+        "environment variable ROCKETMQ_HOME, else plain_acl.yml and acl/ are beside the settings file.",
+        fixed=True,
+        local="it names files of the server",
+    )
+
+
 def address_connections_ratio() -> int:
     """Declare ``maxAddressConnectionsRatio`` for the settings of the broker and of the name server."""
     return setting(
@@ -98,6 +111,21 @@ class BrokerSettings(BrokerTlsSettings):
     meaningless: ClassVar[Mapping[str, str]] = BROKER_MEANINGLESS
     refused: ClassVar[Mapping[str, Refused]] = BROKER_REFUSED
     reported: ClassVar[Mapping[str, str]] = BROKER_REPORTED
+
+    # Access control
+    acl_enable: bool = setting(
+        False, "Check each request by the accounts in plain_acl.yml, as RocketMQ 4.9 does.", fixed=True
+    )
+    rocketmq_home: Path | None = rocketmq_home()
+    inner_client_authentication_credentials: str = setting(
+        "",
+        "Keys of the account with which this broker signs its requests to name servers, as a JSON object "
+        f"{checks.KEYS_EXAMPLE} (5.x).",
+        check=checks.credentials,
+        fixed=True,
+        local="it is a secret",
+        secret=True,
+    )
 
     # Who and where
     broker_name: str = setting(
@@ -577,6 +605,18 @@ class BrokerSettings(BrokerTlsSettings):
         if self.broker_ip1:
             return self.broker_ip1
         return _outward_address() if self.listen_host in _ANY_HOST else self.listen_host
+
+    @property
+    def accounts_dir(self) -> Path:
+        """Directory of ``plain_acl.yml``."""
+        if self.rocketmq_home is not None:
+            return self.rocketmq_home / "conf"
+        return self.config_dir if self.source is None else self.source.parent
+
+    @property
+    def credentials(self) -> Credentials | None:
+        """The keys with which the broker signs its requests to name servers."""
+        return checks.parse_credentials(self.inner_client_authentication_credentials)
 
     @property
     def config_dir(self) -> Path:

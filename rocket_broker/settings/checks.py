@@ -2,20 +2,25 @@
 
 import re
 
+import msgspec
+
 from rocket_broker.settings.delay_levels import DelayLevels
 from rocket_broker.settings.timer_settings import PRECISIONS_MS
+from rocket_remoting.wire.credentials import Credentials
 
 __all__ = [
     "LARGEST_PORT",
     "MASTER_ID",
     "addresses",
     "client_certificates",
+    "credentials",
     "delay_levels",
     "host",
     "hours",
     "master",
     "name",
     "no_test_mode",
+    "parse_credentials",
     "permission",
     "region",
     "timer_precision",
@@ -28,6 +33,15 @@ MASTER_ID = 0
 
 MAX_DELAY_LEVELS = 1_000
 """Maximum number of delay levels, since each has a queue and a timer."""
+
+KEYS_EXAMPLE = '{"accessKey":"…","secretKey":"…"}'
+
+
+class _Keys(msgspec.Struct, rename="camel"):
+    access_key: str
+    secret_key: str
+    security_token: str | None = None
+
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
 _REGION = re.compile(r"[!-~]{0,127}")
@@ -49,6 +63,20 @@ def addresses(value: str) -> str | None:
     parts = [part.strip() for part in value.split(";") if part.strip()]
     good = parts and all(_ADDRESS.fullmatch(part) and int(part.rpartition(":")[2]) <= LARGEST_PORT for part in parts)
     return None if good or not value else "host:port, several separated by ';', as 127.0.0.1:9876;192.168.0.1:9876"
+
+
+def credentials(value: str) -> str | None:
+    """Check the keys of an account; there may be none."""
+    return None if not value or parse_credentials(value) else f"a JSON object such as {KEYS_EXAMPLE}"
+
+
+def parse_credentials(value: str) -> Credentials | None:
+    """Return the keys in the JSON text that Apache's brokers of 5.x read; None if it has none."""
+    try:
+        keys = msgspec.json.decode(value, type=_Keys)
+        return Credentials(keys.access_key, keys.secret_key, keys.security_token)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
 
 
 def host(value: str) -> str | None:

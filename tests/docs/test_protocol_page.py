@@ -85,7 +85,7 @@ def test_page_lists_the_name_servers_requests(tmp_path: Path) -> None:
     """Likewise."""
     routes = RouteTable(lambda: 0.0)
     processor = NameServerProcessor(NameServerSettings(), routes, KVConfig(tmp_path / "kvConfig.json"))
-    assert names(served("name server")) == names(set(map(int, processor.handlers)))
+    assert names(served("name server")) == names(set(map(int, processor.table)))
 
 
 def test_each_served_request_names_an_existing_test() -> None:

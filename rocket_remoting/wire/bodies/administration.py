@@ -236,3 +236,29 @@ class BrokerStatsData(Body, kw_only=True):
     stats_minute: BrokerStatsItem
     stats_hour: BrokerStatsItem
     stats_day: BrokerStatsItem
+
+
+class PlainAccessConfig(Body, kw_only=True):
+    """An account of 4.9's access control.
+
+    Attributes:
+        secret_key: The secret key; hidden in answers of this project's broker.
+        topic_perms: Rights on topics, such as ``orders=PUB|SUB``.
+        group_perms: Rights on groups, in the same form.
+    """
+
+    access_key: str
+    secret_key: str | None = None
+    white_remote_address: str | None = None
+    admin: bool = False
+    default_topic_perm: str | None = None
+    default_group_perm: str | None = None
+    topic_perms: list[str] | None = None
+    group_perms: list[str] | None = None
+
+
+class GetBrokerClusterAclConfigResponseBody(Body, kw_only=True):
+    """The response to GET_BROKER_CLUSTER_ACL_CONFIG (54): all white lists and accounts of a broker (4.9)."""
+
+    global_white_addrs: list[str]
+    plain_access_configs: list[PlainAccessConfig]

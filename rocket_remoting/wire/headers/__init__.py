@@ -14,9 +14,12 @@ from rocket_remoting.wire.ext_fields import (
 from rocket_remoting.wire.headers.administration import (
     CloneGroupOffsetRequestHeader as CloneGroupOffsetRequestHeader,
     ConsumeMessageDirectlyResultRequestHeader as ConsumeMessageDirectlyResultRequestHeader,
+    CreateAccessConfigRequestHeader as CreateAccessConfigRequestHeader,
     CreateTopicRequestHeader as CreateTopicRequestHeader,
+    DeleteAccessConfigRequestHeader as DeleteAccessConfigRequestHeader,
     DeleteSubscriptionGroupRequestHeader as DeleteSubscriptionGroupRequestHeader,
     DeleteTopicRequestHeader as DeleteTopicRequestHeader,
+    GetBrokerAclConfigResponseHeader as GetBrokerAclConfigResponseHeader,
     GetBrokerConfigResponseHeader as GetBrokerConfigResponseHeader,
     GetConsumerConnectionListRequestHeader as GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader as GetConsumerRunningInfoRequestHeader,
@@ -35,6 +38,7 @@ from rocket_remoting.wire.headers.administration import (
     QueryTopicsByConsumerRequestHeader as QueryTopicsByConsumerRequestHeader,
     ResetOffsetRequestHeader as ResetOffsetRequestHeader,
     ViewBrokerStatsDataRequestHeader as ViewBrokerStatsDataRequestHeader,
+    UpdateGlobalWhiteAddrsConfigRequestHeader as UpdateGlobalWhiteAddrsConfigRequestHeader,
 )
 from rocket_remoting.wire.headers.consuming import (
     GetConsumerListByGroupRequestHeader as GetConsumerListByGroupRequestHeader,

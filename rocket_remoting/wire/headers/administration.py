@@ -210,3 +210,54 @@ class GetBrokerConfigResponseHeader(Header, kw_only=True):
     """The response to GET_BROKER_CONFIG (26); the body has the settings."""
 
     version: str
+
+
+class CreateAccessConfigRequestHeader(RpcRequestHeader, kw_only=True):
+    """UPDATE_AND_CREATE_ACL_CONFIG (50): create an account, or change its values (4.9).
+
+    Attributes:
+        topic_perms: Rights on topics, such as ``orders=PUB|SUB,bills=SUB``.
+        group_perms: Rights on groups, in the same form.
+    """
+
+    access_key: str
+    secret_key: str | None = None
+    white_remote_address: str | None = None
+    admin: bool = False
+    default_topic_perm: str | None = None
+    default_group_perm: str | None = None
+    topic_perms: str | None = None
+    group_perms: str | None = None
+
+
+class DeleteAccessConfigRequestHeader(RpcRequestHeader, kw_only=True):
+    """DELETE_ACL_CONFIG (51): delete an account (4.9)."""
+
+    access_key: str
+
+
+class UpdateGlobalWhiteAddrsConfigRequestHeader(RpcRequestHeader, kw_only=True):
+    """UPDATE_GLOBAL_WHITE_ADDRS_CONFIG (53): replace a white list (4.9).
+
+    Attributes:
+        global_white_addrs: The addresses, separated by commas.
+        acl_file_full_path: The file with the white list; unset: ``plain_acl.yml``.
+    """
+
+    global_white_addrs: str
+    acl_file_full_path: str | None = None
+
+
+class GetBrokerAclConfigResponseHeader(Header, kw_only=True):
+    """The response to GET_BROKER_CLUSTER_ACL_INFO (52).
+
+    Attributes:
+        version: The `DataVersion` of ``plain_acl.yml``, as JSON.
+        all_acl_file_version: A map from each file to its `DataVersion`, as JSON.
+    """
+
+    version: str
+    all_acl_file_version: str | None = None
+    broker_name: str
+    broker_addr: str
+    cluster_name: str

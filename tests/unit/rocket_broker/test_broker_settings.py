@@ -108,7 +108,6 @@ def test_invalid_value_is_refused_with_the_expected_form(line: str, expectation:
 @pytest.mark.parametrize(
     "line",
     [
-        "aclEnable=true",
         "authenticationEnabled=true",
         "authorizationEnabled=true",
         "brokerRole=SLAVE",
@@ -116,7 +115,7 @@ def test_invalid_value_is_refused_with_the_expected_form(line: str, expectation:
     ],
 )
 def test_settings_for_missing_features_are_refused(line: str) -> None:
-    """A broker that asks for access control or replication does not start without them."""
+    """A broker that asks for 5.3's access control or replication does not start without them."""
     with pytest.raises(SettingError, match="not built in"):
         broker_settings(line)
 
@@ -124,7 +123,7 @@ def test_settings_for_missing_features_are_refused(line: str) -> None:
 def test_unsupported_keys_may_have_their_disabled_value() -> None:
     """A file may disable features that do not exist here."""
     settings = broker_settings(
-        "aclEnable=false\nauthenticationEnabled=false\nauthorizationEnabled=false\n"
+        "authenticationEnabled=false\nauthorizationEnabled=false\n"
         "brokerRole=ASYNC_MASTER\nenableDLegerCommitLog=false\n"
     )
     assert settings.warnings == []

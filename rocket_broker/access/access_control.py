@@ -1,0 +1,332 @@
+"""Access control of a server: which requests are handled, by the rules of the files of accounts.
+
+::
+
+    white list of all files ──► any request
+    access key ──► account ──► its white list ──► any request
+                           └─► signature ──► administrator? ──► rights on topics and groups ──► handled
+
+The files are ``plain_acl.yml``, and all ``*.yml`` and ``*.yaml`` files in the directory ``acl`` beside it. They are
+read at the start, again when one has changed, and rewritten by requests of administrators. If a file is wrong then, the
+rules stay as they were.
+"""
+
+import asyncio
+import hmac
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from rocket_broker.access.account import AccessRules, Account
+from rocket_broker.access.acl_file import AclFile, AclFileError, change_file, read_file
+from rocket_broker.access.needs import Needs, Served
+from rocket_broker.access.remote_address import AddressPattern
+from rocket_broker.limits.refusal import Refusal
+from rocket_broker.requests.serving import Answer, RequestHandler
+from rocket_remoting.clock import Clock
+from rocket_remoting.session.address import host_of
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.credentials import ACCESS_KEY, SIGNATURE, signature_of
+
+__all__ = ["AccessControl", "UnknownAccount", "handlers_of"]
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 5.0
+"""Seconds between two looks at the files, as in Apache's broker."""
+
+MAX_FILES = 1024
+"""Files of accounts."""
+
+_UNSIGNED_FIELD = "_UNIQUE_KEY_QUERY"
+"""Apache's clients before 4.9.4 add this field to a request after they have signed it."""
+
+
+class UnknownAccount(KeyError):  # noqa: N818 - a state, not a mistake
+    """No account has the access key."""
+
+
+Stamp = tuple[tuple[str, int, int, int], ...]
+"""What the file system says about each file: path, time of the last change, size, number."""
+
+
+class AccessControl:
+    """Checks requests, and follows and changes the files of accounts.
+
+    Args:
+        directory: The directory with ``plain_acl.yml`` and ``acl``.
+        clock: The time of changes.
+
+    Attributes:
+        rules: The rules that hold now.
+        default_file: ``plain_acl.yml``.
+    """
+
+    def __init__(self, directory: Path, clock: Clock) -> None:
+        self.default_file = directory / "plain_acl.yml"
+        self.rules = AccessRules()
+        self._acl_directory = directory / "acl"
+        self._tools_file = directory / "tools.yml"
+        self._clock = clock
+        self._stamp: Stamp = ()
+
+    # Checks
+
+    def check(self, connection: Connection, command: RemotingCommand, needs: Needs) -> None:
+        """Check a request before it is handled.
+
+        Raises:
+            Refusal: The sender may not send the request; the remark is Apache's.
+            RemoteProtocolError: The request cannot be read.
+        """
+        if not needs.account:
+            return
+        rules, host = self.rules, host_of(connection.remote_address)
+        if _matches(rules.white_list, host):
+            return
+        account = self._sender(rules, host, command)
+        if account is None:
+            return
+        if needs.admin and not account.admin:
+            raise _refused(
+                f"Need admin permission for request code={command.code}, but accessKey={account.access_key} is not"
+            )
+        for right in needs.rights(command):
+            if not account.has(right):
+                raise _refused(f"No default permission for {right}")
+
+    def _sender(self, rules: AccessRules, host: str, command: RemotingCommand) -> Account | None:
+        """Return the account that has signed a request; None if the account trusts the host.
+
+        Raises:
+            Refusal: There is no such account, or the signature is not that of the account.
+        """
+        fields = command.ext_fields
+        access_key = fields.get(ACCESS_KEY)
+        if access_key is None:
+            raise _refused("No accessKey is configured")
+        account = rules.accounts.get(access_key)
+        if account is None:
+            raise _refused(f"No acl config for {access_key}")
+        if _matches(account.white_list, host):
+            return None
+        if not _is_signed(fields, command, account.secret_key):
+            raise _refused(f"Check signature failed for accessKey={access_key}")
+        return account
+
+    # Files
+
+    def load(self) -> None:
+        """Read all files.
+
+        Raises:
+            AclFileError: A file cannot be read, or an entry is wrong. The rules stay as they were.
+        """
+        paths = list(self._paths())
+        stamp = _stamp(paths)
+        self.rules = _merged([read_file(path) for path in paths])
+        self._stamp = stamp
+        if not self.rules.accounts and not self.rules.white_list:
+            logger.warning(
+                "access control is on, and neither %s nor the files in %s have an account: requests are refused",
+                self.default_file,
+                self._acl_directory,
+            )
+
+    async def follow_files(self) -> None:
+        """Read the files again when one has changed, until cancelled."""
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            await self.reload_if_changed()
+
+    async def reload_if_changed(self) -> None:
+        """Read the files again if one has changed. If one is wrong, log that once, and keep the rules."""
+        known, rules = self._stamp, self.rules
+        found = await asyncio.to_thread(self._changed_since, known)
+        if found is None or self._stamp is not known:  # a request has changed a file meanwhile, and has read it
+            return
+        self._stamp, changed = found
+        if isinstance(changed, AccessRules):
+            self.rules = changed
+            logger.info("read the accounts again: %d of %d files", len(changed.accounts), len(changed.versions))
+        else:
+            logger.error("the accounts stay as they were, %d of them: %s", len(rules.accounts), changed)
+
+    def _changed_since(self, known: Stamp) -> tuple[Stamp, AccessRules | AclFileError] | None:
+        try:
+            paths = list(self._paths())
+            stamp = _stamp(paths)
+        except AclFileError as error:
+            return ((str(error), 0, 0, 0),), error
+        if stamp == known:
+            return None
+        try:
+            return stamp, _merged([read_file(path) for path in paths])
+        except AclFileError as error:
+            return stamp, error
+
+    def _paths(self) -> Iterator[Path]:
+        """Yield the files; of an access key in several files, the first file's account counts.
+
+        Raises:
+            AclFileError: There are too many files.
+        """
+        found: list[Path] = []
+        for directory, subdirectories, names in os.walk(self._acl_directory):
+            subdirectories.sort()
+            found += [Path(directory) / name for name in sorted(names) if name.endswith((".yml", ".yaml"))]
+            if len(found) > MAX_FILES:
+                raise AclFileError(self._acl_directory, None, f"more than {MAX_FILES} files of accounts")
+        yield from (path for path in found if path != self._tools_file)
+        if self.default_file.exists():
+            yield self.default_file
+
+    # Changes
+
+    def update_account(self, access_key: str, values: Mapping[str, object]) -> None:
+        """Change an account in its file, or add it to the default file.
+
+        Args:
+            access_key: The account.
+            values: New values by their names in the file; values that are missing stay as they are.
+
+        Raises:
+            AclFileError: A value is wrong, or the file cannot be changed.
+        """
+
+        def change(contents: dict[str, object]) -> None:
+            accounts = _list_in(contents, "accounts")
+            for account in accounts:
+                if isinstance(account, dict) and account.get("accessKey") == access_key:
+                    account.update(values)
+                    return
+            accounts.append({"accessKey": access_key, **values})
+
+        self._change(self.rules.files.get(access_key, self.default_file), change)
+
+    def delete_account(self, access_key: str) -> None:
+        """Delete an account from its file.
+
+        Raises:
+            UnknownAccount: There is no such account.
+            AclFileError: The file cannot be changed.
+        """
+        path = self.rules.files.get(access_key)
+        if path is None:
+            raise UnknownAccount(access_key)
+
+        def change(contents: dict[str, object]) -> None:
+            contents["accounts"] = [
+                account
+                for account in _list_in(contents, "accounts")
+                if not (isinstance(account, dict) and account.get("accessKey") == access_key)
+            ]
+
+        self._change(path, change)
+
+    def update_white_list(self, addresses: Sequence[str], path: Path | None) -> None:
+        """Replace the white list of a file.
+
+        Args:
+            addresses: The new entries.
+            path: The file; the default file if None.
+
+        Raises:
+            AclFileError: The file is none of the files of accounts, an address is wrong, or the file cannot be changed.
+        """
+        known = {self.default_file, *self._paths()}
+        chosen = next((file for file in known if path is not None and file.resolve() == path.resolve()), None)
+        if path is not None and chosen is None:
+            raise AclFileError(path, None, f"is no file of accounts; these are: {', '.join(sorted(map(str, known)))}")
+
+        def change(contents: dict[str, object]) -> None:
+            contents["globalWhiteRemoteAddresses"] = list(addresses)
+
+        self._change(chosen or self.default_file, change)
+
+    def _change(self, path: Path, change: Callable[[dict[str, object]], None]) -> None:
+        change_file(path, change, self._clock.now_ms())
+        self.load()
+
+    def __repr__(self) -> str:
+        return f"<AccessControl {self.default_file}: {len(self.rules.accounts)} accounts>"
+
+
+def handlers_of(table: Mapping[int, Served], access: AccessControl | None) -> dict[int, RequestHandler]:
+    """Return the handlers of a dispatch table, each behind the check of its needs; without access control, as they
+    are."""
+    if access is None:
+        return {code: served.handler for code, served in table.items()}
+    return {code: _checked(access, served) for code, served in table.items()}
+
+
+def _checked(access: AccessControl, served: Served) -> RequestHandler:
+    handler, needs = served
+
+    def handle(connection: Connection, command: RemotingCommand) -> Answer:
+        access.check(connection, command, needs)
+        return handler(connection, command)
+
+    return handle
+
+
+def _refused(remark: str) -> Refusal:
+    return Refusal(ResponseCode.NO_PERMISSION, remark)
+
+
+def _matches(patterns: Sequence[AddressPattern], host: str) -> bool:
+    return any(pattern.matches(host) for pattern in patterns)
+
+
+def _is_signed(fields: Mapping[str, str], command: RemotingCommand, secret_key: str) -> bool:
+    given = fields.get(SIGNATURE, "").encode("utf-8", "replace")
+    if hmac.compare_digest(signature_of(fields, command.body, secret_key).encode(), given):
+        return True
+    if _UNSIGNED_FIELD not in fields:
+        return False
+    signature = signature_of(fields, command.body, secret_key, without=(_UNSIGNED_FIELD,))
+    return hmac.compare_digest(signature.encode(), given)
+
+
+def _stamp(paths: Sequence[Path]) -> Stamp:
+    stamp = []
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError:  # read_file says so
+            stamp.append((str(path), 0, 0, 0))
+        else:
+            stamp.append((str(path), status.st_mtime_ns, status.st_size, status.st_ino))
+    return tuple(stamp)
+
+
+def _merged(files: Sequence[AclFile]) -> AccessRules:
+    accounts: dict[str, Account] = {}
+    places: dict[str, Path] = {}
+    for file in files:
+        for account in file.accounts:
+            first = places.setdefault(account.access_key, file.path)
+            if account.access_key in accounts:
+                logger.warning(
+                    "account %s is in %s and again in %s: the first one counts", account.access_key, first, file.path
+                )
+            else:
+                accounts[account.access_key] = account
+    return AccessRules(
+        white_list=tuple(pattern for file in files for pattern in file.white_list),
+        accounts=accounts,
+        files=places,
+        versions={file.path: file.version for file in files},
+    )
+
+
+def _list_in(contents: dict[str, object], key: str) -> list[object]:
+    """Return the list under a key of a file's contents; a new one if there is none."""
+    found = contents.get(key)
+    if not isinstance(found, list):
+        found = contents[key] = []
+    return cast(list[object], found)

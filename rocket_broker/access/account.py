@@ -1,0 +1,93 @@
+"""Accounts with their rights on topics and groups, and the rules that all files of accounts make together.
+
+A group is named by its retry topic, ``%RETRY%<group>``, as in Apache's access control. So a right on a group is also
+the right on its retry topic.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rocket_broker.access.remote_address import AddressPattern
+from rocket_remoting.wire.bodies import DataVersion
+from rocket_remoting.wire.topics import RETRY_PREFIX, is_retry_topic
+
+__all__ = ["ANY", "DENY", "PUB", "SUB", "AccessRules", "Account", "Right", "parse_permission"]
+
+DENY = 0
+PUB = 1
+"""Send to a topic."""
+SUB = 2
+"""Read from a topic; be a member of a group."""
+ANY = PUB | SUB
+"""As a need: one of the two. As a right: both."""
+
+_PERMISSIONS = {"DENY": DENY, "PUB": PUB, "SUB": SUB, "PUB|SUB": ANY, "SUB|PUB": ANY}
+
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+"""Every account may send its traces to this topic."""
+
+
+def parse_permission(text: str) -> int | None:
+    """Return the permission of a text such as ``PUB|SUB``; None if there is no such permission."""
+    return _PERMISSIONS.get(text.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """A right that a request needs, or that an account has.
+
+    Attributes:
+        resource: A topic, or the retry topic of a group.
+        permission: `PUB`, `SUB` or `ANY`.
+    """
+
+    resource: str
+    permission: int
+
+    @property
+    def is_group(self) -> bool:
+        """Whether the resource is a group."""
+        return is_retry_topic(self.resource)
+
+    def __str__(self) -> str:
+        return f"group:{self.resource.removeprefix(RETRY_PREFIX)}" if self.is_group else f"topic:{self.resource}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """An account of ``plain_acl.yml``."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    white_list: tuple[AddressPattern, ...] = ()
+    """Requests from these addresses need no signature and no rights."""
+    admin: bool = False
+    """Whether the account may administrate; without `rights` it has all rights, too."""
+    default_topic_permission: int = DENY
+    default_group_permission: int = DENY
+    rights: Mapping[str, int] = field(default_factory=dict)
+    """Permissions by topic, and by retry topic of a group."""
+
+    def has(self, right: Right) -> bool:
+        """Return whether the account has a right."""
+        if self.admin and not self.rights:
+            return True
+        if right.resource == TRACE_TOPIC and right.permission == PUB:
+            return True
+        default = self.default_group_permission if right.is_group else self.default_topic_permission
+        return bool(self.rights.get(right.resource, default) & right.permission)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccessRules:
+    """The rules of all files together; they are replaced as a whole."""
+
+    white_list: tuple[AddressPattern, ...] = ()
+    """Requests from these addresses need no signature and no rights."""
+    accounts: Mapping[str, Account] = field(default_factory=dict)
+    """The accounts by access key."""
+    files: Mapping[str, Path] = field(default_factory=dict)
+    """The file of each account, by access key."""
+    versions: Mapping[Path, DataVersion] = field(default_factory=dict)
+    """The version of each file."""

@@ -1,0 +1,148 @@
+"""What requests need: nothing, an account, an administrator, or an account with rights on topics and groups.
+
+The dispatch tables say it for each request code, beside the handler. Rights are read from the same header or body that
+the handler reads, so that both see the same names.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rocket_broker.access.account import ANY, PUB, SUB, Right
+from rocket_broker.requests.request_body import MAX_HEARTBEAT, MAX_QUEUES_BODY, read_body
+from rocket_broker.requests.serving import RequestHandler
+from rocket_remoting.wire.bodies import HeartbeatData, LockBatchRequestBody, UnlockBatchRequestBody
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.ext_fields import Header
+from rocket_remoting.wire.topics import retry_topic
+
+__all__ = [
+    "ADMIN",
+    "HEARTBEAT",
+    "LOCKS",
+    "OPEN",
+    "SIGNED",
+    "UNLOCKS",
+    "Needs",
+    "Served",
+    "asks_about",
+    "consumes",
+    "sends",
+]
+
+_GROUPS = ("consumer_group", "group", "compare_group", "src_group", "dest_group")
+"""The fields of headers that name consumer groups."""
+
+RightsOf = Callable[[RemotingCommand], Iterable[Right]]
+
+
+def _none(command: RemotingCommand) -> Iterable[Right]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a request needs.
+
+    Attributes:
+        account: Whether the request must be signed by an account.
+        admin: Whether the account must be an administrator.
+        rights: Returns the rights that the account must have for the request. It raises what the handler would raise
+            if the request cannot be read.
+    """
+
+    account: bool = True
+    admin: bool = False
+    rights: RightsOf = _none
+
+    def and_rights(self, more: RightsOf) -> "Needs":
+        """Return these needs with further rights."""
+        first = self.rights
+
+        def rights(command: RemotingCommand) -> Iterator[Right]:
+            yield from first(command)
+            yield from more(command)
+
+        return Needs(self.account, self.admin, rights)
+
+
+OPEN = Needs(account=False)
+"""Everybody may send the request."""
+SIGNED = Needs()
+"""Every account may send the request."""
+ADMIN = Needs(admin=True)
+"""Administrators may send the request."""
+
+
+class Served(NamedTuple):
+    """How a request code is served: its handler, and what requests need to reach it."""
+
+    handler: RequestHandler
+    needs: Needs
+
+
+def sends(header: type[Header]) -> Needs:
+    """Return the needs of a request that sends to the topic in its header."""
+    return _rights_in(header, {"topic": PUB})
+
+
+def consumes(header: type[Header]) -> Needs:
+    """Return the needs of a request that reads topics or is about a group: those that its header names."""
+    return _rights_in(header, {"topic": SUB} | dict.fromkeys(_GROUPS, SUB))
+
+
+def asks_about(header: type[Header]) -> Needs:
+    """Return the needs of a request that anybody may send who may send to the topic in its header, or read it."""
+    return _rights_in(header, {"topic": ANY})
+
+
+def _rights_in(header: type[Header], needed: Mapping[str, int]) -> Needs:
+    """Return the rights that the fields of a header need; a field without a value needs none."""
+    found = {name: permission for name, permission in needed.items() if name in header.__struct_fields__}
+    if not found:
+        raise TypeError(f"{header.__name__} has none of the fields {', '.join(needed)}")
+
+    def rights(command: RemotingCommand) -> Iterator[Right]:
+        values = command.header(header)
+        for name, permission in found.items():
+            value = getattr(values, name)
+            yield from _topic(value, permission) if name == "topic" else _group(value)
+
+    return Needs(rights=rights)
+
+
+def _topic(topic: str | None, permission: int) -> Iterator[Right]:
+    if topic:
+        right = Right(topic, permission)
+        # A group's retry topic belongs to the group: whoever may join the group reads it and sends to it.
+        yield Right(topic, SUB) if right.is_group else right
+
+
+def _group(group: str | None) -> Iterator[Right]:
+    if group:
+        yield Right(retry_topic(group), SUB)
+
+
+def _of_heartbeat(command: RemotingCommand) -> Iterator[Right]:
+    for consumer in read_body(command, HeartbeatData, most=MAX_HEARTBEAT).consumer_data_set:
+        yield from _group(consumer.group_name)
+        for subscription in consumer.subscription_data_set:
+            yield from _topic(subscription.topic, SUB)
+
+
+def _of_locks(body: type[LockBatchRequestBody] | type[UnlockBatchRequestBody]) -> Needs:
+    def rights(command: RemotingCommand) -> Iterator[Right]:
+        asked = read_body(command, body, most=MAX_QUEUES_BODY)
+        yield from _group(asked.consumer_group)
+        for topic in {queue.topic for queue in asked.mq_set}:
+            yield from _topic(topic, SUB)
+
+    return Needs(rights=rights)
+
+
+HEARTBEAT = Needs(rights=_of_heartbeat)
+"""Rights on the consumer groups of a heartbeat, and on the topics that they subscribe to."""
+LOCKS = _of_locks(LockBatchRequestBody)
+"""Rights on the group and the topics whose queues are to be locked."""
+UNLOCKS = _of_locks(UnlockBatchRequestBody)
+"""Rights on the group and the topics whose queues are to be unlocked."""
