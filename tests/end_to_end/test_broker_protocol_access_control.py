@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -327,7 +328,7 @@ def test_accounts_are_changed_and_listed_by_requests(tmp_path: Path, caplog: pyt
         {"white_remote_address": "10.0.0"},
     ],
 )
-def test_wrong_account_is_refused(tmp_path: Path, wrong: dict[str, str | None]) -> None:
+def test_wrong_account_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
     """The file stays as it was, and the remark has no secret."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:

@@ -60,6 +60,7 @@ class ApacheBroker:
         ports: tuple[int, int] | None = None,
         optimizing: bool = False,
         system_properties: Mapping[str, str] | None = None,
+        accounts: str = "",
     ) -> None:
         """Start both and return when the broker is registered.
 
@@ -69,6 +70,7 @@ class ApacheBroker:
             ports: The name server's port and the broker's, to come back on them; by default free ones.
             system_properties: Further system properties of the JVM, such as those of TLS.
             optimizing: Whether the JVM is one for measurements, with all compilers and a heap of 1 GiB.
+            accounts: The contents of `plain_acl.yml`, for a broker with `aclEnable=true`.
         """
         self.version = version
         self._java = ("1g", OPTIMIZING) if optimizing else ("512m", SMALL)
@@ -76,6 +78,9 @@ class ApacheBroker:
         self._settings = {**BROKER_CONF, **(settings or {})}
         self._home = Path(tempfile.mkdtemp(prefix=f"apache-{version}-"))
         self.store = store or self._home / "store"
+        if accounts:
+            (self._home / "conf").mkdir()
+            (self._home / "conf" / "plain_acl.yml").write_text(accounts)
         try:
             self._process = self._start(ports)
         except BaseException:

@@ -157,9 +157,15 @@ class JavaClient:
         Args:
             name_server: The name server's address.
             arguments: The command and its arguments.
-            keys: The accessKey and secretKey with which its requests are signed; None for no signature.
+            keys: The accessKey and secretKey of its `tools.yml`; None for requests without a signature.
         """
-        printed: str = self.call("admin", arguments=[*arguments, "-n", name_server], **(keys or {}))
+        tools = self._home / "conf" / "tools.yml"
+        if keys is not None:
+            tools.write_text("".join(f"{key}: {value}\n" for key, value in keys.items()))
+        try:
+            printed: str = self.call("admin", arguments=[*arguments, "-n", name_server])
+        finally:
+            tools.unlink(missing_ok=True)
         return printed
 
     def create_topic(self, name_server: str, address: str, topic: str, queues: int) -> None:

@@ -19,6 +19,7 @@ from rocket_broker.settings.properties_file import (
     rewritten,
 )
 from rocket_broker.settings.store_settings import FlushDiskType
+from rocket_client import Credentials
 
 
 def broker_settings(text: str) -> BrokerSettings:
@@ -262,3 +263,28 @@ def test_json_option_without_the_settings_option_is_refused(tmp_path: Path, comm
     result = CliRunner().invoke(command, ["--json", "-c", str(tmp_path / "none.conf")])
     assert result.exit_code == 2
     assert "--json needs --print-config" in result.output
+
+
+def test_secret_is_shown_nowhere() -> None:
+    """Neither in reports, nor in answers to tools, nor in errors."""
+    key = "innerClientAuthenticationCredentials"
+    settings = broker_settings(f'{key}={{"accessKey":"operator","secretKey":"hush-hush"}}')
+    assert settings.credentials == Credentials("operator", "hush-hush")
+    assert [row.value for row in settings.rows() if row.key == key] == ["******"]
+    assert "hush" not in settings.to_properties() + repr(settings)
+    assert broker_settings("").credentials is None
+    for wrong in ("hush", '{"accessKey":"hush"}', '{"accessKey":"hush","secretKey":""}'):
+        with pytest.raises(SettingError, match=r"=\*{6}: expected a JSON object") as caught:
+            broker_settings(f"{key}={wrong}")
+        assert "hush" not in str(caught.value)
+
+
+def test_accounts_are_beside_the_settings_or_in_the_installation(tmp_path: Path) -> None:
+    """Without both they are beside the broker's tables."""
+    settings = broker_settings(f"storePathRootDir={tmp_path}")
+    assert settings.accounts_dir == tmp_path / "config"
+    settings.source = tmp_path / "conf" / "broker.conf"
+    assert settings.accounts_dir == tmp_path / "conf"
+    settings = broker_settings(f"rocketmqHome={tmp_path}/home")
+    settings.source = tmp_path / "conf" / "broker.conf"
+    assert settings.accounts_dir == tmp_path / "home" / "conf"

@@ -25,7 +25,7 @@ final class AdminTool {
             System.setOut(capture);
             System.setErr(capture);
             Hurry.through(() -> {
-                MQAdminStartup.main0(command.texts("arguments").toArray(new String[0]), Keys.hook(command));
+                MQAdminStartup.main0(command.texts("arguments").toArray(new String[0]), null);
                 return null;
             });
         } finally {
