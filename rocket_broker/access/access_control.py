@@ -256,12 +256,37 @@ class AccessControl:
         return f"<AccessControl {self.default_file}: {len(self.rules.accounts)} accounts>"
 
 
-def handlers_of(table: Mapping[int, Served], access: AccessControl | None) -> dict[int, RequestHandler]:
-    """Return the handlers of a dispatch table, each behind the check of its needs; without access control, as they
-    are."""
-    if access is None:
-        return {code: served.handler for code, served in table.items()}
-    return {code: _checked(access, served) for code, served in table.items()}
+def handlers_of(
+    table: Mapping[int, Served],
+    access: AccessControl | None,
+    *,
+    is_local_enough: Callable[[Connection], bool] = lambda connection: True,
+) -> dict[int, RequestHandler]:
+    """Return the handlers of a dispatch table, each behind the check of its needs.
+
+    Args:
+        table: The dispatch table.
+        access: Checks requests. Without it handlers stand as they are, except those with local needs.
+        is_local_enough: Returns whether a client may send requests with local needs, where there is no access control.
+    """
+    if access is not None:
+        return {code: _checked(access, served) for code, served in table.items()}
+    return {
+        code: _local(served.handler, is_local_enough) if served.needs.local else served.handler
+        for code, served in table.items()
+    }
+
+
+def _local(handler: RequestHandler, is_local_enough: Callable[[Connection], bool]) -> RequestHandler:
+    def handle(connection: Connection, command: RemotingCommand) -> Answer:
+        if not is_local_enough(connection):
+            raise _refused(
+                f"only clients on the server's machine may send {command.name}: turn access control on "
+                "(aclEnable=true), or set remoteAdministrationEnable=true"
+            )
+        return handler(connection, command)
+
+    return handle
 
 
 def _checked(access: AccessControl, served: Served) -> RequestHandler:

@@ -21,6 +21,7 @@ __all__ = [
     "HEARTBEAT",
     "LOCKS",
     "OPEN",
+    "OPERATOR",
     "SIGNED",
     "UNLOCKS",
     "Needs",
@@ -47,12 +48,14 @@ class Needs:
     Attributes:
         account: Whether the request must be signed by an account.
         admin: Whether the account must be an administrator.
+        local: Whether, at a server without access control, only clients on the server's machine may send the request.
         rights: Returns the rights that the account must have for the request. It raises what the handler would raise
             if the request cannot be read.
     """
 
     account: bool = True
     admin: bool = False
+    local: bool = False
     rights: RightsOf = _none
 
     def and_rights(self, more: RightsOf) -> "Needs":
@@ -63,7 +66,7 @@ class Needs:
             yield from first(command)
             yield from more(command)
 
-        return Needs(self.account, self.admin, rights)
+        return Needs(self.account, self.admin, self.local, rights)
 
 
 OPEN = Needs(account=False)
@@ -72,6 +75,8 @@ SIGNED = Needs()
 """Every account may send the request."""
 ADMIN = Needs(admin=True)
 """Administrators may send the request."""
+OPERATOR = Needs(admin=True, local=True)
+"""Administrators may send the request; without access control, everybody on the server's machine."""
 
 
 class Served(NamedTuple):

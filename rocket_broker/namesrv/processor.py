@@ -4,7 +4,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator
 
-from rocket_broker.access.needs import ADMIN, OPEN, SIGNED, Served
+from rocket_broker.access.needs import ADMIN, OPEN, OPERATOR, SIGNED, Served
 from rocket_broker.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from rocket_broker.namesrv.route_table import RouteTable
 from rocket_broker.namesrv.settings import NameServerSettings
@@ -84,20 +84,20 @@ class NameServerProcessor:
             code.UNREGISTER_BROKER: Served(self.unregister_broker, ADMIN),
             code.QUERY_DATA_VERSION: Served(self.query_data_version, ADMIN),
             code.GET_BROKER_CLUSTER_INFO: Served(self.get_cluster_info, OPEN),
-            code.WIPE_WRITE_PERM_OF_BROKER: Served(self.wipe_write_perm, ADMIN),
-            code.ADD_WRITE_PERM_OF_BROKER: Served(self.add_write_perm, ADMIN),
+            code.WIPE_WRITE_PERM_OF_BROKER: Served(self.wipe_write_perm, OPERATOR),
+            code.ADD_WRITE_PERM_OF_BROKER: Served(self.add_write_perm, OPERATOR),
             code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Served(self.get_all_topics, OPEN),
             code.GET_TOPICS_BY_CLUSTER: Served(self.get_topics_by_cluster, OPEN),
             code.GET_SYSTEM_TOPIC_LIST_FROM_NS: Served(self.get_system_topics, OPEN),
             code.GET_UNIT_TOPIC_LIST: Served(self._topics_with_flags(unit=True, unit_sub=None), OPEN),
             code.GET_HAS_UNIT_SUB_TOPIC_LIST: Served(self._topics_with_flags(unit=None, unit_sub=True), OPEN),
             code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: Served(self._topics_with_flags(unit=False, unit_sub=True), OPEN),
-            code.DELETE_TOPIC_IN_NAMESRV: Served(self.delete_topic, ADMIN),
-            code.PUT_KV_CONFIG: Served(self.put_kv, ADMIN),
+            code.DELETE_TOPIC_IN_NAMESRV: Served(self.delete_topic, OPERATOR),
+            code.PUT_KV_CONFIG: Served(self.put_kv, OPERATOR),
             code.GET_KV_CONFIG: Served(self.get_kv, OPEN),
-            code.DELETE_KV_CONFIG: Served(self.delete_kv, ADMIN),
+            code.DELETE_KV_CONFIG: Served(self.delete_kv, OPERATOR),
             code.GET_KVLIST_BY_NAMESPACE: Served(self.get_kv_namespace, OPEN),
-            code.UPDATE_NAMESRV_CONFIG: Served(self.update_settings, ADMIN),
+            code.UPDATE_NAMESRV_CONFIG: Served(self.update_settings, OPERATOR),
             code.GET_NAMESRV_CONFIG: Served(self.get_settings, SIGNED),
         }
 

@@ -12,6 +12,7 @@ from rocket_broker.namesrv.settings import NameServerSettings
 from rocket_broker.requests.serving import Dispatcher, limits, listen, warn_if_open
 from rocket_remoting.clock import Clock, SystemClock
 from rocket_remoting.session.buffers import BufferBudget
+from rocket_remoting.session.connection import Connection
 from rocket_remoting.transports.transport import Server, Transport
 
 __all__ = ["NameServer"]
@@ -68,7 +69,8 @@ class NameServer:
             self.access.load()
         self.kv_config.load()
         processor = NameServerProcessor(self.settings, self.routes, self.kv_config)
-        self._dispatcher = Dispatcher("name server", handlers_of(processor.table, self.access))
+        handlers = handlers_of(processor.table, self.access, is_local_enough=self._may_administrate)
+        self._dispatcher = Dispatcher("name server", handlers)
         self._server = await listen(
             self._transport,
             self.settings.bind_address,
@@ -101,6 +103,11 @@ class NameServer:
             await self._server.close()
             self.routes.stop()
             self._server = None
+
+    def _may_administrate(self, connection: Connection) -> bool:
+        # An empty address is the server's own; others of its machine are those of the loopback network.
+        near = not connection.counted_as or connection.counted_as.startswith("127.")
+        return near or self.settings.remote_administration_enable
 
     async def _remove_silent_brokers(self) -> None:
         while True:

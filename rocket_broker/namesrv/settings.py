@@ -40,6 +40,12 @@ class NameServerSettings(TlsSettings):
         "server).",
         fixed=True,
     )
+    remote_administration_enable: bool = setting(
+        False,
+        "Without aclEnable, let clients on other machines write the key-value configuration, delete topics, and change "
+        "permissions and settings (no key of Apache's).",
+        fixed=True,
+    )
     rocketmq_home: Path | None = rocketmq_home()
     kv_config_path: Path = setting(
         Path.home() / "namesrv" / "kvConfig.json",

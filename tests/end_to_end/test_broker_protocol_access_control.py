@@ -18,6 +18,7 @@ from rocket_broker.namesrv.processor import NameServerProcessor
 from rocket_broker.namesrv.route_table import RouteTable
 from rocket_broker.namesrv.settings import NameServerSettings
 from rocket_client import Credentials
+from rocket_remoting import MemoryTransport
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire import headers
 from rocket_remoting.wire.bodies import (
@@ -380,3 +381,28 @@ def test_name_server_with_access_control_knows_signed_brokers_only(tmp_path: Pat
         assert "hush" not in (answer.remark or "")
 
     with_broker(scene, **accounts_in(tmp_path))
+
+
+def test_name_server_without_access_control_is_administrated_from_its_own_machine() -> None:
+    """Brokers and clients of other machines are served; a setting lets everybody administrate, as on Apache's."""
+    put = PutKVConfigRequestHeader(namespace="n", key="k", value="v")
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        transport, address = embedded.broker.transport, embedded.name_server_address
+        assert isinstance(transport, MemoryTransport)
+        near = await RawClient.connect(transport, address)
+        far = await RawClient.connect(transport.at("10.0.0.7"), address)
+        await far.ask_ok(Code.GET_BROKER_CLUSTER_INFO)
+        answer = await far.ask(Code.PUT_KV_CONFIG, put)
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert answer.remark == (
+            "only clients on the server's machine may send PUT_KV_CONFIG (100): turn access control on "
+            "(aclEnable=true), or set remoteAdministrationEnable=true"
+        )
+        await near.ask_ok(Code.PUT_KV_CONFIG, put)
+        embedded.name_server.settings.remote_administration_enable = True
+        await far.ask_ok(Code.PUT_KV_CONFIG, put)
+        for each in (near, far):
+            await each.connection.close()
+
+    with_broker(scene)
