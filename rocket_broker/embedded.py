@@ -108,13 +108,12 @@ class EmbeddedBroker:
         """Return the settings of the name server, which checks requests too if the broker can sign its own."""
         given = self._settings
         signs = "innerClientAuthenticationCredentials" in given
-        checked = {key: given[key] for key in ("aclEnable", "rocketmqHome") if signs and key in given}
         keys = {
             "listenPort": str(self._name_server_port),
             "kvConfigPath": str(self.store_path / "namesrv" / "kvConfig.json"),
             "orderMessageEnable": "true",
-            **checked,
         }
+        keys |= {key: value for key, value in given.items() if signs and key in ("aclEnable", "rocketmqHome")}
         entries = entries_of(keys, "the embedded broker")
         return NameServerSettings.from_entries([*entries, *name_server_entries(self._given())])
 
