@@ -5,8 +5,9 @@ import ipaddress
 import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
-from rocket_broker.access.access_control import AccessControl, handlers_of
+from rocket_broker.access.needs import handlers_of
 from rocket_broker.clients.consumer_table import ConsumerTable
 from rocket_broker.clients.heartbeat_limits import HeartbeatLimits
 from rocket_broker.clients.lock_file import LockFile
@@ -47,6 +48,9 @@ from rocket_remoting.transports.transport import Server, Transport
 from rocket_remoting.wire.codes import RequestCode as Code
 from rocket_remoting.wire.errors import ConnectError, RemotingError, TlsError
 from rocket_remoting.wire.message import Host
+
+if TYPE_CHECKING:
+    from rocket_broker.access.access_control import AccessControl
 
 __all__ = ["Broker"]
 
@@ -126,7 +130,7 @@ class Broker:
         self.locks = QueueLocks()
         self.pull_request_hold = PullRequestHold(self.store)
         self.statistics = BrokerStatistics()
-        self.access = AccessControl(settings.accounts_dir, clock) if settings.acl_enable else None
+        self.access = _access_control(settings, clock)
         self.timers: TimerService | None = None
         self._handlers: dict[int, RequestHandler] = {}
         self._send_runs: SendRuns | None = None
@@ -423,8 +427,17 @@ class Broker:
             address=self._address(store_host[1]),
         )
         self.requests = RequestHandlers(context)
-        self._handlers.update(handlers_of(self.requests.table, self.access))
+        self._handlers.update(handlers_of(self.requests.table, self.access.check if self.access is not None else None))
         self._send_runs = self.requests.send_runs
+
+
+def _access_control(settings: BrokerSettings, clock: Clock) -> "AccessControl | None":
+    if not settings.acl_enable:
+        return None
+    # Imported here: a broker without access control reads no YAML.
+    from rocket_broker.access.access_control import AccessControl
+
+    return AccessControl(settings.accounts_dir, clock)
 
 
 def _save(what: str, save: Callable[[], None]) -> None:

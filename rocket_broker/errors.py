@@ -6,6 +6,8 @@
     ├── DamagedTable           a table's file and its backup are both unreadable: path
     ├── TableUnreadable        the file system refuses to read a table's file: path
     ├── StoreUnusable          the file system refuses the store: path
+    ├── AclFileError           a file of accounts is wrong: path
+    ├── UnknownAccount         no account has the access key
     ├── SqlError               an SQL92 expression is invalid: line, column, reason (`rocket_broker.filter.sql`)
     ├── SettingError           a settings line is wrong: key, value, origin, problem
     │   ├── UnknownSetting     no version of Apache RocketMQ has this key: suggestion
@@ -27,6 +29,7 @@ from pathlib import Path
 
 __all__ = [
     "OUT_OF_FILES",
+    "AclFileError",
     "AddressInUse",
     "AddressUnreachable",
     "BrokerError",
@@ -39,6 +42,7 @@ __all__ = [
     "TableUnreadable",
     "TlsUnusable",
     "TooFewFiles",
+    "UnknownAccount",
     "UnknownSetting",
 ]
 
@@ -110,6 +114,22 @@ class StoreUnusable(BrokerError):  # noqa: N818 - a state, not a mistake
         reason = f"{error.filename or path}: {error.strerror or error}"
         super().__init__(f"the store in {path} cannot be used: {reason}. {_remedy(error)}")
         self.path = path
+
+
+class AclFileError(BrokerError):
+    """A file of accounts is wrong; the text names the file and the line.
+
+    Attributes:
+        path: The file.
+    """
+
+    def __init__(self, path: Path, line: int | None, problem: str) -> None:
+        super().__init__(f"{path}{'' if line is None else f':{line}'}: {problem}")
+        self.path = path
+
+
+class UnknownAccount(BrokerError):  # noqa: N818 - a state, not a mistake
+    """No account has the access key."""
 
 
 class SettingError(BrokerError):

@@ -20,19 +20,17 @@ from pathlib import Path
 from typing import cast
 
 from rocket_broker.access.account import AccessRules, Account
-from rocket_broker.access.acl_file import AclFile, AclFileError, change_file, read_file
-from rocket_broker.access.needs import Needs, Served
+from rocket_broker.access.acl_file import AclFile, change_file, read_file
+from rocket_broker.access.needs import Needs, refused
 from rocket_broker.access.remote_address import AddressPattern
-from rocket_broker.limits.refusal import Refusal
-from rocket_broker.requests.serving import Answer, RequestHandler
+from rocket_broker.errors import AclFileError, UnknownAccount
 from rocket_remoting.clock import Clock
 from rocket_remoting.session.address import host_of
 from rocket_remoting.session.connection import Connection
-from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.credentials import ACCESS_KEY, SIGNATURE, signature_of
 
-__all__ = ["AccessControl", "UnknownAccount", "handlers_of"]
+__all__ = ["AccessControl"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,10 +42,6 @@ MAX_FILES = 1024
 
 _UNSIGNED_FIELD = "_UNIQUE_KEY_QUERY"
 """Apache's clients before 4.9.4 add this field to a request after they have signed it."""
-
-
-class UnknownAccount(KeyError):  # noqa: N818 - a state, not a mistake
-    """No account has the access key."""
 
 
 Stamp = tuple[tuple[str, int, int, int], ...]
@@ -92,12 +86,12 @@ class AccessControl:
         if account is None:
             return
         if needs.admin and not account.admin:
-            raise _refused(
+            raise refused(
                 f"Need admin permission for request code={command.code}, but accessKey={account.access_key} is not"
             )
         for right in needs.rights(command):
             if not account.has(right):
-                raise _refused(f"No default permission for {right}")
+                raise refused(f"No default permission for {right}")
 
     def _sender(self, rules: AccessRules, host: str, command: RemotingCommand) -> Account | None:
         """Return the account that has signed a request; None if the account trusts the host.
@@ -108,14 +102,14 @@ class AccessControl:
         fields = command.ext_fields
         access_key = fields.get(ACCESS_KEY)
         if access_key is None:
-            raise _refused("No accessKey is configured")
+            raise refused("No accessKey is configured")
         account = rules.accounts.get(access_key)
         if account is None:
-            raise _refused(f"No acl config for {access_key}")
+            raise refused(f"No acl config for {access_key}")
         if _matches(account.white_list, host):
             return None
         if not _is_signed(fields, command, account.secret_key):
-            raise _refused(f"Check signature failed for accessKey={access_key}")
+            raise refused(f"Check signature failed for accessKey={access_key}")
         return account
 
     # Files
@@ -217,7 +211,7 @@ class AccessControl:
         """
         path = self.rules.files.get(access_key)
         if path is None:
-            raise UnknownAccount(access_key)
+            raise UnknownAccount(f"no account has the access key {access_key}")
 
         def change(contents: dict[str, object]) -> None:
             contents["accounts"] = [
@@ -254,53 +248,6 @@ class AccessControl:
 
     def __repr__(self) -> str:
         return f"<AccessControl {self.default_file}: {len(self.rules.accounts)} accounts>"
-
-
-def handlers_of(
-    table: Mapping[int, Served],
-    access: AccessControl | None,
-    *,
-    is_local_enough: Callable[[Connection], bool] = lambda connection: True,
-) -> dict[int, RequestHandler]:
-    """Return the handlers of a dispatch table, each behind the check of its needs.
-
-    Args:
-        table: The dispatch table.
-        access: Checks requests. Without it handlers stand as they are, except those with local needs.
-        is_local_enough: Returns whether a client may send requests with local needs, where there is no access control.
-    """
-    if access is not None:
-        return {code: _checked(access, served) for code, served in table.items()}
-    return {
-        code: _local(served.handler, is_local_enough) if served.needs.local else served.handler
-        for code, served in table.items()
-    }
-
-
-def _local(handler: RequestHandler, is_local_enough: Callable[[Connection], bool]) -> RequestHandler:
-    def handle(connection: Connection, command: RemotingCommand) -> Answer:
-        if not is_local_enough(connection):
-            raise _refused(
-                f"only clients on the server's machine may send {command.name}: turn access control on "
-                "(aclEnable=true), or set remoteAdministrationEnable=true"
-            )
-        return handler(connection, command)
-
-    return handle
-
-
-def _checked(access: AccessControl, served: Served) -> RequestHandler:
-    handler, needs = served
-
-    def handle(connection: Connection, command: RemotingCommand) -> Answer:
-        access.check(connection, command, needs)
-        return handler(connection, command)
-
-    return handle
-
-
-def _refused(remark: str) -> Refusal:
-    return Refusal(ResponseCode.NO_PERMISSION, remark)
 
 
 def _matches(patterns: Sequence[AddressPattern], host: str) -> bool:

@@ -12,7 +12,7 @@ from rocket_broker.access.remote_address import AddressPattern
 from rocket_remoting.wire.bodies import DataVersion
 from rocket_remoting.wire.topics import RETRY_PREFIX, is_retry_topic
 
-__all__ = ["ANY", "DENY", "PUB", "SUB", "AccessRules", "Account", "Right", "parse_permission"]
+__all__ = ["ANY", "DENY", "MIN_KEY", "PUB", "SUB", "AccessRules", "Account", "Right", "parse_permission"]
 
 DENY = 0
 PUB = 1
@@ -21,6 +21,9 @@ SUB = 2
 """Read from a topic; be a member of a group."""
 ANY = PUB | SUB
 """As a need: one of the two. As a right: both."""
+
+MIN_KEY = 7
+"""Characters that access keys and secret keys have at least, as in Apache's broker."""
 
 _PERMISSIONS = {"DENY": DENY, "PUB": PUB, "SUB": SUB, "PUB|SUB": ANY, "SUB|PUB": ANY}
 

@@ -32,19 +32,17 @@ from typing import cast
 import yaml
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
 
-from rocket_broker.access.account import DENY, Account, parse_permission
+from rocket_broker.access.account import DENY, MIN_KEY, Account, parse_permission
 from rocket_broker.access.remote_address import AddressPattern, NoAddress, parse_patterns
-from rocket_broker.errors import BrokerError
+from rocket_broker.errors import AclFileError
 from rocket_broker.settings.properties_file import replace_text
 from rocket_remoting.wire.bodies import DataVersion
 from rocket_remoting.wire.topics import retry_topic
 
-__all__ = ["MIN_KEY", "AclFile", "AclFileError", "change_file", "read_file"]
+__all__ = ["AclFile", "change_file", "read_file"]
 
 logger = logging.getLogger(__name__)
 
-MIN_KEY = 7
-"""Characters that access keys and secret keys have at least, as in Apache's broker."""
 MAX_FILE = 16 * 1024 * 1024
 """Bytes of a file; some 50,000 accounts."""
 
@@ -57,18 +55,6 @@ _ACCOUNT_KEYS = (
     "groupPerms",
 )  # fmt: skip
 _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class AclFileError(BrokerError):
-    """A file of accounts is wrong; the text names the file and the line.
-
-    Attributes:
-        path: The file.
-    """
-
-    def __init__(self, path: Path, line: int | None, problem: str) -> None:
-        super().__init__(f"{path}{'' if line is None else f':{line}'}: {problem}")
-        self.path = path
 
 
 @dataclass(frozen=True, kw_only=True)

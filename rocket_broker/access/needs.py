@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rocket_broker.access.account import ANY, PUB, SUB, Right
+from rocket_broker.limits.refusal import Refusal
 from rocket_broker.requests.request_body import MAX_HEARTBEAT, MAX_QUEUES_BODY, read_body
-from rocket_broker.requests.serving import RequestHandler
+from rocket_broker.requests.serving import Answer, RequestHandler
+from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import HeartbeatData, LockBatchRequestBody, UnlockBatchRequestBody
+from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.ext_fields import Header
 from rocket_remoting.wire.topics import retry_topic
@@ -28,6 +31,8 @@ __all__ = [
     "Served",
     "asks_about",
     "consumes",
+    "handlers_of",
+    "refused",
     "sends",
 ]
 
@@ -77,6 +82,10 @@ ADMIN = Needs(admin=True)
 """Administrators may send the request."""
 OPERATOR = Needs(admin=True, local=True)
 """Administrators may send the request; without access control, everybody on the server's machine."""
+
+
+Check = Callable[[Connection, RemotingCommand, Needs], None]
+"""Checks whether a client may send a request, before it is handled."""
 
 
 class Served(NamedTuple):
@@ -151,3 +160,49 @@ LOCKS = _of_locks(LockBatchRequestBody)
 """Rights on the group and the topics whose queues are to be locked."""
 UNLOCKS = _of_locks(UnlockBatchRequestBody)
 """Rights on the group and the topics whose queues are to be unlocked."""
+
+
+def handlers_of(
+    table: Mapping[int, Served], check: Check | None, *, is_local_enough: Callable[[Connection], bool] = lambda _: True
+) -> dict[int, RequestHandler]:
+    """Return the handlers of a dispatch table, each behind the check of its needs.
+
+    Args:
+        table: The dispatch table.
+        check: Raises a `Refusal` for a request that the sender may not send. None without access control: then handlers
+            stand as they are, except those with local needs.
+        is_local_enough: Returns whether a client may send requests with local needs, where there is no access control.
+    """
+    if check is not None:
+        return {code: _checked(check, served) for code, served in table.items()}
+    return {
+        code: _local(served.handler, is_local_enough) if served.needs.local else served.handler
+        for code, served in table.items()
+    }
+
+
+def refused(remark: str) -> Refusal:
+    """Return the refusal of a request that the sender may not send."""
+    return Refusal(ResponseCode.NO_PERMISSION, remark)
+
+
+def _checked(check: Check, served: Served) -> RequestHandler:
+    handler, needs = served
+
+    def handle(connection: Connection, command: RemotingCommand) -> Answer:
+        check(connection, command, needs)
+        return handler(connection, command)
+
+    return handle
+
+
+def _local(handler: RequestHandler, is_local_enough: Callable[[Connection], bool]) -> RequestHandler:
+    def handle(connection: Connection, command: RemotingCommand) -> Answer:
+        if not is_local_enough(connection):
+            raise refused(
+                f"only clients on the server's machine may send {command.name}: turn access control on "
+                "(aclEnable=true), or set remoteAdministrationEnable=true"
+            )
+        return handler(connection, command)
+
+    return handle

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
-from rocket_broker.access.access_control import AccessControl, handlers_of
+from rocket_broker.access.needs import handlers_of
 from rocket_broker.loop.loop_steps import run_in_steps
 from rocket_broker.namesrv.kv_config import KVConfig
 from rocket_broker.namesrv.processor import NameServerProcessor
@@ -14,6 +15,9 @@ from rocket_remoting.clock import Clock, SystemClock
 from rocket_remoting.session.buffers import BufferBudget
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.transports.transport import Server, Transport
+
+if TYPE_CHECKING:
+    from rocket_broker.access.access_control import AccessControl
 
 __all__ = ["NameServer"]
 
@@ -35,7 +39,7 @@ class NameServer:
 
     def __init__(self, settings: NameServerSettings, *, transport: Transport, clock: Clock | None = None) -> None:
         self.settings = settings
-        self.access = AccessControl(settings.accounts_dir, clock or SystemClock()) if settings.acl_enable else None
+        self.access = _access_control(settings, clock or SystemClock())
         self.kv_config = KVConfig(settings.kv_config_path)
         self.routes = RouteTable(
             lambda: asyncio.get_running_loop().time(),
@@ -69,7 +73,8 @@ class NameServer:
             self.access.load()
         self.kv_config.load()
         processor = NameServerProcessor(self.settings, self.routes, self.kv_config)
-        handlers = handlers_of(processor.table, self.access, is_local_enough=self._may_administrate)
+        check = self.access.check if self.access is not None else None
+        handlers = handlers_of(processor.table, check, is_local_enough=self._may_administrate)
         self._dispatcher = Dispatcher("name server", handlers)
         self._server = await listen(
             self._transport,
@@ -115,3 +120,12 @@ class NameServer:
             removing = self.routes.remove_silent(BROKER_EXPIRY_SECONDS)
             for connection in await run_in_steps("removing brokers that stopped registering", removing):
                 connection.abort("no registration")  # a dead peer would never read the unwritten data
+
+
+def _access_control(settings: NameServerSettings, clock: Clock) -> "AccessControl | None":
+    if not settings.acl_enable:
+        return None
+    # Imported here: a name server without access control reads no YAML.
+    from rocket_broker.access.access_control import AccessControl
+
+    return AccessControl(settings.accounts_dir, clock)

@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from rocket_broker.access.access_control import AccessControl, UnknownAccount
-from rocket_broker.access.account import ANY, DENY, PUB, SUB, Account, Right, parse_permission
-from rocket_broker.access.acl_file import MIN_KEY, AclFileError
+from rocket_broker.access.account import ANY, DENY, MIN_KEY, PUB, SUB, Account, Right, parse_permission
 from rocket_broker.access.remote_address import AddressPattern
+from rocket_broker.errors import AclFileError, UnknownAccount
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.processors.broker_context import BrokerContext
 from rocket_remoting.session.connection import Connection
@@ -28,6 +28,9 @@ from rocket_remoting.wire.headers import (
     UpdateGlobalWhiteAddrsConfigRequestHeader,
 )
 from rocket_remoting.wire.topics import RETRY_PREFIX
+
+if TYPE_CHECKING:
+    from rocket_broker.access.access_control import AccessControl
 
 __all__ = ["HIDDEN", "AccountsProcessor"]
 
@@ -126,7 +129,7 @@ class AccountsProcessor:
         )
         return RemotingCommand.response(command, body=encode_body(body))
 
-    def _required(self, failed: ResponseCode) -> AccessControl:
+    def _required(self, failed: ResponseCode) -> "AccessControl":
         if self._access is None:
             raise Refusal(failed, "access control is off on this broker: start it with aclEnable=true")
         return self._access

@@ -1,8 +1,8 @@
 """The shared objects of one broker's processors, as Apache's processors have their BrokerController."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from rocket_broker.access.access_control import AccessControl
 from rocket_broker.clients.consumer_table import ConsumerTable
 from rocket_broker.clients.heartbeat_limits import HeartbeatLimits
 from rocket_broker.clients.producer_table import ProducerTable
@@ -22,6 +22,9 @@ from rocket_broker.tables.topic_table import TopicTable
 from rocket_broker.transaction.half_messages import HalfMessages
 from rocket_broker.writing.message_writer import MessageWriter
 from rocket_remoting.clock import Clock
+
+if TYPE_CHECKING:
+    from rocket_broker.access.access_control import AccessControl
 
 __all__ = ["BrokerContext"]
 
@@ -73,5 +76,5 @@ class BrokerContext:
     halves: HalfMessages
     statistics: BrokerStatistics
     fast_failure: FastFailure
-    access: AccessControl | None
+    access: "AccessControl | None"
     address: str

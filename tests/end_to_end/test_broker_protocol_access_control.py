@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rocket_broker.access.access_control import handlers_of
-from rocket_broker.access.needs import Served
+from rocket_broker.access.needs import Served, handlers_of
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.namesrv.kv_config import KVConfig
@@ -132,11 +131,12 @@ def outcome(
 ) -> str:
     """Return what an account gets for a request about `orders` and `kitchen`: `served`, or the begin of the remark."""
     access = embedded.broker.access
+    assert access is not None
     body, fields = BODIES.get(Code(code), b"") if code in BODIES else b"", of_every_header()
     command = RemotingCommand(code, 1, body=body, extra=fields if keys is None else keys.signed(fields, body))
     served = {at: Served(lambda *_: None, needs) for at, (_, needs) in table.items()}
     try:
-        handlers_of(served, access)[code](connection, command)
+        handlers_of(served, access.check)[code](connection, command)
     except Refusal as refusal:
         return " ".join(refusal.remark.split()[:2]) if refusal.code is ResponseCode.NO_PERMISSION else refusal.remark
     return "served"

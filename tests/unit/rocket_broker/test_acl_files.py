@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rocket_broker.access.access_control import AccessControl, UnknownAccount
+from rocket_broker.access.access_control import AccessControl
 from rocket_broker.access.account import ANY, PUB, SUB, Right
-from rocket_broker.access.acl_file import AclFileError, read_file
+from rocket_broker.access.acl_file import read_file
+from rocket_broker.errors import AclFileError, UnknownAccount
 from rocket_remoting.clock import SystemClock
 
 APACHES = """\
