@@ -14,6 +14,9 @@ ROOT = Path(__file__).parents[2]
 
 _PROGRAM = "from tests import step_clock; step_clock.install(); from rocket_broker.process.cli import {0}; {0}()"
 
+_NOT_INHERITED = ("NAMESRV_ADDR", "ROCKETMQ_HOME")
+"""Variables that the servers would take for settings."""
+
 START_SECONDS = 110.0
 STOP_SECONDS = 90.0
 
@@ -38,7 +41,7 @@ class ServerProcess:
         self.command = command
         self.output: list[str] = []
         self.log: list[str] = []
-        environment = {key: value for key, value in os.environ.items() if key != "NAMESRV_ADDR"}
+        environment = {key: value for key, value in os.environ.items() if key not in _NOT_INHERITED}
         self._process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM.format(command), *arguments],
             stdout=subprocess.PIPE,
