@@ -192,7 +192,7 @@ async def listen(
 
 
 def warn_if_open(name: str, server: Server) -> None:
-    """Warn if the server can be reached from other machines, since there is no access control."""
+    """Warn if a server without access control can be reached from other machines."""
     try:
         is_loopback = ipaddress.ip_address(server.host).is_loopback
     except ValueError:  # a name: the in-memory transport
@@ -200,7 +200,8 @@ def warn_if_open(name: str, server: Server) -> None:
     if not is_loopback:
         logger.warning(
             "the %s listens on %s, and there is no access control: whoever reaches it may read, send and delete "
-            "messages and change settings. Admit only trusted hosts (a firewall), or set bindAddress=127.0.0.1",
+            "messages and change settings. Set aclEnable=true, admit only trusted hosts (a firewall), or set "
+            "bindAddress=127.0.0.1",
             name,
             server.address,
         )

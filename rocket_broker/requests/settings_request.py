@@ -1,7 +1,7 @@
 """Changes of a running server's settings by request: UPDATE_BROKER_CONFIG and UPDATE_NAMESRV_CONFIG.
 
-Every client that reaches the server may send these requests. Each setting says whether requests may change it
-(`rocket_broker.settings.apache_settings`); this module limits the size of a request.
+Without access control, every client that reaches the server may send these requests. Each setting says whether requests
+may change it (`rocket_broker.settings.apache_settings`); this module limits the size of a request.
 """
 
 import logging
