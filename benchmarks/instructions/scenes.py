@@ -26,12 +26,19 @@ from rocket_client import (
     Success,
 )
 from rocket_remoting import Message, MessageExt
+from streamkit import StreamApplication, send_to
 from streamkit.loop.loops import new_loop
 
 __all__ = ["SCENES"]
 
 BODY = b"x" * 128
 TOPIC = "counted"
+ORDER = b'{"number":7,"customer":"Ann","price":3.5}'
+ORDER_PROPERTIES = {
+    "contentType": "application/json",
+    "id": "0af4bbd0-5c5a-4a0e-8d0a-2f1d6f4bba11",
+    "timestamp": "1790000000000",
+}
 _ANSWER = re.compile(rb'\{"code":0,')
 _NEXT_OFFSET = re.compile(rb'"nextBeginOffset":"(\d+)"')
 
@@ -141,6 +148,54 @@ def _with_broker(work: BrokerWork) -> Callable[[int], Coroutine[object, object, 
     return run
 
 
+@dataclass
+class Order:
+    """The payload that the listener of `_receipts` receives."""
+
+    number: int
+    customer: str
+    price: float
+
+
+@dataclass
+class Receipt:
+    """The payload that it returns."""
+
+    number: int
+    total: float
+
+
+async def _receipts(broker: EmbeddedBroker, rounds: int) -> None:
+    """Send orders to an application, 32 in one request; its listener returns a receipt for each."""
+    prefix = "spring.cloud.stream"
+    app = StreamApplication(
+        properties={
+            f"{prefix}.default-binder": "rocketmq",
+            f"{prefix}.rocketmq.binder.name-server": broker.name_server_address,
+            f"{prefix}.bindings.orders.destination": TOPIC,
+            f"{prefix}.bindings.orders.group": "counting",
+            f"{prefix}.bindings.orders.consumer.concurrency": "32",
+            f"{prefix}.bindings.receipts.destination": "receipts",
+        }
+    )
+    received = asyncio.Semaphore(0)
+
+    @app.stream_listener("orders")
+    @send_to("receipts")
+    async def answer(order: Order) -> Receipt:
+        received.release()
+        return Receipt(order.number, order.price)
+
+    async with (
+        Producer("orders", ProducerSettings(name_servers=broker.name_server_address)) as producer,
+        app,
+    ):
+        for _ in range(rounds):
+            await producer.send_batch([Message(TOPIC, ORDER, properties=dict(ORDER_PROPERTIES)) for _ in range(32)])
+            for _ in range(32):
+                await received.acquire()
+
+
 async def _in_memory(rounds: int) -> None:
     await memory.measure(32 * rounds)
 
@@ -152,6 +207,9 @@ SCENES = {
     "batch": Scene("send in batches of 32, 8 connections", 256, 200, "broker", _with_broker(_sends(8, 1, batch=32))),
     "pull": Scene("pull a backlog, 32 messages a request", 32, 1_500, "broker", _with_broker(_pulls)),
     "client": Scene("our client and the broker: send 32 at once, receive", 32, 60, "client", _with_broker(_client)),
+    "receipts": Scene(
+        "an application on the broker: order, convert, receipt", 32, 60, "receipts", _with_broker(_receipts)
+    ),
     "in-memory": Scene("an application in memory: send, receive in a listener", 32, 120, "in-memory", _in_memory),
 }
 

@@ -2,8 +2,8 @@
 
 Workers make the calls: each is a task that takes one batch after the other from a common queue. One worker is enough as
 long as the listener never waits. So further workers start only if batches are left when every worker waits inside its
-call: first one, then two, four and so on, up to `concurrency` and the free `Capacity`. A fast listener thus costs no
-task per message, and a slow one still gets all its calls.
+call: first one, then 8, 64 and so on, up to `concurrency` and the free `Capacity`. A fast listener thus costs no task
+per message. A slow one soon gets all its calls, and calls that begin together may share what they send.
 
 ::
 
@@ -56,6 +56,9 @@ logger = logging.getLogger(__name__)
 EXPIRED_LEVEL = 3
 MAX_EXPIRED_AT_ONCE = 16
 
+_GROWTH = 8
+"""The factor by which more workers start in each turn of the loop."""
+
 # After this many calls that never waited, a worker yields to the event loop.
 _CALLS_IN_A_ROW = 64
 # A call whose bodies were decompressed counts as this many calls.
@@ -103,7 +106,7 @@ class ConcurrentConsumption(ListenerConsumption):
         self._workers: set[asyncio.Task[None]] = set()
         # Workers that will run at the loop's next turn: they were just started, or yielded to the loop.
         self._ready = 0
-        self._burst = 1
+        self._burst = _GROWTH
         self._start_scheduled = False
         self._capacity = capacity
         # Whether batches were left because there was no capacity, so that _on_capacity is registered with it.
@@ -190,12 +193,13 @@ class ConcurrentConsumption(ListenerConsumption):
         if self._ready:
             return
         if not self._work:
-            self._burst = 1
+            self._burst = _GROWTH
             return
         if not self._has_capacity():
             return
-        self._start_workers(min(self._burst, len(self._work)))
-        self._burst *= 2
+        count = min(self._burst, len(self._work))
+        self._start_workers(count if self._capacity is None else min(count, self._capacity.free))
+        self._burst *= _GROWTH
 
     async def _run_worker(self) -> None:
         self._ready -= 1

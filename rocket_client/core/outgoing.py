@@ -12,7 +12,7 @@ from rocket_client.errors import IllegalMessageError, MessageTooLargeError
 from rocket_client.namespace import Namespace
 from rocket_client.settings import ProducerSettings
 from rocket_remoting.clock import Clock
-from rocket_remoting.wire.batch import encode_batch
+from rocket_remoting.wire.batch import BatchEntry, encode_batch, encode_entries
 from rocket_remoting.wire.codes import RequestCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.compression import CompressionType, compress
@@ -22,8 +22,11 @@ from rocket_remoting.wire.message import Message, MessageQueue
 from rocket_remoting.wire.message_id import UniqueIdGenerator
 from rocket_remoting.wire.properties import (
     MAX_PROPERTIES_LENGTH,
+    PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_INSTANCE_ID,
+    PROPERTY_MESSAGE_REPLY_TO_CLIENT,
     PROPERTY_TIMER_OUT_MS,
+    PROPERTY_TRANSACTION_PREPARED,
     PROPERTY_UNIQUE_KEY,
     PROPERTY_WAIT_STORE_MSG_OK,
     TIMER_PROPERTIES,
@@ -34,6 +37,15 @@ from rocket_remoting.wire.topics import TOPICS_CLOSED_TO_CLIENTS, is_retry_topic
 
 _MAX_KNOWN_TOPICS = 10_000
 _ZLIB = COMPRESSED | CompressionType.ZLIB.sys_flag
+_ALONE = TIMER_PROPERTIES | {
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_WAIT_STORE_MSG_OK,
+    PROPERTY_MESSAGE_REPLY_TO_CLIENT,
+}
+"""The properties of a message that shares no request. Brokers refuse batches with delayed messages, and read whether to
+wait for the flush from the request and not from its messages. A message that asks for a reply needs the cluster's name,
+which not every broker adds to the messages of a batch."""
 
 
 class Outgoing(NamedTuple):
@@ -50,6 +62,8 @@ class Outgoing(NamedTuple):
     msg_id: str
     reconsume_times: int = 0
     max_reconsume_times: int | None = None
+    may_share: bool = False
+    """Whether the message may be sent in one request with others: it is not compressed, delayed or of a transaction."""
 
 
 class OutgoingMessages:
@@ -105,6 +119,7 @@ class OutgoingMessages:
             sys_flag,
             self._clock.now_ms(),
             msg_id,
+            may_share=not sys_flag and topic[0] != "%" and _ALONE.isdisjoint(properties),
         )
 
     def batch(self, messages: Sequence[Message]) -> Outgoing:
@@ -140,6 +155,12 @@ class OutgoingMessages:
             self._clock.now_ms(),
             ",".join(message.properties[PROPERTY_UNIQUE_KEY] for message in messages),
         )
+
+    def shared(self, messages: Sequence[Outgoing]) -> Outgoing:
+        """Return one request for several messages of one topic that may share it."""
+        first = messages[0]
+        body = encode_entries([BatchEntry(each.flag, each.body, each.properties.encode()) for each in messages])
+        return Outgoing(RequestCode.SEND_BATCH_MESSAGE, first.topic, body, "", 0, 0, first.born_timestamp, "")
 
     def header(self, outgoing: Outgoing, broker_name: str, queue_id: int) -> SendMessageRequestHeaderV2:
         """Return the request header of one attempt."""
@@ -180,6 +201,24 @@ class OutgoingMessages:
             header.queue_offset,
             header.transaction_id,
         )
+
+    def shared_results(
+        self, messages: Sequence[Outgoing], target: MessageQueue, response: RemotingCommand, address: str
+    ) -> list[SendResult]:
+        """Return the result of each message of a request that `shared` has made.
+
+        Raises:
+            ResponseError: The broker at `address` refused the request.
+            RemoteProtocolError: The answer cannot be read.
+        """
+        whole = self.result(messages[0]._replace(code=RequestCode.SEND_BATCH_MESSAGE), target, response, address)
+        offset_ids = whole.offset_msg_id.split(",")
+        if len(offset_ids) != len(messages):  # a broker may give a batch one id
+            offset_ids = [whole.offset_msg_id] * len(messages)
+        return [
+            SendResult(whole.status, message.msg_id, offset_id, whole.message_queue, offset, whole.transaction_id)
+            for offset, (message, offset_id) in enumerate(zip(messages, offset_ids, strict=True), whole.queue_offset)
+        ]
 
     def _check(self, topic: str, body: bytes) -> str:
         """Return the topic as brokers know it.

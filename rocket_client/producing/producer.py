@@ -292,7 +292,8 @@ class Producer(GroupMember[ProducerSettings]):
         self._life.require_running()
         answer = reply_to(request, body, properties or {})
         # The reply topic belongs to the cluster: it is not in the producer's namespace.
-        outgoing = self._outgoing.message(answer)._replace(code=RequestCode.SEND_REPLY_MESSAGE_V2, topic=answer.topic)
+        outgoing = self._outgoing.message(answer)
+        outgoing = outgoing._replace(code=RequestCode.SEND_REPLY_MESSAGE_V2, topic=answer.topic, may_share=False)
         return await self._sender.send(outgoing, None, self._timeout, sync=True)
 
     async def cancel_delivery(self, message: Message, sent: SendResult) -> SendResult:

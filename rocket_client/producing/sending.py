@@ -11,6 +11,7 @@ from rocket_client.core.send_attempts import SendAttempts, SendRules
 from rocket_client.core.send_result import SendResult
 from rocket_client.core.topic_route import TopicRoute
 from rocket_client.errors import SendError, SendTimeoutError
+from rocket_client.producing.shared_requests import SharedRequests
 from rocket_client.settings import ProducerSettings
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.errors import ConnectError, RemotingError, TooManyRequests
@@ -34,6 +35,7 @@ class Sender:
             for is_fixed in (True, False)
             for sync in (True, False)
         }
+        self._shared = SharedRequests(outgoing, self._choice, self._ready_connection, self._writable_connection)
         self._under_way = 0
         self._idle: asyncio.Future[None] | None = None
         self.topics: dict[str, None] = {}
@@ -81,17 +83,23 @@ class Sender:
                 route = await self.route_within(outgoing.topic, limit)
             fixed = choose(route) if choose is not None else None
             attempts = SendAttempts(outgoing.topic, self._rules[fixed is not None, sync], begun, limit)
+            shares = first is None and self._shared.takes(outgoing, fixed, is_only=self._under_way == 1)
             while attempts.may_begin(begun := self._now()):
-                target = fixed or first or self._choice.next_queue(route, attempts.last_broker)
-                first = None
-                attempts.begin(target.broker_name)
                 try:
-                    result = await self._send_to(target, outgoing, begun, attempts.deadline)
+                    if shares:  # the first attempt only
+                        shares = False
+                        result = await self._shared.send(outgoing, route, fixed, attempts, limit)
+                    else:
+                        target = fixed or first or self._choice.next_queue(route, attempts.last_broker)
+                        first = None
+                        attempts.begin(target.broker_name)
+                        result = await self._send_to(target, outgoing, begun, attempts.deadline)
                 except RemotingError as error:
-                    self._choice.note(target.broker_name, begun, error)
+                    if attempts.brokers:  # there may have been no time to choose one
+                        self._choice.note(attempts.brokers[-1], begun, error)
                     attempts.failed(error)
                 else:
-                    self._choice.note(target.broker_name, begun)
+                    self._choice.note(attempts.brokers[-1], begun)
                     if attempts.is_final(result):
                         return result
             return attempts.conclude(self._now())
@@ -162,19 +170,27 @@ class Sender:
 
     async def _send_to(self, target: MessageQueue, outgoing: Outgoing, begun: float, deadline: float) -> SendResult:
         broker_name = target.broker_name
-        address = self._client.routes.master_address(broker_name)
-        if address is not None and self._vip:
-            address = vip_address(address)
-        connection = self._client.brokers.get(address) if address is not None else None
+        connection = self._ready_connection(broker_name)
         if connection is None:
-            connection = await self._connection(broker_name, outgoing.topic, deadline)
-            begun = self._now()
-        if connection.is_stalled:
-            await self._wait_drained(connection, deadline)
+            connection = await self._writable_connection(broker_name, outgoing.topic, deadline)
             begun = self._now()
         header = self._outgoing.header(outgoing, broker_name, target.queue_id)
         response = await connection.invoke_async(outgoing.code, header, outgoing.body, timeout=deadline - begun)
         return self._outgoing.result(outgoing, target, response, connection.remote_address)
+
+    def _ready_connection(self, broker_name: str) -> Connection | None:
+        """Return the connection to a broker if it is open and its peer reads."""
+        address = self._client.routes.master_address(broker_name)
+        if address is None:
+            return None
+        connection = self._client.brokers.get(vip_address(address) if self._vip else address)
+        return None if connection is None or connection.is_stalled else connection
+
+    async def _writable_connection(self, broker_name: str, topic: str, deadline: float) -> Connection:
+        """Return a connection to a broker when it is open and its peer reads."""
+        connection = await self._connection(broker_name, topic, deadline)
+        await self._wait_drained(connection, deadline)
+        return connection
 
     async def _connection(self, broker_name: str, topic: str, deadline: float) -> Connection:
         try:

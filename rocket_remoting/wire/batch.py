@@ -34,21 +34,25 @@ def encode_batch(messages: Iterable[Message]) -> bytes:
     Raises:
         LocalProtocolError: A message's properties are too long, or contain a separator or characters outside UTF-8.
     """
+    return encode_entries(
+        BatchEntry(message.flag, message.body, encode_properties(message.properties)) for message in messages
+    )
+
+
+def encode_entries(entries: Iterable[BatchEntry]) -> bytes:
+    """Return the body of a batch request.
+
+    Raises:
+        LocalProtocolError: A message's properties are too long.
+    """
     parts: list[bytes] = []
-    for message in messages:
-        properties = encode_properties(message.properties)
+    for flag, body, properties in entries:
         if len(properties) > MAX_PROPERTIES_LENGTH:
             raise LocalProtocolError(
                 f"properties of {len(properties)} bytes, at most {MAX_PROPERTIES_LENGTH} can be sent"
             )
-        body = message.body
         size = _HEAD.size + len(body) + _SHORT.size + len(properties)
-        parts += (
-            _HEAD.pack(size, 0, 0, message.flag, len(body)),
-            body,
-            _SHORT.pack(len(properties)),
-            properties,
-        )
+        parts += (_HEAD.pack(size, 0, 0, flag, len(body)), body, _SHORT.pack(len(properties)), properties)
     return b"".join(parts)
 
 
