@@ -273,7 +273,8 @@ class ConcurrentConsumption(ListenerConsumption):
         try:
             try:
                 outcome = await self._listener(given, self._contexts[process_queue])
-                outcomes = None if outcome is None or outcome is SUCCESS else _outcomes(messages, outcome)
+                is_success = outcome is None or (type(outcome) is Success and outcome.ack_index is None)
+                outcomes = None if is_success else _outcomes(messages, outcome)
             except asyncio.CancelledError:
                 # The messages stay unsettled, for the queue's next member.
                 if self._stopped:
