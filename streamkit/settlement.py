@@ -137,6 +137,7 @@ class Reject(_Decision):
 
 
 Settlement: TypeAlias = Accept | Requeue | Reject
+_RAISED = (Requeue, Reject)
 
 
 def raise_returned(result: object) -> None:
@@ -146,5 +147,5 @@ def raise_returned(result: object) -> None:
         Requeue: The handler returned it.
         Reject: The handler returned it.
     """
-    if isinstance(result, Requeue | Reject) or result is Requeue or result is Reject:
+    if isinstance(result, _RAISED) or result is Requeue or result is Reject:
         raise result

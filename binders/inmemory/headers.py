@@ -47,10 +47,12 @@ def received_headers(headers: MessageHeaders, sends: Callable[[str], bool] | Non
         if sends is not None and name not in _FIELDS and not sends(name):
             continue
         if isinstance(value, str):
-            require_utf8(name, value)
+            if not (name.isascii() and value.isascii()):
+                require_utf8(name, value)
             values[name] = value
         else:
-            require_utf8(name, "")
+            if not name.isascii():
+                require_utf8(name, "")
             values[name] = value if type(value) in _AS_THEY_ARE else _copied(name, value)
     return values
 

@@ -13,7 +13,7 @@ from streamkit.binder.binder import (
     TransactionalProducerBinding,
     TransactionChecker,
 )
-from streamkit.binder.delays import requested_delay, requested_level
+from streamkit.binder.delays import DELAYS, requested_delay, requested_level
 from streamkit.clock import Clock
 from streamkit.messaging import headers as portable
 from streamkit.messaging.headers import MessageHeaders
@@ -40,6 +40,7 @@ class InMemoryProducerBinding(ProducerBinding):
         extended = destination.extended
         self._sends_header = extended.sends_header
         self._spellings = extended.header_spellings
+        self._spelt = frozenset(self._spellings)
         self._topic_header = extended.topic_header
         self._largest = extended.largest_payload
         self._find = broker.destination
@@ -56,7 +57,9 @@ class InMemoryProducerBinding(ProducerBinding):
         Raises:
             BinderError: The binding is stopped, a header cannot be sent, or the payload is too large.
         """
-        headers = spelt(message.headers, self._spellings)
+        headers = message.headers
+        if headers.has_any(self._spelt):
+            headers = spelt(headers, self._spellings)
         values, delay = self._headers_and_delay(headers, message.payload)
         home = self._destination
         if self._topic_header is not None and (named := headers.get(self._topic_header)):
@@ -88,6 +91,8 @@ class InMemoryProducerBinding(ProducerBinding):
         Raises:
             ValueError: A header with a delay cannot be parsed.
         """
+        if not headers.has_any(DELAYS):
+            return 0
         level = requested_level(headers)
         if level:
             return self._delay_levels[min(level, len(self._delay_levels)) - 1].total_seconds()

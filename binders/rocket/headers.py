@@ -70,6 +70,10 @@ def to_properties(headers: portable.MessageHeaders) -> dict[str, str]:
             continue
         if isinstance(value, str) and value:
             text = value
+            # Printable ASCII, as most headers are, passes both checks.
+            if text.isascii() and text.isprintable() and name.isascii() and name.isprintable():
+                properties[name] = text
+                continue
         elif name == portable.CONTENT_TYPE:
             text = str(value)
         else:

@@ -21,7 +21,7 @@ from rocket_remoting.wire.properties import (
     PROPERTY_TIMER_DELIVER_MS,
 )
 from streamkit.binder.binder import ProducerBinding, ProducerDestination
-from streamkit.binder.delays import requested_delay, requested_level
+from streamkit.binder.delays import DELAYS, requested_delay, requested_level
 from streamkit.clock import Clock
 from streamkit.errors import BinderError, UnsupportedCapability
 from streamkit.messaging import headers as portable
@@ -29,6 +29,8 @@ from streamkit.messaging.headers import MessageHeaders
 from streamkit.messaging.message import Message
 
 logger = logging.getLogger(__name__)
+
+_WITH_FIELDS: Final = DELAYS | {portable.TAGS, portable.KEY, PROPERTY_TAGS, PROPERTY_KEYS}
 
 # The number of Async sends in flight at once; a further send waits until one of them has finished.
 ASYNC_WINDOW: Final = 1000
@@ -168,16 +170,26 @@ class RocketProducerBinding(ProducerBinding):
         headers = message.headers
         try:
             properties = to_properties(headers)
-            properties |= self._delay_properties(headers)
+            if headers.has_any(_WITH_FIELDS):
+                self._set_fields(properties, headers)
         except ValueError as error:
             raise BinderError(
                 f"binding {self._binding!r}: {error}", binder=self._binder, binding=self._binding
             ) from error
+        return RocketMessage(self._topic, message.payload, properties=properties)
+
+    def _set_fields(self, properties: dict[str, str], headers: MessageHeaders) -> None:
+        """Set the properties for headers that RocketMQ has fields for: delay, tags and keys.
+
+        Raises:
+            ValueError: A header with a delay cannot be parsed.
+            UnsupportedCapability: The delay is no delay level, and the brokers have no timer wheel.
+        """
+        properties |= self._delay_properties(headers)
         if tags := headers.get(portable.TAGS) or headers.get(PROPERTY_TAGS):
             properties[PROPERTY_TAGS] = str(tags)
         if keys := headers.get(portable.KEY) or headers.get(PROPERTY_KEYS):
             properties[PROPERTY_KEYS] = " ".join(map(str, keys)) if isinstance(keys, (list, tuple)) else str(keys)
-        return RocketMessage(self._topic, message.payload, properties=properties)
 
     def _delay_properties(self, headers: MessageHeaders) -> dict[str, str]:
         """Return the properties that delay a message.

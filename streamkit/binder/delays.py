@@ -2,10 +2,14 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Final
 
 from streamkit.messaging.headers import DELAY, DELAY_LEVEL, DELIVER_AT, MessageHeaders
 
-__all__ = ["requested_delay", "requested_level"]
+__all__ = ["DELAYS", "requested_delay", "requested_level"]
+
+DELAYS: Final = frozenset({DELAY, DELAY_LEVEL, DELIVER_AT})
+"""The headers. A message without any of them, as most are, has no delay."""
 
 
 def requested_level(headers: MessageHeaders) -> int:

@@ -12,7 +12,7 @@ An error in the message itself is raised to the sender before the message is sen
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 from streamkit.binder.binder import ProducerBinding
 from streamkit.binder.capabilities import Capability, describe
@@ -32,6 +32,8 @@ from streamkit.messaging.headers import (
 from streamkit.messaging.message import Message
 
 __all__ = ["SendFailure", "SendingHandler", "Writer", "reporting_loss", "write_native"]
+
+_CHOOSES_PARTITION: Final = frozenset({PARTITION, PARTITION_OVERRIDE})
 
 Writer = Callable[[Message[object]], Message[bytes]]
 SendFailure = Callable[[Message[bytes], BinderError], Awaitable[None]]
@@ -95,7 +97,8 @@ class SendingHandler:
             MessageDeliveryError: The message has no partition key or a wrong partition, or asks for a transaction.
             BinderError: The send failed, and there is no ``on_failure``.
         """
-        self._refuse_transaction(message)
+        if message.headers.get(TRANSACTION) is not None:
+            self._refuse_transaction(message)
         wire = self.to_wire(message)
         try:
             await self._producer.send(wire)
@@ -119,7 +122,8 @@ class SendingHandler:
         malformed: Failed | None = None
         for message in messages:
             try:
-                self._refuse_transaction(message)
+                if message.headers.get(TRANSACTION) is not None:
+                    self._refuse_transaction(message)
                 wires.append(self.to_wire(message))
             except Exception as error:  # returned; the messages before this one are sent
                 malformed = (message, error)
@@ -172,13 +176,12 @@ class SendingHandler:
         if message_sent.receivers:
             notify(message_sent, self._owner, binding=self._binding, message=wire)
 
-    def _refuse_transaction(self, message: Message[object]) -> None:
-        if message.headers.get(TRANSACTION) is not None:
-            raise MessageDeliveryError(
-                f"binding {self._binding!r} is not transactional, so it has no transactions: make it transactional "
-                "in its settings (on RocketMQ: producer.transactional=true), or send with asend",
-                message,
-            )
+    def _refuse_transaction(self, message: Message[object]) -> NoReturn:
+        raise MessageDeliveryError(
+            f"binding {self._binding!r} is not transactional, so it has no transactions: make it transactional "
+            "in its settings (on RocketMQ: producer.transactional=true), or send with asend",
+            message,
+        )
 
     def _refuse(self, message: Message[object]) -> None:
         for name, any_of in self._refused:
@@ -192,7 +195,7 @@ class SendingHandler:
 
     def _partition(self, message: Message[object]) -> int | None:
         if self._partitioner is None:
-            return explicit_partition(message)
+            return explicit_partition(message) if message.headers.has_any(_CHOOSES_PARTITION) else None
         count = self._producer.partition_count or self._partition_count
         return self._partitioner.partition(message, count)
 

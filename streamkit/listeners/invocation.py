@@ -113,7 +113,7 @@ class ListenerHandler:
         self._elsewhere = elsewhere
         self._lists_messages = lists_messages(function)
         self._copy_headers = listener.copy_headers
-        self._not_copied = (*_NOT_COPIED, *not_copied)
+        self._not_copied = frozenset((*_NOT_COPIED, *not_copied))
 
     @property
     def returns_messages(self) -> bool:
@@ -150,7 +150,12 @@ class ListenerHandler:
                 await self._outputs[0].asend_all(messages)
                 return
             for message in messages:
-                await self._send(message)
+                elsewhere = message.headers.get(SEND_TO_DESTINATION)
+                if isinstance(elsewhere, str):
+                    await self._elsewhere(elsewhere, message.without_header(SEND_TO_DESTINATION))
+                else:
+                    for output in self._outputs:
+                        await output.asend(message)
 
     def _messages(self, result: object, headers: MessageHeaders) -> Sequence[Message[object]]:
         if isinstance(result, Message):
@@ -158,21 +163,13 @@ class ListenerHandler:
         if isinstance(result, list) and self._are_messages(result):
             return result
         values = headers.user_values() if self._copy_headers else {}
-        for name in self._not_copied:
-            values.pop(name, None)
+        for name in self._not_copied.intersection(values):
+            del values[name]
         return (Message(result, MessageHeaders.adopt(values)),)
 
     def _are_messages(self, items: list[object]) -> bool:
         """Return whether a list holds messages; for an empty list the annotation decides."""
         return all(isinstance(item, Message) for item in items) if items else self._lists_messages
-
-    async def _send(self, message: Message[object]) -> None:
-        elsewhere = message.headers.get(SEND_TO_DESTINATION)
-        if isinstance(elsewhere, str):
-            await self._elsewhere(elsewhere, message.without_header(SEND_TO_DESTINATION))
-            return
-        for output in self._outputs:
-            await output.asend(message)
 
     def __repr__(self) -> str:
         return f"<ListenerHandler {describe(self.function)}>"

@@ -122,9 +122,12 @@ class InterceptableChannel(ABC):
             MessagingError: The message could not be delivered.
             ForeignLoopError: The subscribers belong to an application on another loop.
         """
-        sending = self._send(message, none_if_indefinite(timeout))
-        portal = self._foreign_portal()
-        return await sending if portal is None else await portal.carry(sending, f"channel {self.name!r}")
+        sending = self._send(message, None if timeout is None else none_if_indefinite(timeout))
+        portal = self._portal
+        # As `_foreign_portal`, which costs another call.
+        if portal is None or portal.loop is self._running_loop() or self.is_synchronous:
+            return await sending
+        return await portal.carry(sending, f"channel {self.name!r}")
 
     def _foreign_portal(self) -> Portal | None:
         """Return the portal to the subscribers' loop if they need one and it is not the running loop, else None."""
@@ -155,7 +158,7 @@ class InterceptableChannel(ABC):
             raise TypeError(
                 f"channel {self.name!r} sends messages, not {type(message).__name__}: send Message(payload)"
             )
-        if self._chain:
+        if self._chain.interceptors:
             return self._chain.send(message, self, self._do_send, timeout)
         return self._do_send(message, timeout)
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from itertools import count
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 from streamkit.errors import (
     AllHandlersFailed,
@@ -80,7 +80,7 @@ class MessageDispatcher(ABC):
         self._any_async = any(subscription.is_async for subscription in subscriptions)
 
     @abstractmethod
-    async def dispatch(self, message: Message[object]) -> bool:
+    def dispatch(self, message: Message[object]) -> Coroutine[object, None, bool]:
         """Pass on `message`; return True if it was handled, or queued for the executor.
 
         Raises:
@@ -172,7 +172,7 @@ class UnicastingDispatcher(MessageDispatcher):
         self._load_balancing = load_balancing
         self._failover = failover
 
-    async def dispatch(self, message: Message[object]) -> bool:
+    def dispatch(self, message: Message[object]) -> Coroutine[object, None, bool]:
         """Pass `message` to one handler; return True if a handler handled it, or it is queued for the executor.
 
         Raises:
@@ -180,11 +180,12 @@ class UnicastingDispatcher(MessageDispatcher):
             MessageHandlingError: The only handler that was tried raised.
             AllHandlersFailed: Every handler raised.
         """
-        if self._executor is None:
-            return await self._dispatch(message)
+        return self._dispatch(message) if self._executor is None else self._dispatch_later(self._executor, message)
+
+    async def _dispatch_later(self, executor: Executor, message: Message[object]) -> bool:
         # The handlers are chosen when the task runs, so a handler that is removed until then does not get the
         # message.
-        self._queue(self._executor, self._dispatch, message)
+        self._queue(executor, self._dispatch, message)
         return True
 
     async def dispatch_all(self, messages: Sequence[Message[object]]) -> None:
@@ -204,11 +205,12 @@ class UnicastingDispatcher(MessageDispatcher):
 
     async def _dispatch(self, message: Message[object]) -> bool:
         failures: list[Exception] = []
-        for subscription in self._in_order(message):
+        subscriptions = self._subscriptions
+        for subscription in subscriptions if len(subscriptions) == 1 else self._in_order(message):
             try:
                 result = subscription.call(message)
-                if result is not None and isinstance(result, Awaitable):
-                    result = await result
+                if result is not None and (subscription.is_async or isinstance(result, Awaitable)):
+                    result = await cast("Awaitable[object]", result)
                 if result is not None:
                     raise_returned(result)
                 return True  # handled
@@ -224,7 +226,7 @@ class UnicastingDispatcher(MessageDispatcher):
         subscriptions = self._subscriptions
         if not subscriptions:
             raise self._no_subscriber(message)
-        if self._load_balancing is None or len(subscriptions) == 1:
+        if self._load_balancing is None:
             return subscriptions
         return self._load_balancing.order(subscriptions)
 

@@ -77,6 +77,7 @@ STEERING = frozenset(
 
 # Ids have to be unique, not secret, and `uuid.uuid4` costs more than everything else about a message.
 _random = Random()
+_random_bits = _random.getrandbits
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_random.seed)
 
@@ -175,6 +176,10 @@ class MessageHeaders(Mapping[str, object]):
             return self[key]
         return value
 
+    def has_any(self, names: frozenset[str]) -> bool:
+        """Return whether there is a header with one of these names, other than `id` and `timestamp`."""
+        return not names.isdisjoint(self._values)
+
     def __contains__(self, name: object) -> bool:
         return name in self._values or name in READ_ONLY
 
@@ -237,5 +242,5 @@ class AnnotatedHeaders(MessageHeaders):
 def new_id() -> str:
     """Return a new random UUID (version 4, RFC 4122) as text."""
     # xxxxxxxx-xxxx-4xxx-axxx-xxxxxxxxxxxx: 4 is the version, and a is one of the variant's four digits, binary 10xx.
-    digits = _random.randbytes(16).hex()
+    digits = f"{_random_bits(128):032x}"
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
