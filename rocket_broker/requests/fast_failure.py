@@ -62,12 +62,11 @@ class FastFailure:
 
     Attributes:
         refused: Number of refused requests since the start.
-        last_turn_ms: Milliseconds from the first handled request to the end of the previous turn.
     """
 
     def __init__(self, settings: BrokerSettings, *, time: Callable[[], float]) -> None:
         self.refused = 0
-        self.last_turn_ms = 0
+        self._last_turn = 0.0
         self._settings = settings
         self._time = time
         self._limits: dict[int, float] = {}
@@ -99,13 +98,20 @@ class FastFailure:
     def begin_turn(self) -> None:
         """Begin a turn of the loop, before its first request is handled; `end_turn` must be called at its end."""
         if not self._in_turn:
-            self._begin(self._time())
+            self._in_turn = True
+            self._began = self._time()
+            self._handled = 0
 
     def end_turn(self) -> None:
         """End the turn, if one has begun."""
         if self._in_turn:
             self._in_turn = False
-            self.last_turn_ms = int((self._time() - self._began) * 1000)
+            self._last_turn = self._time() - self._began
+
+    @property
+    def last_turn_ms(self) -> int:
+        """Milliseconds from the first handled request to the end of the previous turn."""
+        return int(self._last_turn * 1000)
 
     def is_late(self, code: int, read_at: float, count: int) -> bool:
         """Count requests that are to be handled together, and return whether `admit` would refuse one of them."""
@@ -132,13 +138,10 @@ class FastFailure:
     def _seconds(self, milliseconds: int) -> float:
         return milliseconds / 1000 if self._settings.broker_fast_failure_enable else math.inf
 
-    def _begin(self, now: float) -> None:
+    def _begin_until_next(self, now: float) -> None:
         self._in_turn = True
         self._began = now
         self._handled = 0
-
-    def _begin_until_next(self, now: float) -> None:
-        self._begin(now)
         # The loop runs a callback of `call_soon` before it reads anything in the next turn.
         asyncio.get_running_loop().call_soon(self.end_turn)
 

@@ -415,9 +415,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Decode and handle the bytes that asyncio has put into the buffer of `get_buffer`."""
-        self._last_activity = self._loop.time()
+        self._last_activity = self.waiting_since = self._loop.time()
         self._decoder.put(nbytes)
-        self.waiting_since = self._last_activity
         arrivals = self._arrivals
         if arrivals is None:
             self._handle_all()
@@ -434,7 +433,8 @@ class Connection(asyncio.BufferedProtocol):
             if self._has_arrived and self._decoder.is_full:
                 arrivals.handle()
             return
-        self._apply_limits_after_read()
+        if self._reported_size or self._decoder.excess:
+            self._apply_limits()
 
     def eof_received(self) -> bool:
         """Close this side too, when the peer has closed its side."""
@@ -513,7 +513,8 @@ class Connection(asyncio.BufferedProtocol):
             self._decoder.settle()
         if self._outgoing:
             self._flush()
-        self._apply_limits_after_read()
+        if self._reported_size or self._decoder.excess:
+            self._apply_limits()
 
     def _handle_arrivals(self) -> None:
         """Handle now what was read, if that waits for the end of the turn of the loop."""
@@ -555,8 +556,14 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         try:
             while True:
-                if take is not None and self._take(take):
-                    if not decoder.pending:
+                readable = decoder.readable() if take is not None else None
+                taken = take([(self, readable)]) if take is not None and readable else None
+                if taken is not None:
+                    ((count, answers),) = taken
+                    if answers:
+                        self._outgoing.append(answers)
+                        self._outgoing_size += len(answers)
+                    if not decoder.skip(count):
                         break
                 else:
                     take = None  # the frames behind one that is not taken are decoded
@@ -578,18 +585,6 @@ class Connection(asyncio.BufferedProtocol):
             self._reading = False
         if self._outgoing:
             self._flush()
-
-    def _take(self, take: TakeFrames) -> bool:
-        """Have the first frames handled without decoding them, if that is possible; return whether it was."""
-        readable = self._decoder.readable()
-        taken = take([(self, readable)]) if readable else None
-        if taken is None:
-            return False
-        ((count, answers),) = taken
-        self._decoder.skip(count)
-        if answers:
-            self._send([answers])
-        return True
 
     def _answered(self, response: RemotingCommand) -> None:
         future = self._session.answered(response)
@@ -692,10 +687,6 @@ class Connection(asyncio.BufferedProtocol):
             # what its buffer has beyond the usual size.
             waiting = self._decoder.pending if self._must_wait() else 0
             self._report_buffered(unread + max(self._decoder.excess, waiting) + self._size_in_steps)
-
-    def _apply_limits_after_read(self) -> None:
-        if self._reported_size or self._decoder.excess:
-            self._apply_limits()
 
     def _report_buffered(self, size: int) -> None:
         budget = self._limits.buffers

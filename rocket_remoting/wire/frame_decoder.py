@@ -166,9 +166,14 @@ class FrameDecoder:
             end = min(end, start + max(frame, self.BUFFER_SIZE))
         return self._view[start:end]
 
-    def skip(self, count: int) -> None:
-        """Take out the first ``count`` bytes of `readable`, the frames that were handled without `next`."""
+    def skip(self, count: int) -> int:
+        """Take out the first ``count`` bytes of `readable`, the frames that were handled without `next`.
+
+        Returns:
+            The received bytes that are left, as `pending`.
+        """
         self._start += count
+        return self._end - self._start
 
     def next(self) -> RemotingCommand | None:
         """Return the command of the next frame.
@@ -234,6 +239,9 @@ class FrameDecoder:
             self._origin, self._start, self._end = 0, 0, pending
             return
         capacity = len(self._view)
+        if not pending and self._end < capacity <= self.BUFFER_SIZE:
+            self._start = self._end = 0
+            return
         # A read that filled the buffer may have left more bytes in the socket: the next read should be larger.
         size = max(capacity, self.BUFFER_SIZE) if self._end == capacity else capacity
         if not pending:
