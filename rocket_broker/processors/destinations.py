@@ -18,6 +18,8 @@ from rocket_remoting.wire.topics import RETRY_PREFIX, dlq_topic
 __all__ = ["Destinations", "is_exhausted"]
 
 DLQ_QUEUES = 1
+MOST_PLAIN = 65_536
+"""Queues that are known to be plain. Beyond that number all are forgotten, and looked at again."""
 
 
 class Destinations:
@@ -31,6 +33,9 @@ class Destinations:
         self._store = context.store
         self._new_queues = NewQueues(context.store)
         self._host = context.settings.advertised_host
+        # Queues whose messages are stored as they are, as long as the topics have this version.
+        self._plain: set[tuple[str, int]] = set()
+        self._plain_of = context.topics.data_version
 
     def topic(self, connection: Connection, header: SendMessageRequestHeader) -> TopicConfig:
         """Return the configuration of the topic that a message is sent to; create the topic if that is allowed.
@@ -49,6 +54,12 @@ class Destinations:
         Args:
             queues: Topic and queue id of each.
         """
+        known = self._plain
+        if self._plain_of is not self._topics.data_version:  # each change of a topic makes a new version
+            self._plain_of = self._topics.data_version
+            known.clear()
+        if known.issuperset(queues) and not self._settings.start_accept_send_request_time_stamp:
+            return True
         try:
             for topic, queue_id in queues:
                 if not self._is_plain(topic, queue_id):
@@ -61,7 +72,13 @@ class Destinations:
         config = self._known_topic(topic)
         if config is None or topic.startswith(RETRY_PREFIX) or config.topic_filter_type is TopicFilterType.MULTI_TAG:
             return False
-        return _has_queue(config, queue_id) and self._store.max_offset(topic, queue_id) > 0
+        if not _has_queue(config, queue_id) or not self._store.max_offset(topic, queue_id):
+            return False
+        if not config.order:  # whether an ordered topic can be written depends on the broker's permission, too
+            if len(self._plain) >= MOST_PLAIN:
+                self._plain.clear()
+            self._plain.add((topic, queue_id))
+        return True
 
     def _known_topic(self, topic: str) -> TopicConfig | None:
         not_before = self._settings.start_accept_send_request_time_stamp

@@ -20,7 +20,8 @@ from rocket_broker.writing.message_keys import MAX_KEYS
 from rocket_remoting.session import turns
 from rocket_remoting.wire.codes import RequestCode
 from rocket_remoting.wire.command import HeaderEncoding, RemotingCommand
-from rocket_remoting.wire.headers import CreateTopicRequestHeader
+from rocket_remoting.wire.ext_fields import Header
+from rocket_remoting.wire.headers import CreateTopicRequestHeader, DeleteTopicRequestHeader
 from rocket_remoting.wire.properties import MAX_PROPERTIES_LENGTH
 from rocket_remoting.wire.sys_flag import COMPRESSED, COMPRESSION_ZLIB, MULTI_TAGS, TRANSACTION_PREPARED
 from tests.end_to_end.raw_client import send_header
@@ -415,6 +416,48 @@ def test_common_fields_of_batches_are_validated_equally(fields: dict[str, Any]) 
     async def scene(both: TwoPaths) -> None:
         await compare(both, batch(THREE, **fields) + send(PROPERTIES))
         await both.pulled()
+
+    with_both(scene, pool=False)
+
+
+def test_change_of_a_topic_applies_to_the_next_request() -> None:
+    """Whether it concerns the permission, the queues, the time from which sends are accepted, or the topic itself."""
+
+    async def scene(both: TwoPaths) -> None:
+        async def change(code: int, header: Header | None, body: bytes = b"") -> None:
+            await asyncio.gather(*(side.client.ask_ok(code, header, body) for side in (both.at_once, both.one_by_one)))
+
+        async def make(**fields: Any) -> None:
+            usual = {
+                "topic": "orders", "default_topic": "TBW102", "read_queue_nums": 4, "write_queue_nums": 4, "perm": 6,
+                "topic_filter_type": "SINGLE_TAG", "topic_sys_flag": 0, "order": False,
+            }  # fmt: skip
+            await change(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader(**{**usual, **fields}))
+
+        two = send(PROPERTIES, e="3") * 2
+        await compare(both, two)
+        assert await compare(both, two) == [2]
+        for fields, stored in (
+            ({"perm": 4}, []),
+            ({"perm": 6}, [2]),
+            ({"read_queue_nums": 1, "write_queue_nums": 1}, []),
+            ({}, [2]),
+            ({"topic_filter_type": "MULTI_TAG"}, [1, 1]),
+            ({"order": True}, [2]),
+        ):
+            await make(**fields)
+            assert await compare(both, two) == stored
+        for settings_, stored in (
+            (b"brokerPermission=4", []),
+            (b"brokerPermission=6", [2]),
+            (b"startAcceptSendRequestTimeStamp=9999999999999", []),
+            (b"startAcceptSendRequestTimeStamp=0", [2]),
+        ):
+            await change(RequestCode.UPDATE_BROKER_CONFIG, None, settings_ + b"\n")
+            assert await compare(both, two) == stored
+        await change(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="orders"))
+        assert await compare(both, two) == [1, 1]
+        assert await compare(both, two) == [2]
 
     with_both(scene, pool=False)
 
