@@ -109,14 +109,14 @@ class DelayService:
 
     def start(self) -> None:
         """Begin to deliver."""
-        self._store.arrival_listeners.append(self._arrived)
+        self._store.topic_listeners[SCHEDULE_TOPIC] = self._arrived
         for level in self._levels:
             self._run(level)
         self._save_soon()
 
     def stop(self) -> None:
         """Stop delivering, and write the offsets."""
-        self._store.arrival_listeners.remove(self._arrived)
+        del self._store.topic_listeners[SCHEDULE_TOPIC]
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -153,11 +153,11 @@ class DelayService:
     def _arrived(
         self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int
     ) -> None:
-        """Run a level whose queue was empty until now; the store calls this for all messages that it stores."""
+        """Run a level whose queue was empty until now; the store calls this for all messages of the topic."""
         level = queue_id + 1
         # A level with a timer waits for an earlier message, which is due first. A running level looks at
         # the queue's end when it is done. Only an empty level needs to be woken.
-        if topic == SCHEDULE_TOPIC and level not in self._timers and level not in self._running:
+        if level not in self._timers and level not in self._running:
             self._timers[level] = asyncio.get_running_loop().call_soon(self._run, level)
 
     def _save_soon(self) -> None:

@@ -91,7 +91,7 @@ class TimerService:
 
     def start(self, name: str) -> None:
         """Begin to deliver; ``name`` is for the names of the tasks."""
-        self._store.arrival_listeners.append(self._arrived)
+        self._store.topic_listeners[TIMER_TOPIC] = self._arrived
         self._tasks = [
             asyncio.create_task(self._run(), name=f"{name}: timers"),
             asyncio.create_task(self._flush_often(), name=f"{name}: timer files"),
@@ -99,7 +99,7 @@ class TimerService:
 
     async def stop(self) -> None:
         """Finish the moment that is being delivered, stop delivering, and flush the files."""
-        self._store.arrival_listeners.remove(self._arrived)
+        del self._store.topic_listeners[TIMER_TOPIC]
         self._is_stopping = True
         self._arrivals.set()
         running, flushing = self._tasks
@@ -118,9 +118,8 @@ class TimerService:
     def _arrived(
         self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int
     ) -> None:
-        """Wake the loop for a timed message; the store calls this for all messages that it stores."""
-        if topic == TIMER_TOPIC:
-            self._arrivals.set()
+        """Wake the loop for a timed message; the store calls this for all messages of the topic."""
+        self._arrivals.set()
 
     async def _run(self) -> None:
         while not self._is_stopping:

@@ -78,11 +78,13 @@ class MessageStore:
     Attributes:
         settings: The settings.
         arrival_listeners: Called for each message, in the step in which it is stored.
+        topic_listeners: Called likewise, each for the messages of one topic.
     """
 
     def __init__(self, settings: StoreSettings, clock: Clock, file_system: FileSystem | None = None) -> None:
         self.settings = settings
         self.arrival_listeners: list[ArrivalListener] = []
+        self.topic_listeners: dict[str, ArrivalListener] = {}
         self._clock = clock
         self._file_system = file_system if file_system is not None else OsFileSystem()
         self._files = StoreFiles.of(settings, self._file_system)
@@ -336,9 +338,11 @@ class MessageStore:
         """Notify the flusher and the listeners of messages that have entries."""
         if not queue.is_dirty:
             self._note_dirty(queue)
-        for listener in self.arrival_listeners:
+        topic = queue.topic
+        own, listeners = self.topic_listeners.get(topic), self.arrival_listeners
+        for listener in listeners if own is None else (*listeners, own):
             try:
-                listener(queue.topic, queue.queue_id, queue_offset, tags_codes, now)
+                listener(topic, queue.queue_id, queue_offset, tags_codes, now)
             except Exception:  # the messages are stored, even if a listener fails
                 logger.exception("an arrival listener failed")
 
