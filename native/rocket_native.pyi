@@ -3,10 +3,20 @@
 `rocket_remoting.native` says whether it is installed; without it Python code does the same.
 """
 
-from typing import Final, Self, final
+from collections.abc import Sequence
+from typing import Final, Self, TypeAlias, final
 
 INTERFACE: Final[int]
 """The number of this interface. It changes with each change of what is below."""
+
+Place: TypeAlias = tuple[memoryview, int]
+"""The map of a file, and a position in it."""
+IndexPlace: TypeAlias = tuple[memoryview, int, int, int, int, int]
+"""The map of an index file, its number of slots, and what its header has now: begin timestamp, begin offset, slots in
+use, and the number of the next entry."""
+IndexHeader: TypeAlias = tuple[int, int, int, int, int]
+"""What the header of an index file has then: begin timestamp, begin offset, end offset, slots in use, and the number of
+the next entry."""
 
 def part_bounds(data: bytes, *, most_messages: int, most_bytes: int, most_in_all: int) -> list[tuple[int, int]] | None:
     """Return where each part of a batch begins and ends, by the size fields of its messages alone.
@@ -132,13 +142,12 @@ class SendReader:
         """
 
     def read(
-        self, data: bytes, lengths: list[int], last_property: str, most: list[int] | None = None
+        self, received: Sequence[tuple[object, memoryview]], last_property: str, most: list[int] | None = None
     ) -> PlainSends | None:
         """Return the messages of the first requests in what connections have received.
 
         Args:
-            data: What was received, of one connection after the other; each part begins with a frame.
-            lengths: The bytes of each connection.
+            received: Each connection with what it has received, which begins with a frame.
             last_property: A name and a value in wire form, stored behind the properties of each message.
             most: For each connection the largest number of its requests.
 
@@ -154,10 +163,6 @@ class PlainSends:
     @property
     def message_count(self) -> int:
         """The number of messages; the length is the number of requests."""
-
-    @property
-    def lengths(self) -> list[int]:
-        """For each connection the bytes of its requests."""
 
     @property
     def all_wait(self) -> bool:
@@ -179,10 +184,6 @@ class PlainSends:
     @property
     def longest_body(self) -> int:
         """Length of the longest body of a message or a batch, in bytes."""
-
-    @property
-    def longest_properties(self) -> int:
-        """Length of the longest properties that are stored, in bytes."""
 
     def run(
         self,
@@ -208,8 +209,8 @@ class PlainSends:
             ValueError: A topic is too long.
         """
 
-    def answers(self, run: Run, id_prefix: str, template: tuple[str, str, str, str, str]) -> list[bytes]:
-        """Return for each connection the answers to the requests that expect one, one after the other.
+    def answers(self, run: Run, id_prefix: str, template: tuple[str, str, str, str, str]) -> list[tuple[int, bytes]]:
+        """Return for each connection the bytes of its requests, and the answers to those that expect one.
 
         Args:
             run: What `run` returned.
@@ -223,12 +224,12 @@ class Run:
     """Records, and the entries that lead to them."""
 
     @property
-    def records(self) -> bytes:
-        """The records, one after the other."""
+    def size(self) -> int:
+        """Bytes of the records."""
 
     @property
-    def queue_entries(self) -> list[tuple[bytes, int]]:
-        """For each queue its entries, one after the other, and the commit log offset where the last record ends."""
+    def queues(self) -> list[tuple[int, int]]:
+        """For each queue the number of its messages, and the commit log offset where the last one's record ends."""
 
     @property
     def offsets(self) -> list[int]:
@@ -238,54 +239,36 @@ class Run:
     def last_size(self) -> int:
         """Bytes of the last record."""
 
-    def index(self, slot_count: int) -> IndexRun | None:
-        """Return the entries for an index with this number of slots; None if no message has a key."""
-
-@final
-class IndexRun:
-    """The entries of a run in an index file, and the slots that lead to them."""
-
-    def __len__(self) -> int: ...
     @property
-    def first_offset(self) -> int:
-        """The commit log offset of the first message."""
+    def key_count(self) -> int:
+        """The number of keys, each of which has an entry in the index."""
 
-    @property
-    def last_offset(self) -> int:
-        """The commit log offset of the last message."""
-
-    @property
-    def entries(self) -> bytes:
-        """The entries as the file has them; empty before `prepare`."""
-
-    @property
-    def slots_begun(self) -> int:
-        """The number of slots that these entries are the first of; 0 before `prepare`."""
-
-    def parts_without_space(self, allocated: bytes, header: int, bits: int) -> list[int]:
-        """Return the parts of the file that have slots of these entries, and no space on the disk.
+    def parts_without_space(self, slot_count: int, allocated: bytes | bytearray, bits: int) -> list[int]:
+        """Return the parts of an index file that have slots of the keys, and no space on the disk.
 
         Args:
+            slot_count: The file's number of slots.
             allocated: A byte for each part of ``1 << bits`` bytes; 0 if it has no space.
-            header: Bytes before the first slot.
             bits: The size of a part.
+
+        Raises:
+            ValueError: The file has more parts.
         """
 
-    def prepare(self, table: memoryview, first: int, seconds: int) -> None:
-        """Make the entries, each with the number of the older one in its slot.
+    def write(self, log: Place, queues: Sequence[Place], index: IndexPlace | None) -> IndexHeader | None:
+        """Write records and entries into files, which have room for them.
+
+        The order is such that a process may be killed at any time: the records without their first bytes, these bytes,
+        the entries of the index, its header, its slots, the entries of the queues.
 
         Args:
-            table: The file's slots, which are only read.
-            first: The number of the first entry.
-            seconds: Seconds since the first message of the file.
+            log: Where the records go.
+            queues: Where the entries of each queue go.
+            index: The last file of the index; None if nothing is to be indexed.
+
+        Returns:
+            The header of the index file.
 
         Raises:
-            ValueError: The table has fewer slots.
-        """
-
-    def lead_to(self, table: memoryview) -> None:
-        """Write into the slots the numbers of the newest of these entries.
-
-        Raises:
-            ValueError: The table has fewer slots, or is read-only.
+            ValueError: A file has no room, or is read-only. Nothing has changed.
         """

@@ -183,7 +183,7 @@ impl PlainBatch {
                 packer.add_key(0, key.hash);
             }
         }
-        Ok(packer.run(py))
+        Ok(packer.run())
     }
 }
 

@@ -2,10 +2,10 @@
 
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
-use crate::index_run::IndexRun;
+use crate::index::{self, IndexPlace, Key};
 use crate::java_hash::JavaHash;
+use crate::memory::{in_order, outside, Memory};
 
 const MAGIC_V1: u32 = 0xDAA3_20A7;
 const LONGEST_TOPIC: u8 = 127;
@@ -13,6 +13,8 @@ const LONGEST_TOPIC: u8 = 127;
 const FIXED: usize = 72;
 /// Bytes of an entry of the consume queue: commit log offset, size and tags code.
 const QUEUE_ENTRY: usize = 20;
+/// Bytes of a record that are written last: its size and magic, without which there is no record.
+const RECORD_HEAD: usize = 8;
 
 /// What all records of a run have in common.
 #[derive(Clone, Copy)]
@@ -61,8 +63,7 @@ pub struct Packer<'a> {
     last_size: i64,
     offsets: Vec<i64>,
     queue_offsets: Vec<i64>,
-    key_hashes: Vec<i32>,
-    key_offsets: Vec<i64>,
+    keys: Vec<Key>,
 }
 
 impl<'a> Packer<'a> {
@@ -76,8 +77,7 @@ impl<'a> Packer<'a> {
             last_size: 0,
             offsets: Vec::new(),
             queue_offsets: Vec::new(),
-            key_hashes: Vec::new(),
-            key_offsets: Vec::new(),
+            keys: Vec::new(),
         }
     }
 
@@ -139,48 +139,45 @@ impl<'a> Packer<'a> {
     /// Indexes the message that was added last under a key.
     pub fn add_key(&mut self, queue: usize, key: JavaHash) {
         let hash = key.behind(self.queues[queue].before_keys);
-        self.key_hashes.push(hash.cast_signed());
-        self.key_offsets.push(self.next - self.last_size);
+        self.keys.push(Key::of(hash, self.next - self.last_size));
     }
 
     /// Returns what was packed.
-    pub fn run(self, py: Python<'_>) -> Run {
+    pub fn run(self) -> Run {
         Run {
-            records: PyBytes::new(py, &self.records).unbind(),
+            records: self.records,
             queues: self.queues.into_iter().map(|queue| (queue.entries, queue.end)).collect(),
             offsets: self.offsets,
             queue_offsets: self.queue_offsets,
             last_size: self.last_size,
-            key_hashes: self.key_hashes,
-            key_offsets: self.key_offsets,
+            store_timestamp: self.shared.store_timestamp,
+            keys: self.keys,
         }
     }
 }
 
+/// The map of a file, and a position in it.
+type Place<'py> = (Bound<'py, PyAny>, usize);
+
 /// Records, and the entries that lead to them.
 #[pyclass(frozen)]
 pub struct Run {
-    records: Py<PyBytes>,
+    records: Vec<u8>,
+    /// For each queue its entries, and where the last one's record ends.
     queues: Vec<(Vec<u8>, i64)>,
     pub offsets: Vec<i64>,
     pub queue_offsets: Vec<i64>,
     last_size: i64,
-    key_hashes: Vec<i32>,
-    key_offsets: Vec<i64>,
+    store_timestamp: i64,
+    keys: Vec<Key>,
 }
 
 #[pymethods]
 impl Run {
-    /// The records, one after the other.
+    /// Bytes of the records.
     #[getter]
-    fn records(&self, py: Python<'_>) -> Py<PyBytes> {
-        self.records.clone_ref(py)
-    }
-
-    /// For each queue the entries, one after the other, and where the last one's record ends.
-    #[getter]
-    fn queue_entries<'py>(&self, py: Python<'py>) -> Vec<(Bound<'py, PyBytes>, i64)> {
-        self.queues.iter().map(|(entries, end)| (PyBytes::new(py, entries), *end)).collect()
+    fn size(&self) -> usize {
+        self.records.len()
     }
 
     /// The commit log offset of each record.
@@ -195,13 +192,70 @@ impl Run {
         self.last_size
     }
 
-    /// Returns the entries for an index with this number of slots; `None` if no message has a key.
-    fn index(&self, slot_count: u32) -> PyResult<Option<IndexRun>> {
-        if self.key_hashes.is_empty() {
-            return Ok(None);
-        }
-        IndexRun::of(&self.key_hashes, &self.key_offsets, slot_count).map(Some)
+    /// For each queue the number of its messages, and the commit log offset where the last one's record ends.
+    #[getter]
+    fn queues(&self) -> Vec<(usize, i64)> {
+        self.queues.iter().map(|(entries, end)| (entries.len() / QUEUE_ENTRY, *end)).collect()
     }
+
+    /// The number of keys, each of which has an entry in the index.
+    #[getter]
+    fn key_count(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Returns the parts of an index file with slots of the keys that are not marked as allocated.
+    ///
+    /// A part has `1 << bits` bytes, and a mark in `allocated`, which is not 0 if the part has space on the disk.
+    fn parts_without_space(&self, slot_count: u32, allocated: &Bound<'_, PyAny>, bits: u32) -> PyResult<Vec<usize>> {
+        index::parts_without_space(&self.keys, slot_count, &Memory::of(allocated)?, bits)
+    }
+
+    /// Writes records and entries into the files, for which there is room; returns the header of the index file.
+    ///
+    /// The log comes first: a kill behind it leaves records without entries, and recovery makes these; in the other
+    /// order entries would lead to no record. The first bytes of the records are written after the rest of them, so
+    /// that a kill before leaves no record. Nothing is written if a position is outside of its file.
+    #[pyo3(signature = (log, queues, index))]
+    #[allow(clippy::needless_pass_by_value)] // Python's objects
+    fn write(
+        &self,
+        log: Place<'_>,
+        queues: Vec<Place<'_>>,
+        index: Option<IndexPlace<'_>>,
+    ) -> PyResult<Option<index::Header>> {
+        if queues.len() != self.queues.len() {
+            return Err(PyValueError::new_err("a run is written into all of its queues"));
+        }
+        let log = room(&log, self.records.len())?;
+        let places = queues.iter().zip(&self.queues);
+        let queues = places.map(|(place, (entries, _))| room(place, entries.len())).collect::<PyResult<Vec<_>>>()?;
+        let index = index.map(|place| index::Entries::of(place, &self.keys, self.store_timestamp)).transpose()?;
+
+        let (log, position) = log;
+        let (head, rest) = self.records.split_at(self.records.len().min(RECORD_HEAD));
+        log.write(position + head.len(), rest);
+        in_order();
+        log.write(position, head);
+        in_order();
+        if let Some(index) = &index {
+            index.write();
+        }
+        in_order();
+        for ((queue, position), (entries, _)) in queues.iter().zip(&self.queues) {
+            queue.write(*position, entries);
+        }
+        Ok(index.map(|index| index.header))
+    }
+}
+
+/// Returns a file's memory, in which there is room for some bytes at the position.
+fn room((file, position): &Place<'_>, size: usize) -> PyResult<(Memory, usize)> {
+    let file = Memory::writable(file)?;
+    if !file.has(*position, size) {
+        return Err(outside());
+    }
+    Ok((file, *position))
 }
 
 fn too_large(field: &str) -> PyErr {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::ops::Range;
 
+use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -139,7 +140,7 @@ pub struct SendReader {
 /// Messages of requests that are stored as they are.
 #[pyclass(frozen)]
 pub struct PlainSends {
-    data: Py<PyBytes>,
+    data: Vec<u8>,
     found: Found,
 }
 
@@ -176,25 +177,28 @@ impl SendReader {
     }
 
     /// Returns the messages of the first requests of each connection; `None` if there are none.
-    #[pyo3(signature = (data, lengths, last_property, most = None))]
+    #[pyo3(signature = (received, last_property, most = None))]
     #[allow(clippy::needless_pass_by_value)] // Python's lists
     fn read(
         &self,
-        data: &Bound<'_, PyBytes>,
-        lengths: Vec<usize>,
+        py: Python<'_>,
+        received: Vec<(Bound<'_, PyAny>, PyBuffer<u8>)>,
         last_property: &str,
         most: Option<Vec<usize>>,
-    ) -> Option<PlainSends> {
+    ) -> PyResult<Option<PlainSends>> {
         let mut found = Found::default();
-        let mut rest = data.as_bytes();
-        let mut start = 0;
-        for (connection, length) in lengths.into_iter().enumerate() {
-            let most = most.as_ref().map_or(Some(usize::MAX), |most| most.get(connection).copied())?;
-            let end = start + rest.split_off(..length)?.len();
-            self.read_part(&data.as_bytes()[..end], start, most, last_property, &mut found);
-            start = end;
+        let mut data = Vec::with_capacity(received.iter().map(|(_, bytes)| bytes.len_bytes()).sum());
+        for (connection, (_, bytes)) in received.iter().enumerate() {
+            let Some(most) = most.as_ref().map_or(Some(usize::MAX), |most| most.get(connection).copied()) else {
+                return Ok(None);
+            };
+            // A copy, since the connection's buffer is read into again before the messages are dropped.
+            let start = data.len();
+            data.resize(start + bytes.len_bytes(), 0);
+            bytes.copy_to_slice(py, &mut data[start..])?;
+            self.read_part(&data, start, most, last_property, &mut found);
         }
-        (!found.requests.is_empty()).then(|| PlainSends { data: data.clone().unbind(), found })
+        Ok((!found.requests.is_empty()).then_some(PlainSends { data, found }))
     }
 }
 
@@ -359,12 +363,6 @@ impl PlainSends {
         self.found.messages.len()
     }
 
-    /// For each connection the bytes of its requests.
-    #[getter]
-    fn lengths(&self) -> Vec<usize> {
-        self.found.parts.iter().map(|part| part.length).collect()
-    }
-
     /// Whether all answers wait for the disk, where answers do so.
     #[getter]
     fn all_wait(&self) -> bool {
@@ -397,24 +395,12 @@ impl PlainSends {
         batches.chain(self.found.messages.iter().map(|message| message.body.len())).max().unwrap_or(0)
     }
 
-    /// Length of the longest properties, in bytes.
-    #[getter]
-    fn longest_properties(&self) -> usize {
-        let lengths = self.found.requests.iter().map(|request| {
-            let messages = &self.found.messages[request.messages.clone()];
-            let own = messages.iter().filter_map(|message| message.own.as_ref());
-            request.properties.len() + own.map(|own| own.properties.len() + own.closing().len()).max().unwrap_or(0)
-        });
-        lengths.max().unwrap_or(0)
-    }
-
     /// Returns the messages as records; `queue_offsets` has the offset of each queue's next message, `born_hosts` each
     /// connection's address and the bits of the system flag that go with it.
     #[pyo3(signature = (*, queue_offsets, commit_log_offset, store_timestamp, born_hosts, store_host))]
     #[allow(clippy::needless_pass_by_value)] // Python's lists
     fn run(
         &self,
-        py: Python<'_>,
         queue_offsets: Vec<i64>,
         commit_log_offset: i64,
         store_timestamp: i64,
@@ -426,7 +412,7 @@ impl PlainSends {
         for (target, next) in self.found.targets.iter().zip(queue_offsets) {
             packer.add_queue(&target.topic, target.queue_id, next)?;
         }
-        let data = self.data.as_bytes(py);
+        let data = self.data.as_slice();
         for (part, (born_host, host_flags)) in self.found.parts.iter().zip(&born_hosts) {
             let producer = Producer { host: born_host, host_flags: *host_flags };
             for request in &self.found.requests[part.requests.clone()] {
@@ -450,10 +436,10 @@ impl PlainSends {
                 }
             }
         }
-        Ok(packer.run(py))
+        Ok(packer.run())
     }
 
-    /// Returns the answers to each connection, one after the other.
+    /// Returns for each connection the bytes of its requests and the answers to it, one after the other.
     ///
     /// An answer's header is `template` with the ids, the queue, the queue offset and the request's number between its
     /// five pieces. An id is `id_prefix` and the commit log offset.
@@ -463,14 +449,16 @@ impl PlainSends {
         run: &Run,
         id_prefix: &str,
         template: (&str, &str, &str, &str, &str),
-    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+    ) -> PyResult<Vec<(usize, Bound<'py, PyBytes>)>> {
         let mut all = Vec::with_capacity(self.found.parts.len());
         for part in &self.found.parts {
-            let mut answers = Vec::with_capacity(part.requests.len() * 256);
+            let ids =
+                self.found.requests[part.requests.clone()].iter().map(|request| request.messages.len()).sum::<usize>();
+            let mut answers = Vec::with_capacity(part.requests.len() * 256 + ids * (id_prefix.len() + 17));
             for request in self.found.requests[part.requests.clone()].iter().filter(|request| !request.is_oneway) {
                 self.answer(&mut answers, request, run, id_prefix, template)?;
             }
-            all.push(PyBytes::new(py, &answers));
+            all.push((part.length, PyBytes::new(py, &answers)));
         }
         Ok(all)
     }
@@ -491,8 +479,11 @@ impl PlainSends {
         answers.extend_from_slice(&[0; PREFIX]);
         answers.extend_from_slice(ids.as_bytes());
         for (number, offset) in run.offsets[request.messages.clone()].iter().enumerate() {
-            let comma = if number > 0 { "," } else { "" };
-            write!(answers, "{comma}{id_prefix}{offset:016X}")?;
+            if number > 0 {
+                answers.push(b',');
+            }
+            answers.extend_from_slice(id_prefix.as_bytes());
+            answers.extend_from_slice(&hexadecimal(*offset)); // `write!` takes ten times the instructions
         }
         let queue_id = self.found.targets[request.target].queue_id;
         let first = run.queue_offsets[request.messages.start];
@@ -502,6 +493,16 @@ impl PlainSends {
         answers[start + 4..start + PREFIX].copy_from_slice(&header.to_be_bytes());
         Ok(())
     }
+}
+
+/// Returns the 16 hexadecimal digits of a number.
+fn hexadecimal(number: i64) -> [u8; 16] {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let bytes = number.to_be_bytes();
+    std::array::from_fn(|place| {
+        let byte = bytes[place / 2];
+        DIGITS[usize::from(if place % 2 == 0 { byte >> 4 } else { byte & 15 })]
+    })
 }
 
 /// Returns a number in decimal digits, as Java writes it; `None` for anything else.

@@ -44,9 +44,19 @@ class Watchdog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        seconds = Watchdog.clock() - self._began
+        Watchdog.check(self._began, self._step)
+
+    @staticmethod
+    def check(began: float, step: str) -> None:
+        """Log a step that took too long; for steps that are too short for a ``with`` statement.
+
+        Args:
+            began: The time of `clock` when the step began.
+            step: What the step does.
+        """
+        seconds = Watchdog.clock() - began
         if seconds > LIMIT_SECONDS:
-            logger.warning("all clients waited for %d ms while %s", seconds * 1000, self._step)
+            logger.warning("all clients waited for %d ms while %s", seconds * 1000, step)
 
     @staticmethod
     def check_request(began: float, connection: Connection, command: RemotingCommand) -> None:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from rocket_broker.loop.watchdog import Watchdog
 from rocket_broker.processors.batches import MOST_KEYS, PART_BYTES, PART_MESSAGES
-from rocket_broker.processors.born_host import born_host
 from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.processors.destinations import Destinations
 from rocket_broker.processors.send import SendProcessor
 from rocket_broker.processors.waiting import WAITING_PROPERTIES
 from rocket_broker.writing.message_keys import MAX_KEYS
+from rocket_broker.writing.message_runs import SendsRun
 from rocket_broker.writing.timer_request import TIMED_NAME
 from rocket_remoting.native import has_native_core
 from rocket_remoting.session.connection import Connection
@@ -61,10 +61,13 @@ class SendRuns:
         self._destinations = destinations
         self._sending = sending
         self._reader = _reader() if has_native_core() else None
+        self._cluster = f"{PROPERTY_CLUSTER}\x01{context.settings.broker_cluster_name}"
         self._template: tuple[str, str, str, str, str] = ("", "", "", "", "")
         self._template_of: tuple[object, ...] = ()
 
-    def take(self, received: Sequence[tuple[Connection, memoryview]]) -> Sequence[tuple[int, bytes]] | None:
+    def take(  # noqa: PLR0911 - a return for each reason to take nothing
+        self, received: Sequence[tuple[Connection, memoryview]]
+    ) -> Sequence[tuple[int, bytes]] | None:
         """Store and answer the first requests of what connections have received, if they are plain.
 
         Args:
@@ -74,54 +77,54 @@ class SendRuns:
             For each connection the bytes of the requests, and the answers that are sent now; None if nothing was done,
             and each first request is to be handled by itself.
         """
-        if self._reader is None or not self._store.takes_runs or self._sending.is_stopping:
+        if self._reader is None or self._sending.is_stopping or not self._store.takes_runs:
             return None
-        sends = self._read(self._reader, received)
-        if sends is None or (self._sending.waits_for_disk and not sends.all_wait):
+        sends = self._reader.read(received, self._cluster)
+        if sends is None:
+            return None
+        targets = sends.targets
+        if not self._destinations.are_plain(targets):
+            sends = self._reader.read(received, self._cluster, self._most(sends, targets, len(received)))
+            if sends is None:
+                return None
+            targets = sends.targets
+        if self._sending.waits_for_disk and not sends.all_wait:
             return None
         earliest = received[0][0]  # the connections are in the order in which they were read
         if self._fast_failure.is_late(RequestCode.SEND_MESSAGE_V2, earliest.waiting_since, len(sends)):
             return None
-        with Watchdog("storing messages of consecutive requests"):
-            stored = self._writer.put_sends(sends, [born_host(connection) for connection, _ in received])
+        began = Watchdog.clock()
+        stored = self._store.put_run(SendsRun(sends, targets, received, self._writer.store_host))
+        Watchdog.check(began, "storing messages of consecutive requests")
         if stored is None:
             return None
         run, last = stored
         self._statistics.put_messages += sends.message_count
-        self._statistics.put_bytes += len(run.records)
-        answers = sends.answers(run, self._sending.id_prefix, self._answer_template())
-        lengths = sends.lengths
+        self._statistics.put_bytes += run.size
+        settings = self._settings
+        if self._template_of != (settings.region_id, settings.trace_on):
+            self._make_template()
+        answers = sends.answers(run, self._sending.id_prefix, self._template)
         if self._sending.waits_for_disk:
             self._sending.answer_when_flushed(
-                last, [(connection, own) for (connection, _), own in zip(received, answers, strict=True) if own]
+                last, [(connection, own) for (connection, _), (_, own) in zip(received, answers, strict=True) if own]
             )
-            return [(length, b"") for length in lengths]
-        return list(zip(lengths, answers, strict=True))
+            return [(length, b"") for length, _ in answers]
+        return answers
 
-    def _read(self, reader: "SendReader", received: Sequence[tuple[Connection, memoryview]]) -> "PlainSends | None":
-        """Return the first messages of each connection that `SendProcessor` would store as they are."""
-        data = b"".join([frames for _, frames in received])
-        lengths = [len(frames) for _, frames in received]
-        cluster = f"{PROPERTY_CLUSTER}\x01{self._settings.broker_cluster_name}"
-        sends = reader.read(data, lengths, cluster)
-        if sends is None:
-            return None
-        targets = sends.targets
-        if self._destinations.are_plain(targets):
-            return sends
-        most = [MOST_SENDS] * len(received)
+    def _most(self, sends: "PlainSends", targets: Sequence[tuple[str, int]], connections: int) -> list[int]:
+        """Return for each connection the number of its requests before the first that is not stored as it is."""
+        most = [MOST_SENDS] * connections
         for connection, target, first in sends.uses:
             if not self._destinations.are_plain([targets[target]]):
                 most[connection] = min(most[connection], first)
-        return reader.read(data, lengths, cluster, most)
+        return most
 
-    def _answer_template(self) -> tuple[str, str, str, str, str]:
-        """Return the header of an answer in five pieces, between which its numbers come."""
+    def _make_template(self) -> None:
+        """Make the header of an answer in five pieces, between which its numbers come."""
         used = (self._settings.region_id, self._settings.trace_on)
-        if used != self._template_of:
-            self._template = self._divided(*used)
-            self._template_of = used
-        return self._template
+        self._template = self._divided(*used)
+        self._template_of = used
 
     @staticmethod
     def _divided(region_id: str, trace_on: bool) -> tuple[str, str, str, str, str]:

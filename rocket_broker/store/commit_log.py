@@ -120,31 +120,32 @@ class CommitLog:
             self.commit(self.end, self.end - size, store_timestamp)
         return size
 
-    def has_room(self, size: int) -> bool:
-        """Return whether records of `size` bytes in all fit into the last file."""
-        tail = self._tail
-        return tail is not None and self.end - tail.base + size <= tail.size - _SMALLEST_BLANK
+    def room_for(self, size: int) -> tuple[memoryview, int] | None:
+        """Return the last file's bytes, and where records of `size` bytes in all go; only for a log without a pool.
 
-    def append_run(self, records: bytes, last_size: int, store_timestamp: int) -> None:
-        """Append records, for which there is room; only for a log without a pool.
-
-        Their first bytes are written last. If the process dies before, there is no record.
+        Returns:
+            The bytes and the position; None if the file has no room.
 
         Raises:
             StoreFull: The disk has no room. Nothing has changed.
         """
         tail = self._tail
-        assert tail is not None, "has_room() says so"
+        if tail is None:
+            return None
         position = self.end - tail.base
-        end = position + len(records)
+        end = position + size
+        if end > tail.size - _SMALLEST_BLANK:
+            return None
         if end > tail.allocated:
             tail.allocate(end, max(position, _SMALLEST_ALLOCATION))
-        view = tail.open()
-        behind = position + _SIZE_AND_MAGIC_LENGTH
-        view[behind:end] = memoryview(records)[_SIZE_AND_MAGIC_LENGTH:]
-        view[position:behind] = records[:_SIZE_AND_MAGIC_LENGTH]
-        self.end += len(records)
-        self.commit(self.end, self.end - last_size, store_timestamp)
+        tail.used = True
+        return tail.view or tail.open(), position
+
+    def appended(self, size: int, last_size: int, store_timestamp: int) -> None:
+        """Count records that have been written into `room_for` them, the last one with this size."""
+        self.committed = self.end = end = self.end + size
+        self.last_record = end - last_size
+        self.last_timestamp = store_timestamp
 
     def commit(self, end: int, record: int, timestamp: int) -> None:
         """Publish the records before an offset, which have been written to the files: readers see them from now on.

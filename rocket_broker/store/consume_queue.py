@@ -106,31 +106,29 @@ class ConsumeQueue:
         self.max_offset += 1
         self.max_physical = commit_log_offset + size
 
-    def prepare_run(self, count: int) -> bool:
-        """Make room for `count` entries, so that `append_run` cannot fail; return False if one file has not enough.
+    def room_for(self, count: int) -> tuple[memoryview, int] | None:
+        """Return a file's bytes, and where `count` entries go; None if they do not fit into one file.
 
         Raises:
             StoreFull: The disk has no room. Nothing has changed, as with OSError.
             OSError: The next file could not be made.
         """
-        self.prepare()
+        position = self.max_offset * ENTRY_SIZE
         tail = self._tail
-        assert tail is not None, "prepare() opens it"
-        end = (self.max_offset + count) * ENTRY_SIZE - tail.base
+        if tail is None or not tail.base <= position < tail.base + tail.size:
+            tail = self._open_tail(position)
+        position -= tail.base
+        end = position + count * ENTRY_SIZE
         if end > tail.size:
-            return False
+            return None
         if end > tail.allocated:
             tail.allocate(end, end)
-        return True
+        tail.used = True
+        return tail.view or tail.open(), position
 
-    def append_run(self, entries: bytes, max_physical: int) -> None:
-        """Add entries from the number `max_offset` on, right after `prepare_run`."""
-        view, self._prepared = self._prepared, None
-        if view is None:
-            raise AssertionError("prepare_run() comes first")
-        position = self.max_offset * ENTRY_SIZE % self.files.file_size
-        view[position : position + len(entries)] = entries
-        self.max_offset += len(entries) // ENTRY_SIZE
+    def appended(self, count: int, max_physical: int) -> None:
+        """Count entries that have been written into `room_for` them; the last message ends at `max_physical`."""
+        self.max_offset += count
         self.max_physical = max_physical
 
     def fill_to(self, offset: int) -> None:

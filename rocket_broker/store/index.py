@@ -16,7 +16,7 @@ from rocket_remoting.wire.java_hash import java_hash
 from rocket_remoting.wire.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 
 if TYPE_CHECKING:
-    from rocket_native import IndexRun
+    from rocket_native import IndexHeader, IndexPlace, Run
 
 __all__ = ["Index"]
 
@@ -105,9 +105,8 @@ class Index:
             file.put(hashes, offset, timestamp)
             self.dirty.add(file)
 
-    def prepare_run(self, run: "IndexRun", now_ms: int) -> bool:
-        """Make the entries of a run and room for them, so that `put_run` cannot fail; return False if the last file is
-        full.
+    def room_for(self, run: "Run", now_ms: int) -> "IndexPlace | None":
+        """Return the last file and what `Run.write` needs to add the entries of a run; None if the file is full.
 
         Raises:
             StoreFull: The disk has no room. Nothing has changed, as with OSError.
@@ -115,15 +114,12 @@ class Index:
         """
         if not self.files:
             self._add_file(now_ms)
-        if not self.files[-1].has_room(len(run)):
-            return False
-        self.files[-1].prepare_run(run, now_ms)
-        return True
+        return self.files[-1].room_for(run)
 
-    def put_run(self, run: "IndexRun", timestamp: int) -> None:
-        """Index messages under their keys, right after `prepare_run`."""
+    def appended(self, header: "IndexHeader", timestamp: int) -> None:
+        """Take over the header of the last file, to which `Run.write` has added entries."""
         file = self.files[-1]
-        file.put_run(run, timestamp)
+        file.appended(header, timestamp)
         self.dirty.add(file)
 
     def find(  # noqa: PLR0917 - as `MessageStore.find`

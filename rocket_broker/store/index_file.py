@@ -30,7 +30,7 @@ from rocket_broker.store.files import SECTOR_SIZE
 from rocket_broker.store.mapped_file import MappedFile, OpenMaps
 
 if TYPE_CHECKING:
-    from rocket_native import IndexRun
+    from rocket_native import IndexHeader, IndexPlace, Run
 
 __all__ = ["EntryCheck", "IndexFile", "IndexSearch", "StoreTime", "file_size"]
 
@@ -133,16 +133,27 @@ class IndexFile:
         chunks = [self._slot_position(key_hash) >> _CHUNK_BITS for key_hash in hashes]
         self._make_room(chunks, held + len(hashes))
 
-    def prepare_run(self, run: "IndexRun", timestamp: int) -> None:
-        """Make the entries of a run and room for them, so that `put_run` cannot fail.
+    def room_for(self, run: "Run") -> "IndexPlace | None":
+        """Return the file's bytes, and what `Run.write` needs to add the entries of a run; None if the file is full.
 
         Raises:
-            StoreFull: The disk has no room.
+            StoreFull: The disk has no room. Nothing has changed.
         """
-        chunks = run.parts_without_space(bytes(self._chunks_allocated), _HEADER.size, _CHUNK_BITS)
-        view = self._make_room(chunks, len(run))
-        seconds = self._seconds(timestamp) if self.count > 1 else 0
-        run.prepare(view[_HEADER.size : self._entries_start], self.count, seconds)
+        file, count, marks = self.file, run.key_count, self._chunks_allocated
+        if self.count + count > self._capacity:
+            return None
+        chunks = run.parts_without_space(self._slots, marks, _CHUNK_BITS)
+        end = self._entries_start + (self.count + count) * _ENTRY.size
+        view = file.view
+        if view is None or chunks or not marks[0] or end > file.allocated:  # the header is in the first chunk
+            view, self._prepared = self._make_room(chunks, count), None
+        file.used = True
+        return view, self._slots, self.begin_timestamp, self.begin_offset, self.slots_used, self.count
+
+    def appended(self, header: "IndexHeader", timestamp: int) -> None:
+        """Take over the header that `Run.write` has written."""
+        self.begin_timestamp, self.begin_offset, self.end_offset, self.slots_used, self.count = header
+        self.end_timestamp = timestamp
 
     def _make_room(self, chunks: Iterable[int], entries: int) -> memoryview:
         # `put` also writes the header, which is in the first chunk.
@@ -163,25 +174,6 @@ class IndexFile:
         for key_hash in hashes:
             self._put(view, key_hash, offset, timestamp)
         self._write_header(view)
-
-    def put_run(self, run: "IndexRun", timestamp: int) -> None:
-        """Add the entries of a run, right after `prepare_run`.
-
-        Slots are written after the header, so that their entries count if the process dies in between.
-        """
-        view, self._prepared = self._prepared, None
-        if view is None:
-            raise AssertionError("prepare_run() comes first")
-        first = self.count
-        if first == 1:
-            self.begin_timestamp, self.begin_offset = timestamp, run.first_offset
-        position, entries = self._position(first), run.entries
-        view[position : position + len(entries)] = entries
-        self.slots_used += run.slots_begun
-        self.count = first + len(run)
-        self.end_timestamp, self.end_offset = timestamp, run.last_offset
-        self._write_header(view)
-        run.lead_to(view[_HEADER.size : self._entries_start])
 
     def _seconds(self, timestamp: int) -> int:
         """Return a time as entries store it: seconds since the header's first timestamp."""

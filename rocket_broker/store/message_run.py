@@ -12,7 +12,7 @@ from rocket_broker.store.store_files import StoreFiles
 from rocket_remoting.wire.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from rocket_native import Run
+    from rocket_native import Place, Run
 
 __all__ = ["MessageRun", "store_run"]
 
@@ -31,10 +31,6 @@ class MessageRun(Protocol):
     @property
     def longest_body(self) -> int:
         """Length of the longest body, in bytes."""
-
-    @property
-    def longest_properties(self) -> int:
-        """Length of the longest properties that a message is stored with, in bytes."""
 
     def pack(self, queue_offsets: list[int], commit_log_offset: int, now: int) -> "Run":
         """Return the records and their entries.
@@ -59,30 +55,40 @@ def store_run(messages: MessageRun, files: StoreFiles, now: int) -> "tuple[Run, 
         StoreFull: The disk has no room.
         OSError: A file could not be made.
     """
-    log, settings = files.log, files.settings
-    queues = [files.queues.find(target) or files.queues.add(*target) for target in messages.targets]
-    # Records, numbers and the older entries in the slots are made before anything is written. They stay right because
-    # nothing here gives other tasks a turn.
+    log, index = files.log, files.index
+    queues: list[ConsumeQueue] = []
+    queue_offsets: list[int] = []
+    for target in messages.targets:
+        queue = files.queues.find(target) or files.queues.add(*target)
+        queues.append(queue)
+        queue_offsets.append(queue.max_offset)
+    # Records and entries are made, and room for them, before anything is written. They stay right because nothing here
+    # gives other tasks a turn.
     try:
-        run = messages.pack([queue.max_offset for queue in queues], log.end, now)
+        run = messages.pack(queue_offsets, log.end, now)
     except (OverflowError, ValueError) as error:
         raise LocalProtocolError(f"a message to {messages.targets} does not fit its record: {error}") from None
-    records, entries = run.records, run.queue_entries
-    if not log.has_room(len(records)):
+    size, counts = run.size, run.queues
+    place = log.room_for(size)
+    if place is None:
         return None
-    for queue, tags_codes in zip(queues, messages.tags_codes, strict=True):
-        if not queue.prepare_run(len(tags_codes)):
+    queue_places: list[Place] = []
+    for queue, (count, _) in zip(queues, counts, strict=True):
+        queue_place = queue.room_for(count)
+        if queue_place is None:
             return None
-    indexed = run.index(settings.max_hash_slot_num) if settings.message_index_enable else None
-    if indexed is not None and not files.index.prepare_run(indexed, now):
-        return None
+        queue_places.append(queue_place)
+    index_place = None
+    if files.settings.message_index_enable and run.key_count:
+        index_place = index.room_for(run, now)
+        if index_place is None:
+            return None
 
-    # The log comes first. A kill behind this line leaves records without entries, and recovery makes these; in the
-    # other order entries would lead to no record.
-    log.append_run(records, run.last_size, now)
+    header = run.write(place, queue_places, index_place)
 
-    if indexed is not None:  # from here on only bytes are copied, so no record is left without its entries
-        files.index.put_run(indexed, now)
-    for queue, (own, end) in zip(queues, entries, strict=True):
-        queue.append_run(own, end)
+    log.appended(size, run.last_size, now)
+    if header is not None:
+        index.appended(header, now)
+    for queue, (count, end) in zip(queues, counts, strict=True):
+        queue.appended(count, end)
     return run, queues

@@ -194,17 +194,13 @@ class MessageStore:
             return PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED)
 
     def put_run(self, messages: MessageRun) -> "tuple[Run, PutResult] | None":
-        """Store messages together, all or none.
+        """Store messages together, all or none, right after `takes_runs`.
 
         Returns:
             The records, and the result of the last message; None if the per-message path must be used: call `put` for
             each message.
         """
-        if (
-            not self.takes_runs
-            or messages.longest_body > self.settings.max_message_size
-            or messages.longest_properties > MAX_PROPERTIES_LENGTH
-        ):
+        if messages.longest_body > self.settings.max_message_size:
             return None
         now = self._clock.now_ms()
         try:
@@ -214,7 +210,8 @@ class MessageStore:
         if stored is None:
             return None
         run, queues = stored
-        self._stored()
+        if not self._flusher.is_awake:
+            self._flusher.wake()
         for queue, tags_codes in zip(queues, messages.tags_codes, strict=True):
             self._notify(queue, queue.max_offset - len(tags_codes), tags_codes, now)
         log, last = self._commit_log, queues[-1].max_offset - 1

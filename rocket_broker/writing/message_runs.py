@@ -5,6 +5,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from rocket_broker.writing.batch_head import BatchHead
+from rocket_remoting.session.address import parse_address
+from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.message import Host
 from rocket_remoting.wire.record import HOST_FLAGS, host_flags, pack_host
 
@@ -16,6 +18,13 @@ __all__ = ["BatchRun", "SendsRun"]
 _packed_host = lru_cache(maxsize=4096)(pack_host)
 
 
+@lru_cache(maxsize=4096)
+def _born_host(address: str, store_host: Host) -> tuple[bytes, int]:
+    """Return a producer's address as a record has it, and the bits of the system flag that say so."""
+    born_host = parse_address(address)
+    return pack_host(born_host), host_flags(born_host, store_host)
+
+
 class BatchRun:
     """The messages of a batch, or of a part of one.
 
@@ -25,24 +34,15 @@ class BatchRun:
         store_host: The broker's address.
     """
 
-    __slots__ = ("_head", "_messages", "_store_host", "tags_codes", "targets")
+    __slots__ = ("_head", "_messages", "_store_host", "longest_body", "tags_codes", "targets")
 
     def __init__(self, messages: "PlainBatch", head: BatchHead, store_host: Host) -> None:
         self._messages = messages
         self._head = head
         self._store_host = store_host
+        self.longest_body = messages.longest_body
         self.targets = ((head.topic, head.queue_id),)
         self.tags_codes = (messages.tags_codes,)
-
-    @property
-    def longest_body(self) -> int:
-        """As in `MessageRun`."""
-        return self._messages.longest_body
-
-    @property
-    def longest_properties(self) -> int:
-        """As in `MessageRun`."""
-        return self._messages.longest_properties + len(self._head.properties)
 
     def pack(self, queue_offsets: list[int], commit_log_offset: int, now: int) -> "Run":
         """As in `MessageRun`."""
@@ -69,28 +69,26 @@ class SendsRun:
 
     Args:
         messages: The messages.
-        born_hosts: The producer's address of each connection.
+        targets: The queues that get messages.
+        received: The connections, each with what it has received.
         store_host: The broker's address.
     """
 
-    __slots__ = ("_born_hosts", "_messages", "_store_host", "tags_codes", "targets")
+    __slots__ = ("_messages", "_received", "_store_host", "longest_body", "tags_codes", "targets")
 
-    def __init__(self, messages: "PlainSends", born_hosts: Sequence[Host], store_host: Host) -> None:
+    def __init__(
+        self,
+        messages: "PlainSends",
+        targets: Sequence[tuple[str, int]],
+        received: Sequence[tuple[Connection, object]],
+        store_host: Host,
+    ) -> None:
         self._messages = messages
-        self._born_hosts = born_hosts
+        self._received = received
         self._store_host = store_host
-        self.targets = messages.targets
+        self.longest_body = messages.longest_body
+        self.targets = targets
         self.tags_codes = messages.tags_codes
-
-    @property
-    def longest_body(self) -> int:
-        """As in `MessageRun`."""
-        return self._messages.longest_body
-
-    @property
-    def longest_properties(self) -> int:
-        """As in `MessageRun`."""
-        return self._messages.longest_properties
 
     def pack(self, queue_offsets: list[int], commit_log_offset: int, now: int) -> "Run":
         """As in `MessageRun`."""
@@ -99,6 +97,6 @@ class SendsRun:
             queue_offsets=queue_offsets,
             commit_log_offset=commit_log_offset,
             store_timestamp=now,
-            born_hosts=[(_packed_host(born), host_flags(born, store)) for born in self._born_hosts],
+            born_hosts=[_born_host(connection.remote_address, store) for connection, _ in self._received],
             store_host=_packed_host(store),
         )

@@ -5,7 +5,6 @@ A delayed message is stored in `SCHEDULE_TOPIC`, in the queue of its delay level
 milliseconds since 1970, as in Apache's broker; `rocket_broker.schedule.delay_service` delivers it then.
 """
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutResult, StoredRun, StoreMessage
 from rocket_broker.writing.batch_head import BatchHead
 from rocket_broker.writing.message_keys import check_keys
-from rocket_broker.writing.message_runs import BatchRun, SendsRun
+from rocket_broker.writing.message_runs import BatchRun
 from rocket_remoting.clock import Clock
 from rocket_remoting.wire.batch import BatchEntry
 from rocket_remoting.wire.codes import ResponseCode
@@ -34,7 +33,7 @@ from rocket_remoting.wire.properties import (
 from rocket_remoting.wire.sys_flag import transaction_value
 
 if TYPE_CHECKING:
-    from rocket_native import PlainBatch, PlainSends, Run
+    from rocket_native import PlainBatch
 
 __all__ = ["MessageWriter", "properties_text"]
 
@@ -176,21 +175,14 @@ class MessageWriter:
         """Store messages of a batch at once; return None if they have to be stored by `put_entry`."""
         if b"\0" in head.properties or transaction_value(head.sys_flag):
             return None  # the store refuses the first message, or has no queue for it
+        if not self._store.takes_runs:
+            return None
         stored = self._store.put_run(BatchRun(messages, head, self.store_host))
         if stored is None:
             return None
         run, last = stored
         last.wait_store_ok = messages.waits
-        return StoredRun(run.offsets, len(run.records), last.queue_offset - len(messages) + 1, last)
-
-    def put_sends(self, messages: "PlainSends", born_hosts: Sequence[Host]) -> "tuple[Run, PutResult] | None":
-        """Store messages of consecutive requests at once; return None if each has to be stored by `put`.
-
-        Args:
-            messages: The messages of one or more connections.
-            born_hosts: The producer's address of each connection.
-        """
-        return self._store.put_run(SendsRun(messages, born_hosts, self.store_host))
+        return StoredRun(run.offsets, run.size, last.queue_offset - len(messages) + 1, last)
 
     def put_entry(self, head: BatchHead, entry: BatchEntry) -> PutResult:
         """Store one message of a batch; the head's properties follow its own.

@@ -1,6 +1,9 @@
 """Runs of messages stored in one call have the same files as messages stored one by one."""
 
+import signal
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -293,36 +296,89 @@ def test_partly_written_index_is_recovered(disk: Disk, start: int, end: int) -> 
     stop(found)
 
 
-class ShortMaps(FaultyFileSystem):
-    """A file system on which writes to the commit log's maps end early.
-
-    Attributes:
-        log_end: Where they end.
-    """
-
-    log_end: int | None = None
-
-    def map(self, path: Path, ordered_to: int = 0) -> memoryview:
-        return super().map(path, ordered_to)[: self.log_end if path.parent.name == "commitlog" else None]
-
-
-def test_a_run_that_is_written_in_part_leaves_no_record(clock: FakeClock) -> None:
-    """Its first bytes are written last: without them recovery takes nothing behind them for a record."""
-    file_system = ShortMaps()
-    disk = Disk(file_system, Path("/store"), clock)
+def test_run_without_its_first_bytes_leaves_no_record(clock: FakeClock) -> None:
+    """They are written last: without them recovery takes nothing behind them for a record."""
+    disk = Disk(FaultyFileSystem(), Path("/store"), clock)
     store = disk.open()
     one_by_one(store, batch(1))
-    stop(store)
-    store = disk.open()
+    store.flush()
     end = store.max_commit_log_offset
-    file_system.log_end = end + 100
-    with pytest.raises(ValueError, match="different structures"):  # the writer dies in the middle
-        in_one_go(store, batch())
-    file_system.log_end = None
+    assert in_one_go(store, batch())
     killed = disk.kill()
+    (log,) = files(killed, killed.root / "commitlog")
+    overwrite(killed, log, end, bytes(8))
     report = killed.store().load()
     assert (report.end, report.torn) == (end, "")
     killed.close()
+
+
+WRITER = """
+import ctypes, mmap, struct, sys
+from rocket_native import read_batch
+
+root, kept = sys.argv[1:]
+PAGE = mmap.PAGESIZE
+own = b"UNIQ_KEY\\x01k\\x02"
+message = struct.pack(">iiiii", 25 + len(own), 0, 0, 0, 3) + b"abc" + struct.pack(">h", len(own)) + own
+run = read_batch(message, 0, len(message), timed="T", most_keys=9, most_keys_in_all=9).run(
+    topic="orders", queue_id=1, properties=b"", sys_flag=0, host_flags=0, born_timestamp=1, born_host=bytes(8),
+    store_host=bytes(8), reconsume_times=0, store_timestamp=1, queue_offset=5, commit_log_offset=7,
+)
+maps = {}
+for name in ("log", "index", "queue"):
+    with open(f"{root}/{name}", "w+b") as file:
+        file.truncate(2 * PAGE)
+        maps[name] = mmap.mmap(file.fileno(), 2 * PAGE)
+kept_at = ctypes.addressof(ctypes.c_char.from_buffer(maps[kept]))
+assert not ctypes.CDLL(None).mprotect(ctypes.c_void_p(kept_at), ctypes.c_size_t(PAGE), 1)
+places = [(memoryview(maps[name]), position) for name, position in (("log", PAGE - 8), ("queue", 0))]
+run.write(places[0], places[1:], (memoryview(maps["index"]), 4, 0, 0, 0, 1))
+"""
+"""Writes a run into three files, of which the first page of one cannot be written, so that the process dies there. The
+first bytes of the record are the last ones of the log's first page."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="protects memory as Linux does")
+@pytest.mark.parametrize(
+    ("kept", "written"),
+    [("log", {"rest"}), ("index", {"rest", "head"}), ("queue", {"rest", "head", "index"})],
+    ids=["log", "index", "queue"],
+)
+def test_process_that_dies_leaves_a_run_written_in_order(tmp_path: Path, kept: str, written: set[str]) -> None:
+    """The records, then their first bytes, then the index, then the queue."""
+    done = subprocess.run([sys.executable, "-c", WRITER, str(tmp_path), kept], capture_output=True, check=False)
+    assert done.returncode == -signal.SIGSEGV, done.stderr.decode()
+    log, index, queue = ((tmp_path / name).read_bytes() for name in ("log", "index", "queue"))
+    page = len(log) // 2
+    pieces = {"rest": log[page:], "head": log[:page], "index": index, "queue": queue}
+    assert {name for name, piece in pieces.items() if any(piece)} == written
+
+
+def test_run_is_not_written_outside_of_its_files() -> None:
+    """Nor into memory that is read-only; then nothing is written at all."""
+    messages = read_plain(batch(2, CASES["unique keys"]), 0, len(batch(2, CASES["unique keys"])))
+    assert messages is not None
+    run = messages.run(
+        topic="orders", queue_id=1, properties=b"", sys_flag=0, host_flags=0, born_timestamp=1, born_host=bytes(8),
+        store_host=bytes(8), reconsume_times=0, store_timestamp=1, queue_offset=5, commit_log_offset=7,
+    )  # fmt: skip
+    log, queue, index = bytearray(run.size), bytearray(40), bytearray(40 + 4 * 3 + 20 * 3)
+
+    def write(size: int = run.size, entries: int = 40, index_size: int = len(index), number: int = 1) -> None:
+        file = memoryview(index)[:index_size]
+        run.write((memoryview(log)[:size], 0), [(memoryview(queue)[:entries], 0)], (file, 3, 0, 0, 0, number))
+
+    for wrong in ({"size": run.size - 1}, {"entries": 39}, {"index_size": len(index) - 1}, {"number": 2}):
+        with pytest.raises(ValueError, match="outside of the memory"):
+            write(**wrong)
+    with pytest.raises(ValueError, match="read-only"):
+        run.write((memoryview(bytes(run.size)), 0), [(memoryview(queue), 0)], None)
+    with pytest.raises(ValueError, match="all of its queues"):
+        run.write((memoryview(log), 0), [], None)
+    assert not any(log + queue + index)
+    write()
+    assert log[0] == 0
+    assert log[7] == 0xA7
 
 
 @pytest.mark.parametrize(("left", "is_taken"), [(8, True), (7, False)])

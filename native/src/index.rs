@@ -1,0 +1,135 @@
+//! The entries of a run in an index file, as drawn in `rocket_broker.store.index_file`.
+
+use std::collections::HashMap;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::memory::{in_order, outside, Memory};
+
+/// Bytes of the header: four numbers of eight bytes, and two of four.
+const HEADER: usize = 40;
+const SLOT: usize = 4;
+/// Bytes of an entry: hash, commit log offset, seconds and the number of the older entry.
+const ENTRY: usize = 20;
+
+/// Begin timestamp, begin offset, end offset, slots in use and the number of the next entry.
+pub type Header = (i64, i64, i64, i32, i32);
+
+/// The map of an index file, its number of slots, and begin timestamp, begin offset, slots in use and the number of the
+/// next entry as its header has them.
+pub type IndexPlace<'py> = (Bound<'py, PyAny>, u32, i64, i64, i32, i32);
+
+/// A key of a message, as the index has it.
+pub struct Key {
+    hash: u32,
+    offset: i64,
+}
+
+impl Key {
+    /// Returns the key with this hash of a message at this offset of the commit log.
+    pub fn of(hash: u32, offset: i64) -> Self {
+        // Java's Math.abs(Integer.MIN_VALUE) is negative; Apache's broker takes 0 for it.
+        Self { hash: hash.cast_signed().checked_abs().unwrap_or(0).unsigned_abs(), offset }
+    }
+
+    fn slot_position(&self, slot_count: u32) -> usize {
+        HEADER + (self.hash % slot_count) as usize * SLOT
+    }
+}
+
+/// Returns the parts with slots of the keys that are not marked in `allocated`; a part has `1 << bits` bytes.
+pub fn parts_without_space(keys: &[Key], slot_count: u32, allocated: &Memory, bits: u32) -> PyResult<Vec<usize>> {
+    let slot_count = checked(slot_count)?;
+    let mut parts = Vec::new();
+    for key in keys {
+        let part = key.slot_position(slot_count).checked_shr(bits);
+        let part = part.ok_or_else(|| PyValueError::new_err("the parts are too large"))?;
+        if allocated.get(part)? == [0] {
+            parts.push(part);
+        }
+    }
+    parts.sort_unstable();
+    parts.dedup();
+    Ok(parts)
+}
+
+/// The entries of keys, made for a file and not written yet.
+pub struct Entries {
+    pub header: Header,
+    header_bytes: Vec<u8>,
+    file: Memory,
+    position: usize,
+    bytes: Vec<u8>,
+    /// For the position of each slot the number of the newest of these entries.
+    newest: HashMap<usize, i32>,
+}
+
+impl Entries {
+    /// Makes the entries, each with the number of the older one in its slot.
+    pub fn of(place: IndexPlace<'_>, keys: &[Key], now: i64) -> PyResult<Self> {
+        let (file, slot_count, mut begin_timestamp, mut begin_offset, mut slots_used, first) = place;
+        let slot_count = checked(slot_count)?;
+        let (Some(first_key), Some(last_key)) = (keys.first(), keys.last()) else {
+            return Err(PyValueError::new_err("there are no keys to index"));
+        };
+        if first == 1 {
+            (begin_timestamp, begin_offset) = (now, first_key.offset);
+        }
+        let seconds = i32::try_from((now.saturating_sub(begin_timestamp) / 1000).max(0)).unwrap_or(i32::MAX);
+        let file = Memory::writable(&file)?;
+        let mut bytes = Vec::with_capacity(keys.len() * ENTRY);
+        let mut newest = HashMap::with_capacity(keys.len());
+        let mut number = first;
+        for key in keys {
+            let position = key.slot_position(slot_count);
+            let older = if let Some(older) = newest.insert(position, number) {
+                older
+            } else {
+                let older = i32::from_be_bytes(file.get(position)?);
+                // A kill between slot and header leaves a slot with a number that no entry had.
+                if 0 < older && older < first {
+                    older
+                } else {
+                    slots_used += 1;
+                    0
+                }
+            };
+            bytes.extend_from_slice(&key.hash.to_be_bytes());
+            bytes.extend_from_slice(&key.offset.to_be_bytes());
+            bytes.extend_from_slice(&seconds.to_be_bytes());
+            bytes.extend_from_slice(&older.to_be_bytes());
+            number += 1;
+        }
+        let header = (begin_timestamp, begin_offset, last_key.offset, slots_used, number);
+        let mut header_bytes = Vec::with_capacity(HEADER);
+        for field in [begin_timestamp, now, begin_offset, last_key.offset] {
+            header_bytes.extend_from_slice(&field.to_be_bytes());
+        }
+        header_bytes.extend_from_slice(&slots_used.to_be_bytes());
+        header_bytes.extend_from_slice(&number.to_be_bytes());
+        let position = HEADER + slot_count as usize * SLOT + usize::try_from(first)? * ENTRY;
+        if !file.has(position, bytes.len()) {
+            return Err(outside());
+        }
+        Ok(Self { header, header_bytes, file, position, bytes, newest })
+    }
+
+    /// Writes entries, then the header, then the slots, so that the entries count if the process dies in between.
+    pub fn write(&self) {
+        self.file.write(self.position, &self.bytes);
+        in_order();
+        self.file.write(0, &self.header_bytes);
+        in_order();
+        for (slot, number) in &self.newest {
+            self.file.write(*slot, &number.to_be_bytes());
+        }
+    }
+}
+
+fn checked(slot_count: u32) -> PyResult<u32> {
+    if slot_count == 0 {
+        return Err(PyValueError::new_err("an index has at least one slot"));
+    }
+    Ok(slot_count)
+}
