@@ -78,6 +78,10 @@ class RawClient:
 
         return cls(await transport.connect(address, handler=handle, limits=Limits(idle_timeout=None)), pushed)
 
+    async def begin(self) -> None:
+        """Make a first request: brokers close a connection that makes none within a minute."""
+        await self.ask_ok(RequestCode.GET_ALL_DELAY_OFFSET)
+
     async def ask(
         self,
         code: int,

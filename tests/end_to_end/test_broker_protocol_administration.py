@@ -488,6 +488,7 @@ def test_runtime_information_has_the_fields_that_tools_read() -> None:
     """Rates for 10 s, 1 min and 10 min; both spellings of the transfer rate."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.begin()
         await asyncio.sleep(700)
         for _ in range(20):
             await client.send(properties={"DELAY": "18"})

@@ -140,6 +140,7 @@ def test_member_without_heartbeats_is_removed_after_two_minutes() -> None:
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         other = await second_client(client, embedded)
         await other.heartbeat("silent", consumers={"g": {"orders": "*"}}, producers=("p",))
+        await client.begin()
         await asyncio.sleep(119)
         assert await members(client) == ["silent"]
         await asyncio.sleep(12)

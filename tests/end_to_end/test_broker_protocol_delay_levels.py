@@ -121,6 +121,7 @@ def test_removed_level_keeps_its_messages(tmp_path: Path, caplog: pytest.LogCapt
         await asyncio.sleep(1.1)
 
     async def without(client: RawClient) -> None:
+        await client.begin()
         await asyncio.sleep(100)
         assert await arrived(client) == [1]
 
