@@ -231,7 +231,7 @@ def test_binder_fetches_the_addresses_and_starts_no_broker(server: AddressHttpSe
             binder = binding.binder.binder
             assert isinstance(binder, RocketBinder)
             assert binder.address == server.domain
-            assert (await binder.health()).details == {"nameServer": server.domain, "brokers": "one"}
+            assert (await binder.health()).details == {"nameServer": server.domain, "brokers": "one", "lag.in": "0"}
             with pytest.raises(BinderError, match=r"set spring\.cloud\.stream\.rocketmq\.binder\.name-server$"):
                 binder.spark_source(binding.consumer_destinations[0])
             await app.bridge.asend("out", "soup")
