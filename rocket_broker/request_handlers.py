@@ -7,7 +7,7 @@ the broker, and those that read what belongs to all accounts, are for administra
 from collections.abc import Iterator
 from functools import partial
 
-from rocket_broker.access.account import SUB, Right
+from rocket_broker.access.account import PUB, SUB, Right
 from rocket_broker.access.needs import (
     ADMIN,
     HEARTBEAT,
@@ -18,6 +18,7 @@ from rocket_broker.access.needs import (
     Served,
     asks_about,
     consumes,
+    on_topic,
     sends,
 )
 from rocket_broker.processors.accounts import AccountsProcessor
@@ -46,6 +47,7 @@ from rocket_broker.processors.waiting import WaitingMessages
 from rocket_broker.requests.late_answers import LateAnswers
 from rocket_broker.requests.settings_request import answer_settings, answer_settings_update
 from rocket_broker.store.message_store import MessageStore
+from rocket_broker.transaction.half_messages import HalfMessages
 from rocket_remoting.wire.codes import RequestCode as Code
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.deduplication import SEND_DEDUPLICATED
@@ -83,6 +85,7 @@ from rocket_remoting.wire.headers import (
     UpdateConsumerOffsetRequestHeader,
     ViewMessageRequestHeader,
 )
+from rocket_remoting.wire.properties import PROPERTY_REAL_TOPIC
 from rocket_remoting.wire.record import decode_record
 
 __all__ = ["STORING", "RequestHandlers"]
@@ -126,6 +129,7 @@ class RequestHandlers:
         send_back_needs = consumes(ConsumerSendMsgBackRequestHeader).and_rights(
             partial(_message_rights, context.store, ConsumerSendMsgBackRequestHeader)
         )
+        end_needs = sends(EndTransactionRequestHeader).and_rights(partial(_transaction_rights, context.halves))
         self.table: dict[int, Served] = {
             Code.SEND_MESSAGE: Served(sending.send, sends(SendMessageRequestHeader)),
             Code.SEND_MESSAGE_V2: Served(sending.send, sends(SendMessageRequestHeaderV2)),
@@ -135,7 +139,7 @@ class RequestHandlers:
             Code.SEND_REPLY_MESSAGE_V2: Served(replies.reply, SIGNED),
             Code.CONSUMER_SEND_MSG_BACK: Served(send_back.send_back, send_back_needs),
             Code.RECALL_MESSAGE: Served(recall.recall, sends(RecallMessageRequestHeader)),
-            Code.END_TRANSACTION: Served(transaction.end, sends(EndTransactionRequestHeader)),
+            Code.END_TRANSACTION: Served(transaction.end, end_needs),
             Code.RESUME_CHECK_HALF_MESSAGE: Served(transaction.resume, ADMIN),
             Code.PULL_MESSAGE: Served(pulling.pull, consumes(PullMessageRequestHeader)),
             Code.LITE_PULL_MESSAGE: Served(pulling.pull, consumes(PullMessageRequestHeader)),
@@ -236,3 +240,10 @@ def _message_rights(
     record = store.message_at(command.header(header).offset)
     if record is not None:
         yield Right(decode_record(record, decompress=False).topic, SUB)
+
+
+def _transaction_rights(halves: HalfMessages, command: RemotingCommand) -> Iterator[Right]:
+    """Yield the right to send to the topic of the half message that a request ends, whatever topic the request has."""
+    half = halves.find(command.header(EndTransactionRequestHeader).commit_log_offset)
+    if half is not None:
+        yield from on_topic(half.properties.get(PROPERTY_REAL_TOPIC), PUB)

@@ -32,6 +32,7 @@ __all__ = [
     "asks_about",
     "consumes",
     "handlers_of",
+    "on_topic",
     "refused",
     "sends",
 ]
@@ -120,12 +121,13 @@ def _rights_in(header: type[Header], needed: Mapping[str, int]) -> Needs:
         values = command.header(header)
         for name, permission in found.items():
             value = getattr(values, name)
-            yield from _topic(value, permission) if name == "topic" else _group(value)
+            yield from on_topic(value, permission) if name == "topic" else _group(value)
 
     return Needs(rights=rights)
 
 
-def _topic(topic: str | None, permission: int) -> Iterator[Right]:
+def on_topic(topic: str | None, permission: int) -> Iterator[Right]:
+    """Yield the right that a request needs on a topic; none if there is no topic."""
     if topic:
         right = Right(topic, permission)
         # A group's retry topic belongs to the group: whoever may join the group reads it and sends to it.
@@ -141,7 +143,7 @@ def _of_heartbeat(command: RemotingCommand) -> Iterator[Right]:
     for consumer in read_body(command, HeartbeatData, most=MAX_HEARTBEAT).consumer_data_set:
         yield from _group(consumer.group_name)
         for subscription in consumer.subscription_data_set:
-            yield from _topic(subscription.topic, SUB)
+            yield from on_topic(subscription.topic, SUB)
 
 
 def _of_locks(body: type[LockBatchRequestBody] | type[UnlockBatchRequestBody]) -> Needs:
@@ -149,7 +151,7 @@ def _of_locks(body: type[LockBatchRequestBody] | type[UnlockBatchRequestBody]) -
         asked = read_body(command, body, most=MAX_QUEUES_BODY)
         yield from _group(asked.consumer_group)
         for topic in {queue.topic for queue in asked.mq_set}:
-            yield from _topic(topic, SUB)
+            yield from on_topic(topic, SUB)
 
     return Needs(rights=rights)
 
