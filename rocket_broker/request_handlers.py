@@ -87,6 +87,7 @@ from rocket_remoting.wire.headers import (
 )
 from rocket_remoting.wire.properties import PROPERTY_REAL_TOPIC
 from rocket_remoting.wire.record import decode_record
+from rocket_remoting.wire.topics import REPLY_TOPIC_POSTFIX
 
 __all__ = ["STORING", "RequestHandlers"]
 
@@ -129,14 +130,16 @@ class RequestHandlers:
         send_back_needs = consumes(ConsumerSendMsgBackRequestHeader).and_rights(
             partial(_message_rights, context.store, ConsumerSendMsgBackRequestHeader)
         )
+        # A reply is also stored, in the topic that its header names.
+        reply_topic = f"{settings.broker_cluster_name}_{REPLY_TOPIC_POSTFIX}"
         end_needs = sends(EndTransactionRequestHeader).and_rights(partial(_transaction_rights, context.halves))
         self.table: dict[int, Served] = {
             Code.SEND_MESSAGE: Served(sending.send, sends(SendMessageRequestHeader)),
             Code.SEND_MESSAGE_V2: Served(sending.send, sends(SendMessageRequestHeaderV2)),
             Code.SEND_BATCH_MESSAGE: Served(sending.send_batch, sends(SendMessageRequestHeaderV2)),
             SEND_DEDUPLICATED: Served(deduplicated.send, sends(SendDeduplicatedRequestHeader)),
-            Code.SEND_REPLY_MESSAGE: Served(replies.reply, SIGNED),
-            Code.SEND_REPLY_MESSAGE_V2: Served(replies.reply, SIGNED),
+            Code.SEND_REPLY_MESSAGE: Served(replies.reply, sends(SendMessageRequestHeader, free=reply_topic)),
+            Code.SEND_REPLY_MESSAGE_V2: Served(replies.reply, sends(SendMessageRequestHeaderV2, free=reply_topic)),
             Code.CONSUMER_SEND_MSG_BACK: Served(send_back.send_back, send_back_needs),
             Code.RECALL_MESSAGE: Served(recall.recall, sends(RecallMessageRequestHeader)),
             Code.END_TRANSACTION: Served(transaction.end, end_needs),

@@ -96,9 +96,16 @@ class Served(NamedTuple):
     needs: Needs
 
 
-def sends(header: type[Header]) -> Needs:
-    """Return the needs of a request that sends to the topic in its header."""
-    return _rights_in(header, {"topic": PUB})
+def sends(header: type[Header], *, free: str | None = None) -> Needs:
+    """Return the needs of a request that sends to the topic in its header; to the topic ``free`` every account may."""
+    needs = _rights_in(header, {"topic": PUB})
+    if free is None:
+        return needs
+
+    def rights(command: RemotingCommand) -> Iterator[Right]:
+        yield from (right for right in needs.rights(command) if right.resource != free)
+
+    return Needs(rights=rights)
 
 
 def consumes(header: type[Header]) -> Needs:

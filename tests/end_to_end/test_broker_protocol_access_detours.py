@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from rocket_broker.embedded import EmbeddedBroker
+from rocket_remoting.wire.codes import RequestCode as Code
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
-from tests.end_to_end.raw_client import RawClient, with_broker
-from tests.end_to_end.test_broker_protocol_access_control import ADMINISTRATOR, MEMBER, accounts_in
+from tests.end_to_end.raw_client import RawClient, send_header, with_broker
+from tests.end_to_end.test_broker_protocol_access_control import ADMINISTRATOR, MEMBER, NOBODY, accounts_in
 from tests.end_to_end.transactions import begin, end
 
 
@@ -30,5 +31,23 @@ def test_transaction_ends_only_with_the_right_on_its_topic(tmp_path: Path) -> No
         assert await client.end("bills") == 0
         assert (await end(client, half)).code == ResponseCode.SUCCESS
         assert await client.end("bills") == 1
+
+    with_broker(scene, **accounts_in(tmp_path))
+
+
+def test_reply_is_stored_only_with_the_right_on_its_topic(tmp_path: Path) -> None:
+    """Replies go to the cluster's topic of replies, for which an account is enough."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        client.connection.sign_with(ADMINISTRATOR)
+        await client.create_topic("bills")
+        client.connection.sign_with(NOBODY)
+
+        async def reply(topic: str) -> RemotingCommand:
+            return await client.ask(Code.SEND_REPLY_MESSAGE_V2, send_header(topic, {}), b"forged")
+
+        assert refused(await reply("bills")) == "No default permission for topic:bills"
+        assert embedded.broker.store.max_offset("bills", 0) == 0
+        assert (await reply("DefaultCluster_REPLY_TOPIC")).code == ResponseCode.SYSTEM_ERROR  # nobody waits for it
 
     with_broker(scene, **accounts_in(tmp_path))
