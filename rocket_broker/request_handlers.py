@@ -19,6 +19,7 @@ from rocket_broker.access.needs import (
     asks_about,
     consumes,
     on_topic,
+    refused,
     sends,
 )
 from rocket_broker.processors.accounts import AccountsProcessor
@@ -86,7 +87,7 @@ from rocket_remoting.wire.headers import (
     ViewMessageRequestHeader,
 )
 from rocket_remoting.wire.properties import PROPERTY_REAL_TOPIC
-from rocket_remoting.wire.record import decode_record
+from rocket_remoting.wire.record import peek_record
 from rocket_remoting.wire.topics import REPLY_TOPIC_POSTFIX
 
 __all__ = ["STORING", "RequestHandlers"]
@@ -239,10 +240,20 @@ def _message_rights(
     header: type[ViewMessageRequestHeader] | type[ConsumerSendMsgBackRequestHeader],
     command: RemotingCommand,
 ) -> Iterator[Right]:
-    """Yield the right to read the stored message that a request names by its offset, whatever topic the request has."""
-    record = store.message_at(command.header(header).offset)
-    if record is not None:
-        yield Right(decode_record(record, decompress=False).topic, SUB)
+    """Yield the right to read the stored message that a request names by its offset, whatever topic the request has.
+
+    Raises:
+        Refusal: A record begins there, but no queue has it: it may be part of a message's body, and then it may reach
+            over messages of other topics.
+    """
+    offset = command.header(header).offset
+    record = store.message_at(offset)
+    if record is None:
+        return
+    message = peek_record(record)
+    if not store.leads_to(message.topic, message.queue_id, message.queue_offset, offset):
+        raise refused(f"No message is stored at the offset {offset}")
+    yield Right(message.topic, SUB)
 
 
 def _transaction_rights(halves: HalfMessages, command: RemotingCommand) -> Iterator[Right]:

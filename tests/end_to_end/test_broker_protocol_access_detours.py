@@ -6,6 +6,9 @@ from rocket_broker.embedded import EmbeddedBroker
 from rocket_remoting.wire.codes import RequestCode as Code
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import ViewMessageRequestHeader
+from rocket_remoting.wire.message_id import parse_offset_id
+from rocket_remoting.wire.record import decode_record, encode_record
 from tests.end_to_end.raw_client import RawClient, send_header, with_broker
 from tests.end_to_end.test_broker_protocol_access_control import ADMINISTRATOR, MEMBER, NOBODY, accounts_in
 from tests.end_to_end.transactions import begin, end
@@ -15,6 +18,16 @@ def refused(answer: RemotingCommand) -> str | None:
     """Return the remark of an answer that says that a right is missing."""
     assert answer.code == ResponseCode.NO_PERMISSION, (answer.code, answer.remark)
     return answer.remark
+
+
+async def view(client: RawClient, offset: int) -> RemotingCommand:
+    """Return the answer to a view of the message at an offset."""
+    return await client.ask(Code.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=offset))
+
+
+async def offset_of(client: RawClient, topic: str, body: bytes, **properties: str) -> int:
+    """Send a message; return where it is stored."""
+    return parse_offset_id((await client.send(topic, body, properties=properties)).msg_id)[2]
 
 
 def test_transaction_ends_only_with_the_right_on_its_topic(tmp_path: Path) -> None:
@@ -49,5 +62,36 @@ def test_reply_is_stored_only_with_the_right_on_its_topic(tmp_path: Path) -> Non
         assert refused(await reply("bills")) == "No default permission for topic:bills"
         assert embedded.broker.store.max_offset("bills", 0) == 0
         assert (await reply("DefaultCluster_REPLY_TOPIC")).code == ResponseCode.SYSTEM_ERROR  # nobody waits for it
+
+    with_broker(scene, **accounts_in(tmp_path))
+
+
+def test_body_that_looks_like_a_record_does_not_show_what_follows_it(tmp_path: Path) -> None:
+    """A record of the member's topic, whose body would end after another topic's message, is no message."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        client.connection.sign_with(ADMINISTRATOR)
+        for topic in ("orders", "bills"):
+            await client.create_topic(topic)
+        client.connection.sign_with(MEMBER)
+        first = (await view(client, await offset_of(client, "orders", b"x" * 200))).body
+        message, body_at = decode_record(first), bytes(first).index(b"x" * 200)
+        forged_at = message.commit_log_offset + message.store_size + body_at  # the next message's body
+        forged = encode_record(
+            "orders", bytes(1000), b"", queue_id=0, queue_offset=0, commit_log_offset=forged_at, sys_flag=0, flag=0,
+            born_timestamp=0, born_host=message.born_host, store_timestamp=0, store_host=message.store_host,
+        )  # fmt: skip
+        await client.send("orders", forged[:200])
+        client.connection.sign_with(ADMINISTRATOR)
+        await client.send("bills", b"secret")
+        client.connection.sign_with(MEMBER)
+        last = await offset_of(client, "orders", b"x" * 200)
+        end_at = forged_at + len(forged) - (last + message.store_size + body_at)
+        await client.send("orders", forged[-end_at:])
+        answer = await view(client, forged_at)
+        assert b"secret" not in answer.body
+        assert refused(answer) == f"No message is stored at the offset {forged_at}"
+        message.commit_log_offset = forged_at
+        assert refused(await client.send_back(message, "kitchen"))
 
     with_broker(scene, **accounts_in(tmp_path))
