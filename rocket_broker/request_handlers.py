@@ -86,9 +86,9 @@ from rocket_remoting.wire.headers import (
     UpdateConsumerOffsetRequestHeader,
     ViewMessageRequestHeader,
 )
-from rocket_remoting.wire.properties import PROPERTY_REAL_TOPIC
+from rocket_remoting.wire.properties import PROPERTY_REAL_TOPIC, decode_stored_properties
 from rocket_remoting.wire.record import peek_record
-from rocket_remoting.wire.topics import REPLY_TOPIC_POSTFIX
+from rocket_remoting.wire.topics import REPLY_TOPIC_POSTFIX, TOPICS_CLOSED_TO_CLIENTS
 
 __all__ = ["STORING", "RequestHandlers"]
 
@@ -253,7 +253,11 @@ def _message_rights(
     message = peek_record(record)
     if not store.leads_to(message.topic, message.queue_id, message.queue_offset, offset):
         raise refused(f"No message is stored at the offset {offset}")
-    yield Right(message.topic, SUB)
+    # A message that waits in one of the broker's own topics is of the topic that it waits for.
+    waits_for = None
+    if message.topic in TOPICS_CLOSED_TO_CLIENTS:
+        waits_for = decode_stored_properties(message.properties).get(PROPERTY_REAL_TOPIC)
+    yield Right(waits_for or message.topic, SUB)
 
 
 def _transaction_rights(halves: HalfMessages, command: RemotingCommand) -> Iterator[Right]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rocket_broker.access.remote_address import AddressPattern
 from rocket_remoting.wire.bodies import DataVersion
-from rocket_remoting.wire.topics import RETRY_PREFIX, is_retry_topic
+from rocket_remoting.wire.topics import RETRY_PREFIX, TOPICS_CLOSED_TO_CLIENTS, is_retry_topic
 
 __all__ = ["ANY", "DENY", "MIN_KEY", "PUB", "SUB", "AccessRules", "Account", "Right", "parse_permission"]
 
@@ -78,7 +78,11 @@ class Account:
             return True
         if right.resource == TRACE_TOPIC and right.permission == PUB:
             return True
-        default = self.default_group_permission if right.is_group else self.default_topic_permission
+        if right.is_group:
+            default = self.default_group_permission
+        else:
+            # The broker's own topics hold messages of all topics that wait, also of those that the account is denied.
+            default = DENY if right.resource in TOPICS_CLOSED_TO_CLIENTS else self.default_topic_permission
         return bool(self.rights.get(right.resource, default) & right.permission)
 
 

@@ -2,15 +2,19 @@
 
 from pathlib import Path
 
+import pytest
+
 from rocket_broker.embedded import EmbeddedBroker
+from rocket_client import Credentials
 from rocket_remoting.wire.codes import RequestCode as Code
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.headers import ViewMessageRequestHeader
 from rocket_remoting.wire.message_id import parse_offset_id
 from rocket_remoting.wire.record import decode_record, encode_record
-from tests.end_to_end.raw_client import RawClient, send_header, with_broker
-from tests.end_to_end.test_broker_protocol_access_control import ADMINISTRATOR, MEMBER, NOBODY, accounts_in
+from rocket_remoting.wire.topics import SCHEDULE_TOPIC, TOOLS_CONSUMER_GROUP, TRANS_HALF_TOPIC
+from tests.end_to_end.raw_client import RawClient, pull_header, send_header, with_broker
+from tests.end_to_end.test_broker_protocol_access_control import ADMINISTRATOR, MEMBER, NOBODY, SECRET, accounts_in
 from tests.end_to_end.transactions import begin, end
 
 
@@ -95,3 +99,33 @@ def test_body_that_looks_like_a_record_does_not_show_what_follows_it(tmp_path: P
         assert refused(await client.send_back(message, "kitchen"))
 
     with_broker(scene, **accounts_in(tmp_path))
+
+
+@pytest.mark.parametrize("topic", [SCHEDULE_TOPIC, TRANS_HALF_TOPIC])
+def test_waiting_message_is_of_the_topic_that_it_waits_for(tmp_path: Path, topic: str) -> None:
+    """An account with rights on all topics but one does not read that topic's messages while they wait."""
+    settings = accounts_in(tmp_path)
+    (tmp_path / "conf" / "acl").mkdir()
+    (tmp_path / "conf" / "acl" / "most.yml").write_text(
+        f"accounts: [{{accessKey: mostRights, secretKey: '{SECRET}', defaultTopicPerm: PUB|SUB, "
+        "defaultGroupPerm: SUB, topicPerms: [bills=DENY]}]"
+    )
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        client.connection.sign_with(ADMINISTRATOR)
+        offsets = []
+        for of in ("bills", "tables"):
+            await client.create_topic(of)
+            if topic == SCHEDULE_TOPIC:
+                offsets.append(await offset_of(client, of, b"secret", DELAY="1"))
+            else:
+                half = await begin(client, embedded.broker.clock.now_ms(), topic=of)
+                offsets.append(parse_offset_id(half.msg_id)[2])
+        client.connection.sign_with(Credentials("mostRights", SECRET))
+        pull = pull_header(topic, 0, consumer_group=TOOLS_CONSUMER_GROUP)
+        assert refused(await client.ask(Code.PULL_MESSAGE, pull)) == f"No default permission for topic:{topic}"
+        of_bills, of_tables = offsets
+        assert refused(await view(client, of_bills)) == "No default permission for topic:bills"
+        assert (await view(client, of_tables)).code == ResponseCode.SUCCESS
+
+    with_broker(scene, **settings)
