@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from rocket_broker.access.needs import handlers_of
+from rocket_broker.clients.client_channel import ClientChannel
 from rocket_broker.clients.consumer_table import ConsumerTable
 from rocket_broker.clients.heartbeat_limits import HeartbeatLimits
 from rocket_broker.clients.lock_file import LockFile
@@ -305,6 +306,7 @@ class Broker:
             halves=self.halves,
             producers=self.producers,
             statistics=self.statistics,
+            may_know=self._may_know,
         )
         if self.timers is not None:
             self.timers.start(f"broker {self.settings.broker_name}")
@@ -429,6 +431,9 @@ class Broker:
         self.requests = RequestHandlers(context)
         self._handlers.update(handlers_of(self.requests.table, self.access.check if self.access is not None else None))
         self._send_runs = self.requests.send_runs
+
+    def _may_know(self, producer: ClientChannel, topic: str) -> bool:
+        return self.access is None or self.access.may_send(producer.connection, producer.access_key, topic)
 
 
 def _access_control(settings: BrokerSettings, clock: Clock) -> "AccessControl | None":

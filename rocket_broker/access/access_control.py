@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from rocket_broker.access.account import AccessRules, Account
+from rocket_broker.access.account import PUB, AccessRules, Account
 from rocket_broker.access.acl_file import AclFile, change_file, read_file
-from rocket_broker.access.needs import Needs, refused
+from rocket_broker.access.needs import Needs, on_topic, refused
 from rocket_broker.access.remote_address import AddressPattern
 from rocket_broker.errors import AclFileError, UnknownAccount
 from rocket_remoting.clock import Clock
@@ -92,6 +92,16 @@ class AccessControl:
         for right in needs.rights(command):
             if not account.has(right):
                 raise refused(f"No default permission for {right}")
+
+    def may_send(self, connection: Connection, access_key: str | None, topic: str) -> bool:
+        """Return whether a client, whose heartbeat an account has signed, may send to a topic."""
+        rules, host = self.rules, host_of(connection.remote_address)
+        if _matches(rules.white_list, host):
+            return True
+        account = rules.accounts.get(access_key) if access_key is not None else None
+        if account is None:
+            return False
+        return _matches(account.white_list, host) or all(map(account.has, on_topic(topic, PUB)))
 
     def _sender(self, rules: AccessRules, host: str, command: RemotingCommand) -> Account | None:
         """Return the account that has signed a request; None if the account trusts the host.

@@ -24,6 +24,7 @@ from rocket_remoting.wire.bodies import (
 )
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.credentials import ACCESS_KEY
 from rocket_remoting.wire.headers import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from rocket_remoting.wire.sys_flag import TOPIC_UNIT_SUB
 from rocket_remoting.wire.topics import is_system_group, retry_topic
@@ -47,6 +48,7 @@ class ClientsProcessor:
         self._producers = context.producers
         self._filter_compiler = context.filter_compiler
         self._limits = context.heartbeat_limits
+        self._access = context.access
 
     def heartbeat(self, connection: Connection, command: RemotingCommand) -> Steps:
         """HEART_BEAT (34): note the client as alive and as a member of its groups.
@@ -168,6 +170,11 @@ class ClientsProcessor:
                     topic_sys_flag=TOPIC_UNIT_SUB if consumer.unit_mode else 0,
                 )
 
-    @staticmethod
-    def _client(connection: Connection, command: RemotingCommand, client_id: str) -> ClientChannel:
-        return ClientChannel(connection, client_id, language=command.language, version=command.version)
+    def _client(self, connection: Connection, command: RemotingCommand, client_id: str) -> ClientChannel:
+        return ClientChannel(
+            connection,
+            client_id,
+            language=command.language,
+            version=command.version,
+            access_key=command.ext_fields.get(ACCESS_KEY) if self._access is not None else None,
+        )

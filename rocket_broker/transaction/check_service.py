@@ -24,6 +24,7 @@ import asyncio
 import enum
 import logging
 from collections import Counter
+from collections.abc import Callable
 from itertools import count
 
 from rocket_broker.clients.client_channel import ClientChannel
@@ -69,7 +70,16 @@ class _Verdict(enum.Enum):
 
 
 class TransactionCheckService:
-    """The rounds of transaction checks."""
+    """The rounds of transaction checks.
+
+    Args:
+        settings: The broker's settings.
+        clock: The time.
+        halves: The half messages.
+        producers: The live producers.
+        statistics: Counts what is moved aside.
+        may_know: Returns whether a producer may be sent half messages of a topic. A producer joins any group.
+    """
 
     def __init__(
         self,
@@ -79,12 +89,14 @@ class TransactionCheckService:
         halves: HalfMessages,
         producers: ProducerTable,
         statistics: BrokerStatistics,
+        may_know: Callable[[ClientChannel, str], bool] = lambda producer, topic: True,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._halves = halves
         self._producers = producers
         self._statistics = statistics
+        self._may_know = may_know
         self._turn = count()
         self._without_producer: Counter[str] = Counter()
         self._reported: dict[str, int] = {}
@@ -187,7 +199,7 @@ class TransactionCheckService:
     def _ask(self, half: MessageExt, end: int, began: int) -> _Verdict:
         """Ask a producer of the group; if none is online, let the half message wait for one."""
         group, hours = half.properties[PROPERTY_PRODUCER_GROUP], self._settings.transaction_producer_wait_hours
-        producer = self._producer(group)
+        producer = self._producer(group, half.properties[PROPERTY_REAL_TOPIC])
         if producer is not None:
             return self._send_check(half, producer)
         if began - half.born_timestamp > hours * HOUR_MS:
@@ -236,15 +248,15 @@ class TransactionCheckService:
             logger.warning("could not ask %r about half message %s: %s", producer, half.msg_id, e)
         return _Verdict.DONE
 
-    def _producer(self, group: str) -> ClientChannel | None:
-        """Return one of the group's producers, another at each call, and none that has stopped reading.
+    def _producer(self, group: str, topic: str) -> ClientChannel | None:
+        """Return one of the group's producers for the topic, another at each call, and none that has stopped reading.
 
         Return None if there is no such producer.
         """
         members = [
             member
             for member in self._producers.members(group)
-            if not (member.connection.is_closed or member.connection.is_stalled)
+            if not (member.connection.is_closed or member.connection.is_stalled) and self._may_know(member, topic)
         ]
         return members[next(self._turn) % len(members)] if members else None
 

@@ -1,5 +1,6 @@
 """Access control: requests that reach a topic, whose right is missing, by a detour."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from rocket_remoting.wire.record import decode_record, encode_record
 from rocket_remoting.wire.topics import SCHEDULE_TOPIC, TOOLS_CONSUMER_GROUP, TRANS_HALF_TOPIC
 from tests.end_to_end.raw_client import RawClient, pull_header, send_header, with_broker
 from tests.end_to_end.test_broker_protocol_access_control import ADMINISTRATOR, MEMBER, NOBODY, SECRET, accounts_in
-from tests.end_to_end.transactions import begin, end
+from tests.end_to_end.transactions import GROUP, begin, end, questions
 
 
 def refused(answer: RemotingCommand) -> str | None:
@@ -129,3 +130,23 @@ def test_waiting_message_is_of_the_topic_that_it_waits_for(tmp_path: Path, topic
         assert (await view(client, of_tables)).code == ResponseCode.SUCCESS
 
     with_broker(scene, **settings)
+
+
+def test_check_of_a_transaction_goes_to_a_producer_with_the_right_on_its_topic(tmp_path: Path) -> None:
+    """The check has the half message, and every client may call itself a producer of any group."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        client.connection.sign_with(NOBODY)
+        await client.heartbeat(producers=(GROUP,))
+        owner = await RawClient.connect(embedded.broker.transport, embedded.broker_address)
+        owner.connection.sign_with(ADMINISTRATOR)
+        await owner.create_topic("bills")
+        await begin(owner, embedded.broker.clock.now_ms(), topic="bills")
+        await asyncio.sleep(200)
+        assert not questions(client)
+        await owner.heartbeat(producers=(GROUP,))
+        await asyncio.sleep(200)
+        assert questions(owner)
+        assert not questions(client)
+
+    with_broker(scene, channelExpiredTimeout="100000000", **accounts_in(tmp_path))
