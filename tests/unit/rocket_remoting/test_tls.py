@@ -1,10 +1,12 @@
 """TLS beside plain connections on one port: who is served, who is refused, and what a refused peer may cost."""
 
 import asyncio
+import gc
 import os
 import re
 import shutil
 import ssl
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -333,6 +335,35 @@ def test_garbage_after_the_handshake_closes_only_its_connection(caplog: pytest.L
 
     asyncio.run(main())
     assert "the peer broke the TLS protocol" in caplog.text
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["served", "failed handshake"])
+def test_ended_connection_is_freed_at_once(fails: bool) -> None:
+    """Not at a garbage collection: OpenSSL holds 50 KiB for each, and a server collects rarely."""
+
+    async def main() -> None:
+        transport = TcpTransport()
+        accepted: list[weakref.ref[Connection]] = []
+        server = await transport.serve(
+            "127.0.0.1", 0, echo, tls=authority().server(), on_connect=lambda each: accepted.append(weakref.ref(each))
+        )
+        if fails:
+            client = await transport.connect(server.address)
+            closed = asyncio.Event()
+            client.add_close_callback(lambda _: closed.set())
+            client._send([b"\x16" + b"\xff" * 300])
+            await asyncio.wait_for(closed.wait(), 30)
+        else:
+            await answer(server, transport, authority().client())
+        await server.close()
+        (connection,) = accepted
+        assert connection() is None
+
+    gc.disable()
+    try:
+        asyncio.run(main())
+    finally:
+        gc.enable()
 
 
 def test_half_open_handshakes_are_bounded() -> None:
