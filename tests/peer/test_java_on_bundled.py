@@ -53,7 +53,8 @@ def test_mqadmin_shows_why_a_setting_is_not_changed(
         assert "update broker config success" in stage.mqadmin(*change, "deleteWhen", "-v", "05")
         for key, reason in (
             ("diskSpaceCleanForciblyRatio", "requests cannot"),
-            ("rocketmqHome", "no effect"),
+            ("rocketmqHome", "requests cannot"),
+            ("warmMapedFileEnable", "no effect"),
         ):
             refused = stage.mqadmin(*change, key, "-v", "10")
             assert "success" not in refused
