@@ -83,7 +83,8 @@ def test_clients_have_the_settings_of_spring_boot(kafka_server: KafkaServer, tmp
         ("HEARTBEAT", "till", {}),
         ("OFFSET_COMMIT", "till", {}),
     ):
-        found = [each for each in seen if each.kind == kind and each.client != "1"]
+        # The fetches of consumers that are closed already may still be answered.
+        found = [each for each in seen if each.kind == kind and each.client.startswith("till")]
         assert {each.client for each in found} == {client}, kind
         assert all(each.fields.items() >= fields.items() for each in found), (kind, found)
     stored = kafka_server.segment("boot-orders").read_bytes()
