@@ -46,31 +46,22 @@ class LifecycleCases:
 
         app = await s.consume(topic, group, wait)
 
-        async def is_known() -> bool:
-            return "input" in await app.lags()
-
-        async def lag_is(expected: int) -> None:
-            async def reached() -> bool:
-                return (await app.lags())["input"] == expected
-
-            await s.until(f"a lag of {expected}", reached)
-
-        if not await is_known():
+        if "input" not in await app.lags():
             return
-        await lag_is(0)
+        await s.until_lag(app, "input", 0)
         await s.send(topic, "first")
         await begun.wait(1)
-        await lag_is(1)
+        await s.until_lag(app, "input", 1)
         go_on.set()
-        await lag_is(0)
+        await s.until_lag(app, "input", 0)
         if s.lacks(Capability.PAUSE):
             return
         await app.binding("input").pause()
         for number in range(3):
             await s.send(topic, str(number))
-        await lag_is(3)
+        await s.until_lag(app, "input", 3)
         await app.binding("input").resume()
-        await lag_is(0)
+        await s.until_lag(app, "input", 0)
 
     @case
     async def test_a_stop_waits_for_the_calls_in_flight(self, s: Scenario) -> None:

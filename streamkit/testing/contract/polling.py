@@ -91,19 +91,13 @@ class PollingCases:
         async def settle_later(message: Message[Parcel]) -> None:
             open_.append(no_auto_ack(message))
 
-        async def lag_is(expected: int) -> None:
-            async def reached() -> bool:
-                return (await app.lags())["input-in-0"] == expected
-
-            await s.until(f"a lag of {expected}", reached)
-
         await s.send(topic, Parcel(0))
         await s.send(topic, Parcel(1))
-        await lag_is(2)
+        await s.until_lag(app, "input-in-0", 2)
         await self._until_polled(s, source, settle_later)
-        await lag_is(2)
+        await s.until_lag(app, "input-in-0", 2)
         open_[0].accept()
-        await lag_is(1)
+        await s.until_lag(app, "input-in-0", 1)
 
     @case
     @needs(Capability.POLLED, Capability.DURABLE_GROUP)

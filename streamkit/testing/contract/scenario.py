@@ -193,6 +193,18 @@ class Scenario:
         except TimeoutError:
             raise AssertionError(f"waited {self.environment.patience:g} s for {what}") from None
 
+    async def until_lag(self, app: StreamApplication, binding: str, expected: int) -> None:
+        """Wait until an input has this lag.
+
+        Raises:
+            AssertionError: It had another one for ``environment.patience`` seconds.
+        """
+
+        async def is_reached() -> bool:
+            return (await app.lags())[binding] == expected
+
+        await self.until(f"a lag of {expected} at {binding!r}", is_reached)
+
     # Applications
 
     def app(self, settings: Mapping[str, Scalar], *sources: object) -> StreamApplication:
