@@ -16,6 +16,7 @@ import pytest
 
 from rocket_broker.threaded_broker import ThreadedBroker
 from tests.end_to_end.broker_process import ROOT
+from tests.interrupts import accept_interrupts
 
 pytestmark = pytest.mark.slow
 
@@ -166,11 +167,6 @@ def silent() -> Iterator[socket.socket]:
         yield server
 
 
-def _accept_interrupts() -> None:
-    """Restore the default action of SIGINT, which a shell ignores for background jobs such as these tests may be."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def exit_code(
     directory: Path, program: str, arguments: tuple[str, ...], ending: str, waits: socket.socket | None
 ) -> int:
@@ -184,7 +180,7 @@ def exit_code(
         text=True,
         env=environment,
         cwd=directory,
-        preexec_fn=_accept_interrupts,  # noqa: PLW1509
+        preexec_fn=accept_interrupts,  # noqa: PLW1509
     )
     assert process.stdout is not None
     with process, process.stdout as output:

@@ -17,6 +17,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from tests.end_to_end.broker_process import ROOT
+from tests.interrupts import accept_interrupts
 from tests.peer.kafka import KafkaServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.promise]
@@ -82,7 +83,7 @@ class Program:
         self._printed: list[str] = []
 
     def tell(self, word: str) -> None:
-        """Let the running handler return, or send the word."""
+        """Write a word to the process: `return` ends its running handler, any other word is sent as a message."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{word}\n")
         self._process.stdin.flush()
@@ -125,18 +126,13 @@ def program(server: KafkaServer, *settings: str) -> Iterator[Program]:
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
-        preexec_fn=_accept_interrupts,  # noqa: PLW1509
+        preexec_fn=accept_interrupts,  # noqa: PLW1509
     )
     try:
         yield Program(process, topic)
     finally:
         process.kill()
         process.communicate()
-
-
-def _accept_interrupts() -> None:
-    """Let SIGINT interrupt the process: a shell has its background jobs ignore it, and the tests may be one."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def committed(server: KafkaServer, ended: Program) -> int:
