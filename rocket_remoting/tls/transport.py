@@ -332,7 +332,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         return self._raw is None or self._raw.is_closing()
 
     def close(self) -> None:
-        """Tell the peer that the stream ends here, write everything, and close."""
+        """Send what is left and TLS's `close_notify` alert, then close the raw transport."""
         if self._raw is None or self._raw.is_closing():
             return
         if not self._is_handshaking:

@@ -131,7 +131,7 @@ class KafkaServer:
 
     @contextmanager
     def logged_requests(self) -> Iterator[Callable[[], Sequence[KafkaRequest]]]:
-        """Let the broker log requests, and return a function that reads them from its log."""
+        """Turn the broker's log of requests on; yield a function that returns the requests logged since then."""
         log = self._home / "server.log"
         begin = log.stat().st_size
         self._log_requests("DEBUG")

@@ -189,7 +189,7 @@ def test_changes_are_written_so_that_apaches_broker_reads_them(access: AccessCon
 
 
 def test_impossible_change_leaves_the_file_alone(access: AccessControl, tmp_path: Path) -> None:
-    """A wrong address, an unknown account, a file that is none of accounts."""
+    """The change has a wrong address, names an unknown account, or names a file that has no accounts."""
     path = tmp_path / "plain_acl.yml"
     with pytest.raises(AclFileError, match=r"10\.0\.0"):
         access.update_white_list(["10.0.0"], None)
