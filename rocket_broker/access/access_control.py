@@ -25,6 +25,7 @@ from rocket_broker.access.needs import Needs, on_topic, refused
 from rocket_broker.access.remote_address import AddressPattern
 from rocket_broker.errors import AclFileError, UnknownAccount
 from rocket_remoting.clock import Clock
+from rocket_remoting.file_stamp import FileStamp, file_stamp
 from rocket_remoting.session.address import host_of
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.command import RemotingCommand
@@ -44,7 +45,7 @@ _UNSIGNED_FIELD = "_UNIQUE_KEY_QUERY"
 """Apache's clients before 4.9.4 add this field to a request after they have signed it."""
 
 
-Stamp = tuple[tuple[str, int, int, int], ...]
+Stamp = tuple[tuple[Path, FileStamp | None], ...]
 """What the file system says about each file: path, time of the last change, size, number."""
 
 
@@ -165,7 +166,7 @@ class AccessControl:
             paths = list(self._paths())
             stamp = _stamp(paths)
         except AclFileError as error:
-            return ((str(error), 0, 0, 0),), error
+            return ((Path(str(error)), None),), error
         if stamp == known:
             return None
         try:
@@ -275,15 +276,7 @@ def _is_signed(fields: Mapping[str, str], command: RemotingCommand, secret_key: 
 
 
 def _stamp(paths: Sequence[Path]) -> Stamp:
-    stamp = []
-    for path in paths:
-        try:
-            status = path.stat()
-        except OSError:  # read_file says so
-            stamp.append((str(path), 0, 0, 0))
-        else:
-            stamp.append((str(path), status.st_mtime_ns, status.st_size, status.st_ino))
-    return tuple(stamp)
+    return tuple((path, file_stamp(path)) for path in paths)  # a file that is not there: read_file says so
 
 
 def _merged(files: Sequence[AclFile]) -> AccessRules:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NoReturn
 
+from rocket_remoting.file_stamp import FileStamp, file_stamp
 from rocket_remoting.tls.settings import ClientCertificates, ClientTls, ServerTls
 from rocket_remoting.wire.errors import TlsError
 
@@ -19,7 +20,7 @@ logger = logging.getLogger("rocket_remoting")
 
 SECONDS_BETWEEN_CHECKS = 1.0
 
-_State = tuple[tuple[int, int, int] | None, ...]
+_State = tuple[FileStamp | None, ...]
 
 
 class ServerContext:
@@ -150,16 +151,7 @@ def _expect_readable(file: Path) -> None:
 
 
 def _state(*files: Path | None) -> _State:
-    """Return what changes when a file is replaced or rewritten; None for a file that is not there."""
-    return tuple(None if file is None else _file_state(file) for file in files)
-
-
-def _file_state(file: Path) -> tuple[int, int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return tuple(None if file is None else file_stamp(file) for file in files)
 
 
 def tls_problem(error: ssl.SSLError) -> str:
