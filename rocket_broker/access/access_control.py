@@ -166,7 +166,8 @@ class AccessControl:
             paths = list(self._paths())
             stamp = _stamp(paths)
         except AclFileError as error:
-            return ((Path(str(error)), None),), error
+            failed: Stamp = ((Path(str(error)), None),)
+            return None if failed == known else (failed, error)
         if stamp == known:
             return None
         try:

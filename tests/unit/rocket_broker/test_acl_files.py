@@ -161,6 +161,24 @@ def test_changed_file_is_read_again_and_a_wrong_one_changes_nothing(
     assert "hush" not in caplog.text
 
 
+def test_too_many_files_are_logged_once(
+    access: AccessControl, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker looks at the files every five seconds, and the rules stay."""
+    (tmp_path / "acl").mkdir(exist_ok=True)
+    for number in range(1025):
+        (tmp_path / "acl" / f"{number}.yml").touch()
+
+    async def look_twice() -> None:
+        await access.reload_if_changed()
+        await access.reload_if_changed()
+
+    asyncio.run(look_twice())
+    (error,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert "more than 1024 files of accounts" in error
+    assert access.rules.accounts
+
+
 def test_changes_are_written_so_that_apaches_broker_reads_them(access: AccessControl, tmp_path: Path) -> None:
     """Other accounts, and entries that are unknown here, stay; each change counts in the version."""
     path = tmp_path / "plain_acl.yml"
