@@ -35,6 +35,10 @@ SETTINGS = {
     "maxIndexNum": BROKER_CONF["maxIndexNum"],
 }
 WITH_TIMERS = "5.3.3"
+OLD_MS = 120_000
+ASKS_ABOUT_OLD_ONES = {"transactionTimeOut": str(OLD_MS)}
+"""A check stores a half message again. What Apache's broker stores in its last second, after its progress, the next
+broker finds twice, and asks about both."""
 NOTES_ENDS_SOON = {"transactionOpBatchInterval": "200"}
 """5.x notes ends later, three seconds unless set; what it asks about meanwhile it asks about for good."""
 
@@ -62,9 +66,9 @@ class Client(RawClient):
         await client.heartbeat("client@1", producers=(GROUP,))
         return client
 
-    async def half(self, name: str) -> SendMessageResponseHeader:
-        """Begin a transaction."""
-        return await begin(self, now_ms(), key=name)
+    async def half(self, name: str, *, age_ms: int = 0) -> SendMessageResponseHeader:
+        """Begin a transaction, made so many milliseconds ago."""
+        return await begin(self, now_ms() - age_ms, key=name)
 
     async def later(self, name: str, **properties: str) -> None:
         """Send a message for later delivery."""
@@ -105,9 +109,12 @@ async def ours(store: Path) -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def apaches(version: str, store: Path, *, kill: bool = False) -> AsyncIterator[Client]:
+async def apaches(
+    version: str, store: Path, *, settings: dict[str, str] | None = None, kill: bool = False
+) -> AsyncIterator[Client]:
     """Apache's broker on the store, and a client of it; stopped or killed in the end."""
-    broker = await asyncio.to_thread(ApacheBroker, version, settings=SETTINGS | NOTES_ENDS_SOON, store=store)
+    all_settings = SETTINGS | NOTES_ENDS_SOON | (settings or {})
+    broker = await asyncio.to_thread(ApacheBroker, version, settings=all_settings, store=store)
     try:
         client = await Client.of(broker.address)
         yield client
@@ -130,7 +137,7 @@ def test_waiting_messages_continue_in_the_other_broker_and_back(version: str, tm
     async def begin_in_ours() -> list[SendMessageResponseHeader]:
         async with ours(store) as client:
             await client.create_topic("orders")
-            halves = [await client.half(name) for name in ("committed", "rolled back", "left open")]
+            halves = [await client.half(name, age_ms=OLD_MS) for name in ("committed", "rolled back", "left open")]
             await end(client, halves[0])
             await end(client, halves[1], commit_or_rollback=TRANSACTION_ROLLBACK)
             await client.later("delayed", DELAY="2")
@@ -147,7 +154,7 @@ def test_waiting_messages_continue_in_the_other_broker_and_back(version: str, tm
         expected = ["committed", "left open", "delayed"]
         if version == WITH_TIMERS:
             expected += ["timed", "timed to the second"]
-        async with apaches(version, store) as client:
+        async with apaches(version, store, settings=ASKS_ABOUT_OLD_ONES) as client:
             await client.answer_all("left open")
             assert sorted(await client.keys(len(expected))) == sorted(expected)
             if version == WITH_TIMERS:
