@@ -24,6 +24,7 @@ from rocket_broker.pulling.pull_request_hold import PullRequestHold
 from rocket_broker.registration import Registration
 from rocket_broker.request_handlers import STORING, RequestHandlers
 from rocket_broker.requests.fast_failure import FastFailure
+from rocket_broker.requests.fault_injection import FaultInjection
 from rocket_broker.requests.serving import Dispatcher, RequestHandler, limits, listen, warn_if_open
 from rocket_broker.schedule.delay_service import DelayService
 from rocket_broker.schedule.timer_service import TimerService
@@ -42,13 +43,14 @@ from rocket_remoting.clock import Clock
 from rocket_remoting.native import has_native_core
 from rocket_remoting.session.address import parse_address
 from rocket_remoting.session.buffers import BufferBudget
-from rocket_remoting.session.connection import Connection, FramesHandler
+from rocket_remoting.session.connection import Connection, FramesHandler, Handler
 from rocket_remoting.tls.contexts import client_context
 from rocket_remoting.tls.settings import TlsMode
 from rocket_remoting.transports.transport import Server, Transport
 from rocket_remoting.wire.codes import RequestCode as Code
 from rocket_remoting.wire.errors import ConnectError, RemotingError, TlsError
 from rocket_remoting.wire.message import Host
+from streamkit.chaos import Chaos
 
 if TYPE_CHECKING:
     from rocket_broker.access.access_control import AccessControl
@@ -109,6 +111,7 @@ class Broker:
         transport: Transport,
         clock: Clock,
         on_progress: Callable[[], object] = lambda: None,
+        chaos: Chaos | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -133,6 +136,7 @@ class Broker:
         self.statistics = BrokerStatistics()
         self.access = _access_control(settings, clock)
         self.timers: TimerService | None = None
+        self._chaos = chaos
         self._handlers: dict[int, RequestHandler] = {}
         self._send_runs: SendRuns | None = None
         self._server: Server | None = None
@@ -206,6 +210,10 @@ class Broker:
         s = self.settings
         self.fast_failure = FastFailure(s, time=asyncio.get_running_loop().time)
         self._dispatcher = Dispatcher("broker", self._handlers, admit=self.fast_failure.admit, storing=STORING)
+        self._handler: Handler = self._dispatcher
+        if self._chaos is not None:
+            self._handler = faults = FaultInjection(self._dispatcher, self._chaos)
+            undo.callback(faults.stop)
         store_ip = await _ip_of(s.advertised_host)
         if s.listen_port:
             await self._build((store_ip, s.listen_port))
@@ -252,7 +260,7 @@ class Broker:
             self.transport,
             s.listen_host,
             port,
-            self._dispatcher,
+            self._handler,
             on_close=self._connection_closed,
             client_limits=limits(
                 s.server_channel_max_idle_time_seconds,
@@ -260,10 +268,14 @@ class Broker:
                 address_percent=s.max_address_connections_ratio,
                 buffers=self.buffers,
             ),
-            # Runs of sends are not decoded into commands, which access control checks one by one.
-            frames_handler=self._frames_handler() if has_native_core() and self.access is None else None,
+            # Runs of sends are not decoded into commands, which access control and chaos look at one by one.
+            frames_handler=self._frames_handler() if has_native_core() and not self._looks_at_each_request else None,
             tls=s.server_tls(),
         )
+
+    @property
+    def _looks_at_each_request(self) -> bool:
+        return self.access is not None or self._chaos is not None
 
     def _frames_handler(self) -> FramesHandler:
         return FramesHandler(self._take_frames, self.fast_failure.begin_turn, self.fast_failure.end_turn)

@@ -21,6 +21,7 @@ from rocket_broker.settings.tls_settings import name_server_entries
 from rocket_remoting.clock import Clock, SystemClock
 from rocket_remoting.transports.tcp import TcpTransport
 from rocket_remoting.transports.transport import Transport
+from streamkit.chaos import Chaos
 
 __all__ = ["EmbeddedBroker"]
 
@@ -35,6 +36,7 @@ class EmbeddedBroker:
         transport: Transport that both listen on; TCP on loopback if not given.
         clock: Wall-clock time; the system's clock if not given.
         settings: Further settings of the broker, by the keys of ``broker.conf``; those of TLS also for the name server.
+        chaos: Faults that the broker injects, for tests.
 
     Attributes:
         name_server: The name server; set by `start`.
@@ -55,6 +57,7 @@ class EmbeddedBroker:
         transport: Transport | None = None,
         clock: Clock | None = None,
         settings: Mapping[str, str] | None = None,
+        chaos: Chaos | None = None,
     ) -> None:
         self._store = store
         self._name_server_port = name_server_port
@@ -62,6 +65,7 @@ class EmbeddedBroker:
         self._transport: Transport = transport if transport is not None else TcpTransport()
         self._clock: Clock = clock if clock is not None else SystemClock()
         self._settings = dict(settings or {})
+        self._chaos = chaos
         self._running: AsyncExitStack | None = None
 
     @property
@@ -93,7 +97,9 @@ class EmbeddedBroker:
             self.name_server = NameServer(self._name_server_settings(), transport=self._transport, clock=self._clock)
             undo.push_async_callback(self.name_server.stop)
             await self.name_server.start()
-            self.broker = Broker(self._broker_settings(), transport=self._transport, clock=self._clock)
+            self.broker = Broker(
+                self._broker_settings(), transport=self._transport, clock=self._clock, chaos=self._chaos
+            )
             undo.push_async_callback(self.broker.stop)
             await self.broker.start()
             self._running = undo.pop_all()

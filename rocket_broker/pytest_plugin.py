@@ -36,24 +36,30 @@ class RocketBroker(Protocol):
 class RocketBrokerFactory(Protocol):
     """Starts brokers, and stops those still running at the end of the test."""
 
-    def __call__(self, store: Path | None = None, **settings: str) -> RocketBroker:
+    def __call__(self, store: Path | None = None, *, chaos: str | None = None, **settings: str) -> RocketBroker:
         """Return a started broker.
 
         Args:
             store: Directory of the store; a temporary directory if not given.
+            chaos: Faults that the broker injects: ``seed=7,duplicate=1%,reorder=2%,drop-connection=0.5%,delay=20ms``.
+                Without a seed one is chosen. A failure of the test shows the seed.
             settings: Settings of the broker, by the keys of ``broker.conf``.
         """
 
 
 @pytest.fixture
-def rocket_broker_factory() -> Iterator[RocketBrokerFactory]:
+def rocket_broker_factory(request: pytest.FixtureRequest) -> Iterator[RocketBrokerFactory]:
     """Start any number of brokers, each with a name server, on free ports of 127.0.0.1."""
     from rocket_broker.threaded_broker import ThreadedBroker
+    from streamkit.chaos import Chaos
 
     with ExitStack() as running:
 
-        def start(store: Path | None = None, **settings: str) -> RocketBroker:
-            return running.enter_context(ThreadedBroker(store, settings=settings))
+        def start(store: Path | None = None, *, chaos: str | None = None, **settings: str) -> RocketBroker:
+            faults = None if chaos is None else Chaos.parse(chaos)
+            if faults is not None:
+                request.node.add_report_section("call", "chaos", f"To repeat it: chaos={str(faults)!r}")
+            return running.enter_context(ThreadedBroker(store, settings=settings, chaos=faults))
 
         yield start
 

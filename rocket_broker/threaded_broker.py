@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rocket_broker.embedded import EmbeddedBroker
+from streamkit.chaos import Chaos
 
 __all__ = ["ThreadedBroker"]
 
@@ -24,6 +25,7 @@ class ThreadedBroker:
         name_server_port: Port of the name server; 0 takes a free port.
         broker_port: Port of the broker; 0 takes a free port.
         settings: Further settings of the broker, by the keys of ``broker.conf``.
+        chaos: Faults that the broker injects, for tests.
 
     Attributes:
         name_server: Address of the name server, ``127.0.0.1:port``; set by `start`.
@@ -40,9 +42,10 @@ class ThreadedBroker:
         name_server_port: int = 0,
         broker_port: int = 0,
         settings: Mapping[str, str] | None = None,
+        chaos: Chaos | None = None,
     ) -> None:
         self._embedded = EmbeddedBroker(
-            store, name_server_port=name_server_port, broker_port=broker_port, settings=settings
+            store, name_server_port=name_server_port, broker_port=broker_port, settings=settings, chaos=chaos
         )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="rocket broker", daemon=True)

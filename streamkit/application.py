@@ -440,6 +440,7 @@ class StreamApplication(ApplicationSetup):
         strict: bool = False,
         properties: "Mapping[str, Scalar] | None" = None,
         provide: Mapping[str, object] | None = None,
+        chaos: str | None = None,
     ) -> "Harness[Self]":
         """Return a context manager that runs the application in memory and on virtual time, for tests.
 
@@ -451,10 +452,16 @@ class StreamApplication(ApplicationSetup):
             properties: Settings that take precedence over all others during the test.
             provide: Objects by provider name. During the test each replaces the object of that provider, looked up in
                 the user's container first, then in :attr:`container`.
+            chaos: Faults that happen to sends and acceptances, such as
+                ``seed=7,duplicate=1%,reorder=2%,drop-connection=0.5%,delay=20ms``. The same seed repeats the same
+                faults. Without a seed one is chosen, and a failure of the test shows it.
+
+        Raises:
+            ValueError: `chaos` names an unknown fault, or a value is wrong.
         """
         from streamkit.testing.harness import Harness
 
-        return Harness(self, strict=strict, properties=properties, provide=provide)
+        return Harness(self, strict=strict, properties=properties, provide=provide, chaos=chaos)
 
     def __repr__(self) -> str:
         return f"<StreamApplication {'running' if self.is_running else 'stopped'}>"

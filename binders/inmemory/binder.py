@@ -110,6 +110,7 @@ class InMemoryBinder(Binder):
             check_interval=settings.transaction_check_interval,
             check_max=settings.transaction_check_max,
             clock=self._clock,
+            chaos=settings.chaos,
         )
 
     async def stop(self) -> None:

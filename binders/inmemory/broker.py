@@ -10,8 +10,10 @@ from datetime import timedelta
 from typing import Final
 
 from binders.inmemory.destination import Destination
+from binders.inmemory.faults import Faults
 from binders.inmemory.timers import Timers
 from binders.inmemory.transactions import Transactions
+from streamkit.chaos import Chaos
 from streamkit.clock import Clock, SystemClock
 
 CHECK_INTERVAL: Final = timedelta(minutes=1)
@@ -27,6 +29,7 @@ class InMemoryBroker:
         destinations: The destinations by name.
         timers: Delayed messages and redeliveries.
         transactions: The open transactions with their half messages.
+        faults: The faults that happen, for tests; None for none.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class InMemoryBroker:
         check_interval: timedelta = CHECK_INTERVAL,
         check_max: int = CHECK_MAX,
         clock: Clock | None = None,
+        chaos: Chaos | None = None,
     ) -> None:
         """Make a broker.
 
@@ -46,7 +50,9 @@ class InMemoryBroker:
             check_interval: The time until an open transaction is checked, and between checks.
             check_max: The largest number of checks of a transaction.
             clock: The time at which messages are stored.
+            chaos: The faults that happen to sends and acceptances; None for none.
         """
+        self.faults = None if chaos is None else Faults(chaos)
         self.destinations: dict[str, Destination] = {}
         self.timers = Timers()
         self.transactions = Transactions(self.destination, check_interval=check_interval, check_max=check_max)

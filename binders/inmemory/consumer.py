@@ -160,7 +160,11 @@ class InMemoryConsumerBinding(InMemoryMember, Settler[GroupQueue, Delivery]):
 
     def accept(self, delivery: Delivery) -> None:
         """Count a message as settled; the driver has removed it from its queue."""
-        self._group.settle(delivery)
+        faults = self._broker.faults
+        if faults is not None and faults.lose_acceptance():
+            self._group.deliver_again(delivery)
+        else:
+            self._group.settle(delivery)
 
     async def reject(self, delivery: Delivery, rejected: Reject) -> None:
         """Put a message into the dead letter topic."""

@@ -139,6 +139,10 @@ class Group:
         if queue.owner is not None:
             queue.owner.wake(queue)
 
+    def deliver_again(self, delivery: Delivery) -> None:
+        """Put a delivery back at the front of its queue, as if it had not been delivered yet."""
+        self.give_back(self.queues[-1 if delivery.redeliveries else delivery.partition], [delivery])
+
     def settle(self, delivery: Delivery) -> None:
         """Count a message as accepted or rejected."""
         self.queues[delivery.partition].unsettled -= 1

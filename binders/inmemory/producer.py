@@ -5,6 +5,7 @@ from datetime import timedelta
 from functools import partial
 
 from binders.inmemory.broker import InMemoryBroker
+from binders.inmemory.destination import Destination
 from binders.inmemory.headers import received_headers, spelt
 from binders.inmemory.transactions import Half, InMemoryTransaction
 from streamkit.binder.binder import (
@@ -35,6 +36,7 @@ class InMemoryProducerBinding(ProducerBinding):
         self._binding = destination.binding
         self._destination = broker.destination(destination.name)
         self._timers = broker.timers
+        self._faults = broker.faults
         self._delay_levels = delay_levels
         self._clock = clock
         extended = destination.extended
@@ -55,7 +57,8 @@ class InMemoryProducerBinding(ProducerBinding):
         """Put `message` into the destination; if it has a delay, after the delay.
 
         Raises:
-            BinderError: The binding is stopped, a header cannot be sent, or the payload is too large.
+            BinderError: The binding is stopped, a header cannot be sent, the payload is too large, or the setting
+                `chaos` has dropped the connection at each attempt.
         """
         headers = message.headers
         if headers.has_any(self._spelt):
@@ -65,10 +68,18 @@ class InMemoryProducerBinding(ProducerBinding):
         if self._topic_header is not None and (named := headers.get(self._topic_header)):
             home = self._find(str(named))
         chosen = _partition(headers)
+        if self._faults is None:
+            self._put(home, message.payload, values, chosen, delay)
+        elif not await self._faults.send(lambda: self._put(home, message.payload, dict(values), chosen, delay)):
+            raise self._unsent("chaos has dropped the connection at each attempt; the message may be stored")
+
+    def _put(
+        self, home: Destination, payload: bytes, headers: dict[str, object], partition: int | None, delay: float
+    ) -> None:
         if delay > 0:
-            self._timers.after(delay, partial(home.put, message.payload, values, chosen))
+            self._timers.after(delay, partial(home.put, payload, headers, partition))
         else:
-            home.put(message.payload, values, chosen)
+            home.put(payload, headers, partition)
 
     def _headers_and_delay(self, headers: MessageHeaders, payload: bytes) -> tuple[dict[str, object], float]:
         """Return the headers that a receiver will see, and the delay in seconds.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from binders.inmemory.broker import CHECK_INTERVAL, CHECK_MAX
 from streamkit.binder.delivery import (
@@ -16,9 +16,14 @@ from streamkit.binder.delivery import (
     StartPosition,
     TransactionTerms,
 )
+from streamkit.chaos import Chaos
 from streamkit.config.durations import Milliseconds, Minutes, Positive, Seconds
 from streamkit.config.settings_model import SettingsModel
 from streamkit.messaging import headers as portable
+
+
+def _chaos(value: object) -> object:
+    return Chaos.parse(value) if isinstance(value, str) else value
 
 
 class InMemoryBinderProperties(SettingsModel):
@@ -39,6 +44,8 @@ class InMemoryBinderProperties(SettingsModel):
     """How long after it began, and then how often, a transaction that has not ended is asked about."""
     transaction_check_max: Annotated[int, Field(ge=1)] = CHECK_MAX
     """How often at most; then its message goes to `TRANS_CHECK_MAX_TIME_TOPIC`."""
+    chaos: Annotated[Chaos | None, BeforeValidator(_chaos)] = None
+    """Faults for tests: `seed=7,duplicate=1%,reorder=2%,drop-connection=0.5%,delay=20ms`."""
     strict: bool = False
     """Whether stopping is an error while there are messages that no consumer has read."""
 

@@ -37,6 +37,7 @@ from streamkit.binder.binder import Binder, BinderContext
 from streamkit.binder.binder_type import BinderTypes
 from streamkit.binder.binding import Binding, InputBinding
 from streamkit.binder.binding_settings import topics_of
+from streamkit.chaos import Chaos
 from streamkit.config.environment import Environment
 from streamkit.config.origin import Scalar
 from streamkit.config.relaxed import uniform
@@ -84,6 +85,7 @@ class Harness(Generic[A]):
         strict: bool = False,
         properties: Mapping[str, Scalar] | None = None,
         provide: Mapping[str, object] | None = None,
+        chaos: str | None = None,
     ) -> None:
         """Prepare a test; see :meth:`streamkit.StreamApplication.test`."""
         self.app = app
@@ -91,6 +93,9 @@ class Harness(Generic[A]):
         self.errors: list[ErrorMessage] = []
         self._strict = strict
         self._properties = dict(properties or {})
+        self._chaos = None if chaos is None else str(Chaos.parse(chaos))
+        if self._chaos is not None:
+            self._properties[f"{PREFIX}.{_MEMORY}.binder.chaos"] = self._chaos
         self._provide = dict(provide or {})
         self._overridden: list[providers.Provider[Any]] = []
         self._sent: list[tuple[str, Message[object]]] = []
@@ -140,6 +145,7 @@ class Harness(Generic[A]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._note_seed(error)
         try:
             self.time.run(self._stop(error))
         finally:
@@ -149,6 +155,7 @@ class Harness(Generic[A]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._note_seed(error)
         try:
             await self._stop(error)
         finally:
@@ -164,6 +171,11 @@ class Harness(Generic[A]):
             # Unread messages fail the test only if nothing else has failed.
             if error is None:
                 raise
+
+    def _note_seed(self, error: BaseException | None) -> None:
+        """Add to a failure of the test what repeats it."""
+        if error is not None and self._chaos is not None:
+            error.add_note(f"To repeat the faults of this test: app.test(chaos={self._chaos!r})")
 
     def _refuse_unread(self, error: BaseException | None) -> None:
         if not self._strict or error is not None:

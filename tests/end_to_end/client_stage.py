@@ -24,6 +24,7 @@ from rocket_client import (
     SendResult,
 )
 from rocket_remoting import MemoryTransport, Message, MessageExt, MessageQueue
+from streamkit.chaos import Chaos
 from streamkit.testing.virtual_time import VirtualTime
 
 PATIENCE = 200_000.0
@@ -128,13 +129,15 @@ class ClientStage:
         return {"transport": self.transport, "clock": self.time.clock}
 
 
-def play(scene: Callable[[ClientStage], Awaitable[None]], *, queues: int = 4, **settings: str) -> None:
+def play(
+    scene: Callable[[ClientStage], Awaitable[None]], *, queues: int = 4, chaos: Chaos | None = None, **settings: str
+) -> None:
     """Run the scene with a broker that has topic `orders`; settings are the broker's."""
     with VirtualTime() as time:
 
         async def main() -> None:
             transport = MemoryTransport()
-            async with EmbeddedBroker(transport=transport, clock=time.clock, settings=settings) as broker:
+            async with EmbeddedBroker(transport=transport, clock=time.clock, settings=settings, chaos=chaos) as broker:
                 stage = ClientStage(time, broker, transport)
                 await stage.topic(queues=queues)
                 await scene(stage)

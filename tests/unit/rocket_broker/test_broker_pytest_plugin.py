@@ -31,6 +31,9 @@ def test_several_with_settings(rocket_broker, rocket_broker_factory, tmp_path):
     assert len({rocket_broker.address, other.address, rocket_broker.name_server, other.name_server}) == 4
     other.stop()
     assert (tmp_path / "config").is_dir()
+
+def test_failing_with_faults(rocket_broker_factory):
+    assert not reachable(rocket_broker_factory(chaos="seed=7,duplicate=1%").address)
 """
 
 
@@ -56,7 +59,8 @@ def test_fixtures_start_real_brokers(tmp_path: Path) -> None:
         "error",
     )
     done = python(*command, cwd=tmp_path)
-    assert "3 passed" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 3 passed" in done.stdout, done.stdout + done.stderr
+    assert "To repeat it: chaos='seed=7,duplicate=1%'" in done.stdout
 
 
 def test_plugin_imports_nothing_heavy(tmp_path: Path) -> None:
