@@ -1,0 +1,47 @@
+"""Requests about brokers: their settings and their permission to be written to."""
+
+from rocket_client.admin.requests import AdminRequests
+from rocket_remoting.wire.codes import RequestCode
+from rocket_remoting.wire.headers import (
+    AddWritePermOfBrokerRequestHeader,
+    AddWritePermOfBrokerResponseHeader,
+    WipeWritePermOfBrokerRequestHeader,
+    WipeWritePermOfBrokerResponseHeader,
+)
+
+__all__ = ["BrokerAdminRequests"]
+
+
+class BrokerAdminRequests(AdminRequests):
+    """Requests about brokers."""
+
+    async def broker_settings(self) -> dict[str, dict[str, str]]:
+        """Return the effective settings of each master by broker name; setting names are those of ``broker.conf``.
+
+        Raises:
+            NoBrokerError: No master is registered.
+            ResponseError: A broker does not show its settings to this client.
+        """
+        found: dict[str, dict[str, str]] = {}
+        for broker_name, address in (await self.masters(None)).items():
+            response = await self._client.requests.invoke(address, RequestCode.GET_BROKER_CONFIG)
+            lines = bytes(response.body).decode(errors="replace").splitlines()
+            pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+            found[broker_name] = {name.strip(): value.strip() for name, _, value in pairs}
+        return found
+
+    async def wipe_write_perm(self, broker_name: str) -> int:
+        """Remove the broker's write permission from all routes; return the number of its topics.
+
+        Producers stop to choose the broker when they next refresh their routes. The broker itself still accepts
+        messages, and consumers continue. A restart of the broker, or a topic created on it, restores the permission.
+        """
+        header = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name)
+        answers = await self._invoke_name_servers(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
+        return max(answer.header(WipeWritePermOfBrokerResponseHeader).wipe_topic_count for answer in answers)
+
+    async def add_write_perm(self, broker_name: str) -> int:
+        """Restore the broker's write permission in all routes; return the number of its topics."""
+        header = AddWritePermOfBrokerRequestHeader(broker_name=broker_name)
+        answers = await self._invoke_name_servers(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
+        return max(answer.header(AddWritePermOfBrokerResponseHeader).add_topic_count for answer in answers)

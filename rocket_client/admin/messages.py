@@ -1,0 +1,143 @@
+"""Requests for stored messages: by offset, unique id and key; and to bring back transactions."""
+
+import asyncio
+import logging
+
+from rocket_client.admin.requests import AdminRequests
+from rocket_client.core.call import refusal
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.compression import decompress
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.headers import (
+    QueryMessageRequestHeader,
+    ResumeCheckHalfMessageRequestHeader,
+    ViewMessageRequestHeader,
+)
+from rocket_remoting.wire.message import MessageExt
+from rocket_remoting.wire.message_id import parse_offset_id
+from rocket_remoting.wire.record import decode_record, decode_records
+from rocket_remoting.wire.sys_flag import COMPRESSED
+from rocket_remoting.wire.topics import TRANS_CHECK_MAX_TIME_TOPIC
+
+__all__ = ["MessageRequests"]
+
+logger = logging.getLogger(__name__)
+
+_FOREVER_MS = (1 << 63) - 1
+
+
+class MessageRequests(AdminRequests):
+    """Requests for messages."""
+
+    async def view_message(self, offset_message_id: str) -> MessageExt:
+        """Return the message of the record that an offset message id names.
+
+        Raises:
+            RemoteProtocolError: The text is not an offset message id. For the id that a producer gave a message, use
+                `query_by_unique_key`.
+            ResponseError: The broker does not have the record any more.
+        """
+        self._life.require_running()
+        _, _, offset = parse_offset_id(offset_message_id)
+        response = await self._client.requests.invoke(
+            _broker_of(offset_message_id), RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=offset)
+        )
+        (message,) = await self._unpacked([decode_record(response.body, decompress=False)])
+        return message
+
+    async def resume_transaction(self, offset_message_id: str) -> None:
+        """Resume the checks of a transaction that the broker has given up; their number begins anew.
+
+        Args:
+            offset_message_id: The `offset_message_id` of the message in topic TRANS_CHECK_MAX_TIME_TOPIC. The broker
+                has logged it as well.
+
+        Raises:
+            RemoteProtocolError: The text is not an offset message id.
+            ResponseError: It is not the id of a message in that topic, or the broker cannot store the message.
+        """
+        self._life.require_running()
+        header = ResumeCheckHalfMessageRequestHeader(topic=TRANS_CHECK_MAX_TIME_TOPIC, msg_id=offset_message_id)
+        await self._client.requests.invoke(_broker_of(offset_message_id), RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
+
+    async def query_by_key(
+        self, topic: str, key: str, *, max_count: int = 32, begin_ms: int = 0, end_ms: int = _FOREVER_MS
+    ) -> list[MessageExt]:
+        """Return the topic's messages with a key.
+
+        Args:
+            topic: The topic.
+            key: The key.
+            max_count: Most messages that each broker returns.
+            begin_ms: The earliest store time, in milliseconds since the epoch.
+            end_ms: The latest store time, in milliseconds since the epoch.
+
+        Raises:
+            TopicNotFoundError: The topic does not exist.
+        """
+        found = await self._query(topic, key, max_count, begin_ms, end_ms, unique=False)
+        return [message for message in found if key in (message.keys or "").split(" ")]
+
+    async def query_by_unique_key(self, topic: str, unique_key: str) -> list[MessageExt]:
+        """Return the topic's records of the message with a unique id, which a producer gave it.
+
+        Raises:
+            TopicNotFoundError: The topic does not exist.
+        """
+        found = await self._query(topic, unique_key, 32, 0, _FOREVER_MS, unique=True)
+        return [message for message in found if message.unique_key == unique_key]
+
+    async def _query(
+        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, *, unique: bool
+    ) -> list[MessageExt]:
+        header = QueryMessageRequestHeader(
+            topic=topic,
+            key=key,
+            max_num=max_count,
+            begin_timestamp=begin_ms,
+            end_timestamp=end_ms,
+            unique_key_query=unique,
+        )
+        messages: list[MessageExt] = []
+        for address in await self._brokers_of(topic):
+            connection = await self._client.brokers.to(address)
+            response = await connection.invoke(
+                RequestCode.QUERY_MESSAGE,
+                header,
+                timeout=self.settings.request_timeout.total_seconds(),
+            )
+            if response.code == ResponseCode.QUERY_NOT_FOUND:
+                continue
+            if response.code != ResponseCode.SUCCESS:
+                raise refusal(response, address, RequestCode.QUERY_MESSAGE)
+            messages += decode_records(response.body, decompress=False)
+        return await self._unpacked(messages)
+
+    async def _unpacked(self, messages: list[MessageExt]) -> list[MessageExt]:
+        """Return the messages with their bodies decompressed, up to `max_decompressed_size` bytes.
+
+        A body that is damaged or does not fit any more stays compressed, as the message's system flag then says.
+        """
+        loop, free = asyncio.get_running_loop(), self.settings.max_decompressed_size
+        for message in messages:
+            if message.sys_flag & COMPRESSED:
+                limit = min(free, self.settings.max_decompressed_body_size)
+                try:
+                    body = await loop.run_in_executor(None, decompress, message.body, message.sys_flag, limit)
+                except RemoteProtocolError as error:
+                    logger.warning("the body of %r stays compressed: %s", message, error)
+                    continue
+                message.body = body
+                message.sys_flag &= ~COMPRESSED
+                free -= len(body)
+        return messages
+
+
+def _broker_of(offset_message_id: str) -> str:
+    """Return the address of the broker that gave a message this id.
+
+    Raises:
+        RemoteProtocolError: The text is not an offset message id.
+    """
+    host, port, _ = parse_offset_id(offset_message_id)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
