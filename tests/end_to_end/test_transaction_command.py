@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from binders.rocket.transaction_cli import transaction
+from rocket_admin.commands.transaction import transaction
 from rocket_broker.threaded_broker import ThreadedBroker
 from rocket_client import LocalTransactionState, TransactionProducer, TransactionProducerSettings
 from rocket_remoting import Message, MessageExt

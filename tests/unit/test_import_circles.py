@@ -11,6 +11,7 @@ PACKAGES = (
     "binders.rocket",
     "rocket_remoting",
     "rocket_client",
+    "rocket_admin",
     "rocket_broker",
     "pyspark_rocketmq",
     "pyspark_streamkit",

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-OURS = {"streamkit", "rocket_client", "rocket_remoting", "rocket_broker", "binders"}
+OURS = {"streamkit", "rocket_client", "rocket_admin", "rocket_remoting", "rocket_broker", "binders"}
 HEAVY_OF_PYTHON = {"asyncio", "ssl", "socket", "subprocess", "multiprocessing", "xml"}
 
 
@@ -95,11 +95,19 @@ def test_help_of_a_server_loads_no_server(command: str) -> None:
     }
 
 
-def test_help_of_transaction_loads_no_client() -> None:
-    """Nor the binder that the command lives beside."""
-    loaded = help_of("transaction")
+@pytest.mark.parametrize("command", ["topic", "transaction"])
+def test_help_of_administration_loads_no_client(command: str) -> None:
+    """Nor tables, nor what reads settings: all that is imported when the command runs."""
+    loaded = help_of(command)
     assert packages_of_others(loaded) == {"click"}
-    assert not {name for name in loaded if name.startswith(("rocket_", "streamkit.binder"))}
+    assert loaded.isdisjoint(HEAVY_OF_PYTHON - {"socket"})
+    assert {name for name in loaded if name.startswith(("rocket_", "streamkit.config", "binders"))} == {
+        "rocket_admin",
+        "rocket_admin.commands",
+        f"rocket_admin.commands.{command}",
+        "rocket_admin.commands.connection_options",
+        "rocket_admin.commands.output",
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,72 @@
+"""The answers of all brokers to one question. A broker that does not answer is a failure among them, not the end."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from rocket_client import Admin
+from rocket_remoting import RemotingError
+
+__all__ = ["BrokerAnswers", "BrokerFailure", "ask_masters"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerFailure:
+    """A broker that did not answer, or refused.
+
+    Attributes:
+        broker_name: The broker.
+        address: The address that was asked.
+        reason: Why there is no answer, in one sentence.
+    """
+
+    broker_name: str
+    address: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerAnswers(Generic[T]):
+    """What the masters of a cluster answered.
+
+    Attributes:
+        answers: The answers by broker name, in the order of the names.
+        failures: The brokers that gave none.
+    """
+
+    answers: Mapping[str, T]
+    failures: tuple[BrokerFailure, ...]
+
+
+async def ask_masters(
+    admin: Admin, ask: Callable[[str], Awaitable[T]], brokers: Iterable[str] | None = None
+) -> BrokerAnswers[T]:
+    """Ask all masters at once, or those of some brokers.
+
+    Args:
+        admin: A running admin.
+        ask: Sends the question to the address that it gets, and returns the answer.
+        brokers: Names of brokers; by default all.
+
+    Raises:
+        NoBrokerError: No master is registered.
+        NameServersUnreachableError: No name server answered.
+        ValueError: No master of a named broker is registered.
+    """
+    masters = sorted((await admin.masters(brokers)).items())
+    results = await asyncio.gather(*(_answer(name, address, ask) for name, address in masters))
+    answers = {name: result for (name, _), result in zip(masters, results, strict=True)}
+    return BrokerAnswers(
+        answers={name: result for name, result in answers.items() if not isinstance(result, BrokerFailure)},
+        failures=tuple(result for result in results if isinstance(result, BrokerFailure)),
+    )
+
+
+async def _answer(broker_name: str, address: str, ask: Callable[[str], Awaitable[T]]) -> T | BrokerFailure:
+    try:
+        return await ask(address)
+    except RemotingError as error:
+        return BrokerFailure(broker_name=broker_name, address=address, reason=str(error))

@@ -1,0 +1,229 @@
+"""The options that say which cluster a command asks, and as whom.
+
+::
+
+    --name-server                                              the first of these places that has an address gives it;
+    NAMESRV_ADDR                                               without any it is 127.0.0.1:9876
+    spring.cloud.stream.rocketmq.binder.name-server            of the application in the current directory
+
+    --access-key, --secret-key                                 visible to other users in the list of processes
+    ROCKETMQ_ACCESS_KEY, ROCKETMQ_SECRET_KEY
+    $ROCKETMQ_HOME/conf/tools.yml, or the file of --tools-file accessKey: …, secretKey: …, as mqadmin reads them
+
+The first of these places that has a key gives both. Without any, requests are not signed.
+"""
+
+import functools
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import click
+
+from rocket_admin.commands.output import Output
+
+if TYPE_CHECKING:
+    from rocket_client import Admin, ClientSettings, Credentials
+
+__all__ = ["ClusterConnection", "connection_options"]
+
+R = TypeVar("R")
+
+DEFAULT_NAME_SERVER: Final = "127.0.0.1:9876"
+
+MAX_TOOLS_FILE: Final = 64 * 1024
+"""Bytes of a file with keys."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterConnection:
+    """The cluster that a command's options name. Nothing is read or connected before `run`.
+
+    Attributes:
+        name_servers: The addresses that were given; None to take those of the application, or the default.
+        origin: Where the addresses were given.
+        uses_tls: Whether connections are encrypted.
+        tls_config: File with Apache's settings of TLS.
+        credentials: The keys that sign requests.
+    """
+
+    name_servers: str | None
+    origin: str
+    uses_tls: bool = False
+    tls_config: Path | None = None
+    credentials: "Credentials | None" = None
+
+    def run(self, work: "Callable[[Admin], Awaitable[None]]", output: Output | None = None) -> None:
+        """Connect, do the work, and end the command with status 1 if a broker failed.
+
+        Args:
+            work: Gets the running admin. With `--watch` it is called again and again.
+            output: What the command prints with, if it has its options.
+
+        Raises:
+            click.ClickException: The work failed: the text names the server, and what to do.
+        """
+        import asyncio
+
+        from rocket_client import Admin
+        from rocket_remoting import RemotingError
+
+        name_servers, origin = self._found()
+        settings = self._settings(name_servers, origin)
+
+        async def connected() -> None:
+            async with Admin(settings) as admin:
+                if output is None:
+                    await work(admin)
+                else:
+                    await output.repeat(lambda: work(admin))
+
+        try:
+            asyncio.run(connected())
+        except RemotingError as error:
+            raise click.ClickException(_advised(error, origin)) from error
+        except ValueError as error:  # a name that no cluster can have, or a broker that this one has not
+            raise click.ClickException(str(error)) from error
+        except KeyboardInterrupt:
+            if output is None or output.watch is None:
+                raise
+        if output is not None and output.has_failures:
+            click.get_current_context().exit(1)
+
+    def _found(self) -> tuple[str, str]:
+        """Return the addresses of the name servers, and where they were found."""
+        if self.name_servers is not None:
+            return self.name_servers, self.origin
+        from rocket_admin.commands.application_settings import name_servers_of_application
+
+        return name_servers_of_application() or (DEFAULT_NAME_SERVER, "the default")
+
+    def _settings(self, name_servers: str, origin: str) -> "ClientSettings":
+        from rocket_client import ClientSettings, ClientTls
+        from rocket_remoting import RemotingError
+        from rocket_remoting.tls.properties import client_tls_of_file
+
+        try:
+            tls = None if not self.uses_tls else client_tls_of_file(self.tls_config) if self.tls_config else ClientTls()
+            return ClientSettings(name_servers=name_servers, tls=tls, credentials=self.credentials)
+        except RemotingError as error:
+            raise click.ClickException(str(error)) from error
+        except ValueError as error:
+            raise click.ClickException(f"{error} (the name server is from {origin})") from error
+
+
+def connection_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Add the options to a command, which gets a `ClusterConnection` as its argument `cluster`."""
+
+    @click.option(
+        "-n",
+        "--name-server",
+        "name_servers",
+        envvar="NAMESRV_ADDR",
+        metavar="HOST:PORT",
+        help="Name servers, separated by ';'. Without it: $NAMESRV_ADDR, else the name server of the application in "
+        f"the current directory, else {DEFAULT_NAME_SERVER}.",
+    )
+    @click.option("--tls", "uses_tls", is_flag=True, help="Encrypt the connections.")
+    @click.option(
+        "--tls-config",
+        type=click.Path(path_type=Path),
+        help="With --tls: file with Apache's settings tls.client.*, such as tls.client.trustCertPath=ca.pem. "
+        "Without it the authorities that the system trusts are trusted.",
+    )
+    @click.option("--access-key", help="Access key of an account; the environment variable is ROCKETMQ_ACCESS_KEY.")
+    @click.option("--secret-key", help="Its secret key; better in the environment variable ROCKETMQ_SECRET_KEY.")
+    @click.option(
+        "--tools-file",
+        type=click.Path(path_type=Path),
+        help="File with the keys as mqadmin reads them; by default $ROCKETMQ_HOME/conf/tools.yml, if it exists.",
+    )
+    @functools.wraps(command)
+    def run(
+        *args: object,
+        name_servers: str | None,
+        uses_tls: bool,
+        tls_config: Path | None,
+        access_key: str | None,
+        secret_key: str | None,
+        tools_file: Path | None,
+        **options: object,
+    ) -> R:
+        if tls_config is not None and not uses_tls:
+            raise click.UsageError("--tls-config needs --tls")
+        source = click.get_current_context().get_parameter_source("name_servers")
+        cluster = ClusterConnection(
+            name_servers=name_servers,
+            origin="NAMESRV_ADDR" if source is click.core.ParameterSource.ENVIRONMENT else "--name-server",
+            uses_tls=uses_tls,
+            tls_config=tls_config,
+            credentials=_credentials(access_key, secret_key, tools_file),
+        )
+        return command(*args, cluster=cluster, **options)
+
+    return run
+
+
+def _advised(error: Exception, origin: str) -> str:
+    """Return the error's text, with what to do about it if a name server or the account is wrong."""
+    from rocket_client import NameServersUnreachableError
+    from rocket_remoting import ResponseError
+    from rocket_remoting.wire.codes import ResponseCode
+
+    if isinstance(error, NameServersUnreachableError):
+        return f"{error}. The address is from {origin}: start the server, or give another one with --name-server."
+    if isinstance(error, ResponseError) and error.code == ResponseCode.NO_PERMISSION:
+        return f"{error}. Give the keys of an account that may: --access-key and --secret-key, or --tools-file."
+    return str(error)
+
+
+def _credentials(access_key: str | None, secret_key: str | None, tools_file: Path | None) -> "Credentials | None":
+    given = _pair("--access-key and --secret-key", access_key, secret_key)
+    if given is None and tools_file is None:
+        variables = os.environ.get("ROCKETMQ_ACCESS_KEY"), os.environ.get("ROCKETMQ_SECRET_KEY")
+        given = _pair("ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY", *variables)
+    if given is not None:
+        return given
+    if tools_file is not None:
+        return _from_file(tools_file)
+    home = os.environ.get("ROCKETMQ_HOME")
+    usual = Path(home) / "conf" / "tools.yml" if home else None
+    return _from_file(usual) if usual is not None and usual.exists() else None
+
+
+def _pair(where: str, access_key: str | None, secret_key: str | None) -> "Credentials | None":
+    if not access_key and not secret_key:
+        return None
+    if not access_key or not secret_key:
+        raise click.UsageError(f"{where} belong together: set both, or none")
+    from rocket_client import Credentials
+
+    return Credentials(access_key, secret_key)
+
+
+def _from_file(path: Path) -> "Credentials":
+    import yaml
+
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_TOOLS_FILE + 1)
+        if len(text) > MAX_TOOLS_FILE:
+            raise click.ClickException(f"{path} has more than {MAX_TOOLS_FILE} bytes: expected accessKey and secretKey")
+        # Texts as they are written: Java turns the number 12345678 into the same text.
+        keys = yaml.load(text, Loader=yaml.BaseLoader)
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        # The error's own text may show a line of the file, which has a secret.
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark is not None else ""
+        raise click.ClickException(f"{path}{line} is not YAML: expected accessKey and secretKey") from None
+    values = keys if isinstance(keys, dict) else {}
+    access_key, secret_key = values.get("accessKey"), values.get("secretKey")
+    if not (isinstance(access_key, str) and isinstance(secret_key, str) and access_key and secret_key):
+        raise click.ClickException(f"{path} must have accessKey and secretKey, a text each")
+    from rocket_client import Credentials
+
+    return Credentials(access_key, secret_key)

@@ -1,0 +1,286 @@
+"""How the commands print: tables for people, or lines of JSON for programs.
+
+::
+
+    streamkit topic list             a table, as wide as the terminal, or as wide as it must be where there is none
+    streamkit topic list --json      one object a line; fields that are not known are left out
+    streamkit topic list --watch 2   again every 2 seconds
+
+Tables and JSON go to standard output, warnings to standard error. Rich measures the texts. It does not lay the tables
+out: its own take half a millisecond a row, and ten thousand topics should not take seconds.
+"""
+
+import functools
+import json
+import shutil
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rocket_admin.broker_answers import BrokerFailure
+
+__all__ = ["UNKNOWN", "Column", "Output", "output_options", "plain", "time_text"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+UNKNOWN: Final = "-"
+"""What a table shows for a value that is not known."""
+
+GAP: Final = "  "
+"""What is between two columns."""
+NARROWEST: Final = 12
+"""Cells that a column which may wrap keeps in a narrow terminal."""
+ROWS_AT_ONCE: Final = 100
+"""Rows of a stream that are printed together; the first ones set the widths of the columns."""
+
+_CONTROLS: Final = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160))}
+"""Control characters that would reach the terminal: names and remarks come from other programs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column(Generic[T]):
+    """One column of a table.
+
+    Attributes:
+        title: Its heading.
+        text: Returns the cell of an item; None if the value is not known.
+        is_number: Whether to align it to the right.
+        may_wrap: Whether texts continue on the next line where the terminal is narrow; others are never broken.
+        width: Cells that the column has at least.
+    """
+
+    title: str
+    text: Callable[[T], object]
+    is_number: bool = False
+    may_wrap: bool = False
+    width: int = 0
+
+    def cell(self, item: T) -> str:
+        """Return the text of the item's cell; numbers have separators of thousands."""
+        value = self.text(item)
+        if value is None:
+            return UNKNOWN
+        return f"{value:,}" if type(value) is int else str(value).translate(_CONTROLS)
+
+
+class Output:
+    """What a command prints with.
+
+    Args:
+        as_json: Whether to print JSON.
+        watch: Seconds between two rounds; None to print once.
+
+    Attributes:
+        has_failures: Whether a broker did not answer, so that the command ends with status 1.
+    """
+
+    def __init__(self, *, as_json: bool, watch: float | None = None) -> None:
+        self.as_json = as_json
+        self.watch = watch
+        self.has_failures = False
+
+    async def repeat(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work, with `--watch` until Ctrl-C; on a terminal each round takes the place of the one before."""
+        if self.watch is None:
+            await work()
+            return
+        import asyncio
+
+        from rocket_remoting import RemotingError
+
+        while True:
+            if not self.as_json and sys.stdout.isatty():
+                click.clear()
+                now = datetime.now(UTC).astimezone()
+                click.echo(click.style(f"Every {self.watch:g} s, now {now:%H:%M:%S}; Ctrl-C ends.\n", dim=True))
+            try:
+                await work()
+            except RemotingError as error:  # the server may be back in the next round
+                self.warn(str(error))
+            await asyncio.sleep(self.watch)
+
+    def table(self, items: Sequence[T], columns: Sequence[Column[T]], *, title: str | None = None) -> None:
+        """Print items as the rows of a table, or as lines of JSON.
+
+        Args:
+            items: Dataclasses.
+            columns: The columns of the table.
+            title: A line above the table; JSON has none.
+        """
+        if self.as_json:
+            for item in items:
+                self.json(item)
+            return
+        if title is not None:
+            click.secho(title, bold=True)
+        rows = [[column.cell(item) for column in columns] for item in items]
+        widths = _widths(columns, rows)
+        _print_rows(columns, widths, [[column.title for column in columns]], bold=True)
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            _print_rows(columns, widths, rows[start : start + ROWS_AT_ONCE])
+
+    async def stream(self, items: AsyncIterator[T], columns: Sequence[Column[T]]) -> None:
+        """Print items as they arrive, as the rows of a table or as lines of JSON.
+
+        Args:
+            items: Dataclasses.
+            columns: The columns of the table. The first rows set their widths; longer texts that come later wrap.
+        """
+        waiting: list[list[str]] = []
+        widths: list[int] = []
+        async for item in items:
+            if self.as_json:
+                self.json(item)
+                continue
+            waiting.append([column.cell(item) for column in columns])
+            if len(waiting) == ROWS_AT_ONCE:
+                widths = _continue(columns, widths, waiting)
+                waiting.clear()
+        if not self.as_json and (waiting or not widths):
+            _continue(columns, widths, waiting)
+
+    def facts(self, item: object, rows: Iterable[tuple[str, object]]) -> None:
+        """Print what is known about one thing: a line for each fact, or one line of JSON.
+
+        Args:
+            item: The dataclass that JSON shows.
+            rows: Names and values; a value of None is not known, and its line is left out.
+        """
+        if self.as_json:
+            self.json(item)
+            return
+        known = [row for row in rows if row[1] is not None]
+        columns: list[Column[tuple[str, object]]] = [
+            Column(title="", text=lambda row: row[0]),
+            Column(title="", text=lambda row: row[1], may_wrap=True),
+        ]
+        cells = [[column.cell(row) for column in columns] for row in known]
+        _print_rows(columns, _widths(columns, cells), cells)
+
+    def json(self, item: object) -> None:
+        """Print one line of JSON."""
+        click.echo(json.dumps(plain(item), ensure_ascii=False))
+
+    def say(self, text: str) -> None:
+        """Print a sentence for people; nothing with `--json`."""
+        if not self.as_json:
+            click.echo(text)
+
+    def hint(self, text: str) -> None:
+        """Print on standard error what else the command can do."""
+        if not self.as_json:
+            click.secho(text, dim=True, err=True)
+
+    def warn(self, text: str) -> None:
+        """Print a sentence on standard error, in yellow."""
+        click.secho(text.translate(_CONTROLS), fg="yellow", err=True)
+
+    def failures(self, failures: "Iterable[BrokerFailure]", missing: str) -> None:
+        """Warn of brokers that did not answer; the command will end with status 1.
+
+        Args:
+            failures: The brokers.
+            missing: What the output lacks without them, such as `its topics are missing`.
+        """
+        for failure in failures:
+            self.has_failures = True
+            self.warn(f"broker {failure.broker_name} at {failure.address}: {missing}: {failure.reason}")
+
+
+def output_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Add `--json` and `--watch` to a command, which gets an `Output` as its argument `output`."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+    @click.option(
+        "--watch",
+        type=click.FloatRange(min=0.1),
+        metavar="SECONDS",
+        help="Print again every so many seconds, until Ctrl-C.",
+    )
+    @functools.wraps(command)
+    def run(*args: object, as_json: bool, watch: float | None, **options: object) -> R:
+        return command(*args, output=Output(as_json=as_json, watch=watch), **options)
+
+    return run
+
+
+def plain(value: object) -> Any:
+    """Return a value as JSON has it: dataclasses without the fields that are None, times in ISO 8601 and UTC."""
+    if is_dataclass(value):
+        pairs = ((field.name, getattr(value, field.name)) for field in fields(value))
+        return {name: plain(item) for name, item in pairs if item is not None}
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list | set | frozenset):
+        return [plain(item) for item in value]
+    return value
+
+
+def time_text(time: datetime | None) -> str | None:
+    """Return a time as tables show it: local, to the second; None for None."""
+    return None if time is None else f"{time.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def _continue(columns: Sequence[Column[T]], widths: list[int], rows: Sequence[Sequence[str]]) -> list[int]:
+    """Print rows of a stream, after the heading if they are the first; return the widths of the columns."""
+    if not widths:
+        widths = _widths(columns, rows)
+        _print_rows(columns, widths, [[column.title for column in columns]], bold=True)
+    _print_rows(columns, widths, rows)
+    return widths
+
+
+def _widths(columns: Sequence[Column[T]], rows: Iterable[Sequence[str]]) -> list[int]:
+    """Return the cells of each column, so that the table fits into the terminal if columns that may wrap allow it."""
+    from rich.cells import cell_len
+
+    widths = [max(column.width, cell_len(column.title)) for column in columns]
+    for row in rows:
+        for number, text in enumerate(row):
+            widths[number] = max(widths[number], cell_len(text))
+    free = _terminal_width()
+    if free is not None:
+        excess = sum(widths) + len(GAP) * (len(widths) - 1) - free
+        wrapping = [number for number, column in enumerate(columns) if column.may_wrap and widths[number] > NARROWEST]
+        for number in sorted(wrapping, key=lambda number: -widths[number]):
+            if excess > 0:
+                narrower = max(NARROWEST, widths[number] - excess)
+                excess -= widths[number] - narrower
+                widths[number] = narrower
+    return widths
+
+
+def _terminal_width() -> int | None:
+    """Return the terminal's width in cells; None if the output is no terminal and COLUMNS is not set."""
+    columns = shutil.get_terminal_size(fallback=(0, 0)).columns
+    return columns or None
+
+
+def _print_rows(
+    columns: Sequence[Column[T]], widths: Sequence[int], rows: Iterable[Sequence[str]], *, bold: bool = False
+) -> None:
+    from rich.cells import cell_len, chop_cells
+
+    lines: list[str] = []
+    for row in rows:
+        parts = [
+            [text] if cell_len(text) <= width or not column.may_wrap else chop_cells(text, width)
+            for column, width, text in zip(columns, widths, row, strict=True)
+        ]
+        for number in range(max(map(len, parts))):
+            cells = [part[number] if number < len(part) else "" for part in parts]
+            padded = (
+                " " * (width - cell_len(text)) + text if column.is_number else text + " " * (width - cell_len(text))
+                for column, width, text in zip(columns, widths, cells, strict=True)
+            )
+            lines.append(GAP.join(padded).rstrip())
+    if lines:
+        click.secho("\n".join(lines), bold=bold)

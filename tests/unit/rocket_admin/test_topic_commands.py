@@ -1,0 +1,80 @@
+"""`streamkit topic` on the bundled broker."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from rocket_admin.commands.topic import topic
+from rocket_broker.threaded_broker import ThreadedBroker
+from rocket_client import Admin, ClientSettings
+from tests.unit.rocket_admin.terminal import Terminal
+
+LONG = "a-topic-whose-name-" + "is-rather-long-" * 5 + "1"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def topics(broker: ThreadedBroker) -> None:
+    """Make topics of each kind."""
+
+    async def create() -> None:
+        async with Admin(ClientSettings(name_servers=broker.name_server)) as admin:
+            await admin.create_topic("orders", 4)
+            await admin.create_topic("bills", 2, read_queues=3, perm=4)
+            await admin.create_topic("%DLQ%kitchen", 1)
+            await admin.create_topic(LONG, 1)
+
+    asyncio.run(create())
+
+
+def test_list_has_the_topics_of_applications(terminal: Terminal) -> None:
+    """Names, queues, permission and brokers; where nothing limits the width, no line is broken."""
+    heading, *rows = terminal.lines(topic, "list")
+    assert heading.split() == ["TOPIC", "QUEUES", "PERM", "BROKERS"]
+    assert [" ".join(row.split()) for row in rows] == [
+        f"{LONG} 1 rw broker-a",
+        "bills 2 w, 3 r r broker-a",
+        "orders 4 rw broker-a",
+    ]
+
+
+def test_other_kinds_are_listed_when_asked_for(terminal: Terminal) -> None:
+    """Otherwise their number is on standard error."""
+    kinds = {row["topic"]: row["kind"] for row in terminal.json(topic, "list", "--all")}
+    assert kinds["orders"] == "normal"
+    assert kinds["%DLQ%kitchen"] == "dead-letter"
+    for name in ("TBW102", "DefaultCluster", "broker-a", "DefaultCluster_REPLY_TOPIC"):
+        assert kinds[name] == "system"
+    hidden = sum(kind != "normal" for kind in kinds.values())
+    assert f"{hidden} retry, dead-letter and system topics are not shown" in terminal.run(topic, "list").stderr
+
+
+def test_json_has_one_topic_a_line(terminal: Terminal) -> None:
+    """Without the fields that are not known."""
+    assert terminal.json(topic, "list", "or*") == [
+        {
+            "topic": "orders",
+            "kind": "normal",
+            "brokers": ["broker-a"],
+            "read_queues": 4,
+            "write_queues": 4,
+            "permission": "rw",
+            "order": False,
+        }
+    ]
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_table_fits_into_the_terminal(terminal: Terminal, columns: int) -> None:
+    """A name that is too long continues on the next line, and nothing is cut off."""
+    lines = terminal.lines(topic, "list", columns=columns)
+    assert max(map(len, lines)) <= columns
+    assert "".join(line.split("  ")[0] for line in lines[1:3]).startswith(LONG)
+
+
+def test_unreachable_name_server_is_named(terminal_of: Callable[[str], Terminal]) -> None:
+    """With its address, where that is from, and what to do."""
+    done = terminal_of("127.0.0.1:1").run(topic, "list")
+    assert done.exit_code == 1
+    assert "no name server of 127.0.0.1:1 answered" in done.stderr
+    assert "from NAMESRV_ADDR: start the server, or give another one with --name-server" in done.stderr
