@@ -27,7 +27,7 @@ from rocket_admin.commands.output import Output
 if TYPE_CHECKING:
     from rocket_client import Admin, ClientSettings, Credentials
 
-__all__ = ["ClusterConnection", "connection_options"]
+__all__ = ["ClusterConnection", "connection_options", "found_name_servers", "name_server_option"]
 
 R = TypeVar("R")
 
@@ -70,7 +70,7 @@ class ClusterConnection:
         from rocket_client import Admin
         from rocket_remoting import RemotingError
 
-        name_servers, origin = self._found()
+        name_servers, origin = found_name_servers(self.name_servers, self.origin)
         settings = self._settings(name_servers, origin)
 
         async def connected() -> None:
@@ -92,14 +92,6 @@ class ClusterConnection:
         if output is not None and output.has_failures:
             click.get_current_context().exit(1)
 
-    def _found(self) -> tuple[str, str]:
-        """Return the addresses of the name servers, and where they were found."""
-        if self.name_servers is not None:
-            return self.name_servers, self.origin
-        from rocket_admin.commands.application_settings import name_servers_of_application
-
-        return name_servers_of_application() or (DEFAULT_NAME_SERVER, "the default")
-
     def _settings(self, name_servers: str, origin: str) -> "ClientSettings":
         from rocket_client import ClientSettings, ClientTls
         from rocket_remoting import RemotingError
@@ -114,18 +106,38 @@ class ClusterConnection:
             raise click.ClickException(f"{error} (the name server is from {origin})") from error
 
 
+name_server_option = click.option(
+    "-n",
+    "--name-server",
+    "name_servers",
+    envvar="NAMESRV_ADDR",
+    metavar="HOST:PORT",
+    help="Name servers, separated by ';'. Without it: $NAMESRV_ADDR, else the name server of the application in "
+    f"the current directory, else {DEFAULT_NAME_SERVER}.",
+)
+
+
+def found_name_servers(given: str | None, origin: str) -> tuple[str, str]:
+    """Return the addresses of the name servers, and where they were found.
+
+    Args:
+        given: The addresses of the option or the environment, if there are any.
+        origin: Where these were given.
+
+    Raises:
+        click.ClickException: The settings file of the application in the current directory cannot be read.
+    """
+    if given is not None:
+        return given, origin
+    from rocket_admin.commands.application_settings import name_servers_of_application
+
+    return name_servers_of_application() or (DEFAULT_NAME_SERVER, "the default")
+
+
 def connection_options(command: Callable[..., R]) -> Callable[..., R]:
     """Add the options to a command, which gets a `ClusterConnection` as its argument `cluster`."""
 
-    @click.option(
-        "-n",
-        "--name-server",
-        "name_servers",
-        envvar="NAMESRV_ADDR",
-        metavar="HOST:PORT",
-        help="Name servers, separated by ';'. Without it: $NAMESRV_ADDR, else the name server of the application in "
-        f"the current directory, else {DEFAULT_NAME_SERVER}.",
-    )
+    @name_server_option
     @click.option("--tls", "uses_tls", is_flag=True, help="Encrypt the connections.")
     @click.option(
         "--tls-config",

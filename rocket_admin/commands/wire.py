@@ -1,0 +1,112 @@
+"""The command ``streamkit wire``, which shows what clients and servers say to each other."""
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import click
+
+from rocket_admin.commands.connection_options import found_name_servers, name_server_option
+from rocket_admin.commands.output import plain
+
+if TYPE_CHECKING:
+    from rocket_admin.wire.conversation import ExplainedCommand
+    from rocket_admin.wire.proxy import Unreadable
+
+__all__ = ["wire"]
+
+
+@click.command()
+@name_server_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port for clients; by default a free one.")
+@click.option(
+    "--only",
+    "patterns",
+    multiple=True,
+    metavar="NAME",
+    help="Show only requests with this name and their responses; NAME may have `*`, as in 'SEND_*'. Repeatable.",
+)
+@click.option("--bodies", is_flag=True, help="Show the begin of the bodies, which may be private.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def wire(
+    *, name_servers: str | None, host: str, port: int, patterns: tuple[str, ...], bodies: bool, as_json: bool
+) -> None:
+    """Show each command between clients and a RocketMQ cluster, with names instead of numbers.
+
+    Start your client with the address that is printed as its name server. The proxy passes everything on, and puts
+    itself between the client and the brokers as well. Ctrl-C ends it.
+    """
+    import asyncio
+    import json
+
+    from rocket_admin.wire.proxy import Unreadable, WireProxy
+    from rocket_remoting.wire.errors import ConnectError
+
+    def show(seen: "ExplainedCommand | Unreadable") -> None:
+        if not isinstance(seen, Unreadable) and not _is_wanted(seen, patterns):
+            return
+        if as_json:
+            click.echo(json.dumps(plain(seen), ensure_ascii=False))
+        elif isinstance(seen, Unreadable):
+            click.secho(_line_of_unreadable(seen), fg="yellow")
+        else:
+            click.echo(_line(seen))
+
+    (name_server, *others) = found_name_servers(name_servers, "--name-server")[0].split(";")
+    if others:
+        click.secho(f"Only the first name server is used: {name_server}", fg="yellow", err=True)
+
+    async def serve() -> None:
+        async with WireProxy(name_server, show, host=host, port=port, shows_bodies=bodies) as proxy:
+            click.secho(
+                f"Clients with name server {proxy.address} reach {name_server} through this proxy. Ctrl-C ends it.",
+                err=True,
+            )
+            await asyncio.Event().wait()
+
+    try:
+        asyncio.run(serve())
+    except OSError as error:
+        raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    except ConnectError as error:
+        raise click.ClickException(str(error)) from error
+    except KeyboardInterrupt:
+        pass
+
+
+def _is_wanted(command: "ExplainedCommand", patterns: tuple[str, ...]) -> bool:
+    name = command.answers or command.name
+    return not patterns or any(fnmatchcase(name, pattern.upper()) for pattern in patterns)
+
+
+def _line(command: "ExplainedCommand") -> str:
+    colour = "red" if command.failed else "green" if command.kind == "response" else "cyan"
+    about = f" to {command.answers} in {command.milliseconds:g} ms" if command.answers is not None else ""
+    one_way = " (one-way)" if command.kind == "one-way request" else ""
+    facts = [f"{name}={_shown(value)}" for name, value in command.fields.items()]
+    if command.remark:
+        facts.append(f"remark={command.remark!r}")
+    if command.body is not None:
+        facts.append(f"body: {_plain_text(command.body)} ({command.size:,} bytes)")
+    name = click.style(command.name, fg=colour, bold=True)
+    return f"{_begin(command)} {name} #{command.opaque}{one_way}{about}  {'  '.join(facts)}".rstrip()
+
+
+def _line_of_unreadable(seen: "Unreadable") -> str:
+    return f"{_begin(seen)} cannot be read: {seen.reason}; all that follows passes unseen"
+
+
+def _begin(seen: "ExplainedCommand | Unreadable") -> str:
+    time = f"{seen.time.astimezone():%H:%M:%S.%f}"[:-3]
+    return f"{time} {seen.connection}{'→' if seen.by_client else '←'}{seen.server}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}={_plain_text(str(text))}" for name, text in value.items()) + "}"
+    return _plain_text(str(value))
+
+
+def _plain_text(text: str) -> str:
+    """Return a text without what would control the terminal."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
