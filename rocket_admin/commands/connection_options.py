@@ -27,11 +27,13 @@ from rocket_admin.commands.output import Output
 if TYPE_CHECKING:
     from rocket_client import Admin, ClientSettings, Credentials
 
-__all__ = ["ClusterConnection", "connection_options", "found_name_servers", "name_server_option"]
+__all__ = ["ClusterConnection", "cluster_of", "connection_options", "found_name_servers", "name_server_option"]
 
 R = TypeVar("R")
 
 DEFAULT_NAME_SERVER: Final = "127.0.0.1:9876"
+
+_OPTIONS: Final = frozenset({"name_servers", "uses_tls", "tls_config", "access_key", "secret_key", "tools_file"})
 
 MAX_TOOLS_FILE: Final = 64 * 1024
 """Bytes of a file with keys."""
@@ -55,12 +57,33 @@ class ClusterConnection:
     tls_config: Path | None = None
     credentials: "Credentials | None" = None
 
-    def run(self, work: "Callable[[Admin], Awaitable[None]]", output: Output | None = None) -> None:
-        """Connect, do the work, and end the command with status 1 if a broker failed.
+    def show(self, work: "Callable[[Admin], Awaitable[None]]", output: Output) -> None:
+        """Connect, do the work, again and again with `--watch`; end the command with status 1 if a broker failed.
 
         Args:
-            work: Gets the running admin. With `--watch` it is called again and again.
-            output: What the command prints with, if it has its options.
+            work: Gets the running admin, and prints.
+            output: What it prints with.
+
+        Raises:
+            click.ClickException: The work failed: the text names the server, and what to do.
+        """
+
+        async def repeated(admin: "Admin") -> None:
+            await output.repeat(lambda: work(admin))
+
+        try:
+            self.run(repeated)
+        except KeyboardInterrupt:
+            if output.watch is None:
+                raise
+        if output.has_failures:
+            click.get_current_context().exit(1)
+
+    def run(self, work: "Callable[[Admin], Awaitable[R]]") -> R:
+        """Connect, do the work and return its result.
+
+        Args:
+            work: Gets the running admin.
 
         Raises:
             click.ClickException: The work failed: the text names the server, and what to do.
@@ -73,24 +96,16 @@ class ClusterConnection:
         name_servers, origin = found_name_servers(self.name_servers, self.origin)
         settings = self._settings(name_servers, origin)
 
-        async def connected() -> None:
+        async def connected() -> R:
             async with Admin(settings) as admin:
-                if output is None:
-                    await work(admin)
-                else:
-                    await output.repeat(lambda: work(admin))
+                return await work(admin)
 
         try:
-            asyncio.run(connected())
+            return asyncio.run(connected())
         except RemotingError as error:
             raise click.ClickException(_advised(error, origin)) from error
-        except ValueError as error:  # a name that no cluster can have, or a broker that this one has not
+        except (ValueError, TimeoutError) as error:  # of arguments, such as a broker that the cluster has not
             raise click.ClickException(str(error)) from error
-        except KeyboardInterrupt:
-            if output is None or output.watch is None:
-                raise
-        if output is not None and output.has_failures:
-            click.get_current_context().exit(1)
 
     def _settings(self, name_servers: str, origin: str) -> "ClientSettings":
         from rocket_client import ClientSettings, ClientTls
@@ -153,34 +168,36 @@ def connection_options(command: Callable[..., R]) -> Callable[..., R]:
         help="File with the keys as mqadmin reads them; by default $ROCKETMQ_HOME/conf/tools.yml, if it exists.",
     )
     @functools.wraps(command)
-    def run(
-        *args: object,
-        name_servers: str | None,
-        uses_tls: bool,
-        tls_config: Path | None,
-        access_key: str | None,
-        secret_key: str | None,
-        tools_file: Path | None,
-        **options: object,
-    ) -> R:
-        if tls_config is not None and not uses_tls:
-            raise click.UsageError("--tls-config needs --tls")
-        source = click.get_current_context().get_parameter_source("name_servers")
-        cluster = ClusterConnection(
-            name_servers=name_servers,
-            origin="NAMESRV_ADDR" if source is click.core.ParameterSource.ENVIRONMENT else "--name-server",
-            uses_tls=uses_tls,
-            tls_config=tls_config,
-            credentials=_credentials(access_key, secret_key, tools_file),
-        )
-        return command(*args, cluster=cluster, **options)
+    def run(*args: object, **options: object) -> R:
+        cluster = cluster_of(click.get_current_context())
+        rest = {name: value for name, value in options.items() if name not in _OPTIONS}
+        return command(*args, cluster=cluster, **rest)
 
     return run
 
 
+def cluster_of(context: click.Context) -> ClusterConnection:
+    """Return the cluster that the options of a command name.
+
+    Raises:
+        click.ClickException: The options contradict each other, or a file of keys cannot be read.
+    """
+    options = context.params
+    if options["tls_config"] is not None and not options["uses_tls"]:
+        raise click.UsageError("--tls-config needs --tls")
+    source = context.get_parameter_source("name_servers")
+    return ClusterConnection(
+        name_servers=options["name_servers"],
+        origin="NAMESRV_ADDR" if source is click.core.ParameterSource.ENVIRONMENT else "--name-server",
+        uses_tls=options["uses_tls"],
+        tls_config=options["tls_config"],
+        credentials=_credentials(options["access_key"], options["secret_key"], options["tools_file"]),
+    )
+
+
 def _advised(error: Exception, origin: str) -> str:
-    """Return the error's text, with what to do about it if a name server or the account is wrong."""
-    from rocket_client import NameServersUnreachableError
+    """Return the error's text, with what to do about it if the name server, the account or the topic is wrong."""
+    from rocket_client import NameServersUnreachableError, TopicNotFoundError
     from rocket_remoting import ResponseError
     from rocket_remoting.wire.codes import ResponseCode
 
@@ -188,6 +205,8 @@ def _advised(error: Exception, origin: str) -> str:
         return f"{error}. The address is from {origin}: start the server, or give another one with --name-server."
     if isinstance(error, ResponseError) and error.code == ResponseCode.NO_PERMISSION:
         return f"{error}. Give the keys of an account that may: --access-key and --secret-key, or --tools-file."
+    if isinstance(error, TopicNotFoundError):
+        return f"{error}. `streamkit topic list` shows all topics."
     return str(error)
 
 

@@ -24,7 +24,7 @@ import click
 if TYPE_CHECKING:
     from rocket_admin.broker_answers import BrokerFailure
 
-__all__ = ["UNKNOWN", "Column", "Output", "output_options", "plain", "time_text"]
+__all__ = ["UNKNOWN", "Column", "Output", "json_option", "output_options", "plain", "time_text"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -72,11 +72,9 @@ class Column(Generic[T]):
 class Output:
     """What a command prints with.
 
-    Args:
+    Attributes:
         as_json: Whether to print JSON.
         watch: Seconds between two rounds; None to print once.
-
-    Attributes:
         has_failures: Whether a broker did not answer, so that the command ends with status 1.
     """
 
@@ -193,6 +191,17 @@ class Output:
             self.warn(f"broker {failure.broker_name} at {failure.address}: {missing}: {failure.reason}")
 
 
+def json_option(command: Callable[..., R]) -> Callable[..., R]:
+    """Add `--json` to a command that prints once, which gets an `Output` as its argument `output`."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+    @functools.wraps(command)
+    def run(*args: object, as_json: bool, **options: object) -> R:
+        return command(*args, output=Output(as_json=as_json), **options)
+
+    return run
+
+
 def output_options(command: Callable[..., R]) -> Callable[..., R]:
     """Add `--json` and `--watch` to a command, which gets an `Output` as its argument `output`."""
 
@@ -267,12 +276,12 @@ def _terminal_width() -> int | None:
 def _print_rows(
     columns: Sequence[Column[T]], widths: Sequence[int], rows: Iterable[Sequence[str]], *, bold: bool = False
 ) -> None:
-    from rich.cells import cell_len, chop_cells
+    from rich.cells import cell_len
 
     lines: list[str] = []
     for row in rows:
         parts = [
-            [text] if cell_len(text) <= width or not column.may_wrap else chop_cells(text, width)
+            [text] if cell_len(text) <= width or not column.may_wrap else _wrapped(text, width)
             for column, width, text in zip(columns, widths, row, strict=True)
         ]
         for number in range(max(map(len, parts))):
@@ -284,3 +293,19 @@ def _print_rows(
             lines.append(GAP.join(padded).rstrip())
     if lines:
         click.secho("\n".join(lines), bold=bold)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Return the lines of a text: broken at spaces, and within words that are longer than a line."""
+    from rich.cells import cell_len, chop_cells
+
+    lines = [""]
+    for word in text.split(" "):
+        if cell_len(lines[-1]) + 1 + cell_len(word) <= width and lines[-1]:
+            lines[-1] += " " + word
+            continue
+        if lines[-1]:
+            lines.append("")
+        *whole, lines[-1] = chop_cells(word, width) or [""]
+        lines[-1:-1] = whole
+    return lines

@@ -1,18 +1,22 @@
 """`streamkit topic`: list, show, create, change and delete topics."""
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from rocket_admin.commands.completion import brokers_option, topic_argument
+from rocket_admin.commands.confirmation import confirm, yes_option
 from rocket_admin.commands.connection_options import ClusterConnection, connection_options
-from rocket_admin.commands.output import Column, Output, output_options
+from rocket_admin.commands.output import Column, Output, output_options, time_text
 
 if TYPE_CHECKING:
-    from rocket_admin.topics import Topic
+    from rocket_admin.topics import Topic, TopicDetails, TopicOnBroker, TopicQueue
     from rocket_client import Admin
 
 __all__ = ["topic"]
+
+PERMISSIONS: Final = ("rw", "r", "w", "none")
 
 
 @click.group()
@@ -40,10 +44,171 @@ def list_(*, pattern: str, wants_all: bool, cluster: ClusterConnection, output: 
             output.hint(f"{hidden:,} retry, dead-letter and system topics are not shown; --all shows them.")
         output.failures(found.failures, "what it has of the topics is missing")
 
-    cluster.run(show, output)
+    cluster.show(show, output)
 
 
-def _queues(topic: "Topic") -> str | None:
+@topic.command()
+@topic_argument("name", metavar="TOPIC")
+@connection_options
+@output_options
+def show(*, name: str, cluster: ClusterConnection, output: Output) -> None:
+    """Show the settings of TOPIC on each broker, how many messages it has, and which groups consume it."""
+
+    async def print_(admin: "Admin") -> None:
+        from rocket_admin.topics import show_topic
+
+        found = await show_topic(admin, name)
+        output.facts(found, _facts(found))
+        if not output.as_json:
+            output.say("")
+            output.table(found.brokers, _BROKERS)
+        output.failures(found.failures, "what it has of the topic is missing")
+
+    cluster.show(print_, output)
+
+
+@topic.command()
+@topic_argument("name", metavar="TOPIC")
+@connection_options
+@output_options
+def stats(*, name: str, cluster: ClusterConnection, output: Output) -> None:
+    """Show the offsets of each queue of TOPIC, and when its newest message was stored."""
+
+    async def print_(admin: "Admin") -> None:
+        from rocket_admin.topics import topic_queues
+
+        found = await topic_queues(admin, name)
+        output.table(found.queues, _QUEUES)
+        output.failures(found.failures, "its queues are missing")
+
+    cluster.show(print_, output)
+
+
+@topic.command()
+@click.argument("name", metavar="TOPIC")
+@click.option("--queues", type=click.IntRange(min=0), default=4, show_default=True, help="Queues on each broker.")
+@click.option("--read-queues", type=click.IntRange(min=0), help="Readable queues, if they are not as many.")
+@click.option("--permission", type=click.Choice(PERMISSIONS), default="rw", show_default=True, help="What is allowed.")
+@click.option("--order", is_flag=True, help="An ordered topic: see the order configuration of name servers.")
+@click.option(
+    "--type", "message_type", metavar="TYPE", help="NORMAL, FIFO, DELAY or TRANSACTION; brokers of 5.x check."
+)
+@brokers_option
+@connection_options
+def create(
+    *,
+    name: str,
+    queues: int,
+    read_queues: int | None,
+    permission: str,
+    order: bool,
+    message_type: str | None,
+    brokers: tuple[str, ...],
+    cluster: ClusterConnection,
+) -> None:
+    """Create TOPIC on all brokers, and wait until the name servers know it."""
+
+    async def make(admin: "Admin") -> None:
+        from rocket_admin.topics import create_topic, permission_bits
+
+        await create_topic(
+            admin,
+            name,
+            queues=queues,
+            read_queues=read_queues,
+            perm=permission_bits(permission),
+            order=order,
+            message_type=message_type,
+            brokers=brokers,
+        )
+
+    cluster.run(make)
+    click.echo(f"Created topic {name}.")
+
+
+@topic.command()
+@topic_argument("name", metavar="TOPIC")
+@click.option("--queues", type=click.IntRange(min=0), help="Queues on each broker.")
+@click.option("--read-queues", type=click.IntRange(min=0), help="Readable queues, if they are not as many.")
+@click.option("--permission", type=click.Choice(PERMISSIONS), help="What is allowed.")
+@brokers_option
+@connection_options
+@yes_option
+def update(
+    *,
+    name: str,
+    queues: int | None,
+    read_queues: int | None,
+    permission: str | None,
+    brokers: tuple[str, ...],
+    cluster: ClusterConnection,
+    is_sure: bool,
+) -> None:
+    """Change settings of TOPIC on the brokers that have it; what is not given stays as it is.
+
+    With fewer queues, messages in the others are not consumed any more: take --queues away first, wait until the groups
+    have consumed what is there, then take --read-queues away.
+    """
+    if queues is None and read_queues is None and permission is None:
+        raise click.UsageError("nothing to change: give --queues, --read-queues or --permission")
+
+    async def unread(admin: "Admin") -> int:
+        """Return how many messages are in queues that would not be read any more."""
+        from rocket_admin.topics import topic_queues
+
+        readable = queues if read_queues is None else read_queues
+        found = await topic_queues(admin, name)
+        concerned = (queue for queue in found.queues if not brokers or queue.broker in brokers)
+        return sum(queue.messages for queue in concerned if readable is not None and queue.queue >= readable)
+
+    left = cluster.run(unread)
+    if left:
+        confirm(f"{left:,} messages of {name} are in queues that nobody could read. Go on?", is_sure=is_sure)
+
+    async def change(admin: "Admin") -> "tuple[TopicOnBroker, ...]":
+        from rocket_admin.topics import permission_bits, update_topic
+
+        perm = None if permission is None else permission_bits(permission)
+        return await update_topic(admin, name, queues=queues, read_queues=read_queues, perm=perm, brokers=brokers)
+
+    Output(as_json=False).table(cluster.run(change), _BROKERS)
+
+
+@topic.command()
+@topic_argument("name", metavar="TOPIC")
+@connection_options
+@yes_option
+def delete(*, name: str, cluster: ClusterConnection, is_sure: bool) -> None:
+    """Delete TOPIC with its messages from all brokers and name servers."""
+
+    async def look(admin: "Admin") -> "TopicDetails":
+        from rocket_admin.topics import show_topic
+
+        return await show_topic(admin, name)
+
+    found = cluster.run(look)
+    messages = "an unknown number of" if found.messages is None else f"{found.messages:,}"
+    groups = f", which {', '.join(found.groups)} consume" if found.groups else ""
+    confirm(f"Delete {found.kind.value} topic {name} with {messages} messages{groups}?", is_sure=is_sure)
+
+    async def remove(admin: "Admin") -> None:
+        await admin.delete_topic(name)
+
+    cluster.run(remove)
+    click.echo(f"Deleted topic {name}.")
+
+
+def _facts(found: "TopicDetails") -> list[tuple[str, object]]:
+    return [
+        ("topic", found.topic),
+        ("kind", found.kind.value),
+        ("messages", found.messages),
+        ("newest message", time_text(found.last_stored)),
+        ("groups", ", ".join(found.groups) or "none"),
+    ]
+
+
+def _queues(topic: "Topic | TopicOnBroker") -> str | None:
     if topic.write_queues == topic.read_queues:
         return None if topic.write_queues is None else str(topic.write_queues)
     return f"{topic.write_queues} w, {topic.read_queues} r"
@@ -59,4 +224,19 @@ _LIST_WITH_KINDS: "list[Column[Topic]]" = [
     *_LIST[:1],
     Column(title="KIND", text=lambda topic: topic.kind.value),
     *_LIST[1:],
+]
+_BROKERS: "list[Column[TopicOnBroker]]" = [
+    Column(title="BROKER", text=lambda on: on.broker, may_wrap=True),
+    Column(title="QUEUES", text=_queues, is_number=True),
+    Column(title="PERM", text=lambda on: on.permission),
+    Column(title="ORDERED", text=lambda on: "yes" if on.order else "no"),
+    Column(title="TYPE", text=lambda on: on.message_type),
+]
+_QUEUES: "list[Column[TopicQueue]]" = [
+    Column(title="BROKER", text=lambda queue: queue.broker, may_wrap=True),
+    Column(title="QUEUE", text=lambda queue: queue.queue, is_number=True),
+    Column(title="MIN OFFSET", text=lambda queue: queue.min_offset, is_number=True),
+    Column(title="MAX OFFSET", text=lambda queue: queue.max_offset, is_number=True),
+    Column(title="MESSAGES", text=lambda queue: queue.messages, is_number=True),
+    Column(title="NEWEST", text=lambda queue: time_text(queue.last_stored)),
 ]

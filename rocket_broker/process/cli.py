@@ -3,7 +3,9 @@
 This module has their options and texts. The broker is imported when one of them runs, so that their help is fast.
 """
 
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -32,7 +34,26 @@ def namesrv(*, config: Path | None, port: int | None, print_config: bool, as_jso
     launch_name_server(config, port, print_config=print_config, as_json=as_json)
 
 
-@click.command()
+class BrokerGroup(click.Group):
+    """A command that starts a broker; its subcommands, which administer running ones, are entry points of others."""
+
+    COMMANDS: Final = "streamkit.commands.broker"
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the subcommands."""
+        return sorted(self._entries())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a subcommand and return it; None if there is none of this name."""
+        entry = self._entries().get(cmd_name)
+        command = None if entry is None else entry.load()
+        return command if isinstance(command, click.Command) else None
+
+    def _entries(self) -> dict[str, EntryPoint]:
+        return {entry.name: entry for entry in entry_points(group=self.COMMANDS)}
+
+
+@click.group(cls=BrokerGroup, invoke_without_command=True, subcommand_metavar="[COMMAND]")
 @_config
 @click.option("-n", "--namesrv", "name_servers", help="Name servers to register with: host:port;host:port")
 @click.option("-p", "--port", type=int, help="Port to listen on, 10911 by default; 0 takes a free one.")
@@ -44,7 +65,9 @@ def namesrv(*, config: Path | None, port: int | None, print_config: bool, as_jso
 @click.option("--store", type=click.Path(path_type=Path), help="Directory of the store.")
 @_print_config
 @_as_json
+@click.pass_context
 def broker(
+    context: click.Context,
     *,
     config: Path | None,
     name_servers: str | None,
@@ -58,7 +81,11 @@ def broker(
 
     Without -c and -n both listen on loopback only, the name server on port 9876 and the broker on 10911, and
     the store is in ./.streamkit. The environment variable NAMESRV_ADDR counts as -n.
+
+    The commands administer brokers that run.
     """
+    if context.invoked_subcommand is not None:
+        return
     _expect_printing(print_config, as_json)
     from rocket_broker.process.launch import launch_broker
 

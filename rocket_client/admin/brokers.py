@@ -1,6 +1,9 @@
 """Requests about brokers: their settings and their permission to be written to."""
 
+from collections.abc import Mapping
+
 from rocket_client.admin.requests import AdminRequests
+from rocket_remoting.wire.bodies import KVTable, decode_body
 from rocket_remoting.wire.codes import RequestCode
 from rocket_remoting.wire.headers import (
     AddWritePermOfBrokerRequestHeader,
@@ -22,13 +25,36 @@ class BrokerAdminRequests(AdminRequests):
             NoBrokerError: No master is registered.
             ResponseError: A broker does not show its settings to this client.
         """
-        found: dict[str, dict[str, str]] = {}
-        for broker_name, address in (await self.masters(None)).items():
-            response = await self._client.requests.invoke(address, RequestCode.GET_BROKER_CONFIG)
-            lines = bytes(response.body).decode(errors="replace").splitlines()
-            pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
-            found[broker_name] = {name.strip(): value.strip() for name, _, value in pairs}
-        return found
+        return {name: await self.broker_config(address) for name, address in (await self.masters()).items()}
+
+    async def broker_config(self, address: str) -> dict[str, str]:
+        """Return the effective settings of the broker at an address by their names in ``broker.conf``."""
+        self._life.require_running()
+        response = await self._client.requests.invoke(address, RequestCode.GET_BROKER_CONFIG)
+        lines = bytes(response.body).decode(errors="replace").splitlines()
+        pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+        return {name.strip(): value.strip() for name, _, value in pairs}
+
+    async def update_broker_config(self, address: str, settings: Mapping[str, str]) -> None:
+        """Change settings of the broker at an address while it runs; their names are those of ``broker.conf``.
+
+        Raises:
+            ValueError: A name or a value has a line break.
+            ResponseError: The broker does not change one of them; the bundled one then has changed none.
+        """
+        self._life.require_running()
+        for name, value in settings.items():
+            if len(f"{name}={value}".splitlines()) > 1:
+                raise ValueError(f"setting {name!r} has a line break")
+        pairs = ((name, value.replace("\\", "\\\\")) for name, value in settings.items())
+        body = "".join(f"{name}={value}\n" for name, value in pairs).encode()
+        await self._client.requests.invoke(address, RequestCode.UPDATE_BROKER_CONFIG, None, body)
+
+    async def runtime_info(self, address: str) -> dict[str, str]:
+        """Return the figures of the broker at an address, by Apache's names."""
+        self._life.require_running()
+        response = await self._client.requests.invoke(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        return decode_body(response.body, KVTable).table
 
     async def wipe_write_perm(self, broker_name: str) -> int:
         """Remove the broker's write permission from all routes; return the number of its topics.

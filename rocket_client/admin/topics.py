@@ -56,6 +56,7 @@ class TopicRequests(AdminRequests):
         read_queues: int | None = None,
         perm: int = PERM_READ | PERM_WRITE,
         order: bool = False,
+        message_type: str | None = None,
         brokers: Iterable[str] | None = None,
     ) -> None:
         """Create the topic on each broker, or change it if it exists.
@@ -66,6 +67,7 @@ class TopicRequests(AdminRequests):
             read_queues: Number of readable queues on each broker; by default as many as writable ones.
             perm: The ``PERM_*`` bits of `rocket_remoting.wire.sys_flag`.
             order: Whether an order configuration lists the topic's queues, see `set_order_conf`.
+            message_type: The type of its messages, such as ``FIFO``, that brokers of 5.x check; those of 4.9 ignore it.
             brokers: Names of brokers; by default all.
 
         Raises:
@@ -82,6 +84,7 @@ class TopicRequests(AdminRequests):
             topic_filter_type=TopicFilterType.SINGLE_TAG.value,
             topic_sys_flag=0,
             order=order,
+            attributes=None if message_type is None else f"+message.type={message_type}",
         )
         await self._invoke_masters(RequestCode.UPDATE_AND_CREATE_TOPIC, header, brokers=brokers)
 
@@ -134,11 +137,15 @@ class TopicRequests(AdminRequests):
         """
         stats: dict[MessageQueue, TopicOffset] = {}
         for address in await self._brokers_of(topic):
-            response = await self._client.requests.invoke(
-                address, RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader(topic=topic)
-            )
-            stats |= decode_body(response.body, TopicStatsTable).offset_table
+            stats |= await self.topic_stats_at(address, topic)
         return stats
+
+    async def topic_stats_at(self, address: str, topic: str) -> dict[MessageQueue, TopicOffset]:
+        """Return minimum and maximum offset of each of the topic's queues at the broker at an address."""
+        self._life.require_running()
+        header = GetTopicStatsInfoRequestHeader(topic=topic)
+        response = await self._client.requests.invoke(address, RequestCode.GET_TOPIC_STATS_INFO, header)
+        return decode_body(response.body, TopicStatsTable).offset_table
 
     async def set_order_conf(self, topic: str, order_conf: str) -> None:
         """Set the queues that clients send a topic's messages to, in this order, whichever brokers are alive.

@@ -88,7 +88,8 @@ def check_click(command: click.Command, name: str, arguments: Sequence[str]) -> 
     if not set(arguments) - {"--help", "--update"}:
         return  # it is only named
     with command.make_context(name, list(arguments)) as context:
-        if isinstance(command, click.Group):
+        # A group that has options of its own does something by itself.
+        if isinstance(command, click.Group) and not arguments[0].startswith("-"):
             found, inner, rest = command.resolve_command(context, list(arguments))
             assert found is not None
             assert inner is not None

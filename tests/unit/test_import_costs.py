@@ -84,30 +84,27 @@ def test_list_of_commands_loads_no_command() -> None:
 
 @pytest.mark.parametrize("command", ["broker", "namesrv"])
 def test_help_of_a_server_loads_no_server(command: str) -> None:
-    """Neither its settings nor its store."""
+    """Neither its settings nor its store; a broker's has the texts of the commands for running ones."""
     loaded = help_of(command)
     assert packages_of_others(loaded) == {"click"}
     assert loaded.isdisjoint(HEAVY_OF_PYTHON - {"socket"})
-    assert {name for name in loaded if name.startswith("rocket_")} == {
+    ours = {name for name in loaded if name.startswith("rocket_")}
+    assert {name for name in ours if not name.startswith("rocket_admin")} == {
         "rocket_broker",
         "rocket_broker.process",
         "rocket_broker.process.cli",
     }
 
 
-@pytest.mark.parametrize("command", ["topic", "transaction"])
+@pytest.mark.parametrize("command", ["group", "transaction"])
 def test_help_of_administration_loads_no_client(command: str) -> None:
     """Nor tables, nor what reads settings: all that is imported when the command runs."""
     loaded = help_of(command)
     assert packages_of_others(loaded) == {"click"}
     assert loaded.isdisjoint(HEAVY_OF_PYTHON - {"socket"})
-    assert {name for name in loaded if name.startswith(("rocket_", "streamkit.config", "binders"))} == {
-        "rocket_admin",
-        "rocket_admin.commands",
-        f"rocket_admin.commands.{command}",
-        "rocket_admin.commands.connection_options",
-        "rocket_admin.commands.output",
-    }
+    ours = {name for name in loaded if name.startswith(("rocket_", "streamkit.config", "binders"))}
+    assert f"rocket_admin.commands.{command}" in ours
+    assert {name for name in ours if not name.startswith("rocket_admin.commands")} == {"rocket_admin"}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from rocket_admin.commands.topic import topic
 from rocket_broker.threaded_broker import ThreadedBroker
 from rocket_client import Admin, ClientSettings
+from tests.unit.rocket_admin.cluster import send
 from tests.unit.rocket_admin.terminal import Terminal
 
 LONG = "a-topic-whose-name-" + "is-rather-long-" * 5 + "1"
@@ -70,6 +71,58 @@ def test_table_fits_into_the_terminal(terminal: Terminal, columns: int) -> None:
     lines = terminal.lines(topic, "list", columns=columns)
     assert max(map(len, lines)) <= columns
     assert "".join(line.split("  ")[0] for line in lines[1:3]).startswith(LONG)
+
+
+def test_topic_is_created_shown_changed_and_deleted(terminal: Terminal) -> None:
+    """Each command says what it did; what is not given stays."""
+    assert terminal.lines(topic, "create", "teas", "--queues", "3", "--type", "FIFO") == ["Created topic teas."]
+    asyncio.run(send(terminal.name_server, "teas", 6))
+    (shown,) = terminal.json(topic, "show", "teas")
+    assert (shown["kind"], shown["messages"], shown["groups"]) == ("normal", 6, [])
+    assert shown["brokers"] == [
+        {
+            "broker": "broker-a",
+            "read_queues": 3,
+            "write_queues": 3,
+            "permission": "rw",
+            "order": False,
+            "message_type": "FIFO",
+        }
+    ]
+    assert [queue["max_offset"] for queue in terminal.json(topic, "stats", "teas")] == [2, 2, 2]
+    terminal.lines(topic, "update", "teas", "--queues", "4", "--read-queues", "5")
+    terminal.lines(topic, "update", "teas", "--permission", "r")
+    (settings,) = terminal.json(topic, "show", "teas")[0]["brokers"]
+    assert (settings["write_queues"], settings["read_queues"], settings["permission"]) == (4, 5, "r")
+    assert settings["message_type"] == "FIFO"
+    done = terminal.run(topic, "delete", "teas", answer="y\n")
+    assert "Delete normal topic teas with 6 messages? [y/N]:" in done.stderr
+    assert "no route for topic 'teas': it does not exist" in terminal.run(topic, "show", "teas").stderr
+
+
+def test_mistakes_are_refused(terminal: Terminal) -> None:
+    """Each error says what to do."""
+    for arguments, says in (
+        (("create", "orders"), "exists already: change it with `streamkit topic update orders`"),
+        (("create", "no/slash"), "has a character outside"),
+        (("create", "new", "--broker", "b"), "no master of b is known; there are broker-a"),
+        (("update", "orders"), "nothing to change"),
+        (("update", "nothing", "--queues", "2"), "`streamkit topic list` shows all topics"),
+        (("stats", "nothing"), "it does not exist"),
+    ):
+        done = terminal.run(topic, *arguments)
+        assert done.exit_code != 0
+        assert says in done.stderr, arguments
+
+
+def test_queues_with_messages_are_not_made_unreadable_without_a_question(terminal: Terminal) -> None:
+    """No is the default answer."""
+    terminal.lines(topic, "create", "cakes", "--queues", "2")
+    asyncio.run(send(terminal.name_server, "cakes", 2))
+    done = terminal.run(topic, "update", "cakes", "--queues", "1", answer="\n")
+    assert "1 messages of cakes are in queues that nobody could read. Go on? [y/N]:" in done.stderr
+    assert len(terminal.json(topic, "stats", "cakes")) == 2
+    terminal.lines(topic, "delete", "cakes", "--yes")
 
 
 def test_unreachable_name_server_is_named(terminal_of: Callable[[str], Terminal]) -> None:

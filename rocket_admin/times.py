@@ -1,0 +1,15 @@
+"""Times of brokers, which are milliseconds since 1970, as `datetime`."""
+
+from datetime import UTC, datetime
+
+__all__ = ["milliseconds", "time_of"]
+
+
+def time_of(timestamp_ms: int) -> datetime | None:
+    """Return a broker's timestamp as a time in UTC; None if it is not positive, as brokers say that they know none."""
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC) if timestamp_ms > 0 else None
+
+
+def milliseconds(time: datetime) -> int:
+    """Return a time as milliseconds since 1970."""
+    return round(time.timestamp() * 1000)
