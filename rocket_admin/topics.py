@@ -276,7 +276,8 @@ async def create_topic(
         message_type=message_type,
         brokers=brokers or None,
     )
-    await admin.await_topic(topic, queues=queues if perm & PERM_WRITE else 0)
+    seconds = admin.settings.request_timeout.total_seconds()
+    await admin.await_topic(topic, queues=queues if perm & PERM_WRITE else 0, timeout=seconds)
 
 
 async def update_topic(

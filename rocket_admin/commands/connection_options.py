@@ -17,6 +17,7 @@ import functools
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -33,7 +34,9 @@ R = TypeVar("R")
 
 DEFAULT_NAME_SERVER: Final = "127.0.0.1:9876"
 
-_OPTIONS: Final = frozenset({"name_servers", "uses_tls", "tls_config", "access_key", "secret_key", "tools_file"})
+_OPTIONS: Final = frozenset(
+    {"name_servers", "seconds", "uses_tls", "tls_config", "access_key", "secret_key", "tools_file"}
+)
 
 MAX_TOOLS_FILE: Final = 64 * 1024
 """Bytes of a file with keys."""
@@ -46,6 +49,7 @@ class ClusterConnection:
     Attributes:
         name_servers: The addresses that were given; None to take those of the application, or the default.
         origin: Where the addresses were given.
+        seconds: How long a server may take to accept a connection, and to answer a request.
         uses_tls: Whether connections are encrypted.
         tls_config: File with Apache's settings of TLS.
         credentials: The keys that sign requests.
@@ -53,6 +57,7 @@ class ClusterConnection:
 
     name_servers: str | None
     origin: str
+    seconds: float
     uses_tls: bool = False
     tls_config: Path | None = None
     credentials: "Credentials | None" = None
@@ -114,7 +119,13 @@ class ClusterConnection:
 
         try:
             tls = None if not self.uses_tls else client_tls_of_file(self.tls_config) if self.tls_config else ClientTls()
-            return ClientSettings(name_servers=name_servers, tls=tls, credentials=self.credentials)
+            return ClientSettings(
+                name_servers=name_servers,
+                connect_timeout=timedelta(seconds=self.seconds),
+                request_timeout=timedelta(seconds=self.seconds),
+                tls=tls,
+                credentials=self.credentials,
+            )
         except RemotingError as error:
             raise click.ClickException(str(error)) from error
         except ValueError as error:
@@ -153,6 +164,15 @@ def connection_options(command: Callable[..., R]) -> Callable[..., R]:
     """Add the options to a command, which gets a `ClusterConnection` as its argument `cluster`."""
 
     @name_server_option
+    @click.option(
+        "--answer-within",
+        "seconds",
+        type=click.FloatRange(min=0, min_open=True),
+        default=10.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long a server may take to answer.",
+    )
     @click.option("--tls", "uses_tls", is_flag=True, help="Encrypt the connections.")
     @click.option(
         "--tls-config",
@@ -189,6 +209,7 @@ def cluster_of(context: click.Context) -> ClusterConnection:
     return ClusterConnection(
         name_servers=options["name_servers"],
         origin="NAMESRV_ADDR" if source is click.core.ParameterSource.ENVIRONMENT else "--name-server",
+        seconds=options["seconds"],
         uses_tls=options["uses_tls"],
         tls_config=options["tls_config"],
         credentials=_credentials(options["access_key"], options["secret_key"], options["tools_file"]),
