@@ -11,8 +11,7 @@ out: its own take half a millisecond a row, and ten thousand topics should not t
 """
 
 import functools
-import json
-import shutil
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -41,6 +40,8 @@ ROWS_AT_ONCE: Final = 100
 
 _CONTROLS: Final = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160))}
 """Control characters that would reach the terminal: names and remarks come from other programs."""
+_C1_CONTROLS: Final = {number: f"\\u{number:04x}" for number in range(127, 160)}
+"""Those that JSON leaves as they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +113,8 @@ class Output:
             title: A line above the table; JSON has none.
         """
         if self.as_json:
-            for item in items:
-                self.json(item)
+            for start in range(0, len(items), ROWS_AT_ONCE):
+                self.json(*items[start : start + ROWS_AT_ONCE])
             return
         if title is not None:
             click.secho(title, bold=True)
@@ -161,9 +162,11 @@ class Output:
         cells = [[column.cell(row) for column in columns] for row in known]
         _print_rows(columns, _widths(columns, cells), cells)
 
-    def json(self, item: object) -> None:
-        """Print one line of JSON."""
-        click.echo(json.dumps(plain(item), ensure_ascii=False))
+    def json(self, *items: object) -> None:
+        """Print a line of JSON for each item."""
+        import json
+
+        click.echo("\n".join(json.dumps(plain(item), ensure_ascii=False).translate(_C1_CONTROLS) for item in items))
 
     def say(self, text: str) -> None:
         """Print a sentence for people; nothing with `--json`."""
@@ -269,8 +272,13 @@ def _widths(columns: Sequence[Column[T]], rows: Iterable[Sequence[str]]) -> list
 
 def _terminal_width() -> int | None:
     """Return the terminal's width in cells; None if the output is no terminal and COLUMNS is not set."""
-    columns = shutil.get_terminal_size(fallback=(0, 0)).columns
-    return columns or None
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (OSError, ValueError):  # no terminal, or no file at all
+        return None
 
 
 def _print_rows(
