@@ -39,6 +39,7 @@ class InMemoryMember(ConsumerBinding):
         self.binding = destination.binding
         self._letters = destination.extended.dead_letter_topic(destination.name, destination.group)
         self._letter_headers = destination.extended.dead_letter_headers
+        self._named_group = destination.group
         self._letter_partitions = destination.extended.dead_letter_partitions or home.partitions
         self._is_durable = destination.group is not None and not destination.delivery.broadcast
         self._delivery = destination.delivery
@@ -106,7 +107,7 @@ class InMemoryMember(ConsumerBinding):
         if self._letters is None:
             return
         headers, partition = message.headers, delivery.partition
-        origin = Origin(self._home.name, partition, delivery.offset, headers.timestamp)
+        origin = Origin(self._home.name, partition, delivery.offset, headers.timestamp, self._named_group, headers.id)
         topic = self._broker.destination(self._letters, self._letter_partitions)
         topic.put(message.payload, {**headers, **self._letter_headers(origin, rejected)}, partition)
 

@@ -415,7 +415,7 @@ class KafkaBinder(Binder):
             wanted = extended.dlq_partitions or await self.topics.partition_count(origin) or 1
             return await self.topics.ensure(letters, wanted, producer.topic, may_be_smaller=True)
 
-        letters = DeadLetterTopic(destination.binding, topic, sender, provision)
+        letters = DeadLetterTopic(destination.binding, topic, destination.group, sender, provision)
         if extended.enable_dlq:
             await letters.make(destination.name)
         return letters

@@ -18,14 +18,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Self, TypeAlias
 
-from binders.kafka.headers import Record, RecordHeaders, with_types
+from binders.kafka.headers import ID, Record, RecordHeaders, with_types
 from binders.kafka.letter_headers import CREATE_TIME, EXCEPTION_MESSAGE, EXCEPTION_STACKTRACE, letter_headers
 from binders.kafka.sending import Sender
 from kafka.errors import MessageSizeTooLargeError
 from streamkit.binder.dead_letter import Origin
 from streamkit.errors import BinderError
 from streamkit.messaging.headers import JSON_HEADER_TYPES
-from streamkit.messaging.java_headers import STRING, declared_types
+from streamkit.messaging.java_headers import declared_types, java_type
 from streamkit.settlement import Reject
 
 logger = logging.getLogger(__name__)
@@ -59,14 +59,14 @@ class Letter:
     value: bytes | None
 
     @classmethod
-    def of(cls, record: Record, rejected: Reject) -> Self:
-        """Return the letter for a rejected record."""
+    def of(cls, record: Record, rejected: Reject, group: str | None) -> Self:
+        """Return the letter for a record that a group rejected; None for an anonymous group."""
         own = [(name, data) for name, data in record.headers if name != JSON_HEADER_TYPES and data is not None]
         # kafka-python refuses a record with neither key nor value, and values of subclasses of bytes.
         value = b"" if record.value is None and record.key is None else record.value
         return cls(
             own,
-            _reasons(record, rejected),
+            _reasons(record, rejected, group),
             record.key,
             None if value is None else bytes(value),
         )
@@ -94,13 +94,21 @@ class Letter:
         return "the key and the headers of its record"
 
 
-def _reasons(record: Record, rejected: Reject) -> RecordHeaders:
-    origin = Origin(record.topic, record.partition, record.offset, record.timestamp)
+def _reasons(record: Record, rejected: Reject, group: str | None) -> RecordHeaders:
+    sent_id = dict(record.headers).get(ID)
+    message_id = None if sent_id is None else sent_id.decode(errors="replace")
+    origin = Origin(record.topic, record.partition, record.offset, record.timestamp, group, message_id)
     timestamp_type = _TIMESTAMP_TYPES.get(record.timestamp_type, "NoTimestampType")
     reasons = letter_headers(origin, rejected, timestamp_type)
     types = declared_types(dict(record.headers).get(JSON_HEADER_TYPES) or b"{}")
-    headers = [(name, value.encode() if isinstance(value, str) else value) for name, value in reasons.items()]
-    return with_types(headers, types | {name: STRING for name, value in reasons.items() if isinstance(value, str)})
+    headers: RecordHeaders = []
+    for name, value in reasons.items():
+        if isinstance(value, bytes):
+            headers.append((name, value))
+            continue
+        headers.append((name, str(value).encode()))
+        types[name] = java_type(value)
+    return with_types(headers, types)
 
 
 class DeadLetters(ABC):
@@ -128,17 +136,19 @@ class NoDeadLetters(DeadLetters):
 class DeadLetterTopic(DeadLetters):
     """Writes rejected messages to a topic, which is created with the first letter if it is missing."""
 
-    def __init__(self, binding: str, topic: str, sender: Sender, provision: Provision) -> None:
+    def __init__(self, binding: str, topic: str, group: str | None, sender: Sender, provision: Provision) -> None:
         """Prepare the topic's producer; nothing is connected yet.
 
         Args:
             binding: The binding's name, for logs.
             topic: The dead-letter topic.
+            group: The group whose letters they are, or None if it is anonymous.
             sender: Sends the letters.
             provision: Makes sure that the topic exists.
         """
         self._binding = binding
         self._topic = topic
+        self._group = group
         self._sender = sender
         self._provision = provision
         self._partitions: int | None = None
@@ -164,7 +174,7 @@ class DeadLetterTopic(DeadLetters):
         Raises:
             BinderError: `close` was called before the broker had acknowledged the letter.
         """
-        letter = Letter.of(record, rejected)
+        letter = Letter.of(record, rejected, self._group)
         while not self._is_closed:
             try:
                 await self._send(record, letter)

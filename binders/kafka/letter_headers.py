@@ -2,6 +2,7 @@
 
     x-original-topic, x-original-partition, x-original-offset, x-original-timestamp, x-original-timestamp-type
     x-exception-fqcn, x-exception-message, x-exception-stacktrace
+    ORIGIN_DESTINATION, ORIGIN_PARTITION, ORIGIN_OFFSET, ORIGIN_MESSAGE_ID, ORIGIN_GROUP,
     FAILURE_TYPE, FAILURE_MESSAGE, FAILURE_PLACE            the same on every binder of this framework
 
 Those of Spring are bytes. Numbers are big-endian: the partition has 4 bytes, offset and timestamp have 8. Texts are
@@ -12,7 +13,7 @@ import struct
 import traceback
 from typing import Final
 
-from streamkit.binder.dead_letter import Origin, cause_headers
+from streamkit.binder.dead_letter import Origin, cause_headers, origin_headers
 from streamkit.messaging.cause import text_of
 from streamkit.settlement import Reject
 
@@ -25,7 +26,7 @@ CREATE_TIME: Final = "CreateTime"
 _MAX_STACKTRACE: Final = 30_000
 
 
-def letter_headers(origin: Origin, rejected: Reject, timestamp_type: str = CREATE_TIME) -> dict[str, str | bytes]:
+def letter_headers(origin: Origin, rejected: Reject, timestamp_type: str = CREATE_TIME) -> dict[str, str | int | bytes]:
     """Return the headers with the origin of a rejected message and the cause of its rejection.
 
     Args:
@@ -41,6 +42,7 @@ def letter_headers(origin: Origin, rejected: Reject, timestamp_type: str = CREAT
         "x-original-timestamp-type": timestamp_type.encode(),
         # An exception may quote text that cannot be encoded as UTF-8.
         **{name: text.encode(errors="replace") for name, text in _exception(rejected).items()},
+        **origin_headers(origin),
         **cause_headers(rejected),
     }
 

@@ -202,7 +202,7 @@ def _outcome(settlement: Settlement, again: Callable[[Requeue], A]) -> Success |
     if isinstance(settlement, Accept):
         return SUCCESS
     if isinstance(settlement, Reject):
-        return rocket_client.Reject(settlement.cause or settlement.reason)
+        return rocket_client.Reject(settlement.cause or settlement)
     return again(settlement)
 
 

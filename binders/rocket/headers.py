@@ -6,7 +6,8 @@
                                                      Java class in `spring_json_header_types`, and so is
                                                      empty text, which RocketMQ would drop
     rocketmq_TOPIC, rocketmq_QUEUE_ID, ...           facts from the broker, on received messages only
-    rocketmq_ORIGIN_TOPIC, rocketmq_ORIGIN_MESSAGE_ID  on received dead letters: where they were first sent to
+    ORIGIN_DESTINATION, ORIGIN_PARTITION, ...        on received dead letters: where they were first sent to, and
+                                                     the group that rejected them (`streamkit.binder.dead_letter`)
 
 The first generation of Spring Cloud Alibaba's binder writes and reads the same form (`JacksonRocketMQHeaderMapper`), so
 Java and Python applications read each other's headers.
@@ -23,12 +24,21 @@ from rocket_remoting.wire.properties import (
     PROPERTY_DLQ_ORIGIN_TOPIC,
     PROPERTY_KEYS,
     PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_ORIGIN_QUEUE_ID,
+    PROPERTY_ORIGIN_QUEUE_OFFSET,
     PROPERTY_RETRY_TOPIC,
     PROPERTY_TAGS,
     PROPERTY_UNIQUE_KEY,
     RESERVED_PROPERTIES,
 )
-from rocket_remoting.wire.topics import is_dead_letter_topic
+from rocket_remoting.wire.topics import DLQ_PREFIX, is_dead_letter_topic
+from streamkit.binder.dead_letter import (
+    ORIGIN_DESTINATION,
+    ORIGIN_GROUP,
+    ORIGIN_MESSAGE_ID,
+    ORIGIN_OFFSET,
+    ORIGIN_PARTITION,
+)
 from streamkit.messaging import headers as portable
 from streamkit.messaging.java_headers import declared_types, from_json, java_type, require_utf8, to_json
 
@@ -43,17 +53,19 @@ QUEUE_OFFSET: Final = "rocketmq_QUEUE_OFFSET"
 SYS_FLAG: Final = "rocketmq_SYS_FLAG"
 TRANSACTION_ID: Final = "rocketmq_TRANSACTION_ID"
 RECONSUME_TIMES: Final = "rocketmq_RECONSUME_TIMES"
-ORIGIN_TOPIC: Final = "rocketmq_ORIGIN_TOPIC"
-ORIGIN_MESSAGE_ID: Final = "rocketmq_ORIGIN_MESSAGE_ID"
 KEYS: Final = "rocketmq_KEYS"
 TAGS: Final = "rocketmq_TAGS"
 
-_SKIPPED: Final = portable.STEERING | {portable.KEY, portable.TAGS} | RESERVED_PROPERTIES
+_SKIPPED: Final = (
+    portable.STEERING
+    | {portable.KEY, portable.TAGS, PROPERTY_ORIGIN_QUEUE_ID, PROPERTY_ORIGIN_QUEUE_OFFSET}
+    | RESERVED_PROPERTIES
+)
 
 _SEPARATORS: Final = "\x01\x02"
 
 _MOST_DIGITS: Final = 19
-"""The most digits of a time in milliseconds that fits Java's `long`. Python's `int()` refuses texts of thousands."""
+"""The most digits of a number that fits Java's `long`. Python's `int()` refuses texts of thousands."""
 
 
 def to_properties(headers: portable.MessageHeaders) -> dict[str, str]:
@@ -119,22 +131,39 @@ def from_message(message: MessageExt) -> dict[str, object]:
     if unique_key := properties.get(PROPERTY_UNIQUE_KEY):
         headers[TRANSACTION_ID] = unique_key
     if timestamp := properties.get(portable.TIMESTAMP):
-        is_time = timestamp.isdecimal() and len(timestamp) <= _MOST_DIGITS
-        headers[portable.TIMESTAMP] = int(timestamp) if is_time else message.born_timestamp
+        time = _number(timestamp)
+        headers[portable.TIMESTAMP] = message.born_timestamp if time is None else time
     if is_dead_letter_topic(message.topic):
-        headers |= _origin(properties)
+        headers |= _origin(message.topic, properties)
     if types := properties.get(portable.JSON_HEADER_TYPES):
         _restore(headers, types)
     return headers
 
 
-def _origin(properties: Mapping[str, str]) -> dict[str, object]:
-    """Return the headers that say which topic a dead letter was first sent to, and which id it had there."""
+def _origin(letters: str, properties: Mapping[str, str]) -> dict[str, object]:
+    """Return the headers that say where a dead letter was first sent to, and which group rejected it.
+
+    Args:
+        letters: The dead letter topic.
+        properties: The properties of the letter. Java's clients do not write the queue and its offset.
+    """
     # RETRY_TOPIC names the dead letter topic itself once the dead letter's own listener has failed.
     retried = properties.get(PROPERTY_RETRY_TOPIC, "")
     topic = properties.get(PROPERTY_DLQ_ORIGIN_TOPIC) if is_dead_letter_topic(retried) else retried
-    found = {ORIGIN_TOPIC: topic, ORIGIN_MESSAGE_ID: properties.get(PROPERTY_ORIGIN_MESSAGE_ID)}
-    return {name: value for name, value in found.items() if value}
+    found: dict[str, object] = {
+        ORIGIN_DESTINATION: topic,
+        ORIGIN_PARTITION: _number(properties.get(PROPERTY_ORIGIN_QUEUE_ID)),
+        ORIGIN_OFFSET: _number(properties.get(PROPERTY_ORIGIN_QUEUE_OFFSET)),
+        ORIGIN_MESSAGE_ID: properties.get(PROPERTY_ORIGIN_MESSAGE_ID),
+        ORIGIN_GROUP: letters.removeprefix(DLQ_PREFIX),
+    }
+    return {name: value for name, value in found.items() if value is not None and value != ""}
+
+
+def _number(text: str | None) -> int | None:
+    """Return the number that the text is, or None if the text is none."""
+    is_number = text is not None and text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+    return int(text) if text is not None and is_number else None
 
 
 def _restore(headers: dict[str, object], types: str) -> None:

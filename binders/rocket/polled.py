@@ -194,14 +194,12 @@ class RocketPolledSource(PolledSource):
     async def _carry_out(self, message: MessageExt, settlement: Settlement) -> None:
         if isinstance(settlement, Accept):
             return
-        level, cause = DEAD_LETTER, settlement.cause or ""
+        level, cause = DEAD_LETTER, settlement.cause
         if isinstance(settlement, Requeue):
             level = retry_level(self._delivery, settlement)
         elif isinstance(settlement, Reject):
-            cause = settlement.cause or settlement.reason
-        await self.consumer.send_back(
-            message, level, max_reconsume_times=redelivery_limit(self._delivery), cause=cause or None
-        )
+            cause = settlement.cause or settlement
+        await self.consumer.send_back(message, level, max_reconsume_times=redelivery_limit(self._delivery), cause=cause)
 
     async def _commit_regularly(self) -> None:
         interval = self.consumer.settings.persist_consumer_offset_interval.total_seconds()

@@ -13,9 +13,10 @@
           This comes first for a message that this client may not send, such as one without a body
 
 The message keeps its properties and its unique id. RETRY_TOPIC has its topic, ORIGIN_MESSAGE_ID the id of its first
-record. `FAILURE_TYPE`, `FAILURE_MESSAGE` and `FAILURE_PLACE` have the cause of the failure, so that a dead letter
-explains itself. Brokers of 4.9 compare reconsume times with the maximum by ``>=``, those of 5.x by ``>``; the two
-numbers are chosen so that both comparisons agree.
+record, ORIGIN_QUEUE_ID and ORIGIN_QUEUE_OFFSET the place of that record in its topic. `FAILURE_TYPE`,
+`FAILURE_MESSAGE` and `FAILURE_PLACE` have the cause of the failure, so that a dead letter explains itself. Brokers of
+4.9 compare reconsume times with the maximum by ``>=``, those of 5.x by ``>``; the two numbers are chosen so that both
+comparisons agree.
 """
 
 import traceback
@@ -39,6 +40,8 @@ from rocket_remoting.wire.properties import (
     PROPERTY_MAX_OFFSET,
     PROPERTY_MIN_OFFSET,
     PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_ORIGIN_QUEUE_ID,
+    PROPERTY_ORIGIN_QUEUE_OFFSET,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_RETRY_TOPIC,
@@ -139,7 +142,10 @@ class SendBack:
         if is_dead_letter_topic(message.topic) and PROPERTY_RETRY_TOPIC in properties:
             properties.setdefault(PROPERTY_DLQ_ORIGIN_TOPIC, properties[PROPERTY_RETRY_TOPIC])
         properties[PROPERTY_RETRY_TOPIC] = self._origin(message)
-        properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)
+        if PROPERTY_ORIGIN_MESSAGE_ID not in properties:
+            properties[PROPERTY_ORIGIN_MESSAGE_ID] = message.offset_message_id
+            properties[PROPERTY_ORIGIN_QUEUE_ID] = str(message.queue_id)
+            properties[PROPERTY_ORIGIN_QUEUE_OFFSET] = str(message.queue_offset)
         # As Apache's brokers do when they copy a record for a retry.
         properties[PROPERTY_WAIT_STORE_MSG_OK] = "false"
         for name in (PROPERTY_FAILURE_TYPE, PROPERTY_FAILURE_MESSAGE, PROPERTY_FAILURE_PLACE):

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from streamkit.binder.capabilities import Capability, Requirement
-from streamkit.binder.dead_letter import Origin, cause_headers
+from streamkit.binder.dead_letter import Origin, cause_headers, origin_headers
 from streamkit.config.settings_model import SettingsModel
 from streamkit.messaging.message import Message
 from streamkit.settlement import Reject, Requeue
@@ -200,7 +200,7 @@ class ExtendedConsumerProperties(SettingsModel):
             origin: Where the message was.
             rejected: The rejection.
         """
-        return cause_headers(rejected)
+        return {**origin_headers(origin), **cause_headers(rejected)}
 
     def effects(self) -> Iterable[Effect]:
         """Return the effects of these settings on deliveries."""

@@ -189,9 +189,9 @@ def test_dead_letter_is_redelivered_to_the_group_of_its_own_listener() -> None:
         headers = [from_message(message) for message in dead.messages]
         assert [each["rocketmq_RECONSUME_TIMES"] for each in headers] == [0, 1, 2]
         assert {each["rocketmq_TOPIC"] for each in headers} == {"%DLQ%kitchen"}
-        assert {each["rocketmq_ORIGIN_TOPIC"] for each in headers} == {"orders"}
-        assert {each["rocketmq_ORIGIN_MESSAGE_ID"] for each in headers} == {sent.offset_msg_id}
-        assert "rocketmq_ORIGIN_TOPIC" not in from_message(heard.messages[-1])
+        assert {each["ORIGIN_DESTINATION"] for each in headers} == {"orders"}
+        assert {each["ORIGIN_MESSAGE_ID"] for each in headers} == {sent.offset_msg_id}
+        assert "ORIGIN_DESTINATION" not in from_message(heard.messages[-1])
 
     play(scene)
 

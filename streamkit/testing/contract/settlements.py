@@ -7,7 +7,15 @@ from datetime import timedelta
 
 from streamkit.binder.acknowledgment import Acknowledgment
 from streamkit.binder.capabilities import Capability
-from streamkit.binder.dead_letter import FAILURE_MESSAGE, FAILURE_TYPE
+from streamkit.binder.dead_letter import (
+    FAILURE_MESSAGE,
+    FAILURE_TYPE,
+    ORIGIN_DESTINATION,
+    ORIGIN_GROUP,
+    ORIGIN_MESSAGE_ID,
+    ORIGIN_OFFSET,
+    ORIGIN_PARTITION,
+)
 from streamkit.errors import MessageConversionError, RetriesExhausted
 from streamkit.messaging.message import ErrorMessage, Message
 from streamkit.settlement import Reject, Requeue
@@ -63,7 +71,7 @@ class SettlementCases:
     @case
     @needs(Capability.DEAD_LETTER)
     async def test_reject_makes_a_dead_letter_with_a_reason(self, s: Scenario) -> None:
-        """`Reject` ends the attempts after one call; the dead letter's headers have its reason."""
+        """`Reject` ends the attempts after one call; the dead letter's headers have its reason and its origin."""
         topic, group = await s.topic(), s.name("group")
         calls = s.recorder("calls")
 
@@ -75,7 +83,13 @@ class SettlementCases:
         await s.send(topic, "x")
         await calls.settled(1)
         (letter,) = await (await s.dead_letters(app, group)).wait(1)
+        assert letter.headers[FAILURE_TYPE] == "streamkit.settlement.Reject"
         assert letter.headers[FAILURE_MESSAGE] == "not for us"
+        assert letter.headers[ORIGIN_DESTINATION] == topic
+        assert letter.headers[ORIGIN_GROUP] == group
+        assert letter.headers[ORIGIN_OFFSET] == 0
+        assert isinstance(letter.headers[ORIGIN_PARTITION], int)
+        assert letter.headers[ORIGIN_MESSAGE_ID]
 
     @case
     async def test_the_first_call_of_an_acknowledgment_decides(self, s: Scenario) -> None:

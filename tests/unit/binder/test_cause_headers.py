@@ -1,6 +1,13 @@
 """The failure headers of dead letters."""
 
-from streamkit.binder.dead_letter import FAILURE_MESSAGE, FAILURE_PLACE, FAILURE_TYPE, cause_headers
+from streamkit.binder.dead_letter import (
+    FAILURE_MESSAGE,
+    FAILURE_PLACE,
+    FAILURE_TYPE,
+    Origin,
+    cause_headers,
+    origin_headers,
+)
 from streamkit.settlement import Reject
 
 
@@ -21,9 +28,16 @@ def test_failure_headers_are_bounded() -> None:
 
 
 def test_rejection_reason_is_the_failure_without_an_exception() -> None:
-    """Within the same bounds; without a reason there is no header."""
-    assert cause_headers(Reject("no" * 1000)) == {FAILURE_MESSAGE: "no" * 500}
-    assert cause_headers(Reject("")) == {}
+    """Within the same bounds; without a reason only the type is there."""
+    kind = {FAILURE_TYPE: "streamkit.settlement.Reject"}
+    assert cause_headers(Reject("no" * 1000)) == {**kind, FAILURE_MESSAGE: "no" * 500}
+    assert cause_headers(Reject("")) == kind
+
+
+def test_unknown_facts_about_the_origin_are_left_out() -> None:
+    """An anonymous group has no name, and a message of a foreign sender no id."""
+    known = {"ORIGIN_DESTINATION": "orders", "ORIGIN_PARTITION": 0, "ORIGIN_OFFSET": 7}
+    assert origin_headers(Origin("orders", 0, 7, None)) == known
 
 
 def test_failure_headers_can_be_encoded_by_every_binder() -> None:

@@ -23,6 +23,7 @@ def failed(reconsume_times: int = 0, **properties: str) -> MessageExt:
         b"coffee",
         properties={"UNIQ_KEY": "U1", "CLUSTER": "c", "MIN_OFFSET": "0", "MAX_OFFSET": "9", **properties},
         queue_id=3,
+        queue_offset=17,
         commit_log_offset=4711,
         store_host=("127.0.0.1", 10911),
         reconsume_times=reconsume_times,
@@ -78,6 +79,7 @@ def test_retry_is_sent_to_the_retry_topic_with_a_delay(virtual: VirtualTime) -> 
         assert at.properties["UNIQ_KEY"] == "U1"
         assert at.properties["WAIT"] == "false"
         assert at.properties["ORIGIN_MESSAGE_ID"] == failed().offset_message_id
+        assert (at.properties["ORIGIN_QUEUE_ID"], at.properties["ORIGIN_QUEUE_OFFSET"]) == ("3", "17")
         assert not {"MIN_OFFSET", "MAX_OFFSET", "CLUSTER", "REAL_TOPIC"} & at.properties.keys()
 
     play(virtual, scene)
@@ -90,6 +92,7 @@ def test_retries_keep_the_id_of_the_first_record(virtual: VirtualTime) -> None:
         message = failed(ORIGIN_MESSAGE_ID="O1", DELAY="3", REAL_TOPIC="x", REAL_QID="1", FAILURE_MESSAGE="old")
         await at.send_back.retry(message, 1, 16, None)
         assert at.properties["ORIGIN_MESSAGE_ID"] == "O1"
+        assert "ORIGIN_QUEUE_ID" not in at.properties
         assert at.properties["DELAY"] == "1"
         assert not {"REAL_TOPIC", "REAL_QID", "FAILURE_MESSAGE"} & at.properties.keys()
 

@@ -12,7 +12,7 @@ from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 from kafka.future import Future
 
 from binders.kafka.dead_letter import DeadLetterTopic, Letter
-from binders.kafka.headers import sent_headers
+from binders.kafka.headers import ID, sent_headers
 from binders.kafka.properties import KafkaConsumerProperties
 from binders.kafka.sending import Sender
 from streamkit.binder.dead_letter import Origin
@@ -29,7 +29,12 @@ RECORD = SimpleNamespace(
     timestamp_type=0,
     key=b"k",
     value=b"v",
-    headers=[("colour", b"red"), ("raw", b"\xff"), (JSON_HEADER_TYPES, b'{"colour":"java.lang.String"}')],
+    headers=[
+        ("colour", b"red"),
+        (ID, b"4711"),
+        ("raw", b"\xff"),
+        (JSON_HEADER_TYPES, b'{"colour":"java.lang.String"}'),
+    ],
 )
 
 
@@ -41,7 +46,7 @@ def failed() -> ValueError:
 
 
 def headers_of(rejected: Reject) -> dict[str, bytes]:
-    return dict(Letter.of(RECORD, rejected).headers)
+    return dict(Letter.of(RECORD, rejected, "kitchen").headers)
 
 
 def test_dead_letter_has_origin_and_failure_headers() -> None:
@@ -66,15 +71,21 @@ def test_dead_letter_has_the_frameworks_failure_headers() -> None:
     assert headers["FAILURE_MESSAGE"] == b"no such customer"
     types = json.loads(headers[JSON_HEADER_TYPES])
     assert types["colour"] == types["FAILURE_MESSAGE"] == types["FAILURE_TYPE"] == "java.lang.String"
+    assert types["ORIGIN_PARTITION"] == "java.lang.Integer"
     assert "x-original-topic" not in types
 
 
 @pytest.mark.parametrize("rejected", [Reject("given up", cause=failed()), Reject("not for us")])
 def test_listener_sees_the_same_headers_as_in_memory(rejected: Reject) -> None:
     """Names, values and types: the binder in memory asks the binding's settings for them."""
-    origin = Origin(RECORD.topic, RECORD.partition, RECORD.offset, RECORD.timestamp)
-    seen = sent_headers(Letter.of(RECORD, rejected).headers)
-    assert seen == {"colour": "red", "raw": b"\xff", **KafkaConsumerProperties().dead_letter_headers(origin, rejected)}
+    origin = Origin(RECORD.topic, RECORD.partition, RECORD.offset, RECORD.timestamp, "kitchen", "4711")
+    seen = sent_headers(Letter.of(RECORD, rejected, "kitchen").headers)
+    assert seen == {
+        "colour": "red",
+        "raw": b"\xff",
+        "id": "4711",
+        **KafkaConsumerProperties().dead_letter_headers(origin, rejected),
+    }
 
 
 def test_dead_letter_of_a_rejection_without_an_exception_has_the_reason() -> None:
@@ -126,7 +137,7 @@ def kept(producer: Producer, record: SimpleNamespace, rejected: Reject) -> Mappi
         return 4
 
     async def main() -> None:
-        letters = DeadLetterTopic("in", "error.orders.kitchen", Sender(lambda: producer, 1.0), provision)
+        letters = DeadLetterTopic("in", "error.orders.kitchen", "kitchen", Sender(lambda: producer, 1.0), provision)
         await letters.keep(record, rejected)
         await letters.close()
 
@@ -225,7 +236,7 @@ def test_deleted_dead_letter_topic_is_created_again() -> None:
 
     async def main() -> None:
         brokers = Brokers()
-        letters = DeadLetterTopic("in", "error.orders.kitchen", Sender(lambda: brokers, 1.0), provision)
+        letters = DeadLetterTopic("in", "error.orders.kitchen", "kitchen", Sender(lambda: brokers, 1.0), provision)
         for _ in range(2):
             await letters.keep(stored(), Reject("not for us"))
         made.clear()
@@ -251,7 +262,7 @@ def test_pending_dead_letter_is_abandoned_when_its_binding_stops() -> None:
         return 4
 
     async def main() -> None:
-        letters = DeadLetterTopic("in", "error.orders.kitchen", Sender(connect, 1.0), provision)
+        letters = DeadLetterTopic("in", "error.orders.kitchen", "kitchen", Sender(connect, 1.0), provision)
         keeping = asyncio.create_task(letters.keep(stored(), Reject("not for us")))
         await asyncio.sleep(1.5)
         await letters.close()
