@@ -17,6 +17,7 @@ class InMemoryBinderType(BinderType):
     """The type of in-memory binders; an application gets one only if its settings name the type."""
 
     is_default_candidate = False
+    is_in_process = True
 
     def create_binder(self, name: str, context: BinderContext) -> Binder:
         """Return a binder, which is not started yet.

@@ -21,9 +21,11 @@ class BinderType(ABC):
 
     Attributes:
         is_default_candidate: Whether binders of this type serve applications that name no binder.
+        is_in_process: Whether messages exist in the application's process only, so that no command can see them.
     """
 
     is_default_candidate: bool = True
+    is_in_process: bool = False
 
     @abstractmethod
     def create_binder(self, name: str, context: BinderContext) -> Binder:

@@ -108,7 +108,8 @@ def test_help_of_administration_loads_no_client(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("config",), ("config", "explain"), ("config", "report"), ("run",), ("new",), ("bench",)]
+    "arguments",
+    [("config",), ("config", "explain"), ("config", "report"), ("run",), ("new",), ("bench",), ("send",), ("tail",)],
 )
 def test_help_of_a_command_loads_no_application(arguments: tuple[str, ...]) -> None:
     """Nor modules for settings, tables or messages."""
