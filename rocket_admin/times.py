@@ -2,12 +2,17 @@
 
 from datetime import UTC, datetime
 
-__all__ = ["milliseconds", "time_of"]
+__all__ = ["milliseconds", "moment", "time_of"]
 
 
 def time_of(timestamp_ms: int) -> datetime | None:
     """Return a broker's timestamp as a time in UTC; None if it is not positive, as brokers say that they know none."""
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC) if timestamp_ms > 0 else None
+    return moment(timestamp_ms) if timestamp_ms > 0 else None
+
+
+def moment(timestamp_ms: int) -> datetime:
+    """Return the time that is so many milliseconds after 1970, in UTC."""
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
 
 
 def milliseconds(time: datetime) -> int:

@@ -26,14 +26,16 @@ class AdminRequests:
 
     Attributes:
         settings: Name servers and timeouts.
+        transport: The transport of connections; None for TCP.
+        clock: The clock of timestamps; None for the system clock.
     """
 
     def __init__(
         self, settings: ClientSettings, *, transport: Transport | None = None, clock: Clock | None = None
     ) -> None:
         self.settings = settings
-        self._transport = transport
-        self._clock = clock
+        self.transport = transport
+        self.clock = clock
         self._life = Lifecycle("admin")
         self._client: RocketClient
 
@@ -50,8 +52,8 @@ class AdminRequests:
         self._life.begin()
         self._client = shared_clients.acquire(
             self.settings,
-            self._transport,
-            self._clock,
+            self.transport,
+            self.clock,
             instance_name=self.settings.instance_name,
             is_free=lambda client: True,
         )
