@@ -66,6 +66,8 @@ class ReplayAccount:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not self._file.tell():  # nothing was sent: leave no empty file behind
+            self.path.unlink(missing_ok=True)
         self._file.close()
 
     def __contains__(self, letter: str) -> bool:

@@ -23,7 +23,7 @@ REPLAYED_LETTER: Final = "REPLAYED_LETTER"
 """The property of a replayed message with the offset message id of its dead letter."""
 
 
-class ReplayError(Exception):
+class ReplayError(ValueError):
     """A letter cannot be sent back; those before it were.
 
     Attributes:

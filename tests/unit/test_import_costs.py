@@ -96,7 +96,7 @@ def test_help_of_a_server_loads_no_server(command: str) -> None:
     }
 
 
-@pytest.mark.parametrize("command", ["group", "transaction"])
+@pytest.mark.parametrize("command", ["group", "message", "transaction"])
 def test_help_of_administration_loads_no_client(command: str) -> None:
     """Nor tables, nor what reads settings: all that is imported when the command runs."""
     loaded = help_of(command)

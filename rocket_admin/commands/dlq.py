@@ -1,0 +1,275 @@
+"""`streamkit dlq`: list, show, send back and drop the dead letters of groups."""
+
+from collections import Counter
+from contextlib import ExitStack, aclosing
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rocket_admin.commands.completion import complete_topics, group_argument
+from rocket_admin.commands.confirmation import confirm, yes_option
+from rocket_admin.commands.connection_options import ClusterConnection, connection_options
+from rocket_admin.commands.message_options import dry_run_option, only_time, short_time, where_option
+from rocket_admin.commands.output import Column, Output, json_option, output_options, time_text
+
+if TYPE_CHECKING:
+    from rocket_admin.dead_letters import CauseGroup, DeadLetter, DeadLetterGroup, DroppedLetters
+    from rocket_admin.replay_account import ReplayAccount
+    from rocket_admin.replays import Replay
+    from rocket_client import Admin
+
+__all__ = ["dlq"]
+
+
+@click.group()
+def dlq() -> None:
+    """List, show, send back and drop the dead letters of the groups of a RocketMQ cluster."""
+
+
+@dlq.command("list")
+@click.option("--all", "wants_all", is_flag=True, help="Also groups all of whose dead letters are dropped.")
+@connection_options
+@output_options
+def list_(*, wants_all: bool, cluster: ClusterConnection, output: Output) -> None:
+    """List the groups that have dead letters."""
+
+    async def show(admin: "Admin") -> None:
+        from rocket_admin.dead_letters import dead_letter_groups
+
+        found = await dead_letter_groups(admin)
+        output.table([each for each in found if each.count or wants_all], _GROUPS)
+
+    cluster.show(show, output)
+
+
+@dlq.command()
+@group_argument("group")
+@click.option("--letters", "wants_letters", is_flag=True, help="Show the letters one by one.")
+@where_option
+@click.option("--all", "with_dropped", is_flag=True, help="Also dropped ones.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The most --letters.")
+@connection_options
+@output_options
+def show(
+    *,
+    group: str,
+    wants_letters: bool,
+    where: tuple[str, ...],
+    with_dropped: bool,
+    limit: int,
+    cluster: ClusterConnection,
+    output: Output,
+) -> None:
+    """Show the dead letters of GROUP by their causes, or with --letters one by one.
+
+    `streamkit message show ID` tells the whole story of a letter.
+    """
+
+    async def print_(admin: "Admin") -> None:
+        from rocket_admin.conditions import conditions_of
+        from rocket_admin.dead_letters import DeadLetter, by_cause, dead_letters
+
+        found = dead_letters(admin, group, conditions=conditions_of(where), with_dropped=with_dropped)
+        async with aclosing(found) as letters:
+            if not wants_letters:
+                output.table(by_cause([letter async for letter in letters]), _CAUSES)
+                return
+            shown: list[DeadLetter] = []
+            async for letter in letters:
+                if len(shown) == limit:
+                    output.hint(f"There are more than {limit} letters: --limit shows more.")
+                    break
+                shown.append(DeadLetter.of(letter, whole_body=output.as_json))
+            output.table(shown, _LETTERS)
+
+    cluster.show(print_, output)
+
+
+@dlq.command()
+@group_argument("group")
+@where_option
+@click.option("--to", shell_complete=complete_topics, help="The topic; by default the one each was first sent to.")
+@click.option("--to-group-alone", is_flag=True, help="To the group's retry topic: no other group receives them.")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="The most letters a second.")
+@click.option("--limit", type=click.IntRange(min=1), help="The most letters.")
+@click.option("--all", "with_dropped", is_flag=True, help="Also dropped ones.")
+@click.option(
+    "--account",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The file that names what was sent; dead-letters-GROUP.jsonl, if not given.",
+)
+@connection_options
+@json_option
+@dry_run_option
+@yes_option
+def replay(
+    *,
+    group: str,
+    where: tuple[str, ...],
+    to: str | None,
+    to_group_alone: bool,
+    rate: float | None,
+    limit: int | None,
+    with_dropped: bool,
+    path: Path | None,
+    cluster: ClusterConnection,
+    output: Output,
+    is_dry: bool,
+    is_sure: bool,
+) -> None:
+    """Send the dead letters of GROUP back to the topics that they were first sent to.
+
+    Every group of these topics receives them again, as new messages without counters of failures. What was sent is
+    written into an account: the same command goes on after it, so a replay that was killed repeats at most one message.
+    Letters that are sent from the beginning of the dead letter topic on are dropped.
+    """
+    if to is not None and to_group_alone:
+        raise click.UsageError("--to and --to-group-alone exclude each other")
+    from rocket_admin.conditions import conditions_of
+    from rocket_admin.replay_account import ReplayAccount
+    from rocket_admin.replays import Replay
+
+    wanted = Replay(
+        group=group,
+        to=to,
+        to_group_alone=to_group_alone,
+        conditions=conditions_of(where),
+        rate=rate,
+        limit=limit,
+        with_dropped=with_dropped,
+        dry_run=is_dry,
+    )
+    path = path or Path(f"dead-letters-{group}.jsonl")
+    with ExitStack() as opened:
+        account = None
+        if not is_dry or path.exists():
+            try:
+                account = opened.enter_context(ReplayAccount(path, group))
+            except (OSError, ValueError) as error:
+                raise click.ClickException(str(error)) from error
+        before = 0 if account is None else len(account)
+        if not is_dry and not is_sure:
+            _ask(cluster, wanted, account)
+        sent = _replay(cluster, output, wanted, account)
+    if is_dry:
+        output.say(f"Would send {_topics(sent)}.")
+        return
+    output.say(f"Sent {_topics(sent)}." + (f" {before} were sent before." if before else ""))
+    output.hint(f"The account is {path}.")
+
+
+@dlq.command()
+@group_argument("group")
+@click.option("--before", type=only_time, help="Only those stored before: 30m (ago; s, m, h, d) or 2026-11-26T14:30.")
+@connection_options
+@json_option
+@dry_run_option
+@yes_option
+def drop(
+    *,
+    group: str,
+    before: datetime | None,
+    cluster: ClusterConnection,
+    output: Output,
+    is_dry: bool,
+    is_sure: bool,
+) -> None:
+    """Drop the dead letters of GROUP: they are not listed and not sent back any more.
+
+    The broker stores them until their retention is over, and --all of the other commands still finds them: dropping
+    moves the offset of group TOOLS_CONSUMER in the dead letter topic. Listeners of that topic are not affected.
+    """
+
+    async def drop_(admin: "Admin", *, dry_run: bool) -> "list[DroppedLetters]":
+        from rocket_admin.dead_letters import drop_dead_letters
+
+        return await drop_dead_letters(admin, group, before=before, dry_run=dry_run)
+
+    planned = cluster.run(lambda admin: drop_(admin, dry_run=True))
+    count = sum(each.count for each in planned)
+    if not is_dry and count:
+        confirm(f"Drop {count} dead letters of {group}?", is_sure=is_sure)
+        planned = cluster.run(lambda admin: drop_(admin, dry_run=False))
+    output.table(planned, _DROPPED)
+    output.say("Nothing was dropped." if is_dry or not count else f"Dropped {count} dead letters of {group}.")
+
+
+def _ask(cluster: ClusterConnection, wanted: "Replay", account: "ReplayAccount | None") -> None:
+    """Ask whether to send the letters, with their number by topic.
+
+    Raises:
+        click.Abort: The answer is no, or there is none.
+    """
+    from dataclasses import replace
+
+    planned = _replay(cluster, Output(as_json=False), replace(wanted, dry_run=True), account)
+    if not planned:
+        return
+    who = f"Group {wanted.group} alone" if wanted.to_group_alone else "Every group of a topic"
+    confirm(f"Send {_topics(planned)}? {who} receives them.", is_sure=False)
+
+
+def _replay(
+    cluster: ClusterConnection, output: Output, wanted: "Replay", account: "ReplayAccount | None"
+) -> Counter[str]:
+    """Send the letters, print each with `--json`, and return their number by topic."""
+    sent: Counter[str] = Counter()
+
+    async def send(admin: "Admin") -> None:
+        from rocket_admin.replays import replay_dead_letters
+
+        async with aclosing(replay_dead_letters(admin, wanted, account)) as letters:
+            async for each in letters:
+                sent[each.topic] += 1
+                if output.as_json:
+                    output.json(each)
+
+    cluster.run(send)
+    return sent
+
+
+def _topics(counts: Counter[str]) -> str:
+    """Return the numbers of letters by topic as text."""
+    texts = [f"{count:,} to {topic}" for topic, count in sorted(counts.items())]
+    return "no dead letters" if not texts else f"{counts.total():,} dead letters: {', '.join(texts)}"
+
+
+def _cause(type_: str | None, text: str | None) -> str | None:
+    """Return a cause as text; that an exception is one of Python's own goes without saying."""
+    known = [each for each in (type_ and type_.removeprefix("builtins."), text) if each]
+    return ": ".join(known) or None
+
+
+def _cause_of_letter(letter: "DeadLetter") -> str | None:
+    return None if letter.cause is None else _cause(letter.cause.type, letter.cause.message)
+
+
+_GROUPS: "list[Column[DeadLetterGroup]]" = [
+    Column(title="GROUP", text=lambda group: group.group, may_wrap=True),
+    Column(title="LETTERS", text=lambda group: group.count, is_number=True),
+    Column(title="DROPPED", text=lambda group: group.dropped, is_number=True),
+    Column(title="NEWEST", text=lambda group: time_text(group.newest_at)),
+]
+_CAUSES: "list[Column[CauseGroup]]" = [
+    Column(title="LETTERS", text=lambda cause: cause.count, is_number=True),
+    Column(title="CAUSE", text=lambda cause: _cause(cause.type, cause.text), may_wrap=True),
+    Column(title="NEWEST", text=lambda cause: short_time(cause.newest_at)),
+    Column(title="EXAMPLE", text=lambda cause: cause.example),
+]
+_LETTERS: "list[Column[DeadLetter]]" = [
+    Column(title="STORED", text=lambda letter: short_time(letter.letter.stored_at)),
+    Column(title="LETTER", text=lambda letter: letter.letter.offset_message_id),
+    Column(title="TOPIC", text=lambda letter: letter.origin_topic, may_wrap=True),
+    Column(title="CAUSE", text=_cause_of_letter, may_wrap=True),
+    Column(title="BODY", text=lambda letter: letter.letter.body, may_wrap=True),
+]
+_DROPPED: "list[Column[DroppedLetters]]" = [
+    Column(title="BROKER", text=lambda queue: queue.broker_name, may_wrap=True),
+    Column(title="QUEUE", text=lambda queue: queue.queue_id, is_number=True),
+    Column(title="FROM", text=lambda queue: queue.from_offset, is_number=True),
+    Column(title="TO", text=lambda queue: queue.to_offset, is_number=True),
+    Column(title="LETTERS", text=lambda queue: queue.count, is_number=True),
+]

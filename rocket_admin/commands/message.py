@@ -1,0 +1,352 @@
+"""`streamkit message`: send, follow, find, show and send again the messages of a RocketMQ cluster."""
+
+import sys
+from collections.abc import Iterable
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from rocket_admin.commands.completion import complete_groups, complete_topics, topic_argument
+from rocket_admin.commands.confirmation import confirm, yes_option
+from rocket_admin.commands.connection_options import ClusterConnection, connection_options
+from rocket_admin.commands.message_options import (
+    dry_run_option,
+    message_line,
+    only_time,
+    pair,
+    short_time,
+    where_option,
+)
+from rocket_admin.commands.output import Column, Output, json_option, output_options, time_text
+from rocket_admin.commands.targets import offset_or_time
+
+if TYPE_CHECKING:
+    from rocket_admin.messages import SentMessage, StoredMessage
+    from rocket_admin.offsets import Target
+    from rocket_admin.stories import Delivery, GroupStory, Story
+    from rocket_admin.tailing import Tail
+    from rocket_client import Admin
+    from rocket_remoting.wire.message import MessageExt
+
+__all__ = ["message"]
+
+
+@click.group()
+def message() -> None:
+    """Send, follow, find, show and send again the messages of a RocketMQ cluster."""
+
+
+@message.command()
+@topic_argument("topic")
+@click.argument("body")
+@click.option("--tags", help="The tag that consumers can subscribe to.")
+@click.option("--key", "keys", multiple=True, help="A key by which the message can be found; may be repeated.")
+@click.option("--property", "properties", type=pair, multiple=True, metavar="NAME=VALUE", help="May be repeated.")
+@click.option("--content-type", help="The property contentType, which tells consumers what the body is.")
+@click.option("--queue", "queue_id", type=click.IntRange(min=0), help="The number of the queue; any, if not given.")
+@click.option("--delay-level", type=click.IntRange(min=1), default=None, help="The broker's delay level.")
+@connection_options
+@json_option
+@dry_run_option
+def send(
+    *,
+    topic: str,
+    body: str,
+    tags: str | None,
+    keys: tuple[str, ...],
+    properties: tuple[tuple[str, str], ...],
+    content_type: str | None,
+    queue_id: int | None,
+    delay_level: int | None,
+    cluster: ClusterConnection,
+    output: Output,
+    is_dry: bool,
+) -> None:
+    """Send one message with BODY to TOPIC, which must exist. A BODY of - is read from standard input."""
+    data = sys.stdin.buffer.read() if body == "-" else body.encode(errors="surrogateescape")
+
+    async def send_(admin: "Admin") -> None:
+        from rocket_admin.messages import CONTENT_TYPE, send_message
+        from rocket_remoting.wire.message import Message
+
+        sent = Message(topic, data, tags=tags, keys=keys, delay_level=delay_level or 0)
+        for name, value in [*properties, *([(CONTENT_TYPE, content_type)] if content_type else [])]:
+            sent.set_user_property(name, value)
+        if is_dry:
+            queues = len((await admin.topic_route(topic)).publish_queues)
+            output.say(f"Would send {len(data)} bytes to {topic}, which has {queues} writable queues.")
+            return
+        stored = await send_message(admin, sent, queue_id=queue_id)
+        output.facts(stored, _sent_facts(stored))
+
+    cluster.run(send_)
+
+
+@message.command()
+@topic_argument("topic")
+@click.option(
+    "--from",
+    "start",
+    type=offset_or_time,
+    default="latest",
+    show_default=True,
+    help="Where to begin: earliest, latest, an offset of each queue, 30m (ago; s, m, h, d), 2026-11-26T14:30.",
+)
+@click.option("--tags", default="*", help="Only messages with these tags, such as 'a || b'.")
+@click.option("--sql", help="Only messages whose properties match, by brokers with enablePropertyFilter=true.")
+@where_option
+@click.option("--count", type=click.IntRange(min=1), help="End after so many messages.")
+@click.option("--no-follow", is_flag=True, help="End when all messages that there are now have been shown.")
+@connection_options
+@json_option
+def tail(
+    *,
+    topic: str,
+    start: "Target",
+    tags: str,
+    sql: str | None,
+    where: tuple[str, ...],
+    count: int | None,
+    no_follow: bool,
+    cluster: ClusterConnection,
+    output: Output,
+) -> None:
+    """Show the messages of TOPIC as they arrive, until Ctrl-C; no group misses any.
+
+    A line has the time at which the message was stored, its id, its queue and offset, and the beginning of its body.
+    """
+
+    async def follow(admin: "Admin") -> None:
+        from rocket_admin.messages import StoredMessage
+        from rocket_admin.tailing import tail as messages_of
+
+        left = count
+        wanted = _tail(topic, start, tags, sql, where, follows=not no_follow)
+        async with aclosing(messages_of(admin, wanted)) as messages:
+            async for each in messages:
+                stored = StoredMessage.of(each, whole_body=output.as_json)
+                _line(output, stored)
+                left = None if left is None else left - 1
+                if left == 0:
+                    return
+
+    try:
+        cluster.run(follow)
+    except KeyboardInterrupt:
+        pass
+
+
+@message.command()
+@topic_argument("topic")
+@click.option("--key", help="Only messages with this key.")
+@click.option("--since", type=only_time, help="Stored since: 30m (ago; s, m, h, d) or 2026-11-26T14:30.")
+@click.option("--until", type=only_time, help="Stored until then; now, if not given.")
+@where_option
+@click.option("--limit", type=click.IntRange(min=1), default=64, show_default=True, help="The most messages.")
+@connection_options
+@json_option
+def query(
+    *,
+    topic: str,
+    key: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    where: tuple[str, ...],
+    limit: int,
+    cluster: ClusterConnection,
+    output: Output,
+) -> None:
+    """Find the messages of TOPIC with a key, or those that were stored in a time."""
+    if key is None and since is None:
+        raise click.UsageError("give --key, or --since; `streamkit message show ID` finds one message by its id")
+
+    async def find(admin: "Admin") -> None:
+        from rocket_admin.conditions import conditions_of, matches_all
+        from rocket_admin.messages import StoredMessage, messages_between, messages_with_key
+
+        conditions = conditions_of(where)
+        if key is not None:
+            found = await messages_with_key(admin, topic, key, begin=since, end=until, limit=limit)
+            found = [each for each in found if matches_all(conditions, each)]
+        else:
+            assert since is not None, "checked above"
+            end = until or datetime.now(UTC)
+            found = await messages_between(admin, topic, since, end, conditions=conditions, limit=limit)
+        for each in found:
+            _line(output, StoredMessage.of(each, whole_body=output.as_json))
+        if not found:
+            output.hint("No message was found.")
+        elif len(found) >= limit:
+            output.hint(f"There may be more than {limit} messages: --limit shows more.")
+
+    cluster.run(find)
+
+
+@message.command()
+@click.argument("message_id", metavar="ID")
+@click.option("--topic", shell_complete=complete_topics, help="Its topic; without it all topics are searched.")
+@click.option(
+    "--group", "groups", multiple=True, shell_complete=complete_groups, help="Only this group; may be repeated."
+)
+@connection_options
+@output_options
+def show(
+    *, message_id: str, topic: str | None, groups: tuple[str, ...], cluster: ClusterConnection, output: Output
+) -> None:
+    """Tell the story of a message: where it is stored, who got it, each delivery, what comes next.
+
+    ID is the id that the sender gave it, or the offset message id of any of its records.
+    """
+
+    async def tell(admin: "Admin") -> None:
+        from rocket_admin.stories import story
+
+        found = await story(admin, message_id, topic, groups or None)
+        if found is None:
+            where = f"topic {topic}" if topic is not None else "any topic"
+            raise ValueError(
+                f"no message {message_id} is found in {where}: it is deleted, or the index of the brokers lacks it"
+            )
+        output.facts(found, _story_facts(found))
+        if not output.as_json:
+            _tell(output, found)
+
+    cluster.show(tell, output)
+
+
+@message.command()
+@click.argument("message_id", metavar="ID")
+@click.option("--topic", shell_complete=complete_topics, help="Its topic; without it all topics are searched.")
+@click.option("--to", shell_complete=complete_topics, help="The topic to send it to; by default its own.")
+@connection_options
+@json_option
+@dry_run_option
+@yes_option
+def resend(
+    *,
+    message_id: str,
+    topic: str | None,
+    to: str | None,
+    cluster: ClusterConnection,
+    output: Output,
+    is_dry: bool,
+    is_sure: bool,
+) -> None:
+    """Send a copy of a message with an id of its own, to the topic that the message was first sent to.
+
+    Every group of the topic receives the copy. ID may be that of a dead letter; `streamkit dlq replay` sends back many.
+    """
+
+    async def find(admin: "Admin") -> "MessageExt":
+        from rocket_admin.messages import messages_with_id
+
+        found = await messages_with_id(admin, message_id, topic)
+        if not found:
+            raise ValueError(f"no message {message_id} is found; it may be deleted")
+        return found[0]
+
+    from rocket_admin.messages import fresh_copy, origin_topic, send_message
+
+    stored = cluster.run(find)
+    copy = fresh_copy(stored, to or origin_topic(stored))
+    if is_dry:
+        output.say(f"Would send a copy of {len(copy.body)} bytes to {copy.topic}.")
+        return
+    confirm(f"Send a copy to every group of {copy.topic}?", is_sure=is_sure)
+
+    async def send_(admin: "Admin") -> None:
+        sent = await send_message(admin, copy)
+        output.facts(sent, _sent_facts(sent))
+
+    cluster.run(send_)
+
+
+def _tail(topic: str, start: "Target", tags: str, sql: str | None, where: Iterable[str], *, follows: bool) -> "Tail":
+    from rocket_admin.conditions import conditions_of
+    from rocket_admin.offsets import End
+    from rocket_admin.tailing import Tail
+
+    offset = 0 if start is End.EARLIEST else start if isinstance(start, int) else None
+    return Tail(
+        topic=topic,
+        since=start if isinstance(start, datetime) else None,
+        offset=offset,
+        tags=tags,
+        sql=sql,
+        conditions=conditions_of(where),
+        follows=follows,
+    )
+
+
+def _line(output: Output, stored: "StoredMessage") -> None:
+    if output.as_json:
+        output.json(stored)
+    else:
+        click.echo(message_line(stored))
+
+
+def _sent_facts(sent: "SentMessage") -> "list[tuple[str, object]]":
+    return [
+        ("Message", sent.message_id),
+        ("Topic", sent.topic),
+        ("Stored", f"broker {sent.broker_name}, queue {sent.queue_id}, offset {sent.queue_offset}"),
+        ("Status", sent.status),
+    ]
+
+
+def _story_facts(found: "Story") -> "list[tuple[str, object]]":
+    stored = found.message
+    broker = stored.broker_name or "?"
+    own = ", ".join(f"{name}={value}" for name, value in sorted(stored.properties.items()))
+    return [
+        ("Message", stored.message_id),
+        ("Record", stored.offset_message_id),
+        ("Topic", stored.topic),
+        ("Stored", f"{time_text(stored.stored_at)}, broker {broker}, queue {stored.queue_id}@{stored.queue_offset}"),
+        ("Sent", f"{time_text(stored.born_at)} from {stored.born_host}"),
+        ("Due", time_text(found.waits_until)),
+        ("Tags", stored.tags),
+        ("Keys", stored.keys),
+        ("Properties", own or None),
+        ("Body", f"{stored.body_size} bytes{f', {stored.content_type}' if stored.content_type else ''}"),
+    ]
+
+
+def _tell(output: Output, found: "Story") -> None:
+    output.say("")
+    output.say(found.message.body)
+    if found.groups:
+        output.say("")
+        output.table(found.groups, _GROUPS)
+        deliveries = [(group.group, each) for group in found.groups for each in group.deliveries]
+        if any(each.outcome == "failed" for _, each in deliveries):
+            output.say("")
+            output.table(deliveries, _DELIVERIES)
+    for sentence in found.unknown:
+        output.hint(f"Not known: {sentence}.")
+
+
+def _cause(delivery: "Delivery") -> str | None:
+    cause = delivery.cause
+    if cause is None:
+        return None
+    texts = [text for text in (cause.type, cause.message) if text]
+    return ": ".join(texts) + (f" ({cause.place})" if cause.place else "")
+
+
+_GROUPS: "list[Column[GroupStory]]" = [
+    Column(title="GROUP", text=lambda group: group.group, may_wrap=True),
+    Column(title="STATE", text=lambda group: group.state.value),
+    Column(title="MEMBERS", text=lambda group: group.members, is_number=True),
+    Column(title="WHAT IS KNOWN", text=lambda group: group.detail, may_wrap=True),
+]
+_DELIVERIES: "list[Column[tuple[str, Delivery]]]" = [
+    Column(title="GROUP", text=lambda row: row[0], may_wrap=True),
+    Column(title="NO", text=lambda row: row[1].number, is_number=True),
+    Column(title="DUE", text=lambda row: short_time(row[1].due_at)),
+    Column(title="FAILED", text=lambda row: short_time(row[1].failed_at)),
+    Column(title="OUTCOME", text=lambda row: row[1].outcome),
+    Column(title="CAUSE", text=lambda row: _cause(row[1]), may_wrap=True),
+]

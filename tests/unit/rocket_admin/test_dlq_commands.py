@@ -1,0 +1,101 @@
+"""`streamkit dlq` on the bundled broker."""
+
+import asyncio
+import json
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from rocket_admin.commands.dlq import dlq
+from rocket_admin.commands.message import message
+from rocket_broker.threaded_broker import ThreadedBroker
+from rocket_client import Admin, ClientSettings, Producer, ProducerSettings
+from rocket_remoting import Message
+from tests.unit.rocket_admin.terminal import Terminal
+
+_numbers = count(1)
+
+
+@pytest.fixture
+def group(broker: ThreadedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A group with three dead letters of two causes, whose messages came from a topic of its own."""
+    monkeypatch.chdir(tmp_path)
+    name = f"kitchen-{next(_numbers)}"
+
+    async def bury() -> None:
+        async with (
+            Admin(ClientSettings(name_servers=broker.name_server)) as admin,
+            Producer("shop", ProducerSettings(name_servers=broker.name_server)) as producer,
+        ):
+            await admin.create_topic(f"%DLQ%{name}", 1)
+            await admin.create_topic(f"orders-of-{name}", 1)
+            for number, failure in enumerate(("KeyError", "ValueError", "ValueError")):
+                properties = {
+                    "RETRY_TOPIC": f"orders-of-{name}",
+                    "FAILURE_TYPE": failure,
+                    "FAILURE_MESSAGE": f"no dish {number}",
+                }
+                await producer.send(Message(f"%DLQ%{name}", f"order {number}".encode(), properties=properties))
+
+    asyncio.run(bury())
+    return name
+
+
+def test_dead_letters_are_listed_by_group_cause_and_letter(terminal: Terminal, group: str) -> None:
+    """As tables and as JSON."""
+    (listed,) = [each for each in terminal.json(dlq, "list") if each["group"] == group]
+    assert (listed["count"], listed["dropped"]) == (3, 0)
+    causes = terminal.json(dlq, "show", group)
+    assert [(each["type"], each["text"], each["count"]) for each in causes] == [
+        ("ValueError", "no dish 1", 2),
+        ("KeyError", "no dish 0", 1),
+    ]
+    letters = terminal.json(dlq, "show", group, "--letters", "--where", "FAILURE_TYPE=KeyError")
+    assert [(each["origin_topic"], each["letter"]["body"]) for each in letters] == [(f"orders-of-{group}", "order 0")]
+    assert "There are more than 2 letters" in terminal.run(dlq, "show", group, "--letters", "--limit", "2").stderr
+    assert "ValueError" in terminal.run(dlq, "show", group, columns=80).stdout
+
+
+def test_replay_asks_sends_and_keeps_an_account(terminal: Terminal, group: str, tmp_path: Path) -> None:
+    """The same command again sends nothing."""
+    topic = f"orders-of-{group}"
+    dry = terminal.run(dlq, "replay", group, "--where", "FAILURE_TYPE=ValueError", "--dry-run")
+    assert dry.stdout == f"Would send 2 dead letters: 2 to {topic}.\n"
+    refused = terminal.run(dlq, "replay", group, answer="n\n")
+    assert refused.exit_code == 1
+    assert f"Send 3 dead letters: 3 to {topic}? Every group of a topic receives them." in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+    done = terminal.run(dlq, "replay", group, "--where", "FAILURE_TYPE=ValueError", answer="y\n")
+    assert (done.exit_code, done.stdout) == (0, f"Sent 2 dead letters: 2 to {topic}.\n")
+    account = tmp_path / f"dead-letters-{group}.jsonl"
+    assert [json.loads(line).get("topic") for line in account.read_text().splitlines()] == [None, topic, topic]
+    assert terminal.lines(dlq, "replay", group, "--yes") == [f"Sent 1 dead letters: 1 to {topic}. 2 were sent before."]
+    assert terminal.lines(dlq, "replay", group, "--yes") == ["Sent no dead letters. 3 were sent before."]
+    lines = terminal.lines(message, "tail", topic, "--from", "earliest", "--no-follow")
+    assert sorted(line[-7:] for line in lines) == ["order 0", "order 1", "order 2"]
+    assert group not in [each["group"] for each in terminal.json(dlq, "list")]
+    assert group in [each["group"] for each in terminal.json(dlq, "list", "--all")]
+
+
+def test_drop_says_what_it_changes(terminal: Terminal, group: str) -> None:
+    """It asks, and dropped letters are still there for who asks for them."""
+    dry = terminal.run(dlq, "drop", group, "--dry-run")
+    assert dry.stdout.splitlines()[-1] == "Nothing was dropped."
+    assert "Drop 3 dead letters" in terminal.run(dlq, "drop", group, answer="n\n").stderr
+    (done,) = terminal.json(dlq, "drop", group, "--yes")
+    assert (done["from_offset"], done["to_offset"], done["count"]) == (0, 3, 3)
+    assert terminal.json(dlq, "show", group) == []
+    assert len(terminal.json(dlq, "show", group, "--letters", "--all")) == 3
+
+
+def test_wrong_arguments_are_errors(terminal: Terminal, group: str, tmp_path: Path) -> None:
+    """A group without dead letters, a topic that is not there, a file that is no account."""
+    assert "%DLQ%nobody" in terminal.run(dlq, "show", "nobody").output
+    gone = terminal.run(dlq, "replay", group, "--to", "elsewhere", "--yes")
+    assert "topic 'elsewhere' does not exist; create it, or name another one" in gone.output
+    (tmp_path / "notes").write_text("mine\n")
+    foreign = terminal.run(dlq, "replay", group, "--account", "notes", "--yes")
+    assert "notes: line 1 is not one of a replay's account" in foreign.output
+    both = terminal.run(dlq, "replay", group, "--to", "x", "--to-group-alone")
+    assert "--to and --to-group-alone exclude each other" in both.output
