@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from rocket_broker.access.audit_log import AuditLog
 from rocket_broker.access.needs import handlers_of
 from rocket_broker.clients.client_channel import ClientChannel
 from rocket_broker.clients.consumer_table import ConsumerTable
@@ -90,6 +91,7 @@ class Broker:
         pull_request_hold: The pull requests that wait for a message.
         delays: Delivers delayed messages; set once `start` has returned.
         access: Checks requests; None without access control.
+        audit: Records administrative requests; None if they are not recorded.
         timers: Delivers timed messages; None before `start`, and if timers are turned off.
         halves: The half messages of transactions; set once `start` has returned.
         fast_failure: Refuses requests that have waited for too long; set once `start` has returned.
@@ -135,6 +137,8 @@ class Broker:
         self.pull_request_hold = PullRequestHold(self.store)
         self.statistics = BrokerStatistics()
         self.access = _access_control(settings, clock)
+        audited = settings.audit_file(settings.store_path_root_dir, is_default=True)
+        self.audit = AuditLog.of(settings.broker_name, audited, settings, clock)
         self.timers: TimerService | None = None
         self._chaos = chaos
         self._handlers: dict[int, RequestHandler] = {}
@@ -218,6 +222,8 @@ class Broker:
         if s.listen_port:
             await self._build((store_ip, s.listen_port))
         servers = await (self._serve_at(s.listen_port) if s.listen_port else self._serve_anywhere())
+        if self.audit is not None:
+            undo.callback(self.audit.close)
         for server in servers:
             undo.push_async_callback(server.close)
         self._server = servers[0]
@@ -291,7 +297,9 @@ class Broker:
             try:
                 if tls is not None and tls.mode is TlsMode.ENFORCING:
                     return  # a request would need a certificate that the broker accepts, which it may not have
-                await connection.invoke(Code.GET_BROKER_RUNTIME_INFO, timeout=CONNECT_BACK_SECONDS)
+                # Any answer will do. Brokers have no routes, so this request needs no account, and is not recorded as
+                # one that was refused.
+                await connection.invoke(Code.GET_ROUTEINFO_BY_TOPIC, timeout=CONNECT_BACK_SECONDS)
             finally:
                 await connection.close()
         except RemotingError as e:
@@ -438,10 +446,12 @@ class Broker:
             statistics=self.statistics,
             fast_failure=self.fast_failure,
             access=self.access,
+            audit=self.audit,
             address=self._address(store_host[1]),
         )
         self.requests = RequestHandlers(context)
-        self._handlers.update(handlers_of(self.requests.table, self.access.check if self.access is not None else None))
+        check = self.access.check if self.access is not None else None
+        self._handlers.update(handlers_of(self.requests.table, check, self.audit))
         self._send_runs = self.requests.send_runs
 
     def _may_know(self, producer: ClientChannel, topic: str) -> bool:

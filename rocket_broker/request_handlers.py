@@ -46,9 +46,11 @@ from rocket_broker.processors.topics import TopicsProcessor
 from rocket_broker.processors.transaction import TransactionProcessor
 from rocket_broker.processors.waiting import WaitingMessages
 from rocket_broker.requests.late_answers import LateAnswers
-from rocket_broker.requests.settings_request import answer_settings, answer_settings_update
+from rocket_broker.requests.request_body import read_body
+from rocket_broker.requests.settings_request import answer_settings, answer_settings_update, settings_in
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.transaction.half_messages import HalfMessages
+from rocket_remoting.wire.bodies import CreateTopicListRequestBody, SubscriptionGroupConfig, SubscriptionGroupList
 from rocket_remoting.wire.codes import RequestCode as Code
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.deduplication import SEND_DEDUPLICATED
@@ -106,7 +108,7 @@ class RequestHandlers:
 
     def __init__(self, context: BrokerContext) -> None:
         settings, destinations = context.settings, Destinations(context)
-        self._late = late = LateAnswers()
+        self._late = late = LateAnswers(context.answered_later)
         self._sending = sending = SendProcessor(context, destinations, WaitingMessages(context))
         self.send_runs = SendRuns(context, destinations, sending)
         self._replies = replies = ReplyProcessor(context, destinations)
@@ -172,7 +174,7 @@ class RequestHandlers:
             Code.QUERY_CONSUME_QUEUE: Served(messages.consume_queue, consumes(QueryConsumeQueueRequestHeader)),
             # Topics
             Code.UPDATE_AND_CREATE_TOPIC: Served(topic.update, ADMIN),
-            Code.UPDATE_AND_CREATE_TOPIC_LIST: Served(topic.update_all, ADMIN),
+            Code.UPDATE_AND_CREATE_TOPIC_LIST: Served(topic.update_all, ADMIN.naming(_topics_in)),
             Code.DELETE_TOPIC_IN_BROKER: Served(topic.delete, ADMIN),
             Code.CLEAN_UNUSED_TOPIC: Served(topic.delete_unused, ADMIN),
             Code.GET_ALL_TOPIC_CONFIG: Served(topic.all_configs, SIGNED),
@@ -185,8 +187,8 @@ class RequestHandlers:
             Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: Served(topic.system_topics, SIGNED),
             Code.QUERY_CONSUME_TIME_SPAN: Served(topic.time_span, consumes(QueryConsumeTimeSpanRequestHeader)),
             # Groups
-            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Served(group.update, ADMIN),
-            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Served(group.update_all, ADMIN),
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Served(group.update, ADMIN.naming(_group_in)),
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Served(group.update_all, ADMIN.naming(_groups_in)),
             Code.DELETE_SUBSCRIPTIONGROUP: Served(group.delete, ADMIN),
             Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Served(group.all_configs, SIGNED),
             Code.GET_SUBSCRIPTIONGROUP_CONFIG: Served(group.config, consumes(GetSubscriptionGroupConfigRequestHeader)),
@@ -222,7 +224,7 @@ class RequestHandlers:
             Code.DELETE_EXPIRED_COMMITLOG: Served(cleaning.delete_expired, ADMIN),
             Code.GET_BROKER_CONFIG: Served(lambda _, command: answer_settings(settings, command), SIGNED),
             Code.UPDATE_BROKER_CONFIG: Served(
-                lambda who, command: answer_settings_update(settings, who, command), ADMIN
+                lambda who, command: answer_settings_update(settings, who, command), ADMIN.naming(settings_in)
             ),
         }
 
@@ -233,6 +235,18 @@ class RequestHandlers:
         await self._relay.stop()
         await self._replies.stop()
         await self._cleaning.stop()
+
+
+def _topics_in(command: RemotingCommand) -> Iterator[str]:
+    return (topic.topic_name for topic in read_body(command, CreateTopicListRequestBody).topic_config_list)
+
+
+def _group_in(command: RemotingCommand) -> list[str]:
+    return [read_body(command, SubscriptionGroupConfig).group_name]
+
+
+def _groups_in(command: RemotingCommand) -> Iterator[str]:
+    return (group.group_name for group in read_body(command, SubscriptionGroupList).group_config_list)
 
 
 def _message_rights(

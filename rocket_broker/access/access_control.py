@@ -71,28 +71,32 @@ class AccessControl:
 
     # Checks
 
-    def check(self, connection: Connection, command: RemotingCommand, needs: Needs) -> None:
-        """Check a request before it is handled.
+    def check(self, connection: Connection, command: RemotingCommand, needs: Needs) -> bool:
+        """Check a request before it is handled; return whether an account has signed it.
+
+        Requests that need no account, or come from an address of a white list, are not verified.
 
         Raises:
-            Refusal: The sender may not send the request; the remark is Apache's.
+            AccessRefusal: The sender may not send the request; the remark is Apache's.
             RemoteProtocolError: The request cannot be read.
         """
         if not needs.account:
-            return
+            return False
         rules, host = self.rules, host_of(connection.remote_address)
         if _matches(rules.white_list, host):
-            return
+            return False
         account = self._sender(rules, host, command)
         if account is None:
-            return
+            return False
         if needs.admin and not account.admin:
             raise refused(
-                f"Need admin permission for request code={command.code}, but accessKey={account.access_key} is not"
+                f"Need admin permission for request code={command.code}, but accessKey={account.access_key} is not",
+                is_signed=True,
             )
         for right in needs.rights(command):
             if not account.has(right):
-                raise refused(f"No default permission for {right}")
+                raise refused(f"No default permission for {right}", is_signed=True)
+        return True
 
     def may_send(self, connection: Connection, access_key: str | None, topic: str) -> bool:
         """Return whether a client, whose heartbeat an account has signed, may send to a topic."""
@@ -108,7 +112,7 @@ class AccessControl:
         """Return the account that has signed a request; None if the account trusts the host.
 
         Raises:
-            Refusal: There is no such account, or the signature is not that of the account.
+            AccessRefusal: There is no such account, or the signature is not that of the account.
         """
         fields = command.ext_fields
         access_key = fields.get(ACCESS_KEY)

@@ -1,16 +1,18 @@
 """What requests need: nothing, an account, an administrator, or an account with rights on topics and groups.
 
 The dispatch tables say it for each request code, beside the handler. Rights are read from the same header or body that
-the handler reads, so that both see the same names.
+the handler reads, so that both see the same names. A request that needs an administrator is an administrative one: the
+audit log has it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 from rocket_broker.access.account import ANY, PUB, SUB, Right
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.requests.request_body import MAX_HEARTBEAT, MAX_QUEUES_BODY, read_body
+from rocket_broker.requests.request_steps import Steps
 from rocket_broker.requests.serving import Answer, RequestHandler
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import HeartbeatData, LockBatchRequestBody, UnlockBatchRequestBody
@@ -25,9 +27,14 @@ __all__ = [
     "LOCKS",
     "OPEN",
     "OPERATOR",
+    "RENEWED",
     "SIGNED",
     "UNLOCKS",
+    "AccessRefusal",
+    "Audit",
+    "AuditedRequest",
     "Needs",
+    "Result",
     "Served",
     "asks_about",
     "consumes",
@@ -41,10 +48,27 @@ _GROUPS = ("consumer_group", "group", "compare_group", "src_group", "dest_group"
 """The fields of headers that name consumer groups."""
 
 RightsOf = Callable[[RemotingCommand], Iterable[Right]]
+NamesIn = Callable[[RemotingCommand], Iterable[str]]
 
 
 def _none(command: RemotingCommand) -> Iterable[Right]:
     return ()
+
+
+def _no_names(command: RemotingCommand) -> Iterable[str]:
+    return ()
+
+
+class AccessRefusal(Refusal):
+    """The sender may not send the request.
+
+    Attributes:
+        is_signed: Whether an account has signed the request.
+    """
+
+    def __init__(self, remark: str, *, is_signed: bool) -> None:
+        super().__init__(ResponseCode.NO_PERMISSION, remark)
+        self.is_signed = is_signed
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +81,21 @@ class Needs:
         local: Whether, at a server without access control, only clients on the server's machine may send the request.
         rights: Returns the rights that the account must have for the request. It raises what the handler would raise
             if the request cannot be read.
+        is_renewed: Whether brokers send the request again and again: the audit log has it once an hour.
+        names: Returns the names in the request's body, for the audit log. It raises what the handler would raise if the
+            body cannot be read.
     """
 
     account: bool = True
     admin: bool = False
     local: bool = False
     rights: RightsOf = _none
+    is_renewed: bool = False
+    names: NamesIn = _no_names
+
+    def naming(self, names: NamesIn) -> "Needs":
+        """Return these needs for a request with names in its body."""
+        return replace(self, names=names)
 
     def and_rights(self, more: RightsOf) -> "Needs":
         """Return these needs with further rights."""
@@ -72,7 +105,7 @@ class Needs:
             yield from first(command)
             yield from more(command)
 
-        return Needs(self.account, self.admin, self.local, rights)
+        return replace(self, rights=rights)
 
 
 OPEN = Needs(account=False)
@@ -83,10 +116,43 @@ ADMIN = Needs(admin=True)
 """Administrators may send the request."""
 OPERATOR = Needs(admin=True, local=True)
 """Administrators may send the request; without access control, everybody on the server's machine."""
+RENEWED = Needs(admin=True, is_renewed=True)
+"""Administrators may send the request. Brokers send it again and again."""
 
 
-Check = Callable[[Connection, RemotingCommand, Needs], None]
-"""Checks whether a client may send a request, before it is handled."""
+Check = Callable[[Connection, RemotingCommand, Needs], bool]
+"""Checks whether a client may send a request, before it is handled. It raises an `AccessRefusal` if not, and returns
+whether an account has signed the request."""
+
+
+Result = RemotingCommand | Exception | None
+"""What became of a request: its answer, what its handler has raised, or None if the client has left before the end."""
+
+
+class AuditedRequest(Protocol):
+    """An administrative request that is being handled."""
+
+    def end(self, result: Result) -> None:
+        """Record the request with its result."""
+        ...
+
+
+class Audit(Protocol):
+    """Records administrative requests, and those that access control refuses."""
+
+    def refused(self, connection: Connection, command: RemotingCommand, needs: Needs, refusal: AccessRefusal) -> None:
+        """Record a request that the sender may not send."""
+        ...
+
+    def begin(
+        self, connection: Connection, command: RemotingCommand, needs: Needs, *, is_signed: bool
+    ) -> AuditedRequest:
+        """Return an administrative request that is to be recorded when it has been handled."""
+        ...
+
+    def leave_open(self, command: RemotingCommand, request: AuditedRequest) -> None:
+        """Keep a request that its handler answers later; the handler tells the audit log then."""
+        ...
 
 
 class Served(NamedTuple):
@@ -172,46 +238,94 @@ UNLOCKS = _of_locks(UnlockBatchRequestBody)
 
 
 def handlers_of(
-    table: Mapping[int, Served], check: Check | None, *, is_local_enough: Callable[[Connection], bool] = lambda _: True
+    table: Mapping[int, Served],
+    check: Check | None,
+    audit: Audit | None = None,
+    *,
+    is_local_enough: Callable[[Connection], bool] = lambda _: True,
 ) -> dict[int, RequestHandler]:
     """Return the handlers of a dispatch table, each behind the check of its needs.
 
     Args:
         table: The dispatch table.
-        check: Raises a `Refusal` for a request that the sender may not send. None without access control: then handlers
-            stand as they are, except those with local needs.
+        check: Raises an `AccessRefusal` for a request that the sender may not send. None without access control: then
+            handlers stand as they are, except those with local needs.
+        audit: Records administrative requests and refused ones; None if they are not recorded.
         is_local_enough: Returns whether a client may send requests with local needs, where there is no access control.
     """
-    if check is not None:
-        return {code: _checked(check, served) for code, served in table.items()}
-    return {
-        code: _local(served.handler, is_local_enough) if served.needs.local else served.handler
-        for code, served in table.items()
-    }
 
-
-def refused(remark: str) -> Refusal:
-    """Return the refusal of a request that the sender may not send."""
-    return Refusal(ResponseCode.NO_PERMISSION, remark)
-
-
-def _checked(check: Check, served: Served) -> RequestHandler:
-    handler, needs = served
-
-    def handle(connection: Connection, command: RemotingCommand) -> Answer:
-        check(connection, command, needs)
-        return handler(connection, command)
-
-    return handle
-
-
-def _local(handler: RequestHandler, is_local_enough: Callable[[Connection], bool]) -> RequestHandler:
-    def handle(connection: Connection, command: RemotingCommand) -> Answer:
+    def check_place(connection: Connection, command: RemotingCommand, needs: Needs) -> bool:
         if not is_local_enough(connection):
             raise refused(
                 f"only clients on the server's machine may send {command.name}: turn access control on "
                 "(aclEnable=true), or set remoteAdministrationEnable=true"
             )
+        return False
+
+    handlers: dict[int, RequestHandler] = {}
+    for code, served in table.items():
+        guard = check if check is not None else check_place if served.needs.local else None
+        if audit is not None and served.needs.admin:
+            handlers[code] = _recorded(guard, audit, served)
+        else:
+            handlers[code] = served.handler if guard is None else _checked(guard, audit, served)
+    return handlers
+
+
+def refused(remark: str, *, is_signed: bool = False) -> AccessRefusal:
+    """Return the refusal of a request that the sender may not send."""
+    return AccessRefusal(remark, is_signed=is_signed)
+
+
+def _checked(check: Check, audit: Audit | None, served: Served) -> RequestHandler:
+    handler, needs = served
+
+    def handle(connection: Connection, command: RemotingCommand) -> Answer:
+        try:
+            check(connection, command, needs)
+        except AccessRefusal as refusal:
+            if audit is not None:
+                audit.refused(connection, command, needs, refusal)
+            raise
         return handler(connection, command)
 
     return handle
+
+
+def _recorded(check: Check | None, audit: Audit, served: Served) -> RequestHandler:
+    handler, needs = served
+
+    def handle(connection: Connection, command: RemotingCommand) -> Answer:
+        try:
+            is_signed = check is not None and check(connection, command, needs)
+        except AccessRefusal as refusal:
+            audit.refused(connection, command, needs, refusal)
+            raise
+        request = audit.begin(connection, command, needs, is_signed=is_signed)
+        try:
+            answer = handler(connection, command)
+        except Exception as error:
+            request.end(error)
+            raise
+        if answer is None:
+            audit.leave_open(command, request)
+            return None
+        if isinstance(answer, RemotingCommand):
+            request.end(answer)
+            return answer
+        return _recorded_steps(request, answer)
+
+    return handle
+
+
+def _recorded_steps(request: AuditedRequest, steps: Steps) -> Steps:
+    try:
+        answer = yield from steps
+    except Exception as error:
+        request.end(error)
+        raise
+    except GeneratorExit:
+        request.end(None)
+        raise
+    request.end(answer)
+    return answer

@@ -4,7 +4,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator
 
-from rocket_broker.access.needs import ADMIN, OPEN, OPERATOR, SIGNED, Served
+from rocket_broker.access.needs import ADMIN, OPEN, OPERATOR, RENEWED, SIGNED, Served
 from rocket_broker.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from rocket_broker.namesrv.route_table import RouteTable
 from rocket_broker.namesrv.settings import NameServerSettings
@@ -12,7 +12,7 @@ from rocket_broker.requests.long_answer import long_answer
 from rocket_broker.requests.request_body import read_body
 from rocket_broker.requests.request_steps import Steps
 from rocket_broker.requests.serving import Answer, RequestHandler
-from rocket_broker.requests.settings_request import answer_settings, answer_settings_update
+from rocket_broker.requests.settings_request import answer_settings, answer_settings_update, settings_in
 from rocket_broker.settings.broker_settings import MASTER_ID, MAX_QUEUES
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import (
@@ -80,9 +80,9 @@ class NameServerProcessor:
         code = RequestCode
         self.table: dict[int, Served] = {
             code.GET_ROUTEINFO_BY_TOPIC: Served(self.get_route, OPEN),
-            code.REGISTER_BROKER: Served(self.register_broker, ADMIN),
+            code.REGISTER_BROKER: Served(self.register_broker, RENEWED),
             code.UNREGISTER_BROKER: Served(self.unregister_broker, ADMIN),
-            code.QUERY_DATA_VERSION: Served(self.query_data_version, ADMIN),
+            code.QUERY_DATA_VERSION: Served(self.query_data_version, RENEWED),
             code.GET_BROKER_CLUSTER_INFO: Served(self.get_cluster_info, OPEN),
             code.WIPE_WRITE_PERM_OF_BROKER: Served(self.wipe_write_perm, OPERATOR),
             code.ADD_WRITE_PERM_OF_BROKER: Served(self.add_write_perm, OPERATOR),
@@ -97,7 +97,7 @@ class NameServerProcessor:
             code.GET_KV_CONFIG: Served(self.get_kv, OPEN),
             code.DELETE_KV_CONFIG: Served(self.delete_kv, OPERATOR),
             code.GET_KVLIST_BY_NAMESPACE: Served(self.get_kv_namespace, OPEN),
-            code.UPDATE_NAMESRV_CONFIG: Served(self.update_settings, OPERATOR),
+            code.UPDATE_NAMESRV_CONFIG: Served(self.update_settings, OPERATOR.naming(settings_in)),
             code.GET_NAMESRV_CONFIG: Served(self.get_settings, SIGNED),
         }
 

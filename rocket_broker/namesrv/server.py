@@ -4,6 +4,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from rocket_broker.access.audit_log import AuditLog
 from rocket_broker.access.needs import handlers_of
 from rocket_broker.loop.loop_steps import run_in_steps
 from rocket_broker.namesrv.kv_config import KVConfig
@@ -35,11 +36,15 @@ class NameServer:
         routes: The live brokers and their topics.
         kv_config: The key-value configuration.
         access: Checks requests; None without access control.
+        audit: Records administrative requests; None if they are not recorded.
     """
 
     def __init__(self, settings: NameServerSettings, *, transport: Transport, clock: Clock | None = None) -> None:
+        clock = clock or SystemClock()
         self.settings = settings
-        self.access = _access_control(settings, clock or SystemClock())
+        self.access = _access_control(settings, clock)
+        audited = settings.audit_file(settings.kv_config_path.parent, is_default=settings.acl_enable)
+        self.audit = AuditLog.of("name server", audited, settings, clock)
         self.kv_config = KVConfig(settings.kv_config_path)
         self.routes = RouteTable(
             lambda: asyncio.get_running_loop().time(),
@@ -74,7 +79,7 @@ class NameServer:
         self.kv_config.load()
         processor = NameServerProcessor(self.settings, self.routes, self.kv_config)
         check = self.access.check if self.access is not None else None
-        handlers = handlers_of(processor.table, check, is_local_enough=self._may_administrate)
+        handlers = handlers_of(processor.table, check, self.audit, is_local_enough=self._may_administrate)
         self._dispatcher = Dispatcher("name server", handlers)
         self._server = await listen(
             self._transport,
@@ -108,6 +113,8 @@ class NameServer:
             await self._server.close()
             self.routes.stop()
             self._server = None
+        if self.audit is not None:
+            self.audit.close()
 
     def _may_administrate(self, connection: Connection) -> bool:
         # An empty address is the server's own; others of its machine are those of the loopback network.

@@ -13,6 +13,7 @@ from typing import ClassVar
 from rocket_broker.settings import checks
 from rocket_broker.settings.apache_keys import NAME_SERVER_MEANINGLESS
 from rocket_broker.settings.apache_settings import setting
+from rocket_broker.settings.audit_settings import AuditSettings
 from rocket_broker.settings.broker_settings import LOOPBACK, address_connections_ratio, rocketmq_home
 from rocket_broker.settings.checks import LARGEST_PORT
 from rocket_broker.settings.tls_settings import TlsSettings
@@ -24,7 +25,7 @@ _FILE = "it names a file of the server"
 
 
 @dataclass
-class NameServerSettings(TlsSettings):
+class NameServerSettings(TlsSettings, AuditSettings):
     """The settings of a name server, from ``namesrv.conf``, options and code."""
 
     meaningless: ClassVar[Mapping[str, str]] = NAME_SERVER_MEANINGLESS

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rocket_broker.access.audit_log import AuditLog
 from rocket_broker.clients.consumer_table import ConsumerTable
 from rocket_broker.clients.heartbeat_limits import HeartbeatLimits
 from rocket_broker.clients.producer_table import ProducerTable
@@ -22,6 +23,7 @@ from rocket_broker.tables.topic_table import TopicTable
 from rocket_broker.transaction.half_messages import HalfMessages
 from rocket_broker.writing.message_writer import MessageWriter
 from rocket_remoting.clock import Clock
+from rocket_remoting.wire.command import RemotingCommand
 
 if TYPE_CHECKING:
     from rocket_broker.access.access_control import AccessControl
@@ -54,6 +56,7 @@ class BrokerContext:
         statistics: Counts messages and pulls.
         fast_failure: Refuses requests that have waited for too long.
         access: Checks requests; None without access control.
+        audit: Records administrative requests; None if they are not recorded.
         address: The address of the broker in routes.
     """
 
@@ -77,4 +80,10 @@ class BrokerContext:
     statistics: BrokerStatistics
     fast_failure: FastFailure
     access: "AccessControl | None"
+    audit: AuditLog | None
     address: str
+
+    def answered_later(self, command: RemotingCommand, result: RemotingCommand | Exception) -> None:
+        """Tell the audit log the result of a request that was answered after its handler had returned."""
+        if self.audit is not None:
+            self.audit.answered(command, result)

@@ -56,6 +56,7 @@ class RelayProcessor:
         self._broker_name = context.settings.broker_name
         self._store = context.store
         self._consumers = context.consumers
+        self._answered = context.answered_later
         self._calls: set[asyncio.Task[None]] = set()
         self._quota = OwnerQuota("requests to consumers under way", lambda: MAX_CALLS)
 
@@ -184,6 +185,7 @@ class RelayProcessor:
             response = refusal.answer(command)
         except RemotingError as e:
             response = Refusal(ResponseCode.SYSTEM_ERROR, f"invoke {who} Exception: {e}").answer(command)
+        self._answered(command, response)
         connection.respond(response)
 
 

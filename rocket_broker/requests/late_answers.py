@@ -1,7 +1,7 @@
 """Requests that wait for the disk: a task handles each, and the connection's next requests wait for its end."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from rocket_broker.requests.serving import failure_answer
@@ -14,10 +14,19 @@ MOST_AT_ONCE = 16
 """Requests that are handled at once, since each may hold an answer of `MAX_ANSWER` bytes."""
 
 
-class LateAnswers:
-    """The requests that tasks handle."""
+Ended = Callable[[RemotingCommand, RemotingCommand | Exception], None]
+"""Called with a request that has been handled, and with its answer or the error of its handling."""
 
-    def __init__(self) -> None:
+
+class LateAnswers:
+    """The requests that tasks handle.
+
+    Args:
+        ended: Called with each request at its end.
+    """
+
+    def __init__(self, ended: Ended) -> None:
+        self._ended = ended
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -39,11 +48,14 @@ class LateAnswers:
     async def _answer(
         self, connection: Connection, command: RemotingCommand, handling: Coroutine[Any, Any, RemotingCommand]
     ) -> None:
+        answer: RemotingCommand | None
+        result: RemotingCommand | Exception
         try:
             async with self._turns:
-                answer: RemotingCommand | None = await handling
+                answer = result = await handling
         except Exception as error:
-            answer = failure_answer(connection, command, error)
+            answer, result = failure_answer(connection, command, error), error
+        self._ended(command, result)
         if answer is not None and not command.is_oneway:
             connection.respond(answer)
         # After the answer, so that answers leave in the order of the requests.

@@ -20,7 +20,7 @@ from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.errors import TlsError
 
-__all__ = ["Answer", "Dispatcher", "RequestHandler", "failure_answer", "limits", "listen", "warn_if_open"]
+__all__ = ["UNWRITABLE", "Answer", "Dispatcher", "RequestHandler", "failure_answer", "limits", "listen", "warn_if_open"]
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ MAX_HEADER = 256 * 1024
 """Maximum bytes of a request's header. The longest that clients send holds a message's properties, 32,767 bytes, each
 of which JSON may write as six bytes. Decoding 256 KiB takes some 5 ms for any content."""
 
-_NOT_NOTED = (*NO_ROOM, errno.EROFS)
+UNWRITABLE = (*NO_ROOM, errno.EROFS)
 """Errors of a disk that cannot be written, while the data on it can still be served."""
 
 MOST_READING = 16
@@ -117,7 +117,7 @@ def _refused(command: RemotingCommand, error: Refusal | OSError) -> RemotingComm
     """
     if isinstance(error, Refusal):
         return error.answer(command)
-    if error.errno not in _NOT_NOTED:
+    if error.errno not in UNWRITABLE:
         raise error
     logger.error("request %d is refused: %s", command.code, error)
     why = "there is no space on the disk" if error.errno in NO_ROOM else "the file system is read-only"
@@ -127,7 +127,7 @@ def _refused(command: RemotingCommand, error: Refusal | OSError) -> RemotingComm
 
 def failure_answer(connection: Connection, command: RemotingCommand, error: Exception) -> RemotingCommand | None:
     """Return the answer to a request whose step raised an error; None if the connection has answered already."""
-    if isinstance(error, Refusal) or (isinstance(error, OSError) and error.errno in _NOT_NOTED):
+    if isinstance(error, Refusal) or (isinstance(error, OSError) and error.errno in UNWRITABLE):
         return _refused(command, error)
     connection.answer_failure(command, error)
     return None

@@ -15,7 +15,7 @@ from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
 
-__all__ = ["answer_settings", "answer_settings_update"]
+__all__ = ["answer_settings", "answer_settings_update", "settings_in"]
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +53,16 @@ def answer_settings_update(
     changed = {entry.key: entry.value for entry in entries if entry.key not in settings.secrets()}
     logger.info("settings changed by %s: %s", peer, changed, extra=connection.log_peer)
     return RemotingCommand.response(command)
+
+
+def settings_in(command: RemotingCommand) -> list[str]:
+    """Return the keys of the settings in a request.
+
+    Raises:
+        BrokerError: The request, a key or a value is too long, or a key or value holds control characters.
+        UnicodeDecodeError: The body is not UTF-8 text.
+    """
+    return [entry.key for entry in _entries(bytes(command.body), "request")]
 
 
 def _entries(body: bytes, origin: str) -> list[Entry]:

@@ -15,6 +15,7 @@ from typing import ClassVar, Self
 from rocket_broker.settings import checks
 from rocket_broker.settings.apache_keys import BROKER_MEANINGLESS, BROKER_REFUSED, BROKER_REPORTED
 from rocket_broker.settings.apache_settings import Refused, setting
+from rocket_broker.settings.audit_settings import AuditSettings
 from rocket_broker.settings.checks import LARGEST_PORT, MASTER_ID
 from rocket_broker.settings.delay_levels import DelayLevels
 from rocket_broker.settings.properties_file import Entry
@@ -105,7 +106,7 @@ def address_connections_ratio() -> int:
 
 
 @dataclass
-class BrokerSettings(BrokerTlsSettings):
+class BrokerSettings(BrokerTlsSettings, AuditSettings):
     """The settings of a broker, from ``broker.conf``, options and code."""
 
     meaningless: ClassVar[Mapping[str, str]] = BROKER_MEANINGLESS

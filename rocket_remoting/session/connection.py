@@ -339,6 +339,17 @@ class Connection(asyncio.BufferedProtocol):
         return None if own is None else own.fileno()
 
     @property
+    def certificate_name(self) -> str | None:
+        """The common name in the peer's verified certificate, or the whole subject; None if there is none."""
+        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        certificate = None if tls is None else tls.getpeercert()
+        if not certificate:
+            return None
+        subject = [pair for part in certificate["subject"] for pair in part]
+        names = [value for key, value in subject if key == "commonName"]
+        return names[0] if names else ",".join(f"{key}={value}" for key, value in subject)
+
+    @property
     def log_peer(self) -> dict[str, str]:
         """The ``extra`` of log records about this peer."""
         return log_peer(self.remote_address)

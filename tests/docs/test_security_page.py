@@ -1,5 +1,6 @@
 """docs/security.md: the certificates that its commands make, and its table of settings."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -7,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.settings.properties_file import parse_properties
 from rocket_remoting.tls.contexts import ServerContext, client_context
+from rocket_remoting.wire.codes import RequestCode
 from tests.docs.pages import blocks_of, prose_of
+from tests.end_to_end.raw_client import RawClient, with_broker
 
 PAGE = "docs/security.md"
 
@@ -40,3 +44,21 @@ def test_all_settings_of_tls_are_listed() -> None:
     listed = set(re.findall(r"`((?:tls\.|useTLS)[\w.]*)`", prose_of(PAGE)))
     settings = {row.key for row in BrokerSettings().rows() if row.key.startswith(("tls.", "useTLS"))}
     assert settings - listed == {"tls.test.mode.enable", "tls.server.authClient"}, "those are Apache's defaults"
+
+
+def test_lines_of_the_audit_log_are_as_on_the_page(tmp_path: Path) -> None:
+    """The example has the fields of a line, the table describes each, and the other one lists the settings."""
+    (example,) = [block.text for block in blocks_of(PAGE) if block.language == "json"]
+    path = tmp_path / "audit.log"
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.ask(RequestCode.CLEAN_UNUSED_TOPIC)
+
+    with_broker(scene, auditLogPath=str(path))
+    fields = list(json.loads(path.read_text()))
+    assert list(json.loads(example)) == fields
+    prose = prose_of(PAGE)
+    section = prose[prose.index("## Audit log") : prose.index("## What remains open")]
+    first_cells = " ".join(re.findall(r"^\| (`[^|]+) \|", section, re.MULTILINE))
+    settings = [row.key for row in BrokerSettings().rows() if row.key.startswith("auditLog")]
+    assert sorted(re.findall(r"`(\w+)`", first_cells)) == sorted([*fields, *settings])
