@@ -7,13 +7,14 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
+from ipaddress import ip_address
 from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from streamkit.config.durations import Milliseconds
 from streamkit.config.function_properties import CloudFunctionProperties, PollerProperties
-from streamkit.config.setting_limits import Accepted, Rejected
+from streamkit.config.setting_limits import Rejected
 from streamkit.config.settings_model import SettingsModel, ShownWithoutSecrets
 
 _ALL_ADDRESSES: Final = ("", "0.0.0.0", "::")
@@ -22,7 +23,10 @@ NO_REGISTRY: Final = Rejected(
     "there is no schema registry client; pass an AvroConverter with schemas, or a converter of your own, to"
     " StreamApplication(converters=[…])"
 )
-_NO_LOGIN = Accepted("there is no login: details are shown always, or never")
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_ENCODED: Final = re.compile(r"\{.+\}.*", re.DOTALL)
+_PLAIN: Final = "{noop}"
+"""The prefix of a plain password, as Spring Security has prefixes for encoded ones."""
 
 
 class SharedSettingsModel(ShownWithoutSecrets):
@@ -60,13 +64,26 @@ class ManagementServerProperties(SharedSettingsModel):
     port: int | None = Field(default=None, ge=-1, le=65535)
     """Where the management endpoints are served; 0 takes a free port; unset or -1: they are not."""
     address: str = "127.0.0.1"
-    """The address they are served at; others than this machine reach them only when it is not loopback."""
+    """The address they are served at. Another one than loopback needs a login: `token`, or `spring.security.user`."""
     base_path: str = ""
     """What comes before `management.endpoints.web.base-path`."""
     allowed_hosts: list[str] = Field(default=[])
     """Names, without scheme and port, that the endpoints are reached by, beside those of this machine itself
     (`localhost`), `address`, and the address that a connection came in at: `ops.example.com`, `*.example.com` for all
     names below it, `*` for any."""
+    token: str = ""
+    """The token with which programs log in: `Authorization: Bearer …`. It has letters, digits and `-._~+/`."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches the endpoints, or they are not served."""
+        if self.port is None or self.port < 0:
+            return True
+        name = self.address.strip("[]").lower()
+        try:
+            return ip_address(name.partition("%")[0]).is_loopback
+        except ValueError:
+            return f".{name}".endswith(".localhost")
 
     @property
     def hosts(self) -> list[str]:
@@ -85,6 +102,45 @@ class ManagementServerProperties(SharedSettingsModel):
                 )
         return value
 
+    @field_validator("token")
+    @classmethod
+    def _can_be_sent(cls, value: str) -> str:
+        if value and not _TOKEN.fullmatch(value):
+            raise ValueError("the token has characters that cannot be sent: expected letters, digits and -._~+/")
+        return value
+
+
+class SecurityUserProperties(SharedSettingsModel):
+    """`spring.security.user.*`."""
+
+    name: str = "user"
+    """The name with which people and programs log in to the management endpoints, by HTTP's basic authentication."""
+    password: str = ""
+    """The password, plain or after `{noop}`. Without it nobody logs in by a name; Spring makes one up."""
+    roles: list[str] = Field(default=[])
+    """The roles that the user has, for `management.endpoint.health.roles`."""
+
+    @property
+    def plain_password(self) -> str:
+        """The password without its prefix; empty if there is none."""
+        return self.password.removeprefix(_PLAIN)
+
+    @field_validator("name")
+    @classmethod
+    def _has_no_colon(cls, value: str) -> str:
+        if ":" in value:
+            raise ValueError("a name with a colon cannot be sent: the colon ends it")
+        return value
+
+    @field_validator("password")
+    @classmethod
+    def _is_plain(cls, value: str) -> str:
+        if _ENCODED.fullmatch(value) and not value.startswith(_PLAIN):
+            raise ValueError(
+                f"encoded passwords are not supported: expected a plain one, which may begin with {_PLAIN}"
+            )
+        return value
+
 
 class ExposureProperties(SharedSettingsModel):
     """`management.endpoints.web.exposure.*`."""
@@ -93,6 +149,19 @@ class ExposureProperties(SharedSettingsModel):
     """Which endpoints are served: `health`, `bindings`, `metrics`, `prometheus`, those of plugins, or `*`."""
     exclude: list[str] = Field(default=[])
     """Which are not, whatever `include` says."""
+
+    def exposes(self, name: str) -> bool:
+        """Return whether an endpoint is served. Case, hyphens and dots in names make no difference, as in Spring."""
+        names = {"*", _endpoint_id(name)}
+        included = {_endpoint_id(each) for each in self.include or _HEALTH_ONLY}
+        return not names.isdisjoint(included) and names.isdisjoint(map(_endpoint_id, self.exclude))
+
+
+_HEALTH_ONLY: Final = ("health",)
+
+
+def _endpoint_id(name: str) -> str:
+    return re.sub("[-.]", "", name).lower()
 
 
 class Access(Enum):
@@ -181,8 +250,13 @@ class Show(Enum):
 class HealthEndpointProperties(EndpointProperties):
     """`management.endpoint.health.*`."""
 
-    show_details: Annotated[Show, Accepted(_NO_LOGIN.reason, only=(Show.WHEN_AUTHORIZED,))] = Show.ALWAYS
-    """Whether health tells more than the status."""
+    show_details: Show | None = None
+    """To whom health shows details, `when-authorized` to those who have logged in. Unset: `when-authorized` if there is
+    a login, else `always`."""
+    show_components: Show | None = None
+    """To whom health shows its parts with their status; unset: as `show-details`."""
+    roles: list[str] = Field(default=[])
+    """With `when-authorized`: the roles of which the user must have one; unset: none. Whoever has the token has all."""
 
 
 class BindersHealthProperties(SharedSettingsModel):
@@ -225,6 +299,7 @@ class Group:
 
 LIFECYCLE: Final = "spring.lifecycle"
 MANAGEMENT_SERVER: Final = "management.server"
+SECURITY_USER: Final = "spring.security.user"
 WEB_ENDPOINTS: Final = "management.endpoints.web"
 ENDPOINTS: Final = "management.endpoints"
 ENDPOINT: Final = "management.endpoint"
@@ -243,6 +318,7 @@ GROUPS: Final = (
     Group("The schemas of its converter", SCHEMA, SchemaProperties),
     Group("Stopping", LIFECYCLE, LifecycleProperties),
     Group("The management server", MANAGEMENT_SERVER, ManagementServerProperties),
+    Group("Who logs in to it", SECURITY_USER, SecurityUserProperties),
     Group("Its endpoints", WEB_ENDPOINTS, WebEndpointsProperties),
     Group("What may be done by its endpoints", ENDPOINTS, EndpointsProperties),
     Group("The endpoint `health`", HEALTH_ENDPOINT, HealthEndpointProperties),

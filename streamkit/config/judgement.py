@@ -14,7 +14,13 @@ from typing import Final, Protocol
 
 from pydantic import BaseModel
 
-from streamkit.config.application_properties import GROUPS
+from streamkit.config.application_properties import (
+    GROUPS,
+    MANAGEMENT_SERVER,
+    SECURITY_USER,
+    ManagementServerProperties,
+    SecurityUserProperties,
+)
 from streamkit.config.environment import Environment
 from streamkit.config.extended import ExtendedModels, extended_tree
 from streamkit.config.located_errors import located
@@ -144,10 +150,34 @@ def _problems(environment: Environment, types: KnownTypes) -> Iterator[Configura
                 environment.bind(group.prefix, group.model)
             except ConfigurationErrors as found:
                 yield from found.errors
+    yield from _problems_of_login(environment)
     for type_ in types.names:
         if any(map(environment.sets_below, (f"{PREFIX}.{type_}", type_, f"spring.{type_}"))):
             for prefix, model in types.settings_models(type_).items():
                 yield from environment.problems_of(prefix, model)
+
+
+def _problems_of_login(environment: Environment) -> Iterator[ConfigurationError]:
+    """Yield the problem of management endpoints that other machines reach and that have no login.
+
+    A user without a password, who cannot log in, is noted in the environment as a warning.
+    """
+    try:
+        server = environment.bind(MANAGEMENT_SERVER, ManagementServerProperties)
+        user = environment.bind(SECURITY_USER, SecurityUserProperties)
+    except ConfigurationErrors:  # yielded already
+        return
+    if not user.plain_password:
+        reason = f"there is no {SECURITY_USER}.password: nobody can log in by a name"
+        values = filter(None, (environment.get(f"{SECURITY_USER}.{key}") for key in ("name", "roles")))
+        environment.note(SettingWarning(value, reason, Verdict.NO_EFFECT) for value in values)
+    if not (server.is_local or server.token or user.plain_password):
+        yield located(
+            environment.get(f"{MANAGEMENT_SERVER}.address"),
+            "other machines could use the management endpoints without a login: set "
+            f"{MANAGEMENT_SERVER}.token for programs, or {SECURITY_USER}.password (and .name) for people, or "
+            f"{MANAGEMENT_SERVER}.address=127.0.0.1",
+        )
 
 
 def _problems_of_binders(

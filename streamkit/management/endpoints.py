@@ -11,14 +11,16 @@
 
 `management.endpoints.web.exposure` selects the endpoints, and their `access` whether they may change something. The
 application can also be mounted in another web application. Requests with unknown host names, changes requested by
-pages of other sites, and large bodies are refused (`streamkit.management.request_guard`, `MAX_BODY`).
+pages of other sites, and large bodies are refused (`streamkit.management.request_guard`, `MAX_BODY`). If the settings
+have a password or a token, all endpoints but `health` need it (`streamkit.management.login`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
@@ -32,6 +34,7 @@ from streamkit.config.application_properties import (
     HEALTH,
     HEALTH_ENDPOINT,
     MANAGEMENT_SERVER,
+    SECURITY_USER,
     WEB_ENDPOINTS,
     Access,
     EndpointProperties,
@@ -39,6 +42,7 @@ from streamkit.config.application_properties import (
     HealthEndpointProperties,
     HealthProperties,
     ManagementServerProperties,
+    SecurityUserProperties,
     Show,
     WebEndpointsProperties,
 )
@@ -53,6 +57,7 @@ from streamkit.errors import (
 from streamkit.management.bindings_controller import BindingInfo
 from streamkit.management.endpoint import EndpointRoute, ManagedApplication, ManagementEndpoint
 from streamkit.management.health import HealthComponent
+from streamkit.management.login import Login
 from streamkit.management.metrics import LAG, METERS, BindingMetrics, Reading
 from streamkit.management.problem import problem
 from streamkit.management.request_guard import RequestGuard
@@ -69,8 +74,13 @@ _JSON: Final = (
     "application/vnd.spring-boot.actuator.v3+json",
     "application/vnd.spring-boot.actuator.v2+json",
 )
+_FOR_ALL: Final = "health"
+"""The endpoint that needs no login."""
 _METERED: Final = ("metrics", "prometheus")
 _PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+Answer = Callable[[Request], Awaitable[Response]]
 
 
 class _Change(msgspec.Struct):
@@ -99,7 +109,7 @@ class Endpoints:
         self._metrics = BindingMetrics(application)
         environment = application.environment
         web = environment.bind(WEB_ENDPOINTS, WebEndpointsProperties)
-        self._shows_details = environment.bind(HEALTH_ENDPOINT, HealthEndpointProperties).show_details is not Show.NEVER
+        self._health_endpoint = environment.bind(HEALTH_ENDPOINT, HealthEndpointProperties)
         health = environment.bind(HEALTH, HealthProperties)
         counts = health.binders.enabled
         self._counts_binders = health.defaults.enabled if counts is None else counts
@@ -111,16 +121,17 @@ class Endpoints:
         self._access = {
             name: every.access_to(environment.bind(f"{ENDPOINT}.{name}", EndpointProperties))
             for name in self._endpoints
-            if _is_exposed(name, web.exposure.include, web.exposure.exclude)
+            if web.exposure.exposes(name)
         }
         self.exposed = [name for name, access in self._access.items() if access is not Access.NONE]
         server = environment.bind(MANAGEMENT_SERVER, ManagementServerProperties)
+        self._login = Login(server, environment.bind(SECURITY_USER, SecurityUserProperties))
         self.asgi = Starlette(
             routes=list(self._routes()),
             middleware=[Middleware(RequestGuard, allowed_hosts=server.hosts)],
             exception_handlers={
                 StreamkitError: _refused,
-                HTTPException: _not_served,
+                HTTPException: self._not_served,
                 ClientDisconnect: _client_closed,
                 Exception: _internal_error,
             },
@@ -128,6 +139,11 @@ class Endpoints:
         )
         if any(name in self.exposed for name in _METERED):
             self._metrics.connect()
+
+    @property
+    def needs_login(self) -> bool:
+        """Whether the endpoints, but `health`, answer those only who have logged in."""
+        return self._login.is_needed
 
     def close(self) -> None:
         """Stop counting; the counters keep their values."""
@@ -154,12 +170,28 @@ class Endpoints:
 
     def _routes(self) -> Iterable[Route]:
         for path in dict.fromkeys((self.base_path or "/", f"{self.base_path}/")):
-            yield Route(path, self._links, methods=["GET"])
+            yield Route(path, self._for_admitted(self._links), methods=["GET"])
         for name in self.exposed:
             for route in self._endpoints[name].routes:
                 if route.method != "GET" and self._access[name] is not Access.UNRESTRICTED:
                     continue
-                yield Route(f"{self.base_path}/{name}{route.path}", route.answer, methods=[route.method])
+                answer = route.answer if name == _FOR_ALL else self._for_admitted(route.answer)
+                yield Route(f"{self.base_path}/{name}{route.path}", answer, methods=[route.method])
+
+    def _for_admitted(self, answer: Answer) -> Answer:
+        """Return the answer to requests that may use the endpoints, before their body is read."""
+
+        async def answer_if_admitted(request: Request) -> Response:
+            return await answer(request) if self._login.admits(request.headers) else self._login.refusal()
+
+        return answer_if_admitted
+
+    async def _not_served(self, request: Request, error: Exception) -> Response:
+        """Return the response to an unknown path or method, or to a body that is too large."""
+        assert isinstance(error, HTTPException)
+        if not self._login.admits(request.headers):
+            return self._login.refusal()
+        return problem(error.status_code, error.detail, error.headers)
 
     async def _links(self, request: Request) -> Response:
         here = str(request.base_url).rstrip("/") + self.base_path
@@ -172,14 +204,27 @@ class Endpoints:
         if path == ["liveness"]:
             return JSONResponse({"status": HealthStatus.UP.value})
         whole = await self._whole_health()
+        shows_details = self._shows(self._show_details, request.headers)
+        shows_parts = self._shows(self._health_endpoint.show_components or self._show_details, request.headers)
         if path == ["readiness"] or not path:
             found: HealthComponent | None = whole
         else:
-            found = whole.find(*path) if self._shows_details else None
+            found = whole.find(*path) if shows_parts else None
         if found is None:
             return problem(404, f"there is no health component {'/'.join(path)!r}")
         code = 503 if found.status is HealthStatus.DOWN or not self._application.is_running else 200
-        return JSONResponse(_health_json(found, self._shows_details), status_code=code)
+        shown = _health_json(found, shows_parts=shows_parts, shows_details=shows_details)
+        return JSONResponse(shown, status_code=code)
+
+    @property
+    def _show_details(self) -> Show:
+        default = Show.WHEN_AUTHORIZED if self._login.is_needed else Show.ALWAYS
+        return self._health_endpoint.show_details or default
+
+    def _shows(self, show: Show, headers: Headers) -> bool:
+        if show is Show.WHEN_AUTHORIZED:
+            return self._login.is_authorized(headers, self._health_endpoint.roles)
+        return show is Show.ALWAYS
 
     async def _whole_health(self) -> HealthComponent:
         """Return the health to show; DOWN for an application that is not running in this process."""
@@ -236,14 +281,13 @@ class Endpoints:
         self._metrics.observe(lags)
 
 
-def _is_exposed(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
-    return ("*" in include or name in include) and name not in exclude and "*" not in exclude
-
-
-def _health_json(health: HealthComponent, shows_details: bool) -> dict[str, object]:
+def _health_json(health: HealthComponent, *, shows_parts: bool, shows_details: bool) -> dict[str, object]:
     shown: dict[str, object] = {"status": health.status.value}
-    if shows_details and health.components:
-        shown["components"] = {name: _health_json(part, True) for name, part in health.components.items()}
+    if shows_parts and health.components:
+        shown["components"] = {
+            name: _health_json(part, shows_parts=True, shows_details=shows_details)
+            for name, part in health.components.items()
+        }
     if shows_details and health.details:
         shown["details"] = {name: without_secrets(text) for name, text in health.details.items()}
     return shown
@@ -290,12 +334,6 @@ async def _refused(request: Request, error: Exception) -> Response:
         case ApplicationError():
             return problem(400, str(error))
     return problem(500, str(error))
-
-
-async def _not_served(request: Request, error: Exception) -> Response:
-    """Return the response to an unknown path or method, or to a body that is too large."""
-    assert isinstance(error, HTTPException)
-    return problem(error.status_code, error.detail, error.headers)
 
 
 async def _client_closed(request: Request, error: Exception) -> Response:

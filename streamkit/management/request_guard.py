@@ -1,7 +1,7 @@
 """Refusal of requests that a browser sends to the management endpoints for a page of another site.
 
-The endpoints have no login: everyone who can reach them may use them. A page of any site can make its visitor's
-browser send requests to addresses that only the visitor can reach, such as loopback. Two checks refuse such requests:
+A page of any site can make its visitor's browser send requests to addresses that only the visitor can reach, such as
+loopback, and the browser adds a password that the visitor has entered before. Two checks refuse such requests:
 
 Host     With DNS rebinding, the page's own host name resolves to this server. The browser then takes page and endpoints
          for the same origin, and the page could read all responses. The `Host` header contains that name. Only names

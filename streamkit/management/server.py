@@ -11,7 +11,7 @@ from typing import Final, cast
 
 import uvicorn
 
-from streamkit.config.application_properties import MANAGEMENT_SERVER, ManagementServerProperties
+from streamkit.config.application_properties import MANAGEMENT_SERVER, SECURITY_USER, ManagementServerProperties
 from streamkit.errors import ConfigurationError
 from streamkit.management.connection import MAX_HEAD, ConnectionLimits, ManagementConnection
 from streamkit.management.endpoint import ManagedApplication
@@ -56,7 +56,8 @@ class ManagementServer:
         """Start to serve on the running loop.
 
         Raises:
-            ConfigurationError: The address or port cannot be bound.
+            ConfigurationError: The address or port cannot be bound, or other machines could use the endpoints without a
+                login.
         """
         try:
             listener = self._listen()
@@ -64,6 +65,14 @@ class ManagementServer:
             self._endpoints.close()
             raise
         host, port = listener.getsockname()[:2]
+        is_loopback = ip_address(host.partition("%")[0]).is_loopback
+        if not is_loopback and not self._endpoints.needs_login:  # a name such as localhost that means another address
+            listener.close()
+            self._endpoints.close()
+            raise ConfigurationError(
+                f"the management endpoints would listen on {host}, where other machines could use them without a "
+                f"login: set {MANAGEMENT_SERVER}.token or {SECURITY_USER}.password"
+            )
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}{self._endpoints.base_path}"
         config = uvicorn.Config(
             self._endpoints.asgi,
@@ -82,10 +91,10 @@ class ManagementServer:
         loop = asyncio.get_running_loop()
         self._serving = loop.create_task(self._server.serve([listener]), name="management endpoints")
         logger.info("Management endpoints at %s: %s", self.url, ", ".join(self._endpoints.exposed) or "none")
-        if not ip_address(host.partition("%")[0]).is_loopback:
+        if not is_loopback:
             logger.warning(
-                "The management endpoints at %s can be reached from other machines, without a login: protect the "
-                "port by a firewall, or set %s.address=127.0.0.1",
+                "The management endpoints at %s can be reached from other machines, and HTTP sends passwords, tokens "
+                "and answers unencrypted: put a proxy with TLS in front of them, or set %s.address=127.0.0.1",
                 self.url,
                 MANAGEMENT_SERVER,
             )

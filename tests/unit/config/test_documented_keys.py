@@ -72,6 +72,14 @@ rocketmq.name-server=a:1 rocketmq.producer.group=g rocketmq.producer.access-key=
 rocketmq.producer.enable-msg-trace=true rocketmq.producer.customized-trace-topic=t
 rocketmq.producer.send-message-timeout=5 management.health.binders.enabled=false
 management.endpoints.web.exposure.include=bindings
+management.endpoints.web.exposure.exclude=bindings management.endpoints.web.base-path=/a
+management.endpoints.enabled-by-default=false management.endpoints.access.default=none
+management.endpoints.access.max-permitted=read-only management.endpoint.health.enabled=false
+management.endpoint.health.access=none management.endpoint.health.show-details=when-authorized
+management.endpoint.health.show-components=never management.endpoint.health.roles=ops
+management.endpoint.bindings.enabled=true management.endpoint.bindings.access=read-only
+management.server.port=0 management.server.address=::1 management.server.base-path=/a
+spring.security.user.name=ops spring.security.user.password=x spring.security.user.roles=ops
 """
 
 _ROCKET = "spring.cloud.stream.rocketmq"
