@@ -88,6 +88,8 @@ class SendRuns:
             if sends is None:
                 return None
             targets = sends.targets
+            if not self._destinations.are_plain(targets):  # what was left out has made room for further requests
+                return None
         if self._sending.waits_for_disk and not sends.all_wait:
             return None
         earliest = received[0][0]  # the connections are in the order in which they were read

@@ -590,3 +590,16 @@ def test_arbitrary_requests_have_equal_results(frames: list[bytes]) -> None:
             await both.pulled(queue_id=queue_id)
 
     with_both(scene, pool=False)
+
+
+def test_requests_that_come_into_a_run_only_when_it_is_read_again_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that ends earlier on one connection has room for further requests of others."""
+    monkeypatch.setattr(send_runs, "MOST_SENDS", 8)
+
+    async def scene(both: TwoPaths) -> None:
+        await make_topics(both)
+        refused = [send(PROPERTIES, b="read-only", opaque=n) for n in range(8)]
+        first, second = send(PROPERTIES, b"1", opaque=8), send(PROPERTIES, b"2", opaque=9)
+        await compare(both, b"".join([first, *refused]), b"".join([second, *refused]))
+
+    with_both(scene, pool=False)
