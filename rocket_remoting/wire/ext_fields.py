@@ -42,6 +42,7 @@ H = TypeVar("H", bound=Header)
 _values = msgspec.structs.astuple
 _writers: dict[type[Header], tuple[tuple[str, ...], tuple[Callable[[object], str], ...]]] = {}
 _decoders: dict[type[Header], msgspec.json.Decoder[Header]] = {}
+_text_decoder: msgspec.json.Decoder[dict[str, str]] = msgspec.json.Decoder(dict[str, str])
 _any_decoder: msgspec.json.Decoder[dict[str, object] | None] = msgspec.json.Decoder(dict[str, object] | None)
 
 
@@ -118,6 +119,10 @@ def json_fields(raw: bytes | msgspec.Raw) -> dict[str, str]:
     Raises:
         RemoteProtocolError: The data is not a JSON object.
     """
+    try:
+        return _text_decoder.decode(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        pass  # other values than texts, or an error, which gets its text below
     try:
         fields = _any_decoder.decode(raw)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
