@@ -274,14 +274,10 @@ class Broker:
                 address_percent=s.max_address_connections_ratio,
                 buffers=self.buffers,
             ),
-            # Runs of sends are not decoded into commands, which access control and chaos look at one by one.
-            frames_handler=self._frames_handler() if has_native_core() and not self._looks_at_each_request else None,
+            # Runs of sends are not decoded into commands, which chaos looks at one by one.
+            frames_handler=self._frames_handler() if has_native_core() and self._chaos is None else None,
             tls=s.server_tls(),
         )
-
-    @property
-    def _looks_at_each_request(self) -> bool:
-        return self.access is not None or self._chaos is not None
 
     def _frames_handler(self) -> FramesHandler:
         return FramesHandler(self._take_frames, self.fast_failure.begin_turn, self.fast_failure.end_turn)

@@ -110,7 +110,8 @@ class RequestHandlers:
         settings, destinations = context.settings, Destinations(context)
         self._late = late = LateAnswers(context.answered_later)
         self._sending = sending = SendProcessor(context, destinations, WaitingMessages(context))
-        self.send_runs = SendRuns(context, destinations, sending)
+        send_needs = sends(SendMessageRequestHeaderV2)
+        self.send_runs = SendRuns(context, destinations, sending, send_needs)
         self._replies = replies = ReplyProcessor(context, destinations)
         self._relay = relay = RelayProcessor(context)
         self._cleaning = cleaning = CleaningProcessor(context)
@@ -138,8 +139,8 @@ class RequestHandlers:
         end_needs = sends(EndTransactionRequestHeader).and_rights(partial(_transaction_rights, context.halves))
         self.table: dict[int, Served] = {
             Code.SEND_MESSAGE: Served(sending.send, sends(SendMessageRequestHeader)),
-            Code.SEND_MESSAGE_V2: Served(sending.send, sends(SendMessageRequestHeaderV2)),
-            Code.SEND_BATCH_MESSAGE: Served(sending.send_batch, sends(SendMessageRequestHeaderV2)),
+            Code.SEND_MESSAGE_V2: Served(sending.send, send_needs),
+            Code.SEND_BATCH_MESSAGE: Served(sending.send_batch, send_needs),
             SEND_DEDUPLICATED: Served(deduplicated.send, sends(SendDeduplicatedRequestHeader)),
             Code.SEND_REPLY_MESSAGE: Served(replies.reply, sends(SendMessageRequestHeader, free=reply_topic)),
             Code.SEND_REPLY_MESSAGE_V2: Served(replies.reply, sends(SendMessageRequestHeaderV2, free=reply_topic)),

@@ -9,11 +9,16 @@
 Policy is asked once for each queue of a run, and for the run as a whole. Whatever is unusual is left to
 `SendProcessor`, request by request: a topic or queue that does not exist, a refusal, a message that waits, a full file,
 a flush for each message. So each rule is written once, there.
+
+With access control each request of a run is checked as it is elsewhere, over the bytes that the run is read from. A run
+ends before the first request that its sender may not send.
 """
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rocket_broker.access.needs import SIGNED, Check, Needs
+from rocket_broker.limits.refusal import Refusal
 from rocket_broker.loop.watchdog import Watchdog
 from rocket_broker.processors.batches import MOST_KEYS, PART_BYTES, PART_MESSAGES
 from rocket_broker.processors.broker_context import BrokerContext
@@ -26,7 +31,9 @@ from rocket_broker.writing.timer_request import TIMED_NAME
 from rocket_remoting.native import has_native_core
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.codes import RequestCode
-from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.command import PREFIX, RemotingCommand, decode_json_header
+from rocket_remoting.wire.credentials import ACCESS_KEY
+from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.headers import SendMessageResponseHeader
 from rocket_remoting.wire.properties import PROPERTY_CLUSTER, PROPERTY_DELAY_TIME_LEVEL
 from rocket_remoting.wire.sys_flag import COMPRESSED, COMPRESSION_TYPE_MASK
@@ -39,6 +46,15 @@ __all__ = ["MOST_SENDS", "SendRuns"]
 MOST_SENDS = 128
 """Maximum number of requests of a run. With as many messages as `PART_MESSAGES` they take about a millisecond."""
 
+_READ = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+"""The requests that the native core reads."""
+
+_TOPIC = "b"
+"""The name of the topic among the fields of these requests."""
+
+_LONGEST_HEADER = 16 * 1024
+"""Bytes of a header that the native core reads at most."""
+
 _ID, _QUEUE, _QUEUE_OFFSET, _OPAQUE = "<id>", 1_111_111_111, 2_222_222_222, 1_333_333_333
 """What stands in an answer where `_divided` divides it."""
 
@@ -50,9 +66,12 @@ class SendRuns:
         context: The broker's parts.
         destinations: The topics and queues.
         sending: Stores what is not plain, and knows whether the broker stops.
+        needs: What a send needs where access control is on.
     """
 
-    def __init__(self, context: BrokerContext, destinations: Destinations, sending: SendProcessor) -> None:
+    def __init__(
+        self, context: BrokerContext, destinations: Destinations, sending: SendProcessor, needs: Needs
+    ) -> None:
         self._settings = context.settings
         self._store = context.store
         self._writer = context.writer
@@ -60,6 +79,8 @@ class SendRuns:
         self._fast_failure = context.fast_failure
         self._destinations = destinations
         self._sending = sending
+        self._check: Check | None = None if context.access is None else context.access.check
+        self._needs = needs
         self._reader = _reader() if has_native_core() else None
         self._cluster = f"{PROPERTY_CLUSTER}\x01{context.settings.broker_cluster_name}"
         self._template: tuple[str, str, str, str, str] = ("", "", "", "", "")
@@ -83,8 +104,13 @@ class SendRuns:
         if sends is None:
             return None
         targets = sends.targets
+        most = None
         if not self._destinations.are_plain(targets):
-            sends = self._reader.read(received, self._cluster, self._most(sends, targets, len(received)))
+            most = self._most(sends, targets, len(received))
+        if self._check is not None:
+            most = self._most_allowed(self._check, received, most, len(sends))
+        if most is not None:
+            sends = self._reader.read(received, self._cluster, most) if any(most) else None
             if sends is None:
                 return None
             targets = sends.targets
@@ -122,6 +148,53 @@ class SendRuns:
                 most[connection] = min(most[connection], first)
         return most
 
+    def _most_allowed(
+        self,
+        check: Check,
+        received: Sequence[tuple[Connection, memoryview]],
+        most: list[int] | None,
+        in_all: int,
+    ) -> list[int] | None:
+        """Return for each connection the number of its first requests that their senders may send.
+
+        Args:
+            check: Checks a request.
+            received: As `take` gets it.
+            most: For each connection the number of its first requests to check; None: all.
+            in_all: The number of requests that the native core has found.
+
+        Returns:
+            The numbers. None if they are no bounds: each request that the native core has found was checked.
+        """
+        allowed: list[int] = []
+        are_all_checked, left = most is None, in_all
+        for number, (connection, data) in enumerate(received):
+            bound = left if most is None else min(left, most[number])
+            count, end = self._allowed(check, connection, data, bound)
+            # No connection has more of the found requests than there are in all.
+            are_all_checked &= count == in_all or not _has_frame(data, end)
+            allowed.append(count)
+            left -= count
+        return None if are_all_checked else allowed
+
+    def _allowed(self, check: Check, connection: Connection, data: memoryview, most: int) -> tuple[int, int]:
+        """Return the number of the first requests that their sender may send, and the position behind them."""
+        count = position = 0
+        granted: set[tuple[str | None, str | None]] = set()  # accounts, and topics that they may send to
+        while count < most and _has_frame(data, position):
+            command, end = _read_send(data, position)
+            if command is None:
+                break
+            try:
+                fields = command.ext_fields
+                right = (fields.get(ACCESS_KEY), fields.get(_TOPIC))
+                check(connection, command, SIGNED if right in granted else self._needs)
+            except (Refusal, RemoteProtocolError):  # the request's own handler answers it
+                break
+            granted.add(right)
+            count, position = count + 1, end
+        return count, position
+
     def _make_template(self) -> None:
         """Make the header of an answer in five pieces, between which its numbers come."""
         used = (self._settings.region_id, self._settings.trace_on)
@@ -142,6 +215,27 @@ class SendRuns:
         queue_offset, text = text.split(str(_QUEUE_OFFSET), 1)
         opaque, rest = text.rsplit(str(_OPAQUE), 1)
         return before, queue, queue_offset, opaque, rest
+
+
+def _read_send(data: memoryview, position: int) -> tuple[RemotingCommand | None, int]:
+    """Return the request at a position, and where it ends; None if the native core reads no such request."""
+    length, header_length = PREFIX.unpack_from(data, position)
+    body, end = position + PREFIX.size + header_length, position + 4 + length
+    # A header in another encoding, which the top byte names, seems to be long, too.
+    if header_length > _LONGEST_HEADER or body > end:
+        return None, end
+    try:
+        command = decode_json_header(bytes(data[position + PREFIX.size : body]))
+    except RemoteProtocolError:
+        return None, end
+    command.body = data[body:end]
+    return (command if command.code in _READ else None), end
+
+
+def _has_frame(data: memoryview, position: int) -> bool:
+    """Return whether a whole frame begins at a position."""
+    left = len(data) - position
+    return left >= PREFIX.size and bool(PREFIX.unpack_from(data, position)[0] + 4 <= left)
 
 
 def _reader() -> "SendReader":

@@ -12,6 +12,7 @@ from rocket_broker.store import MessageStore
 from rocket_remoting import MemoryTransport, MessageExt
 from rocket_remoting.wire.codes import RequestCode, ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.credentials import Credentials
 from rocket_remoting.wire.ext_fields import Header
 from rocket_remoting.wire.headers import QueryMessageRequestHeader
 from rocket_remoting.wire.record import decode_records
@@ -188,30 +189,33 @@ class _OneByOne(MessageStore):
 Scene = Callable[[TwoPaths], Coroutine[Any, Any, None]]
 
 
-def with_both(scene: Scene, *, pool: bool = True, **settings: str) -> None:
+def with_both(scene: Scene, *, pool: bool = True, keys: Credentials | None = None, **settings: str) -> None:
     """Run the scene with two brokers whose stores hold one message in each queue, under virtual time.
 
     Args:
         scene: What the brokers are asked.
         pool: Whether the second broker has a transient store pool. Otherwise its store says that it takes no runs.
+        keys: What the clients sign their requests with, if the brokers have access control.
         settings: Further settings of both.
     """
 
-    async def side(undo: AsyncExitStack, clock: Any, keys: dict[str, str]) -> Side:
+    async def side(undo: AsyncExitStack, clock: Any, settings: dict[str, str]) -> Side:
         transport = MemoryTransport()
         broker = EmbeddedBroker(
-            transport=transport, clock=clock, settings=keys, name_server_port=9876, broker_port=10911
+            transport=transport, clock=clock, settings=settings, name_server_port=9876, broker_port=10911
         )
         embedded = await undo.enter_async_context(broker)
         client = await RawClient.connect(transport, embedded.broker_address)
         undo.push_async_callback(client.connection.close)
+        if keys is not None:
+            client.connection.sign_with(keys)
         return Side(client, embedded)
 
     async def main(clock: Any) -> None:
-        keys = SMALL_FILES | settings
+        used = SMALL_FILES | settings
         async with AsyncExitStack() as undo:
-            at_once = await side(undo, clock, keys)
-            one_by_one = await side(undo, clock, keys | ({"transientStorePoolEnable": "true"} if pool else {}))
+            at_once = await side(undo, clock, used)
+            one_by_one = await side(undo, clock, used | ({"transientStorePoolEnable": "true"} if pool else {}))
             if not pool:
                 one_by_one.embedded.broker.store.__class__ = _OneByOne
             for each in (at_once, one_by_one):

@@ -1,0 +1,195 @@
+"""With access control, sends have the same results in a run and request by request: only what is allowed is stored."""
+
+import asyncio
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from rocket_broker.access.access_control import AccessControl
+from rocket_broker.embedded import EmbeddedBroker
+from rocket_broker.processors import send_runs
+from rocket_remoting.session import turns
+from rocket_remoting.wire.credentials import SIGNATURE, Credentials
+from rocket_remoting.wire.frame_decoder import FrameDecoder
+from tests.end_to_end.raw_client import RawClient, with_broker
+from tests.native_core import needs_native_core
+from tests.properties.batch_paths import TwoPaths, batch_body, wire, with_both
+from tests.properties.test_send_paths import FIELDS, PROPERTIES, SECONDS, THREE, Received, compare, frame, send
+
+pytestmark = needs_native_core
+
+SECRET = "12345678"
+OPERATOR, SHOP = Credentials("operator", SECRET), Credentials("shop-app", SECRET)
+READER, STRANGER = Credentials("reader-app", SECRET), Credentials("stranger", SECRET)
+ACCOUNTS = f"""\
+accounts:
+  - accessKey: operator
+    secretKey: "{SECRET}"
+    admin: true
+  - accessKey: shop-app
+    secretKey: "{SECRET}"
+    topicPerms: [orders=PUB]
+  - accessKey: reader-app
+    secretKey: "{SECRET}"
+    topicPerms: [orders=SUB, other=PUB]
+"""
+
+
+@pytest.fixture(autouse=True)
+def long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Extend the time slice, so that a slow machine handles no other connection before a connection's later sends."""
+    monkeypatch.setattr(turns, "TURN_SECONDS", 60.0)
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> dict[str, Any]:
+    """Arguments of `with_both`: access control, and clients that sign as the operator."""
+    (tmp_path / "conf").mkdir()
+    accounts_in(tmp_path).write_text(ACCOUNTS)
+    own = json.dumps({"accessKey": OPERATOR.access_key, "secretKey": SECRET})
+    settings = {"aclEnable": "true", "rocketmqHome": str(tmp_path), "innerClientAuthenticationCredentials": own}
+    return settings | {"keys": OPERATOR, "pool": False}
+
+
+def accounts_in(home: Path) -> Path:
+    """Return the file of accounts."""
+    return home / "conf" / "plain_acl.yml"
+
+
+def signed(
+    body: bytes = b"tea", keys: Credentials = SHOP, *, batched: bool = False, late: dict[str, str] | None = None,
+    **fields: str,
+) -> bytes:  # fmt: skip
+    """Return a signed request; `late` has fields that are changed after it was signed."""
+    given = {**FIELDS, "i": wire(PROPERTIES).decode(), **fields}
+    if batched:
+        given |= {"i": "", "m": "true"}
+        body = batch_body(THREE)
+    of_request = keys.signed(given, body) | (late or {})
+    head = {"code": 320 if batched else 310, "extFields": of_request, "flag": 0, "opaque": 7, "version": 407}
+    return frame(json.dumps(head, separators=(",", ":")).encode(), body)
+
+
+REFUSED = {
+    "no signature": send(PROPERTIES),
+    "an account without a signature": signed(late={SIGNATURE: ""}),
+    "the signature of another secret": signed(keys=Credentials("shop-app", "87654321")),
+    "an unknown account": signed(keys=STRANGER),
+    "no right on the topic": signed(b="other"),
+    "a right to read": signed(keys=READER),
+    "another body": signed(b"tea")[:-1] + b"m",
+    "another topic": signed(late={"b": "other"}, keys=READER),
+    "another queue": signed(late={"e": "1"}),
+    "another account": signed(late={"AccessKey": "reader-app"}, b="other"),
+    "a field more": signed(late={"o": "1"}),
+    "a batch of another account": signed(batched=True, keys=READER),
+    "a batch that was changed": signed(batched=True)[:-1] + b"x",
+}
+
+
+def test_run_ends_before_a_request_that_is_refused(guarded: dict[str, Any]) -> None:
+    """What is before it and behind it is stored, also on other connections."""
+
+    async def scene(both: TwoPaths) -> None:
+        three = signed(b"1") + signed(b"2") + signed(b"3")
+        for name, refused in REFUSED.items():
+            assert await compare(both, three + refused + signed(b"4")) == [3, 1], name
+            assert sum(await compare(both, three, three, refused + three)) == 9, name
+            assert await compare(both, refused, refused) == [], name
+
+    with_both(scene, **guarded)
+
+
+def test_signed_requests_of_a_turn_are_stored_together(guarded: dict[str, Any]) -> None:
+    """Of several accounts and connections, single messages and batches; a field that Java adds later is not signed."""
+
+    async def scene(both: TwoPaths) -> None:
+        for side in (both.at_once, both.one_by_one):
+            await side.client.create_topic("other", queues=4)
+            await side.client.send("other", body=b"first")
+        of_reader = [signed(b"%d" % number, READER, b="other") for number in range(5)]
+        late = signed(late={"_UNIQUE_KEY_QUERY": "true"})
+        assert await compare(both, signed() * 4 + late, b"".join(of_reader), signed(batched=True)) == [8, 5]
+        assert await compare(both, signed(batched=True, keys=OPERATOR) + signed()) == [4]
+
+    with_both(scene, **guarded)
+
+
+def test_signed_run_has_a_maximum_number_of_requests(monkeypatch: pytest.MonkeyPatch, guarded: dict[str, Any]) -> None:
+    """The rest is stored in further runs."""
+    monkeypatch.setattr(send_runs, "MOST_SENDS", 8)
+
+    async def scene(both: TwoPaths) -> None:
+        assert sorted(await compare(both, *[signed() * 3] * 5)) == [1, 3, 3, 8]
+
+    with_both(scene, **guarded)
+
+
+def test_changed_accounts_apply_to_the_next_run(guarded: dict[str, Any]) -> None:
+    """A right that is taken away, then an account."""
+    accounts = accounts_in(Path(guarded["rocketmqHome"]))
+
+    async def scene(both: TwoPaths) -> None:
+        async def reload(text: str) -> None:
+            accounts.write_text(text)
+            for side in (both.at_once, both.one_by_one):
+                access = side.embedded.broker.access
+                assert isinstance(access, AccessControl)
+                access.load()
+
+        assert await compare(both, signed() * 3) == [3]
+        await reload(ACCOUNTS.replace("orders=PUB]", "orders=SUB]"))
+        assert await compare(both, signed() * 3) == []
+        await reload(ACCOUNTS.replace("shop-app", "other-app"))
+        assert await compare(both, signed() * 3) == []
+        await reload(ACCOUNTS)
+        assert await compare(both, signed() * 3) == [3]
+
+    with_both(scene, **guarded)
+
+
+def test_clients_on_the_white_list_are_stored_together_without_a_signature(guarded: dict[str, Any]) -> None:
+    """As elsewhere, they need no rights either."""
+    accounts_in(Path(guarded["rocketmqHome"])).write_text(ACCOUNTS + 'globalWhiteRemoteAddresses: ["*"]\n')
+
+    async def scene(both: TwoPaths) -> None:
+        assert await compare(both, send(PROPERTIES) * 3 + signed(keys=STRANGER)) == [4]
+
+    with_both(scene, **guarded)
+
+
+def test_every_request_of_a_mixture_is_checked(guarded: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever comes before it, and on other connections; as many messages are stored as were allowed."""
+    monkeypatch.setattr(send_runs, "MOST_SENDS", 16)
+    random = Random(7)
+    allowed = [*[signed()] * 12, signed(i="DELAY\x010\x02"), signed(keys=OPERATOR)]
+    settings = {key: value for key, value in guarded.items() if isinstance(value, str)}
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        broker = embedded.broker
+        client.connection.sign_with(OPERATOR)
+        for topic in ("orders", "other"):
+            await client.create_topic(topic, queues=4)
+            await client.send(topic, body=b"first")
+        for _ in range(20):
+            sent = [random.choices([*allowed, *REFUSED.values()], k=random.randrange(1, 12)) for _ in range(4)]
+            before = broker.statistics.put_messages
+            pipes: list[Any] = []
+            for _ in sent:
+                connection = await broker.transport.connect(embedded.broker_address)
+                pipes.append(connection._transport)
+                pipes[-1]._protocol = Received()
+            for pipe, frames in zip(pipes, sent, strict=True):
+                pipe.write(b"".join(frames))
+            await asyncio.sleep(SECONDS)
+            for pipe, frames in zip(pipes, sent, strict=True):
+                answers = FrameDecoder().feed(pipe._protocol.data)
+                assert [answer.code for answer in answers] == [0 if each in allowed else 16 for each in frames]
+                pipe.close()
+            count = sum(each in allowed for frames in sent for each in frames)
+            assert broker.statistics.put_messages == before + count
+
+    with_broker(scene, **settings)
