@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -47,6 +47,7 @@ def bundled_broker_of(
     log: IO[bytes] | None = None,
     environment: Mapping[str, str] | None = None,
     checkout: Path | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[MeasuredBroker]:
     """`streamkit broker`, with its store in the directory, which stays; it is ended by the signal.
 
@@ -56,32 +57,53 @@ def bundled_broker_of(
         log: Where the process logs to; None: nowhere.
         environment: The environment of the process; None: this process's.
         checkout: The checkout of this project whose broker it is; None: the current directory, or the installed one.
+        settings: Settings of the broker. With them its name server is a process of its own, and is not measured.
     """
     name_server_port, broker_port = free_ports()
-    command = [sys.executable, "-m", "streamkit.cli", "broker", "--store", str(home)]
-    command += ["--name-server-port", str(name_server_port), "--port", str(broker_port)]
-    started = time.perf_counter()
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=log or subprocess.DEVNULL, text=True, env=environment, cwd=checkout
-    )
-    try:
-        _await_boot(process)
-        elapsed = time.perf_counter() - started
-        name_server, address = f"127.0.0.1:{name_server_port}", f"127.0.0.1:{broker_port}"
-        yield MeasuredBroker("bundled", name_server, process.pid, elapsed, address)
-    finally:
-        process.send_signal(last_signal)
-        process.wait(timeout=60)
-        assert process.stdout is not None
-        process.stdout.close()
+    name_server, address = f"127.0.0.1:{name_server_port}", f"127.0.0.1:{broker_port}"
+    with ExitStack() as stack:
+
+        def start(boots_as: str, *arguments: str) -> "subprocess.Popen[str]":
+            command = [sys.executable, "-m", "streamkit.cli", *arguments]
+            output = log or subprocess.DEVNULL
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=output, text=True, env=environment, cwd=checkout
+            )
+            stack.callback(_end, process, last_signal)
+            _await_boot(process, boots_as)
+            return process
+
+        if settings is None:
+            ports = ["--name-server-port", str(name_server_port), "--port", str(broker_port)]
+            arguments = ["--store", str(home), *ports]
+        else:
+            keys = {"listenPort": str(name_server_port), "kvConfigPath": str(home / "kvConfig.json")}
+            start("The Name Server boot success", "namesrv", "-c", _write_conf(home / "namesrv.conf", keys))
+            keys = {"listenPort": str(broker_port), "namesrvAddr": name_server, "storePathRootDir": str(home / "store")}
+            arguments = ["-c", _write_conf(home / "broker.conf", keys | dict(settings))]
+        started = time.perf_counter()
+        process = start("broker[", "broker", *arguments)
+        yield MeasuredBroker("bundled", name_server, process.pid, time.perf_counter() - started, address)
 
 
-def _await_boot(process: "subprocess.Popen[str]") -> None:
+def _write_conf(path: Path, keys: Mapping[str, str]) -> str:
+    path.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+    return str(path)
+
+
+def _end(process: "subprocess.Popen[str]", last_signal: signal.Signals) -> None:
+    process.send_signal(last_signal)
+    process.wait(timeout=60)
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+def _await_boot(process: "subprocess.Popen[str]", boots_as: str) -> None:
     assert process.stdout is not None
     for line in process.stdout:
-        if "broker[" in line and "boot success" in line:
+        if boots_as in line and "boot success" in line:
             return
-    raise RuntimeError(f"the broker ended with code {process.wait()} before it was up")
+    raise RuntimeError(f"{process.args!r} ended with code {process.wait()} before it was up")
 
 
 @contextmanager

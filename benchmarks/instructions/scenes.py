@@ -2,23 +2,28 @@
 
 A broker and the load on it are in one process and on one loop. The load encodes its requests once and writes the same
 bytes to raw sockets again and again, so nearly all instructions are the broker's. Only the scene of our client counts a
-client, too.
+client, too, and those over TLS count the encryption at both ends.
 """
 
 import asyncio
 import re
 import socket
+import ssl
 import sys
+import tempfile
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks import memory
+from benchmarks.guarded import KEYS, OPERATOR, settings_of
 from benchmarks.load.frames import QUEUES, SendFrames, pull_frame
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_client import (
     Admin,
     ClientSettings,
     ConsumeContext,
+    Credentials,
     Producer,
     ProducerSettings,
     PushConsumer,
@@ -79,23 +84,73 @@ class _RawConnection:
 
     async def answers(self, count: int) -> bytes:
         """Read until ``count`` answers have arrived; each must say success."""
-        loop = asyncio.get_running_loop()
         received = b""
         while len(_ANSWER.findall(received)) < count:
-            data = await loop.sock_recv(self._socket, 1 << 20)
-            if not data:
-                raise ConnectionError("the broker closed the connection")
-            received += data
+            received += await self.receive()
         return received
+
+    async def receive(self) -> bytes:
+        """Read once."""
+        data = await asyncio.get_running_loop().sock_recv(self._socket, 1 << 20)
+        if not data:
+            raise ConnectionError("the broker closed the connection")
+        return data
 
     def close(self) -> None:
         self._socket.close()
 
 
-def _sends(connections: int, in_flight: int, batch: int = 1) -> BrokerWork:
+class _RawTlsConnection(_RawConnection):
+    """The same, encrypted; `shake_hands` comes first."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing)
+
+    async def shake_hands(self) -> None:
+        """Do the handshake."""
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                super().send(self._outgoing.read())
+                self._incoming.write(await super().receive())
+            else:
+                super().send(self._outgoing.read())
+                return
+
+    def send(self, frames: bytes) -> None:
+        self._tls.write(frames)
+        super().send(self._outgoing.read())
+
+    async def receive(self) -> bytes:
+        """Read once, and decrypt what is whole."""
+        self._incoming.write(await super().receive())
+        received = b""
+        while True:
+            try:
+                received += self._tls.read(1 << 20)
+            except ssl.SSLWantReadError:
+                return received
+
+
+async def _connected(address: str, *, tls: bool) -> _RawConnection:
+    if not tls:
+        return _RawConnection(address)
+    connection = _RawTlsConnection(address)
+    await connection.shake_hands()
+    return connection
+
+
+def _sends(
+    connections: int, in_flight: int, batch: int = 1, *, keys: Credentials | None = None, tls: bool = False
+) -> BrokerWork:
     async def work(broker: EmbeddedBroker, rounds: int) -> None:
-        frames = SendFrames(TOPIC, BODY, batch=batch)
-        raw = [_RawConnection(broker.broker_address) for _ in range(connections)]
+        frames = SendFrames(TOPIC, BODY, batch=batch, keys=keys)
+        raw = [await _connected(broker.broker_address, tls=tls) for _ in range(connections)]
         requests = [frames.next(in_flight) for _ in raw]
         for _ in range(rounds):
             for connection, own in zip(raw, requests, strict=True):
@@ -151,6 +206,20 @@ def _with_broker(work: BrokerWork) -> Callable[[int], Coroutine[object, object, 
             async with Admin(ClientSettings(name_servers=broker.name_server_address)) as admin:
                 await admin.create_topic(TOPIC, queues=QUEUES)
             await work(broker, rounds)
+
+    return run
+
+
+def _with_guarded_broker(work: BrokerWork) -> Callable[[int], Coroutine[object, object, None]]:
+    """Return the work on a broker with access control, which accepts TLS connections, too."""
+
+    async def run(rounds: int) -> None:
+        with tempfile.TemporaryDirectory(prefix="streamkit-instructions-") as home:
+            async with EmbeddedBroker(settings=_SETTINGS | settings_of(Path(home))) as broker:
+                own = ClientSettings(name_servers=broker.name_server_address, credentials=OPERATOR)
+                async with Admin(own) as admin:
+                    await admin.create_topic(TOPIC, queues=QUEUES)
+                await work(broker, rounds)
 
     return run
 
@@ -212,6 +281,16 @@ SCENES = {
     "send-8": Scene("send, 8 connections, synchronous", 8, 400, "broker", _with_broker(_sends(8, 1))),
     "pipelined": Scene("send, 4 connections × 64 in flight", 256, 200, "broker", _with_broker(_sends(4, 64))),
     "batch": Scene("send in batches of 32, 8 connections", 256, 200, "broker", _with_broker(_sends(8, 1, batch=32))),
+    "signed": Scene(
+        "send signed, 4 connections × 64 in flight", 256, 20, "guarded", _with_guarded_broker(_sends(4, 64, keys=KEYS))
+    ),
+    "encrypted": Scene(
+        "the same over TLS, both ends",
+        256,
+        20,
+        "guarded",
+        _with_guarded_broker(_sends(4, 64, keys=KEYS, tls=True)),
+    ),
     "pull": Scene("pull a backlog, 32 messages a request", 32, 1_500, "broker", _with_broker(_pulls)),
     "client": Scene("our client and the broker: send 32 at once, receive", 32, 60, "client", _with_broker(_client)),
     "receipts": Scene(

@@ -86,21 +86,23 @@ def _measure_in_turns(  # noqa: PLR0917 - one call
     """Start all brokers, warm them up, and load one after the other, in every round in another order."""
     figures: Rounds = {name: [[] for _ in servers] for name in names}
     with ExitStack() as stack, console.status("starting the brokers ...") as status:
-        brokers: list[MeasuredBroker] = []
-        for server in servers:
-            broker = stack.enter_context(server.start())
-            make_topics(broker, names)
-            brokers.append(broker)
-        for broker in brokers:
-            status.update(f"warming up {broker.name} ...")
-            for name in names:
-                measure(SCENARIOS[name], broker, warm_up / len(names))
+        brokers: dict[bool, list[MeasuredBroker]] = {}
+        for is_guarded in sorted({SCENARIOS[name].is_signed for name in names}):
+            own = [name for name in names if SCENARIOS[name].is_signed is is_guarded]
+            brokers[is_guarded] = [stack.enter_context(server.start(is_guarded)) for server in servers]
+            for broker in brokers[is_guarded]:
+                make_topics(broker, own)
+            for broker in brokers[is_guarded]:
+                status.update(f"warming up {broker.name} ...")
+                for name in own:
+                    measure(SCENARIOS[name], broker, warm_up / len(own))
         for number in range(rounds):
             for name in names:
-                for position in range(len(brokers)):
-                    at = (position + number) % len(brokers)
-                    status.update(f"round {number + 1} of {rounds}: {name} on {brokers[at].name} ...")
-                    figures[name][at].append(measure(SCENARIOS[name], brokers[at], seconds))
+                loaded = brokers[SCENARIOS[name].is_signed]
+                for position in range(len(loaded)):
+                    at = (position + number) % len(loaded)
+                    status.update(f"round {number + 1} of {rounds}: {name} on {loaded[at].name} ...")
+                    figures[name][at].append(measure(SCENARIOS[name], loaded[at], seconds))
     return figures
 
 

@@ -6,14 +6,17 @@
                                                         └ 32 digits: a new number      └ 10 digits: a new number
 
 A request has the fields and properties that Apache's Java client sends. Numbers keep their count of digits, so the
-frame keeps its length.
+frame keeps its length. The unique key is signed, the opaque is not: a signed request gets a new signature, too.
 """
 
+import base64
+import hmac
 from collections.abc import Sequence
 
 from rocket_remoting.wire.batch import encode_batch
 from rocket_remoting.wire.codes import RequestCode, Version
 from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.credentials import SIGNATURE, Credentials
 from rocket_remoting.wire.ext_fields import Header
 from rocket_remoting.wire.headers import PullMessageRequestHeader, SendMessageRequestHeaderV2
 from rocket_remoting.wire.message import Message
@@ -30,6 +33,7 @@ QUEUES = 4
 _FIRST_OPAQUE = 1_000_000_000
 _UNIQUE_KEY = "7F00000100002A9F18B4AAC200000000"
 _COUNTED_DIGITS = 8
+_SIGNATURE_BYTES = 28
 
 
 class SendFrames:
@@ -39,17 +43,18 @@ class SendFrames:
         messages: Messages in each frame.
     """
 
-    def __init__(self, topic: str, body: bytes, *, batch: int = 1) -> None:
+    def __init__(self, topic: str, body: bytes, *, batch: int = 1, keys: Credentials | None = None) -> None:
         """Encode a request for each queue.
 
         Args:
             topic: The topic, which has `QUEUES` queues.
             body: The body of every message.
             batch: Messages in a request; 1 for requests of single messages.
+            keys: Sign the requests; None: they are not signed.
         """
         self.messages = batch
         self._sent = 0
-        self._frames = [_Template(_send(topic, body, queue_id, batch)) for queue_id in range(QUEUES)]
+        self._frames = [_Template(_send(topic, body, queue_id, batch), keys) for queue_id in range(QUEUES)]
 
     def next(self, count: int) -> bytes:
         """Return ``count`` requests, one after the other."""
@@ -75,23 +80,50 @@ def pull_frame(topic: str, group: str, queue_id: int, offset: int, most: int) ->
         sub_version=0,
         expression_type="TAG",
     )
-    return _encode(RequestCode.PULL_MESSAGE, header, b"")
+    return b"".join(_request(RequestCode.PULL_MESSAGE, header, b"").encode())
 
 
 class _Template:
-    def __init__(self, frame: bytes) -> None:
+    def __init__(self, request: RemotingCommand, keys: Credentials | None) -> None:
+        self._signing = None
+        if keys is not None:
+            request.sign(keys)
+            self._signing = _Signing(request.ext_fields, bytes(request.body), keys)
+        frame = b"".join(request.encode())
         self._frame = bytearray(frame)
         self._opaque = frame.index(b"%d" % _FIRST_OPAQUE)
         self._keys = _positions(frame, _UNIQUE_KEY.encode())
+        self._signature = frame.index(request.ext_fields[SIGNATURE].encode()) if keys is not None else 0
 
     def with_numbers(self, number: int) -> bytes:
         frame = self._frame
-        digits = b"%08X" % (number & 0xFFFFFFFF)
-        for place, position in enumerate(self._keys):
-            frame[position - 4 : position] = b"%04X" % place
-            frame[position : position + _COUNTED_DIGITS] = digits
+        _put_number(frame, self._keys, number)
         frame[self._opaque : self._opaque + 10] = b"%d" % (_FIRST_OPAQUE + number % _FIRST_OPAQUE)
+        if self._signing is not None:
+            frame[self._signature : self._signature + _SIGNATURE_BYTES] = self._signing.with_number(number)
         return bytes(frame)
+
+
+class _Signing:
+    """What the signature of a request is made of; `rocket_remoting.wire.credentials` draws it."""
+
+    def __init__(self, fields: dict[str, str], body: bytes, keys: Credentials) -> None:
+        content = "".join(fields[name] for name in sorted(fields) if name != SIGNATURE).encode() + body
+        self._content = bytearray(content)
+        self._keys = _positions(content, _UNIQUE_KEY.encode())
+        self._secret = keys.secret_key.encode()
+
+    def with_number(self, number: int) -> bytes:
+        _put_number(self._content, self._keys, number)
+        return base64.b64encode(hmac.digest(self._secret, self._content, "sha1"))
+
+
+def _put_number(data: bytearray, positions: Sequence[int], number: int) -> None:
+    """Put a number, and their place in the request, into the digits of unique keys."""
+    digits = b"%08X" % (number & 0xFFFFFFFF)
+    for place, position in enumerate(positions):
+        data[position - 4 : position] = b"%04X" % place
+        data[position : position + _COUNTED_DIGITS] = digits
 
 
 def _positions(frame: bytes, key: bytes) -> Sequence[int]:
@@ -103,7 +135,7 @@ def _positions(frame: bytes, key: bytes) -> Sequence[int]:
     return found
 
 
-def _send(topic: str, body: bytes, queue_id: int, batch: int) -> bytes:
+def _send(topic: str, body: bytes, queue_id: int, batch: int) -> RemotingCommand:
     properties = {PROPERTY_UNIQUE_KEY: _UNIQUE_KEY, PROPERTY_WAIT_STORE_MSG_OK: "true"}
     code = RequestCode.SEND_MESSAGE_V2
     own = encode_properties_text(properties)
@@ -125,10 +157,10 @@ def _send(topic: str, body: bytes, queue_id: int, batch: int) -> bytes:
         unit_mode=False,
         batch=batch > 1,
     )
-    return _encode(code, header, body)
+    return _request(code, header, body)
 
 
-def _encode(code: RequestCode, header: Header, body: bytes) -> bytes:
+def _request(code: RequestCode, header: Header, body: bytes) -> RemotingCommand:
     command = RemotingCommand.request(code, header, body)
     command.language, command.version, command.opaque = "JAVA", Version.V4_9_7, _FIRST_OPAQUE
-    return b"".join(command.encode())
+    return command

@@ -3,6 +3,7 @@
 import re
 import select
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable
@@ -31,14 +32,27 @@ class Load:
     own_cpu: float
 
 
+def _trusting() -> ssl.SSLContext:
+    """Return the TLS settings of a client that trusts every server: only the encryption is measured."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+_TLS = _trusting()
+
+
 class _Connection:
     """A connection that counts answers by their frames; each must say success."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, tls: bool = False) -> None:
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)))
+        self.socket = socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.settimeout(_ANSWER_SECONDS)
+        self._decrypted: Callable[[], int] = lambda: 0
+        if tls:
+            self.socket = encrypted = _TLS.wrap_socket(self.socket)
+            self._decrypted = encrypted.pending
         self._buffer = bytearray(_RECEIVE_BYTES)
         self._view = memoryview(self._buffer)
         self._end = 0
@@ -47,7 +61,13 @@ class _Connection:
         self.socket.sendall(frames)
 
     def receive(self) -> int:
-        """Read once, and return the number of answers that are complete now."""
+        """Read what has come, at least once, and return the number of answers that are complete now."""
+        answers = self._receive()
+        while self._decrypted():  # the poll does not see what the TLS layer has read already
+            answers += self._receive()
+        return answers
+
+    def _receive(self) -> int:
         count = self.socket.recv_into(self._view[self._end :])
         if not count:
             raise ConnectionError("the broker closed the connection")
@@ -76,14 +96,16 @@ class _Connection:
         self.socket.close()
 
 
-def send_closed_loop(address: str, frames: SendFrames, *, connections: int, in_flight: int, seconds: float) -> Load:
+def send_closed_loop(
+    address: str, frames: SendFrames, *, connections: int, in_flight: int, seconds: float, tls: bool = False
+) -> Load:
     """Send on several connections; each has up to ``in_flight`` requests without an answer, and sends on an answer."""
     with ExitStack() as stack:
         poll = select.epoll()
         stack.callback(poll.close)
         by_number: dict[int, _Connection] = {}
         for _ in range(connections):
-            connection = _Connection(address)
+            connection = _Connection(address, tls=tls)
             stack.callback(connection.close)
             by_number[connection.socket.fileno()] = connection
             poll.register(connection.socket, select.EPOLLIN)

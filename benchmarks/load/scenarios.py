@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.brokers import MeasuredBroker
+from benchmarks.guarded import KEYS, OPERATOR
 from benchmarks.load.frames import QUEUES, SendFrames
 from benchmarks.load.generator import Load, pull_again, send_at_rate, send_closed_loop, send_count
 from benchmarks.process import cpu_seconds
@@ -48,11 +49,13 @@ class Scenario:
         name: The name on the command line, also the topic's.
         title: The row in tables.
         run: Puts the load on the broker at an address, for a number of seconds; returns it with latencies in seconds.
+        is_signed: Whether the broker must be one that checks signatures, and accepts TLS connections.
     """
 
     name: str
     title: str
     run: Callable[[str, float], tuple[Load, list[float]]]
+    is_signed: bool = False
 
 
 def _sends(  # noqa: PLR0917 - a table's columns
@@ -64,6 +67,15 @@ def _sends(  # noqa: PLR0917 - a table's columns
         return load, []
 
     return Scenario(name, title, run)
+
+
+def _signed_sends(name: str, title: str, connections: int, in_flight: int, *, tls: bool = False) -> Scenario:
+    def run(address: str, seconds: float) -> tuple[Load, list[float]]:
+        frames = SendFrames(name, BODY, keys=KEYS)
+        load = send_closed_loop(address, frames, connections=connections, in_flight=in_flight, seconds=seconds, tls=tls)
+        return load, []
+
+    return Scenario(name, title, run, is_signed=True)
 
 
 def _latency(address: str, seconds: float) -> tuple[Load, list[float]]:
@@ -82,6 +94,10 @@ SCENARIOS = {
         _sends("sync-32", "send, 32 connections, synchronous", 32, 1),
         _sends("pipelined", "send, 4 connections × 64 in flight", 4, 64),
         _sends("pipelined-1k", "the same, bodies of 1 KiB", 4, 64, LARGE_BODY),
+        _signed_sends("signed-8", "send signed, 8 connections, synchronous", 8, 1),
+        _signed_sends("signed", "send signed, 4 connections × 64 in flight", 4, 64),
+        _signed_sends("encrypted-8", "send signed and encrypted, 8 connections, synchronous", 8, 1, tls=True),
+        _signed_sends("encrypted", "send signed and encrypted, 4 connections × 64 in flight", 4, 64, tls=True),
         _sends("batch-32", "send in batches of 32, 8 connections", 8, 1, batch=32),
         _sends("batch-100", "send in batches of 100, 8 connections", 8, 1, batch=100),
         Scenario("latency", f"send at {LATENCY_RATE:,} messages/s", _latency),
@@ -95,7 +111,8 @@ def make_topics(broker: MeasuredBroker, names: list[str]) -> None:
     """Make the scenarios' topics, and send what is to be pulled."""
 
     async def make() -> None:
-        async with Admin(ClientSettings(name_servers=broker.name_server)) as admin:
+        # A broker that checks no signatures ignores them.
+        async with Admin(ClientSettings(name_servers=broker.name_server, credentials=OPERATOR)) as admin:
             for name in names:
                 await admin.create_topic(name, queues=QUEUES)
 

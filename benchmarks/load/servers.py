@@ -1,4 +1,5 @@
-"""The brokers that are loaded in turns: this checkout's, another checkout's, and Apache's."""
+"""The brokers that are loaded in turns: this checkout's, another checkout's, and Apache's. Each is there twice if need
+be: as it is by default, and guarded, that is with access control and TLS."""
 
 import os
 import shutil
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.brokers import MeasuredBroker, bundled_broker_of
+from benchmarks.guarded import ACCOUNTS, apache_settings, apache_tls, settings_of
 from tests.peer.apache import ApacheBroker
 
 __all__ = ["Server", "apache", "bundled"]
@@ -32,22 +34,23 @@ class Server:
 
     Attributes:
         name: The name in tables.
-        start: Starts it, with a store of its own.
+        start: Starts it, guarded or not, with a store of its own.
     """
 
     name: str
-    start: Callable[[], AbstractContextManager[MeasuredBroker]]
+    start: Callable[[bool], AbstractContextManager[MeasuredBroker]]
 
 
 def bundled(name: str, checkout: Path, *, native: bool = True) -> Server:
     """Return the bundled broker of a checkout of this project, run by this interpreter, with or without native core."""
 
     @contextmanager
-    def start() -> Iterator[MeasuredBroker]:
+    def start(is_guarded: bool) -> Iterator[MeasuredBroker]:
         home = Path(tempfile.mkdtemp(prefix="streamkit-load-"))
         environment = os.environ | {"PYTHONPATH": str(checkout), "STREAMKIT_NATIVE": "1" if native else "0"}
         try:
-            with bundled_broker_of(home, environment=environment, checkout=checkout) as broker:
+            settings = settings_of(home) if is_guarded else None
+            with bundled_broker_of(home, environment=environment, checkout=checkout, settings=settings) as broker:
                 yield replace(broker, name=name)
         finally:
             shutil.rmtree(home, ignore_errors=True)
@@ -59,8 +62,14 @@ def apache(version: str) -> Server:
     """Return Apache's broker of a version, with its default settings."""
 
     @contextmanager
-    def start() -> Iterator[MeasuredBroker]:
-        broker = ApacheBroker(version, settings=_APACHE_DEFAULTS, optimizing=True)
+    def start(is_guarded: bool) -> Iterator[MeasuredBroker]:
+        broker = ApacheBroker(
+            version,
+            settings=_APACHE_DEFAULTS | (apache_settings(version) if is_guarded else {}),
+            optimizing=True,
+            system_properties=apache_tls() if is_guarded else None,
+            accounts=ACCOUNTS if is_guarded else "",
+        )
         try:
             yield MeasuredBroker(f"Apache {version}", broker.name_server, broker.pid, 0.0, broker.address)
         finally:
