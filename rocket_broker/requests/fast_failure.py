@@ -30,6 +30,8 @@ __all__ = ["FastFailure"]
 logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_WARNINGS = 1.0
+_RECENT_SECONDS = 1.0
+"""For so long a turn says how long requests wait. A turn with only the sends of one connection is not counted."""
 
 _SENDS = (
     Code.SEND_MESSAGE,
@@ -66,7 +68,7 @@ class FastFailure:
 
     def __init__(self, settings: BrokerSettings, *, time: Callable[[], float]) -> None:
         self.refused = 0
-        self._last_turn = 0.0
+        self._last_turn = self._ended = 0.0
         self._settings = settings
         self._time = time
         self._limits: dict[int, float] = {}
@@ -106,20 +108,25 @@ class FastFailure:
         """End the turn, if one has begun."""
         if self._in_turn:
             self._in_turn = False
-            self._last_turn = self._time() - self._began
+            self._ended = self._time()
+            self._last_turn = self._ended - self._began
 
     @property
     def last_turn_ms(self) -> int:
-        """Milliseconds from the first handled request to the end of the previous turn."""
-        return int(self._last_turn * 1000)
+        """Milliseconds from the first handled request to the end of the last turn; 0 if that is long ago."""
+        return int(self._last_turn * 1000) if self._time() - self._ended < _RECENT_SECONDS else 0
 
     def is_late(self, code: int, read_at: float, count: int) -> bool:
-        """Count requests that are to be handled together, and return whether `admit` would refuse one of them."""
+        """Count requests that are to be handled together, and return whether `admit` would refuse one of them.
+
+        If no turn has begun, they are the first requests of theirs. That is no reason to begin it here, since a turn in
+        which nothing else is handled is of no interest.
+        """
         now = self._time()
-        if not self._in_turn:
-            self._begin_until_next(now)
-        self._handled += count
-        return now - min(self._began, read_at) >= self._limits.get(code, self._other)
+        if self._in_turn:
+            self._handled += count
+            read_at = min(self._began, read_at)
+        return now - read_at >= self._limits.get(code, self._other)
 
     def settings_updated(self, keys: Collection[str]) -> None:
         """Take over the limits from the settings."""

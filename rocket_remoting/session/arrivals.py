@@ -61,12 +61,13 @@ class Arrivals(Generic[_Connection]):
 
     Attributes:
         take: As given.
+        begin_turn: As given.
     """
 
     # Invariant: while _is_in_turn, `_end` is scheduled for the end of this turn. _last is the connection that was read
     # last, if it came alone.
     __slots__ = (
-        "_begin_turn", "_buffer", "_connections", "_count", "_end_turn", "_is_in_turn", "_last", "_last_count", "_loop",
+        "_buffer", "_connections", "_count", "_end_turn", "_is_in_turn", "_last", "_last_count", "_loop", "begin_turn",
         "take",
     )  # fmt: skip
 
@@ -79,7 +80,7 @@ class Arrivals(Generic[_Connection]):
     ) -> None:
         self.take = take
         self._buffer = buffer
-        self._begin_turn = begin_turn
+        self.begin_turn = begin_turn
         self._end_turn = end_turn
         self._loop = asyncio.get_running_loop()
         self._connections: list[_Connection] = []
@@ -87,24 +88,24 @@ class Arrivals(Generic[_Connection]):
         self._count = self._last_count = 0  # reads of this turn, and of the turn before
         self._last: _Connection | None = None
 
-    def begin_alone(self, connection: _Connection) -> bool:
+    def is_alone(self, connection: _Connection) -> bool:
         """Count a connection that was read; return whether it handles its requests itself, now.
 
-        It does so if the last turn had no other connection. Then `end_alone` must be called when they are handled.
-        Otherwise `add` must be called now.
+        It does so if the last turn had no other connection. If `take` does not handle all of its requests, it calls
+        `begin_turn` before the others and `end_alone` behind them. Otherwise `add` must be called now.
         """
         if not self._is_in_turn:
             # If another connection was read last, that may have been in this same turn.
-            if self._last_count <= 1 and (self._last is connection or self._last is None):
+            last = self._last
+            if self._last_count <= 1 and (last is connection or last is None):
                 self._last = connection
-                self._begin_turn()
                 return True
             self._is_in_turn = True
             self._count = 0 if self._last is None else 1
             self._last = None
             # The loop runs a callback of `call_soon` before it reads anything in the next turn.
             self._loop.call_soon(self._end)
-            self._begin_turn()
+            self.begin_turn()
         self._count += 1
         return False
 

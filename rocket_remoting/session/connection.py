@@ -431,11 +431,8 @@ class Connection(asyncio.BufferedProtocol):
         arrivals = self._arrivals
         if arrivals is None:
             self._handle_all()
-        elif not self._has_arrived and arrivals.begin_alone(self):
-            try:
-                self._handle_all()
-            finally:
-                arrivals.end_alone()
+        elif not self._has_arrived and arrivals.is_alone(self):
+            self._handle_alone(arrivals)
         else:
             if not self._has_arrived:
                 self._has_arrived = True
@@ -532,22 +529,52 @@ class Connection(asyncio.BufferedProtocol):
         if self._has_arrived and self._arrivals is not None:
             self._arrivals.handle()
 
-    def _handle_all(self, seconds: float | None = None) -> None:
+    def _handle_alone(self, arrivals: Arrivals["Connection"]) -> None:
+        """Handle the frames that have been read from a connection that came alone.
+
+        If all of them are taken, as of a client that sends and waits for the answer, that needs few steps: no turn of
+        the loop is counted, and the answers are not collected.
+        """
+        decoder, turns, party = self._decoder, self._turns, self.counted_as or self
+        frames, taken = decoder.readable(), None
+        if frames and (turns is None or turns.left(party) > 0):
+            began = perf_counter()
+            taken = arrivals.take(((self, frames),))
+            if taken is not None:
+                ((count, answers),) = taken
+                is_all = decoder.skip_all(count)
+                if answers:
+                    self._write(answers)
+                if turns is not None:
+                    turns.use(party, perf_counter() - began)
+                if is_all:
+                    return
+                if self.is_closed or self._must_wait():
+                    decoder.settle()
+                    return
+        arrivals.begin_turn()
+        try:
+            self._handle_all(may_take=taken is not None)
+        finally:
+            arrivals.end_alone()
+
+    def _handle_all(self, seconds: float | None = None, *, may_take: bool = True) -> None:
         """Handle the frames that have been read.
 
         Args:
             seconds: On a server, the time to spend on the peer's requests; by default the rest of its time in this
                 round. The frames left then wait for a later round.
+            may_take: Whether the first frame may be taken; False if that was tried.
         """
         decoder, turns, party = self._decoder, self._turns, self.counted_as or self
         if turns is None:
-            self._handle_until(math.inf)
+            self._handle_until(math.inf, may_take)
             decoder.settle()
         else:
             begin = end = perf_counter()
             until = begin + (turns.left(party) if seconds is None else seconds)
             if begin < until:
-                self._handle_until(until)
+                self._handle_until(until, may_take)
                 end = perf_counter()
                 if seconds is None:
                     turns.use(party, end - begin)
@@ -560,10 +587,10 @@ class Connection(asyncio.BufferedProtocol):
         if decoder.failure is not None and not self._must_wait():
             self._close_after_invalid_frame(decoder.failure)
 
-    def _handle_until(self, until: float) -> None:
+    def _handle_until(self, until: float, may_take: bool) -> None:
         limit = self._limits.max_pending_bytes
         decoder = self._decoder
-        take = None if self._arrivals is None else self._arrivals.take
+        take = self._arrivals.take if may_take and self._arrivals is not None else None
         self._reading = True
         try:
             while True:
@@ -668,6 +695,17 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if self._above_high_water:
             self._apply_limits()
+
+    def _write(self, frames: bytes) -> None:
+        """Write frames now, behind those that wait; the connection was read in this turn of the loop."""
+        if self._outgoing or self.is_closed or self._transport is None:
+            self._outgoing.append(frames)
+            self._outgoing_size += len(frames)
+            self._flush()
+        else:
+            self._transport.write(frames)
+            if self._above_high_water:
+                self._apply_limits()
 
     def _apply_limits(self) -> None:
         """Measure the buffered bytes and apply the limits.

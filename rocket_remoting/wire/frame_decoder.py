@@ -136,10 +136,11 @@ class FrameDecoder:
 
         It is never empty after `settle`.
         """
-        shared = self._shared
-        if shared is not None and self._view is shared.view:
-            self._origin = self._start = self._end = shared.used
-        elif self._end == len(self._view):  # full of whole frames that have not been taken with `next`
+        shared, view = self._shared, self._view
+        if shared is not None and view is shared.view:
+            self._origin = self._start = self._end = used = shared.used
+            return view[used:] if used else view
+        if self._end == len(view):  # full of whole frames that have not been taken with `next`
             self._move(self.pending + self.BUFFER_SIZE)
         return self._view[self._end :]
 
@@ -156,15 +157,17 @@ class FrameDecoder:
 
         They are at most `BUFFER_SIZE` bytes, unless the next frame is larger. See `skip`.
         """
-        start, end = self._start, self._end
-        if end - start < 8 or self.failure is not None:
+        start, end, view = self._start, self._end, self._view
+        size = end - start
+        if size < 8 or self.failure is not None:
             return _NOTHING
-        frame: int = PREFIX.unpack_from(self._view, start)[0] + 4
-        if frame > end - start:
+        length, _ = PREFIX.unpack_from(view, start)
+        frame: int = length + 4
+        if frame > size:
             return _NOTHING
-        if end - start > self.BUFFER_SIZE:
-            end = min(end, start + max(frame, self.BUFFER_SIZE))
-        return self._view[start:end]
+        if size > BUFFER_SIZE:
+            end = min(end, start + max(frame, BUFFER_SIZE))
+        return view[start:end]
 
     def skip(self, count: int) -> int:
         """Take out the first ``count`` bytes of `readable`, the frames that were handled without `next`.
@@ -174,6 +177,24 @@ class FrameDecoder:
         """
         self._start += count
         return self._end - self._start
+
+    def skip_all(self, count: int) -> bool:
+        """Take out the first ``count`` bytes of `readable`, as `skip` does; settle if nothing is left.
+
+        A buffer of the decoder's own stays as it is.
+
+        Returns:
+            Whether nothing is left and the decoder is settled.
+        """
+        start = self._start + count
+        shared = self._shared
+        if start == self._end and shared is not None and self._view is shared.view:
+            if shared.used == start:
+                shared.used = self._origin
+            self._origin = self._start = self._end = 0
+            return True
+        self._start = start
+        return False
 
     def next(self) -> RemotingCommand | None:
         """Return the command of the next frame.

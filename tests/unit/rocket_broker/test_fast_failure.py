@@ -71,6 +71,7 @@ def test_waiting_time_is_measured_within_one_loop_iteration() -> None:
         await asyncio.sleep(0)
         assert waiting.last_turn_ms == 1000
         time.now += 60.0
+        assert waiting.last_turn_ms == 0
         assert admitted(waiting, [Code.SEND_MESSAGE] * 3) == [Code.SEND_MESSAGE] * 3
 
     asyncio.run(main())

@@ -180,8 +180,7 @@ def test_connection_that_comes_alone_is_handled_at_once() -> None:
         for reads in ([first], [first], [second], [second], [second], [first, second, third], [third], [third]):
             at_once.append(0)
             for receiver in reads:
-                if arrivals.begin_alone(receiver):
-                    arrivals.end_alone()
+                if arrivals.is_alone(receiver):
                     at_once[-1] += 1
                 else:
                     arrivals.add(receiver)
@@ -189,6 +188,26 @@ def test_connection_that_comes_alone_is_handled_at_once() -> None:
         assert at_once == [1, 1, 0, 0, 1, 0, 0, 1]
 
     asyncio.run(main())
+
+
+def test_requests_of_a_connection_that_comes_alone_are_handled_in_order() -> None:
+    """A turn is counted only if something is left that is not taken."""
+
+    async def scene(stand: Stand, sockets: list[socket.socket]) -> None:
+        (own,) = sockets
+        for opaque in range(3):
+            own.sendall(request(TAKEN, opaque))
+            assert await answers(own, 1) == [opaque]
+        assert (stand.turns, stand.taken) == ([0, 0], [1, 1, 1])
+        own.sendall(request(TAKEN, 3) + request(TAKEN, 4) + request(OTHER, 5) + request(TAKEN, 6))
+        assert await answers(own, 4) == [3, 4, 5, 6]
+        assert stand.turns[0] == stand.turns[1] > 0
+        taken = len(stand.taken)
+        own.sendall(request(OTHER, 7))
+        assert await answers(own, 1) == [7]
+        assert len(stand.taken) == taken + 1  # asked once, and not again before it is decoded
+
+    with_stand(scene, 1)
 
 
 def test_requests_that_are_not_taken_are_handled_individually() -> None:

@@ -239,3 +239,34 @@ def test_header_beyond_the_limit_is_not_read() -> None:
     assert len(FrameDecoder(max_header=size).feed(header)) == 1
     with pytest.raises(RemoteProtocolError, match=f"a header of {size} bytes, at most {size - 1} are allowed"):
         FrameDecoder(max_header=size - 1).feed(header[:8])
+
+
+@pytest.mark.parametrize("others", [b"", b"of another connection"])
+def test_skipping_all_frames_frees_the_shared_buffer(others: bytes) -> None:
+    """Its end, that is: the bytes of other connections behind them stay."""
+    shared = ReceiveBuffer()
+    decoder, other = FrameDecoder(shared=shared), FrameDecoder(shared=shared)
+    whole = frame(b"one")
+    for each, data in ((decoder, whole), (other, others)):
+        each.writable()[: len(data)] = data
+        each.put(len(data))
+    assert bytes(decoder.readable()) == whole
+    assert decoder.skip_all(len(whole))
+    assert decoder.pending == 0
+    assert other.pending == len(others)
+    assert shared.used == (len(whole + others) if others else 0)
+
+
+def test_skipping_some_frames_leaves_the_others() -> None:
+    """They are decoded next; in a buffer of its own the decoder settles as after each read."""
+    for shared in (ReceiveBuffer(), None):
+        decoder = FrameDecoder(shared=shared)
+        data = frame(b"one") + frame(b"two")
+        decoder.writable()[: len(data)] = data
+        decoder.put(len(data))
+        assert not decoder.skip_all(len(frame(b"one")))
+        assert decoder.pending == len(frame(b"two"))
+        assert decoder.skip_all(len(frame(b"two"))) is (shared is not None)
+        decoder.settle()
+        assert decoder.pending == 0
+        assert len(decoder.writable()) >= FrameDecoder.IDLE_SIZE
