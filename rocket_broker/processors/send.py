@@ -13,6 +13,7 @@ from rocket_broker.processors.batches import BatchPart, read_batch
 from rocket_broker.processors.born_host import born_host
 from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.processors.destinations import Destinations, is_exhausted
+from rocket_broker.processors.origin_properties import origin_properties
 from rocket_broker.processors.waiting import (
     NO_IDS,
     WAITING_PROPERTIES,
@@ -39,7 +40,6 @@ from rocket_remoting.wire.headers import (
 )
 from rocket_remoting.wire.message_id import pack_ip
 from rocket_remoting.wire.properties import (
-    PROPERTY_CLUSTER,
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
@@ -96,7 +96,7 @@ class SendProcessor:
         if sys_flag or not WAITING_PROPERTIES.isdisjoint(properties):
             waits_in = self._waiting.topic(connection, header, properties)
             sys_flag = with_transaction_value(sys_flag, TRANSACTION_NOT)
-        properties[PROPERTY_CLUSTER] = self._settings.broker_cluster_name
+        properties.update(origin_properties(self._settings))
         topic, stored_queue_id = header.topic, queue_id
         if topic.startswith(RETRY_PREFIX):
             topic, stored_queue_id = self._retried(connection, command, header, queue_id, properties)
@@ -212,7 +212,7 @@ class SendProcessor:
             if part.plain is None:
                 self._waiting.refuse_timed(part.entries)
                 yield
-        common[PROPERTY_CLUSTER] = self._settings.broker_cluster_name
+        common.update(origin_properties(self._settings))
         head = BatchHead(
             header.topic,
             queue_id,

@@ -23,10 +23,12 @@ from rocket_broker.loop.watchdog import Watchdog
 from rocket_broker.processors.batches import MOST_KEYS, PART_BYTES, PART_MESSAGES
 from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.processors.destinations import Destinations
+from rocket_broker.processors.origin_properties import ORIGIN_PROPERTIES, origin_properties
 from rocket_broker.processors.send import SendProcessor
 from rocket_broker.processors.waiting import WAITING_PROPERTIES
 from rocket_broker.writing.message_keys import MAX_KEYS
 from rocket_broker.writing.message_runs import SendsRun
+from rocket_broker.writing.message_writer import properties_text
 from rocket_broker.writing.timer_request import TIMED_NAME
 from rocket_remoting.native import has_native_core
 from rocket_remoting.session.connection import Connection
@@ -35,7 +37,7 @@ from rocket_remoting.wire.command import PREFIX, RemotingCommand, decode_json_he
 from rocket_remoting.wire.credentials import ACCESS_KEY
 from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.headers import SendMessageResponseHeader
-from rocket_remoting.wire.properties import PROPERTY_CLUSTER, PROPERTY_DELAY_TIME_LEVEL
+from rocket_remoting.wire.properties import PROPERTY_DELAY_TIME_LEVEL
 from rocket_remoting.wire.sys_flag import COMPRESSED, COMPRESSION_TYPE_MASK
 
 if TYPE_CHECKING:
@@ -82,7 +84,7 @@ class SendRuns:
         self._check: Check | None = None if context.access is None else context.access.check
         self._needs = needs
         self._reader = _reader() if has_native_core() else None
-        self._cluster = f"{PROPERTY_CLUSTER}\x01{context.settings.broker_cluster_name}"
+        self._origin = ""
         self._template: tuple[str, str, str, str, str] = ("", "", "", "", "")
         self._template_of: tuple[object, ...] = ()
 
@@ -100,7 +102,10 @@ class SendRuns:
         """
         if self._reader is None or self._sending.is_stopping or not self._store.takes_runs:
             return None
-        sends = self._reader.read(received, self._cluster)
+        settings = self._settings
+        if self._template_of != (settings.region_id, settings.trace_on):
+            self._make_template()
+        sends = self._reader.read(received, self._origin)
         if sends is None:
             return None
         targets = sends.targets
@@ -110,7 +115,7 @@ class SendRuns:
         if self._check is not None:
             most = self._most_allowed(self._check, received, most, len(sends))
         if most is not None:
-            sends = self._reader.read(received, self._cluster, most) if any(most) else None
+            sends = self._reader.read(received, self._origin, most) if any(most) else None
             if sends is None:
                 return None
             targets = sends.targets
@@ -129,9 +134,6 @@ class SendRuns:
         run, last = stored
         self._statistics.put_messages += sends.message_count
         self._statistics.put_bytes += run.size
-        settings = self._settings
-        if self._template_of != (settings.region_id, settings.trace_on):
-            self._make_template()
         answers = sends.answers(run, self._sending.id_prefix, self._template)
         if self._sending.waits_for_disk:
             self._sending.answer_when_flushed(
@@ -196,7 +198,8 @@ class SendRuns:
         return count, position
 
     def _make_template(self) -> None:
-        """Make the header of an answer in five pieces, between which its numbers come."""
+        """Make the properties that each message gets, and the answer's header in five pieces."""
+        self._origin = properties_text(origin_properties(self._settings))
         used = (self._settings.region_id, self._settings.trace_on)
         self._template = self._divided(*used)
         self._template_of = used
@@ -242,7 +245,7 @@ def _reader() -> "SendReader":
     from rocket_native import SendReader
 
     return SendReader(
-        waiting=sorted({*WAITING_PROPERTIES, PROPERTY_DELAY_TIME_LEVEL, PROPERTY_CLUSTER}),
+        waiting=sorted({*WAITING_PROPERTIES, PROPERTY_DELAY_TIME_LEVEL, *ORIGIN_PROPERTIES}),
         timed=TIMED_NAME,
         sys_flags=COMPRESSED | COMPRESSION_TYPE_MASK,
         most_keys=MAX_KEYS,

@@ -171,10 +171,10 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
     )
     region_id: str = setting(
         "DefaultRegion",
-        "Region in the answers to producers (MSG_REGION), which write it into message traces.",
+        "Region in messages and in the answers to producers (MSG_REGION). Clients write it into message traces.",
         check=checks.region,
     )
-    trace_on: bool = setting(True, "Tell producers in each answer that they may send message traces (TRACE_ON).")
+    trace_on: bool = setting(True, "Tell producers and consumers that they may send message traces (TRACE_ON).")
 
     # Registration
     register_name_server_period: int = setting(

@@ -33,9 +33,24 @@ def test_answer_has_the_messages_position() -> None:
         assert f"{host}:{port}" == embedded.broker_address
         message = (await client.messages())[1]
         assert (message.body, message.flag, message.commit_log_offset) == (b"second", 7, offset)
-        assert message.properties == {"KEYS": "k", "a": "b", "CLUSTER": "DefaultCluster"}
+        assert message.properties == {"KEYS": "k", "a": "b", "CLUSTER": "DefaultCluster", "MSG_REGION": "DefaultRegion"}
         assert message.born_timestamp == 1_700_000_000_000
         assert message.offset_message_id == sent.msg_id
+
+    with_broker(scene)
+
+
+def test_message_has_the_region_that_consumers_of_5_3_trace() -> None:
+    """The region that the broker has now, and TRACE_ON once consumers must not write traces."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        await client.send()
+        await client.ask_ok(RequestCode.UPDATE_BROKER_CONFIG, body=b"regionId=north\ntraceOn=false\n")
+        await client.send()
+        properties = [message.properties for message in await client.messages()]
+        before = {"CLUSTER": "DefaultCluster", "MSG_REGION": "DefaultRegion"}
+        assert properties == [before, before, {**before, "MSG_REGION": "north", "TRACE_ON": "false"}]
 
     with_broker(scene)
 
@@ -170,7 +185,7 @@ def test_wait_property_is_not_stored() -> None:
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.send(properties={"WAIT": "true", "a": "b"})
         (message,) = await client.messages()
-        assert message.properties == {"a": "b", "CLUSTER": "DefaultCluster"}
+        assert message.properties == {"a": "b", "CLUSTER": "DefaultCluster", "MSG_REGION": "DefaultRegion"}
 
     with_broker(scene)
 
@@ -348,7 +363,7 @@ def test_answer_has_its_requests_encoding() -> None:
             assert answer.header(SendMessageResponseHeader).queue_offset == 0
             client = await RawClient.connect(TcpTransport(), embedded.broker_address)
             (message,) = await client.messages()
-            assert message.properties == properties | {"CLUSTER": "DefaultCluster"}
+            assert message.properties == properties | {"CLUSTER": "DefaultCluster", "MSG_REGION": "DefaultRegion"}
             await client.connection.close()
 
     asyncio.run(main())

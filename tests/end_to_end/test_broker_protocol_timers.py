@@ -52,6 +52,7 @@ def test_message_is_delivered_after_any_delay(name: str, value: int) -> None:
             "TAGS": "A",
             "UNIQ_KEY": "id",
             "CLUSTER": "DefaultCluster",
+            "MSG_REGION": "DefaultRegion",
             "TIMER_OUT_MS": str(due // 1000 * 1000),
             "REAL_TOPIC": "orders",
             "REAL_QID": "0",

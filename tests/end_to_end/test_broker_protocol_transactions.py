@@ -58,7 +58,7 @@ def test_half_message_is_invisible_until_it_is_committed() -> None:
         assert waiting.sys_flag == 0
         assert waiting.properties == {
             "TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": "id-1", "TAGS": "A", "KEYS": "k", "mine": "x",
-            "CLUSTER": "DefaultCluster", "REAL_TOPIC": "orders", "REAL_QID": "0",
+            "CLUSTER": "DefaultCluster", "MSG_REGION": "DefaultRegion", "REAL_TOPIC": "orders", "REAL_QID": "0",
         }  # fmt: skip
 
         assert (await end(client, half)).code == ResponseCode.SUCCESS

@@ -90,7 +90,7 @@ STORED_AT_ONCE = {
     "empty bodies": [Entry(b"", wire({"UNIQ_KEY": f"u{n}"})) for n in range(300)],
     "large bodies": usual(lambda n: {"TAGS": "a"}, size=8000),
     "flags at the ends of their range": [replace(e, flag=(-1) ** n * (2**31 - 1)) for n, e in enumerate(usual())],
-    "the longest properties": one_odd(wire({"a": "x" * (MAX_PROPERTIES_LENGTH - 33)})),
+    "the longest properties": one_odd(wire({"a": "x" * (MAX_PROPERTIES_LENGTH - 58)})),
     "as many keys as a message may have": one_odd(wire({"KEYS": " ".join("abcdefghij" * 51)})),
     "one message": usual(count=1),
     "tags beyond ASCII": one_odd(wire({"TAGS": "ключ"})),
@@ -101,7 +101,7 @@ STORED_AT_ONCE = {
     "a timer's name as a value": one_odd(wire({"a": "TIMER_DELAY_SEC"})),
     "as many keys as there may be": one_odd(wire({"KEYS": " ".join("k" * MAX_KEYS)})),
     "long keys": usual(lambda n: {"KEYS": f"{n:01000}"}, count=70),
-    "two parts": usual(lambda n: {"UNIQ_KEY": f"u{n}"}, count=PART_MESSAGES + FEW),
+    "two parts": usual(lambda n: {"UNIQ_KEY": f"u{n}"}, count=PART_MESSAGES + FEW, size=60),
 }
 
 

@@ -21,7 +21,14 @@ def failed(reconsume_times: int = 0, **properties: str) -> MessageExt:
     return MessageExt(
         "orders",
         b"coffee",
-        properties={"UNIQ_KEY": "U1", "CLUSTER": "c", "MIN_OFFSET": "0", "MAX_OFFSET": "9", **properties},
+        properties={
+            "UNIQ_KEY": "U1",
+            "CLUSTER": "c",
+            "MSG_REGION": "r",
+            "MIN_OFFSET": "0",
+            "MAX_OFFSET": "9",
+            **properties,
+        },
         queue_id=3,
         queue_offset=17,
         commit_log_offset=4711,
@@ -80,7 +87,7 @@ def test_retry_is_sent_to_the_retry_topic_with_a_delay(virtual: VirtualTime) -> 
         assert at.properties["WAIT"] == "false"
         assert at.properties["ORIGIN_MESSAGE_ID"] == failed().offset_message_id
         assert (at.properties["ORIGIN_QUEUE_ID"], at.properties["ORIGIN_QUEUE_OFFSET"]) == ("3", "17")
-        assert not {"MIN_OFFSET", "MAX_OFFSET", "CLUSTER", "REAL_TOPIC"} & at.properties.keys()
+        assert not {"MIN_OFFSET", "MAX_OFFSET", "CLUSTER", "MSG_REGION", "REAL_TOPIC"} & at.properties.keys()
 
     play(virtual, scene)
 
