@@ -135,7 +135,7 @@ class Broker:
         self.heartbeat_limits = HeartbeatLimits()
         self.locks = QueueLocks()
         self.pull_request_hold = PullRequestHold(self.store)
-        self.statistics = BrokerStatistics()
+        self.statistics = BrokerStatistics(now_ms=self.clock.now_ms)
         self.access = _access_control(settings, clock)
         audited = settings.audit_file(settings.store_path_root_dir, is_default=True)
         self.audit = AuditLog.of(settings.broker_name, audited, settings, clock)
@@ -387,7 +387,7 @@ class Broker:
     async def _run_housekeeping(self) -> None:
         """Remove silent clients and expired locks, and sample the statistics, every `HOUSEKEEPING_SECONDS`."""
         while True:
-            self.statistics.sample()
+            await run_in_steps("sampling the statistics", self.statistics.sample())
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             seconds = self.settings.channel_expired_timeout / 1000
             silent = [
@@ -412,10 +412,17 @@ class Broker:
             clock=self.clock,
             path=s.config_dir / "delayOffset.json",
             flush_interval_ms=s.flush_delay_offset_interval,
+            statistics=self.statistics,
         )
         self.delays.load()
         if s.timer_wheel_enable:
-            self.timers = TimerService(s.timer_settings(), store=self.store, writer=writer, clock=self.clock)
+            self.timers = TimerService(
+                s.timer_settings(),
+                store=self.store,
+                writer=writer,
+                clock=self.clock,
+                statistics=self.statistics,
+            )
             self.timers.load()
         self.halves = HalfMessages(
             store=self.store, writer=writer, topics=self.topics, offsets=self.offsets, clock=self.clock

@@ -24,6 +24,7 @@ from rocket_broker.access.needs import (
 )
 from rocket_broker.processors.accounts import AccountsProcessor
 from rocket_broker.processors.broker_context import BrokerContext
+from rocket_broker.processors.broker_stats import BrokerStatsProcessor
 from rocket_broker.processors.cleaning import CleaningProcessor
 from rocket_broker.processors.clients import ClientsProcessor
 from rocket_broker.processors.consume_stats import ConsumeStatsProcessor
@@ -129,6 +130,7 @@ class RequestHandlers:
         stats = ConsumeStatsProcessor(context)
         resetting = OffsetResetProcessor(context, late)
         runtime = RuntimeProcessor(context)
+        broker_stats = BrokerStatsProcessor(context)
         accounts = AccountsProcessor(context)
         view_needs = Needs(rights=partial(_message_rights, context.store, ViewMessageRequestHeader))
         send_back_needs = consumes(ConsumerSendMsgBackRequestHeader).and_rights(
@@ -219,6 +221,7 @@ class RequestHandlers:
             Code.GET_BROKER_CLUSTER_ACL_CONFIG: Served(accounts.config, ADMIN),
             # The broker itself
             Code.GET_BROKER_RUNTIME_INFO: Served(runtime.info, SIGNED),
+            Code.VIEW_BROKER_STATS_DATA: Served(broker_stats.view, SIGNED),
             Code.GET_ALL_CONSUMER_OFFSET: Served(runtime.consumer_offsets, ADMIN),
             Code.GET_ALL_DELAY_OFFSET: Served(runtime.delay_offsets, ADMIN),
             Code.CLEAN_EXPIRED_CONSUMEQUEUE: Served(cleaning.clean_queues, ADMIN),

@@ -50,6 +50,7 @@ class GroupsProcessor:
         self._offsets = context.offsets
         self._consumers = context.consumers
         self._producers = context.producers
+        self._statistics = context.statistics
 
     def update(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200): create a group or replace its configuration."""
@@ -72,6 +73,7 @@ class GroupsProcessor:
         header = command.header(DeleteSubscriptionGroupRequestHeader)
         self._topics.system.check_group_change(header.group_name)
         self._groups.delete(header.group_name)
+        self._statistics.forget_group(header.group_name)
         if header.remove_offset or header.clean_offset:
             yield from self._offsets.remove_group(header.group_name)
         return RemotingCommand.response(command)

@@ -186,8 +186,7 @@ class ReplyProcessor:
         if result.status is not PutStatus.OK:
             logger.warning("a reply to %s: message %s", header.topic, result.status.value)
             return
-        self._statistics.put_messages += 1
-        self._statistics.put_bytes += result.size
+        self._statistics.puts[header.topic].count(1, result.size)
         host, port = self._writer.store_host
         answer.msg_id = create_offset_id(host, port, result.commit_log_offset)
         answer.queue_offset = result.queue_offset

@@ -17,7 +17,7 @@ from rocket_remoting.wire.record import peek_record
 __all__ = ["RuntimeProcessor"]
 
 _NO_QUEUE = "0"
-"""Number of queued requests. Requests wait in the sockets' buffers here; Apache's thread pool queues do not exist."""
+"""Size and capacity of a queue of requests. Requests wait in the sockets' buffers here, not before thread pools."""
 
 
 class RuntimeProcessor:
@@ -29,6 +29,7 @@ class RuntimeProcessor:
         self._offsets = context.offsets
         self._delays = context.delays
         self._halves = context.halves
+        self._timers = context.timers
         self._statistics = context.statistics
         self._fast_failure = context.fast_failure
         self._boot_ms = context.clock.now_ms()
@@ -36,7 +37,8 @@ class RuntimeProcessor:
 
     def info(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """GET_BROKER_RUNTIME_INFO (28): the runtime figures under Apache's keys, as far as Apache's tools read them."""
-        table = {**self._broker(), **self._traffic(), **self._disk(), **self._queues(), **self._transactions()}
+        table = {**self._broker(), **self._traffic(), **self._disk(), **self._queues(), **self._timed()}
+        table |= self._transactions()
         for level, (offset, end) in self._delays.backlog().items():
             table[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"
         return RemotingCommand.response(command, body=encode_body(KVTable(table=table)))
@@ -63,6 +65,8 @@ class RuntimeProcessor:
     def _traffic(self) -> dict[str, str]:
         s = self._statistics
         transferred = s.rates("got_messages")
+        times = s.put_times
+        (put_morning, got_morning), (put_yesterday, got_yesterday) = s.mornings
         return {
             "putTps": s.rates("put_messages"),
             "getTransferedTps": transferred,  # the spelling of 4.9
@@ -73,34 +77,55 @@ class RuntimeProcessor:
             "putMessageTimesTotal": str(s.put_messages),
             "putMessageSizeTotal": str(s.put_bytes),
             "putMessageAverageSize": str(s.put_bytes / max(s.put_messages, 1)),
+            "putMessageFailedTimes": str(s.put_failures),
+            "putMessageEntireTimeMax": str(times.longest_ms),
+            "putMessageDistributeTime": times.distribution(),
+            "putLatency99": f"{times.quantile_ms(0.99):.2f}",
+            "putLatency999": f"{times.quantile_ms(0.999):.2f}",
+            "getMessageEntireTimeMax": str(int(s.longest_read_seconds * 1000)),
             "msgPutTotalTodayNow": str(s.put_messages),
+            "msgPutTotalTodayMorning": str(put_morning),
+            "msgPutTotalYesterdayMorning": str(put_yesterday),
             "msgGetTotalTodayNow": str(s.got_messages),
-            # Nothing is counted by days: the whole time since the start counts as today.
-            "msgPutTotalTodayMorning": "0",
-            "msgPutTotalYesterdayMorning": "0",
-            "msgGetTotalTodayMorning": "0",
-            "msgGetTotalYesterdayMorning": "0",
+            "msgGetTotalTodayMorning": str(got_morning),
+            "msgGetTotalYesterdayMorning": str(got_yesterday),
         }
 
     def _disk(self) -> dict[str, str]:
         root = self._settings.store_path_root_dir
         log = self._settings.store_path_commit_log or root
+        ratio = str(_used_share(log if log.exists() else root))
         usage = shutil.disk_usage(log if log.exists() else root)
         return {
+            f"commitLogDiskRatio_{log}": ratio,
             "commitLogMinOffset": str(self._store.min_commit_log_offset),
             "commitLogMaxOffset": str(self._store.max_commit_log_offset),
-            "commitLogDiskRatio": str(_used_share(log if log.exists() else root)),
+            "commitLogDiskRatio": ratio,
             "consumeQueueDiskRatio": str(_used_share(root)),
             "commitLogDirCapacity": f"Total : {_gibibytes(usage.total)}, Free : {_gibibytes(usage.free)}.",
             "earliestMessageTimeStamp": str(self._earliest()),
+            "remainHowManyDataToFlush": _readable(self._store.unflushed_bytes),
+            # Messages are dispatched in the step that stores them.
             "dispatchBehindBytes": "0",
+            "dispatchMaxBuffer": "0",
             "pageCacheLockTimeMills": "0",
         }
 
     def _queues(self) -> dict[str, str]:
-        pools = [f"{pool}ThreadPoolQueue" for pool in ("send", "pull", "query")]
+        pools = [f"{pool}ThreadPoolQueue" for pool in ("send", "pull", "litePull", "query", "ack")]
         waited = str(self._fast_failure.last_turn_ms)
-        return {f"{pool}Size": _NO_QUEUE for pool in pools} | {f"{pool}HeadWaitTimeMills": waited for pool in pools}
+        sizes = [*(f"{pool}{of}" for pool in pools for of in ("Size", "Capacity")), "EndTransactionQueueSize"]
+        sizes.append("EndTransactionThreadPoolQueueCapacity")
+        return dict.fromkeys(sizes, _NO_QUEUE) | {f"{pool}HeadWaitTimeMills": waited for pool in pools}
+
+    def _timed(self) -> dict[str, str]:
+        """Return how far the delivery of timed messages is behind; nothing if this broker has no timers."""
+        if self._timers is None:
+            return {}
+        return {
+            "timerReadBehind": str(self._timers.seconds_behind),
+            "timerOffsetBehind": str(self._timers.messages_behind),
+        }
 
     def _transactions(self) -> dict[str, str]:
         """Return figures that Apache's brokers do not have."""
@@ -121,6 +146,14 @@ class RuntimeProcessor:
 def _used_share(path: Path) -> float:
     usage = shutil.disk_usage(path)
     return usage.used / usage.total
+
+
+def _readable(number: int) -> str:
+    """Return bytes as Apache's brokers write them, such as ``12.5 KiB``."""
+    if number < 1024:
+        return f"{number} B"
+    power = (number.bit_length() - 1) // 10
+    return f"{number / 1024**power:.1f} {'KMGTPE'[power - 1]}iB"
 
 
 def _gibibytes(number: int) -> str:

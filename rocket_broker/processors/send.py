@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 
 from rocket_broker.limits.refusal import Refusal
+from rocket_broker.loop.watchdog import Watchdog
 from rocket_broker.processors.batches import BatchPart, read_batch
 from rocket_broker.processors.born_host import born_host
 from rocket_broker.processors.broker_context import BrokerContext
@@ -22,6 +23,7 @@ from rocket_broker.processors.waiting import (
     WaitingMessages,
     refuse_waiting_batch,
 )
+from rocket_broker.put_times import FAST_SECONDS
 from rocket_broker.requests.request_steps import Steps
 from rocket_broker.requests.serving import Answer
 from rocket_broker.settings.broker_settings import BrokerSettings, FlushDiskType
@@ -50,7 +52,7 @@ from rocket_remoting.wire.sys_flag import (
     TRANSACTION_NOT,
     with_transaction_value,
 )
-from rocket_remoting.wire.topics import RETRY_PREFIX
+from rocket_remoting.wire.topics import RETRY_PREFIX, SCHEDULE_TOPIC
 
 __all__ = ["SendProcessor", "put_refusal"]
 
@@ -105,6 +107,7 @@ class SendProcessor:
             properties[PROPERTY_REAL_TOPIC] = topic
             properties[PROPERTY_REAL_QUEUE_ID] = str(queue_id)
             topic, stored_queue_id = waits_in, WAITING_QUEUE
+        began = Watchdog.clock()
         result = self._writer.put(
             topic,
             stored_queue_id,
@@ -118,11 +121,14 @@ class SendProcessor:
             keep_wait=waits_in is not None,
             may_delay=waits_in is None,
         )
+        self._note_time(began, 1)
         ids = NO_IDS
         if waits_in is not None:
             self._waiting.stored(connection, topic, properties, result)
             ids = self._waiting.ids(waits_in, properties)
-        return self._answer(connection, command, self._stored(result), queue_id, ids)
+        elif properties.get(PROPERTY_DELAY_TIME_LEVEL, "0") != "0":
+            topic = SCHEDULE_TOPIC
+        return self._answer(connection, command, self._stored(result), topic, queue_id, ids=ids)
 
     def send_batch(self, connection: Connection, command: RemotingCommand) -> Steps:
         """SEND_BATCH_MESSAGE (320): store a batch in steps."""
@@ -223,7 +229,7 @@ class SendProcessor:
             header.reconsume_times or 0,
         )
         run = yield from self._put_parts(head, batch, first)
-        answer = self._answer(connection, command, run, queue_id)
+        answer = self._answer(connection, command, run, header.topic, queue_id)
         if stored is not None:
             stored(run.last)
         return answer
@@ -246,15 +252,24 @@ class SendProcessor:
     def _put_part(self, head: BatchHead, part: BatchPart, left_out: int) -> Iterator[StoredRun]:
         """Store a part at once if all its messages are plain, otherwise message by message."""
         if part.plain is not None and not left_out:
+            began = Watchdog.clock()
             run = self._writer.put_plain(head, part.plain)
             if run is not None:
+                self._note_time(began, len(part))
                 yield run
                 return
         for entry in part.entries[left_out:]:
             yield self._stored(self._writer.put_entry(head, entry))
 
+    def _note_time(self, began: float, messages: int) -> None:
+        """Note how long storing messages took, if it was not fast."""
+        seconds = Watchdog.clock() - began
+        if seconds >= FAST_SECONDS:
+            self._statistics.put_times.note(seconds, messages)
+
     def _stored(self, result: PutResult) -> StoredRun:
         if result.status is not PutStatus.OK:
+            self._statistics.put_failures += 1
             raise put_refusal(result.status, self._settings)
         return StoredRun.of(result)
 
@@ -263,12 +278,22 @@ class SendProcessor:
         connection: Connection,
         command: RemotingCommand,
         run: StoredRun,
+        topic: str,
         queue_id: int,
+        *,
         ids: WaitingIds = NO_IDS,
     ) -> RemotingCommand | None:
-        """Count the messages and return the answer; None if it is sent later or the request is one-way."""
-        self._statistics.put_bytes += run.size
-        self._statistics.put_messages += len(run.offsets)
+        """Count the messages and return the answer; None if it is sent later or the request is one-way.
+
+        Args:
+            connection: The sender's connection.
+            command: The request.
+            run: The places of the messages.
+            topic: The topic that they are stored in.
+            queue_id: The queue that they were sent to.
+            ids: The ids of a message that waits.
+        """
+        self._statistics.puts[topic].count(len(run.offsets), run.size)
         return self.answer_stored(connection, command, run, queue_id, ids)
 
     def answer_stored(

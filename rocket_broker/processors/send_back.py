@@ -25,7 +25,7 @@ from rocket_remoting.wire.properties import (
 )
 from rocket_remoting.wire.record import decode_record
 from rocket_remoting.wire.sys_flag import TOPIC_UNIT_SUB
-from rocket_remoting.wire.topics import retry_topic
+from rocket_remoting.wire.topics import SCHEDULE_TOPIC, retry_topic
 
 __all__ = ["SendBackProcessor"]
 
@@ -41,6 +41,7 @@ class SendBackProcessor:
         self._store = context.store
         self._writer = context.writer
         self._topics = context.topics
+        self._statistics = context.statistics
         self._destinations = destinations
 
     def send_back(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
@@ -59,7 +60,7 @@ class SendBackProcessor:
             level = 0
         else:
             level = header.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
-        self._store_again(message, topic, queue_id, level)
+        self._store_again(header.group, message, topic, queue_id, level)
         return RemotingCommand.response(command)
 
     def _group(self, connection: Connection, name: str) -> SubscriptionGroupConfig:
@@ -92,7 +93,7 @@ class SendBackProcessor:
         self._topics.system.check_pull(group, message.topic)
         return message
 
-    def _store_again(self, message: MessageExt, topic: str, queue_id: int, level: int) -> None:
+    def _store_again(self, group: str, message: MessageExt, topic: str, queue_id: int, level: int) -> None:
         properties = message.properties
         properties.setdefault(PROPERTY_RETRY_TOPIC, message.topic)
         properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)
@@ -103,3 +104,5 @@ class SendBackProcessor:
         )
         if result.status is not PutStatus.OK:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"message {result.status.value}")
+        self._statistics.puts[SCHEDULE_TOPIC if level else topic].count(1, result.size)
+        self._statistics.send_backs[properties[PROPERTY_RETRY_TOPIC], group].count(1, result.size)

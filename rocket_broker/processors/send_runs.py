@@ -26,6 +26,7 @@ from rocket_broker.processors.destinations import Destinations
 from rocket_broker.processors.origin_properties import ORIGIN_PROPERTIES, origin_properties
 from rocket_broker.processors.send import SendProcessor
 from rocket_broker.processors.waiting import WAITING_PROPERTIES
+from rocket_broker.put_times import FAST_SECONDS
 from rocket_broker.writing.message_keys import MAX_KEYS
 from rocket_broker.writing.message_runs import SendsRun
 from rocket_broker.writing.message_writer import properties_text
@@ -41,7 +42,7 @@ from rocket_remoting.wire.properties import PROPERTY_DELAY_TIME_LEVEL
 from rocket_remoting.wire.sys_flag import COMPRESSED, COMPRESSION_TYPE_MASK
 
 if TYPE_CHECKING:
-    from rocket_native import PlainSends, SendReader
+    from rocket_native import PlainSends, Run, SendReader
 
 __all__ = ["MOST_SENDS", "SendRuns"]
 
@@ -128,12 +129,14 @@ class SendRuns:
             return None
         began = Watchdog.clock()
         stored = self._store.put_run(SendsRun(sends, targets, received, self._writer.store_host))
-        Watchdog.check(began, "storing messages of consecutive requests")
+        seconds = Watchdog.clock() - began
         if stored is None:
             return None
         run, last = stored
-        self._statistics.put_messages += sends.message_count
-        self._statistics.put_bytes += run.size
+        self._count(sends, targets, run)
+        if seconds >= FAST_SECONDS:
+            self._statistics.put_times.note(seconds, sends.message_count)
+            Watchdog.check(began, "storing messages of consecutive requests")
         answers = sends.answers(run, self._sending.id_prefix, self._template)
         if self._sending.waits_for_disk:
             self._sending.answer_when_flushed(
@@ -141,6 +144,25 @@ class SendRuns:
             )
             return [(length, b"") for length, _ in answers]
         return answers
+
+    def _count(self, sends: "PlainSends", targets: Sequence[tuple[str, int]], run: "Run") -> None:
+        """Count the messages of each topic.
+
+        The core tells the messages of each queue, but only the bytes of all messages. Where they are of several topics,
+        bytes and requests are shared out by the number of messages.
+        """
+        topic = targets[0][0]
+        if len(targets) == 1 or all(target[0] == topic for target in targets):
+            traffic = self._statistics.puts[topic]
+            traffic.calls += len(sends)
+            traffic.messages += sends.message_count
+            traffic.size += run.size
+            return
+        rest, size, calls = sends.message_count, run.size, len(sends)
+        for (topic, _), (messages, _) in zip(targets, run.queues, strict=True):
+            own_size, own_calls = size * messages // rest, calls * messages // rest
+            self._statistics.puts[topic].count(messages, own_size, own_calls)
+            rest, size, calls = rest - messages, size - own_size, calls - own_calls
 
     def _most(self, sends: "PlainSends", targets: Sequence[tuple[str, int]], connections: int) -> list[int]:
         """Return for each connection the number of its requests before the first that is not stored as it is."""

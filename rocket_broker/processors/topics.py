@@ -62,6 +62,7 @@ class TopicsProcessor:
         self._topics = context.topics
         self._offsets = context.offsets
         self._consumers = context.consumers
+        self._statistics = context.statistics
 
     def update(self, connection: Connection, command: RemotingCommand) -> None:
         """UPDATE_AND_CREATE_TOPIC (17): create a topic or replace its configuration.
@@ -128,6 +129,7 @@ class TopicsProcessor:
         with self._topics.deleting(topic):
             await run_in_steps("deleting the offsets of a topic", self._offsets.remove_topic(topic))
             await self._store.delete_topics([topic])
+        self._statistics.forget_topic(topic)
         return RemotingCommand.response(command)
 
     def delete_unused(self, connection: Connection, command: RemotingCommand) -> None:

@@ -86,8 +86,7 @@ class TransactionProcessor:
         if status is not PutStatus.OK:
             raise put_refusal(status, self._settings)
         if committing:
-            self._statistics.put_messages += 1
-            self._statistics.put_bytes += half.store_size
+            self._statistics.puts[half.properties[PROPERTY_REAL_TOPIC]].count(1, half.store_size)
 
     def _named(self, header: EndTransactionRequestHeader) -> MessageExt:
         """Return the half message that the request names.

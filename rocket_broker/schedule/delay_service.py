@@ -24,6 +24,7 @@ import msgspec
 from rocket_broker.files.table_file import TableFile
 from rocket_broker.loop.loop_steps import BackgroundSteps
 from rocket_broker.settings.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutStatus
 from rocket_broker.writing.message_writer import MessageWriter
@@ -32,6 +33,7 @@ from rocket_remoting.wire.bodies import KeyedBody, decode_body
 from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.properties import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
 from rocket_remoting.wire.record import decode_record
+from rocket_remoting.wire.topics import SCHEDULE_GROUP
 
 __all__ = ["DelayService"]
 
@@ -66,6 +68,7 @@ class DelayService:
         clock: Clock,
         path: Path,
         flush_interval_ms: int,
+        statistics: BrokerStatistics,
     ) -> None:
         self.offsets: dict[int, int] = {}
         self._levels = levels
@@ -74,6 +77,7 @@ class DelayService:
         self._clock = clock
         self._file = TableFile(path)
         self._flush_seconds = flush_interval_ms / 1000
+        self._statistics = statistics
         self._timers: dict[int, asyncio.Handle] = {}
         self._running: set[int] = set()
         self._background = BackgroundSteps()
@@ -262,7 +266,11 @@ class DelayService:
             # The message is skipped: returning False would hold up the level, and so all messages behind
             # this one, forever.
             return True
-        status = self._writer.put_again(message, topic, queue_id, message.properties).status
+        result = self._writer.put_again(message, topic, queue_id, message.properties)
+        status = result.status
+        if status is PutStatus.OK:
+            self._statistics.puts[topic].count(1, result.size)
+            self._statistics.gets[SCHEDULE_TOPIC, SCHEDULE_GROUP].count(1, size)
         if status.is_permanent:
             logger.error("%r for %s cannot be delivered and is skipped: %s", message, topic, status.value)
             return True

@@ -23,6 +23,7 @@ from rocket_broker.loop.loop_steps import LoopTurns
 from rocket_broker.schedule.timer_log import CANCELS, ROLLS, TimerUnit
 from rocket_broker.schedule.timer_store import TimerStore
 from rocket_broker.settings.timer_settings import TimerSettings
+from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.errors import StoreFull
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutStatus
@@ -62,12 +63,21 @@ _NEVER_WAITED = 2**63 - 1
 class TimerService:
     """Adds timers, delivers due messages, and flushes the files."""
 
-    def __init__(self, settings: TimerSettings, *, store: MessageStore, writer: MessageWriter, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: TimerSettings,
+        *,
+        store: MessageStore,
+        writer: MessageWriter,
+        clock: Clock,
+        statistics: BrokerStatistics,
+    ) -> None:
         self._precision = settings.precision_ms
         self._flush_seconds = settings.flush_interval_ms / 1000
         self._store = store
         self._writer = writer
         self._clock = clock
+        self._statistics = statistics
         self._files = TimerStore(settings, store.file_system)
         self._have_timers: frozenset[int] = frozenset()
         self._arrivals = asyncio.Event()
@@ -114,6 +124,17 @@ class TimerService:
     def count(self, moment: int) -> int:
         """Return the number of messages that wait for a moment, given in milliseconds since 1970."""
         return self._files.count(moment)
+
+    @property
+    def seconds_behind(self) -> int:
+        """The seconds by which the delivery is behind the clock."""
+        moment = self._files.next()
+        return max(self._clock.now_ms() - moment, 0) // 1000 if moment is not None else 0
+
+    @property
+    def messages_behind(self) -> int:
+        """The number of timed messages that have arrived and have no timer yet."""
+        return max(self._store.max_offset(TIMER_TOPIC, TIMER_QUEUE) - self._files.queue_offset, 0)
 
     def _arrived(
         self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int
@@ -303,9 +324,12 @@ class TimerService:
         except (RemoteProtocolError, KeyError, ValueError) as e:
             logger.error("the timed message at %d cannot be delivered: %r", commit_log_offset, e)
             return True
-        status = self._writer.put_again(message, topic, queue_id, properties | added).status
-        if status is PutStatus.PROPERTIES_SIZE_EXCEEDED:  # store it without the added properties
-            status = self._writer.put_again(message, topic, queue_id, properties).status
+        result = self._writer.put_again(message, topic, queue_id, properties | added)
+        if result.status is PutStatus.PROPERTIES_SIZE_EXCEEDED:  # store it without the added properties
+            result = self._writer.put_again(message, topic, queue_id, properties)
+        status = result.status
+        if status is PutStatus.OK:
+            self._statistics.puts[topic].count(1, result.size)
         if status.is_permanent:
             logger.error("%r for %s cannot be delivered and is skipped: %s", message, topic, status.value)
             return True

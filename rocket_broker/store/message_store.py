@@ -218,6 +218,11 @@ class MessageStore:
         return run, PutResult(PutStatus.OK, log.last_record, run.last_size, last, now)
 
     @property
+    def unflushed_bytes(self) -> int:
+        """Bytes of the commit log that are not on the disk yet."""
+        return self._commit_log.end - self._commit_log.flushed
+
+    @property
     def takes_runs(self) -> bool:
         """Whether `put_run` may store a run now; otherwise do not make one."""
         return self._committer is None and not self._is_full and self._refusal() is None

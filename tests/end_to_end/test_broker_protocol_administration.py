@@ -12,6 +12,7 @@ from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
 from rocket_remoting import MemoryTransport, MessageQueue, TcpTransport
 from rocket_remoting.wire.bodies import (
+    BrokerStatsData,
     ConsumerConnection,
     ConsumeStats,
     ConsumeStatsList,
@@ -61,6 +62,7 @@ from rocket_remoting.wire.headers import (
     QueryTopicConsumeByWhoRequestHeader,
     QueryTopicsByConsumerRequestHeader,
     ResetOffsetRequestHeader,
+    ViewBrokerStatsDataRequestHeader,
     ViewMessageRequestHeader,
 )
 from rocket_remoting.wire.record import decode_records
@@ -506,6 +508,40 @@ def test_runtime_information_has_the_fields_that_tools_read() -> None:
         assert int(table["earliestMessageTimeStamp"]) > 0
         assert table["brokerVersionDesc"] == "V4_9_7"
         assert table["msgPutTotalTodayNow"] == "20"
+        assert table["remainHowManyDataToFlush"].endswith("B")
+        assert table["putMessageDistributeTime"].startswith("[<=0ms]:")
+        assert table["timerOffsetBehind"] == table["putMessageFailedTimes"] == table["sendThreadPoolQueueSize"] == "0"
+
+    with_broker(scene)
+
+
+def test_traffic_of_topics_and_groups_is_counted() -> None:
+    """Messages and bytes by topic, and by topic and group, of a minute, an hour and a day."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        async def counted(name: str, key: str) -> tuple[int, float]:
+            header = ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
+            data = await client.fetch(Code.VIEW_BROKER_STATS_DATA, BrokerStatsData, header)
+            assert data.stats_minute.sum == data.stats_hour.sum == data.stats_day.sum
+            assert data.stats_day.tps == data.stats_day.sum / 3600  # the first hour of the day
+            return data.stats_minute.sum, data.stats_minute.avgpt
+
+        for body in (b"a", b"b", b"c"):
+            await client.send(body=body)
+        await client.send("later", properties={"DELAY": "1"})
+        records = (await client.pull()).messages
+        bytes_of = sum(record.store_size for record in records)
+        assert await counted("TOPIC_PUT_NUMS", "orders") == (3, 1)
+        assert await counted("TOPIC_PUT_SIZE", "orders") == (bytes_of, bytes_of / 3)
+        assert await counted("GROUP_GET_NUMS", "orders@g") == (3, 3)
+        assert await counted("GROUP_GET_SIZE", "orders@g") == (bytes_of, bytes_of)
+        assert await counted("TOPIC_PUT_NUMS", "SCHEDULE_TOPIC_XXXX") == (1, 1)
+        assert await counted("BROKER_PUT_NUMS", "DefaultCluster") == (4, 0)
+        assert await counted("BROKER_GET_NUMS", "DefaultCluster") == (3, 0)
+        for name, key in (("TOPIC_PUT_NUMS", "unknown"), ("GROUP_GET_NUMS", "orders"), ("NONE", "orders")):
+            header = ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
+            answer = await client.ask(Code.VIEW_BROKER_STATS_DATA, header)
+            assert (answer.code, answer.remark) == (1, f"The stats <{name}> <{key}> not exist")
 
     with_broker(scene)
 

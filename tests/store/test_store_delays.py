@@ -9,6 +9,7 @@ import pytest
 from rocket_broker.schedule.delay_service import DelayService
 from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.settings.delay_levels import DelayLevels
+from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store import MessageStore
 from rocket_broker.writing.message_writer import MessageWriter
 from rocket_remoting.wire.topics import SCHEDULE_TOPIC
@@ -28,6 +29,7 @@ def service_of(disk: Disk, store: MessageStore, offsets: Path) -> DelayService:
         clock=disk.clock,
         path=offsets,
         flush_interval_ms=BrokerSettings().flush_delay_offset_interval,
+        statistics=BrokerStatistics(),
     )
     service.load()
     return service

@@ -13,6 +13,7 @@ from rocket_broker.schedule.timer_checkpoint import TimerCheckpoint
 from rocket_broker.schedule.timer_service import TimerService
 from rocket_broker.settings.delay_levels import DelayLevels
 from rocket_broker.settings.timer_settings import TimerSettings
+from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store import MessageStore, PutStatus, StoreCorrupt
 from rocket_broker.store.files import OsFileSystem
 from rocket_broker.writing.message_writer import MessageWriter
@@ -53,6 +54,7 @@ class Timers:
             store=self.store,
             writer=MessageWriter(self.store, DelayLevels("1s"), disk.clock, HOST),
             clock=disk.clock,
+            statistics=BrokerStatistics(),
         )
 
     def run(self, time: VirtualTime, scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
