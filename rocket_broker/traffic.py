@@ -134,7 +134,8 @@ class TrafficTable(dict[K, Traffic]):
     def total(self, field: str) -> int:
         """Return the sum of an attribute of `Traffic` over all entries, also those that were removed."""
         removed: int = getattr(self.removed, field)
-        return removed + sum([getattr(traffic, field) for traffic in self.values()])
+        kept: list[int] = [getattr(traffic, field) for traffic in self.values()]
+        return removed + sum(kept)
 
     def remove(self, key: K) -> None:
         """Remove an entry; its numbers stay in the totals."""

@@ -87,10 +87,13 @@ def _offered(context: click.Context, incomplete: str, ask: "Callable[[Admin], Aw
         async with asyncio.timeout(SECONDS):
             return await ask(admin)
 
+    disabled = logging.root.manager.disable
     logging.disable()
     try:
         names = cluster_of(context).run(bounded)
     except (click.ClickException, TimeoutError, OSError):
         return []
+    finally:
+        logging.disable(disabled)
     fitting = (name for name in names if name.startswith(incomplete))
     return sorted(name for name in fitting if incomplete or not (name.startswith("%") or is_system_topic(name)))[:MOST]

@@ -110,18 +110,11 @@ class SendRuns:
         if sends is None:
             return None
         targets = sends.targets
-        most = None
-        if not self._destinations.are_plain(targets):
-            most = self._most(sends, targets, len(received))
-        if self._check is not None:
-            most = self._most_allowed(self._check, received, most, len(sends))
-        if most is not None:
-            sends = self._reader.read(received, self._origin, most) if any(most) else None
+        if self._check is not None or not self._destinations.are_plain(targets):
+            sends = self._permitted(self._reader, received, sends)
             if sends is None:
                 return None
             targets = sends.targets
-            if not self._destinations.are_plain(targets):  # what was left out has made room for further requests
-                return None
         if self._sending.waits_for_disk and not sends.all_wait:
             return None
         earliest = received[0][0]  # the connections are in the order in which they were read
@@ -144,6 +137,28 @@ class SendRuns:
             )
             return [(length, b"") for length, _ in answers]
         return answers
+
+    def _permitted(
+        self, reader: "SendReader", received: Sequence[tuple[Connection, memoryview]], sends: "PlainSends"
+    ) -> "PlainSends | None":
+        """Return the first requests of each connection that are plain and allowed; None if there are none.
+
+        Args:
+            reader: Finds the plain requests.
+            received: As `take` gets it.
+            sends: The requests that the reader has found.
+        """
+        targets = sends.targets
+        most = None
+        if not self._destinations.are_plain(targets):
+            most = self._most(sends, targets, len(received))
+        if self._check is not None:
+            most = self._most_allowed(self._check, received, most, len(sends))
+        if most is None:
+            return sends
+        fewer = reader.read(received, self._origin, most) if any(most) else None
+        # What was left out may have made room for requests that are not plain.
+        return fewer if fewer is not None and self._destinations.are_plain(fewer.targets) else None
 
     def _count(self, sends: "PlainSends", targets: Sequence[tuple[str, int]], run: "Run") -> None:
         """Count the messages of each topic.

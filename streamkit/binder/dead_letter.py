@@ -67,7 +67,7 @@ class Origin:
 
 def origin_headers(origin: Origin) -> dict[str, str | int]:
     """Return the headers that tell where a rejected message was; what is not known is left out."""
-    headers = {
+    headers: dict[str, str | int | None] = {
         ORIGIN_DESTINATION: origin.destination,
         ORIGIN_PARTITION: origin.partition,
         ORIGIN_OFFSET: origin.offset,
