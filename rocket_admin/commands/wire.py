@@ -7,6 +7,7 @@ import click
 
 from rocket_admin.commands.connection_options import found_name_servers, name_server_option
 from rocket_admin.commands.output import plain
+from rocket_admin.previews import printable
 
 if TYPE_CHECKING:
     from rocket_admin.wire.conversation import ExplainedCommand
@@ -87,7 +88,7 @@ def _line(command: "ExplainedCommand") -> str:
     if command.remark:
         facts.append(f"remark={command.remark!r}")
     if command.body is not None:
-        facts.append(f"body: {_plain_text(command.body)} ({command.size:,} bytes)")
+        facts.append(f"body: {_one_line(command.body)} ({command.size:,} bytes)")
     name = click.style(command.name, fg=colour, bold=True)
     return f"{_begin(command)} {name} #{command.opaque}{one_way}{about}  {'  '.join(facts)}".rstrip()
 
@@ -103,10 +104,9 @@ def _begin(seen: "ExplainedCommand | Unreadable") -> str:
 
 def _shown(value: object) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}={_plain_text(str(text))}" for name, text in value.items()) + "}"
-    return _plain_text(str(value))
+        return "{" + ", ".join(f"{name}={_one_line(str(text))}" for name, text in value.items()) + "}"
+    return _one_line(str(value))
 
 
-def _plain_text(text: str) -> str:
-    """Return a text without what would control the terminal."""
-    return text if text.isprintable() else "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+def _one_line(text: str) -> str:
+    return printable(text).replace("\n", "\\n")

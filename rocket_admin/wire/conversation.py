@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from rocket_admin.previews import preview
 from rocket_remoting.wire import sys_flag
 from rocket_remoting.wire.codes import RequestCode, ResponseCode, Version
 from rocket_remoting.wire.command import RemotingCommand
@@ -182,11 +183,7 @@ class Conversation:
             return _pulled(body)
         if not self._shows_bodies:
             return "JSON" if body[:1] in (b"{", b"[") else "bytes"
-        try:
-            text = body.decode()
-        except UnicodeDecodeError:
-            return f"bytes: {body[: SHOWN // 3].hex(' ')}"
-        return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+        return preview(body, length=SHOWN)
 
 
 def _name(codes: type[RequestCode] | type[ResponseCode], code: int) -> str:
