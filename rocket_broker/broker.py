@@ -8,7 +8,9 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from rocket_broker.access.audit_log import AuditLog
-from rocket_broker.access.needs import handlers_of
+from rocket_broker.access.needs import RequestCheck, handlers_of
+from rocket_broker.access.policy_control import PolicyControl
+from rocket_broker.access.user_directory import UserDirectory
 from rocket_broker.clients.client_channel import ClientChannel
 from rocket_broker.clients.consumer_table import ConsumerTable
 from rocket_broker.clients.heartbeat_limits import HeartbeatLimits
@@ -90,6 +92,8 @@ class Broker:
         locks: The queue locks of ordered consumption.
         pull_request_hold: The pull requests that wait for a message.
         delays: Delivers delayed messages; set once `start` has returned.
+        directory: The users of 5.3's access control; None if none are kept.
+        accounts: The files of accounts; None unless they are 4.9's access control.
         access: Checks requests; None without access control.
         audit: Records administrative requests; None if they are not recorded.
         timers: Delivers timed messages; None before `start`, and if timers are turned off.
@@ -136,7 +140,13 @@ class Broker:
         self.locks = QueueLocks()
         self.pull_request_hold = PullRequestHold(self.store)
         self.statistics = BrokerStatistics(now_ms=self.clock.now_ms)
-        self.access = _access_control(settings, clock)
+        self.directory = UserDirectory(settings, clock) if settings.keeps_users else None
+        self.accounts: AccessControl | None = None
+        self.access: RequestCheck | None = None
+        if self.directory is not None and settings.checks_users:
+            self.access = PolicyControl(settings, self.directory)
+        elif settings.acl_enable:
+            self.access = self.accounts = _accounts(settings, clock)
         audited = settings.audit_file(settings.store_path_root_dir, is_default=True)
         self.audit = AuditLog.of(settings.broker_name, audited, settings, clock)
         self.timers: TimerService | None = None
@@ -191,8 +201,8 @@ class Broker:
     # The steps of `start`. Each step pushes its undo; `stop` runs them in reverse order.
 
     async def _open_files(self, undo: AsyncExitStack) -> None:
-        if self.access is not None:
-            self.access.load()
+        if self.accounts is not None:
+            self.accounts.load()
         self.recovery = self.store.load(self.on_progress)
         undo.push_async_callback(self.store.stop)
         if not self.topics.load():
@@ -200,6 +210,7 @@ class Broker:
         undo.callback(self.topics.journal.merge, self.topics.save)
         self.groups.load()
         undo.callback(self.groups.journal.merge, self.groups.save)
+        self._load_users(undo)
         self.offsets.load()
         self.offsets.bound(self.store.max_offset)
         undo.callback(_save, "consumer offsets", self.offsets.save)
@@ -209,6 +220,16 @@ class Broker:
         lock_file.load()
         undo.callback(_save, "queue locks", lock_file.save)
         await self.store.start()
+
+    def _load_users(self, undo: AsyncExitStack) -> None:
+        if self.directory is None:
+            return
+        self.directory.load(undo)
+        self.directory.create_missing(self.settings.first_user, self.settings.credentials)
+        if self.settings.migrate_auth_from_v1_enabled:
+            accounts = _accounts(self.settings, self.clock)
+            accounts.load()
+            self.directory.take_over(accounts.rules.accounts.values())
 
     async def _listen(self, undo: AsyncExitStack) -> None:
         s = self.settings
@@ -335,8 +356,10 @@ class Broker:
             "housekeeping": self._run_housekeeping(),
             "transaction checks": checks.run(),
         }
-        if self.access is not None:
-            loops["accounts"] = self.access.follow_files()
+        if self.accounts is not None:
+            loops["accounts"] = self.accounts.follow_files()
+        if self.directory is not None:
+            loops |= self.directory.loops()
         for name, loop in loops.items():
             task = asyncio.create_task(loop, name=f"broker {self.settings.broker_name}: {name}")
             undo.push_async_callback(_cancel, task)
@@ -450,6 +473,8 @@ class Broker:
             fast_failure=self.fast_failure,
             access=self.access,
             audit=self.audit,
+            accounts=self.accounts,
+            directory=self.directory,
             address=self._address(store_host[1]),
         )
         self.requests = RequestHandlers(context)
@@ -461,9 +486,7 @@ class Broker:
         return self.access is None or self.access.may_send(producer.connection, producer.access_key, topic)
 
 
-def _access_control(settings: BrokerSettings, clock: Clock) -> "AccessControl | None":
-    if not settings.acl_enable:
-        return None
+def _accounts(settings: BrokerSettings, clock: Clock) -> "AccessControl":
     # Imported here: a broker without access control reads no YAML.
     from rocket_broker.access.access_control import AccessControl
 

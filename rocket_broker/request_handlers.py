@@ -10,19 +10,29 @@ from functools import partial
 from rocket_broker.access.account import PUB, SUB, Right
 from rocket_broker.access.needs import (
     ADMIN,
+    CREATES_GROUP,
+    CREATES_GROUPS,
+    CREATES_TOPIC,
+    CREATES_TOPICS,
+    DELETES_GROUP,
+    DELETES_TOPIC,
     HEARTBEAT,
     LOCKS,
+    READS_CLUSTER,
     SIGNED,
     UNLOCKS,
     Needs,
     Served,
+    administers,
     asks_about,
     consumes,
     on_topic,
     refused,
     sends,
 )
+from rocket_broker.access.policies import Action
 from rocket_broker.processors.accounts import AccountsProcessor
+from rocket_broker.processors.acls import AclsProcessor, resources_in
 from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.processors.broker_stats import BrokerStatsProcessor
 from rocket_broker.processors.cleaning import CleaningProcessor
@@ -45,6 +55,7 @@ from rocket_broker.processors.send_back import SendBackProcessor
 from rocket_broker.processors.send_runs import SendRuns
 from rocket_broker.processors.topics import TopicsProcessor
 from rocket_broker.processors.transaction import TransactionProcessor
+from rocket_broker.processors.users import UsersProcessor, kind_in
 from rocket_broker.processors.waiting import WaitingMessages
 from rocket_broker.requests.late_answers import LateAnswers
 from rocket_broker.requests.request_body import read_body
@@ -132,7 +143,10 @@ class RequestHandlers:
         runtime = RuntimeProcessor(context)
         broker_stats = BrokerStatsProcessor(context)
         accounts = AccountsProcessor(context)
-        view_needs = Needs(rights=partial(_message_rights, context.store, ViewMessageRequestHeader))
+        users = UsersProcessor(context)
+        acls = AclsProcessor(context)
+        reads, asks = (Action.SUB, Action.GET), (Action.PUB, Action.SUB, Action.GET)
+        view_needs = Needs(rights=partial(_message_rights, context.store, ViewMessageRequestHeader), actions=reads)
         send_back_needs = consumes(ConsumerSendMsgBackRequestHeader).and_rights(
             partial(_message_rights, context.store, ConsumerSendMsgBackRequestHeader)
         )
@@ -157,73 +171,98 @@ class RequestHandlers:
             Code.UNREGISTER_CLIENT: Served(clients.unregister, consumes(UnregisterClientRequestHeader)),
             Code.CHECK_CLIENT_CONFIG: Served(clients.check_config, SIGNED),
             Code.GET_CONSUMER_LIST_BY_GROUP: Served(
-                clients.consumer_list, consumes(GetConsumerListByGroupRequestHeader)
+                clients.consumer_list, consumes(GetConsumerListByGroupRequestHeader, *reads)
             ),
             Code.LOCK_BATCH_MQ: Served(locks.lock, LOCKS),
             Code.UNLOCK_BATCH_MQ: Served(locks.unlock, UNLOCKS),
             # Offsets
-            Code.QUERY_CONSUMER_OFFSET: Served(offset.query, consumes(QueryConsumerOffsetRequestHeader)),
-            Code.UPDATE_CONSUMER_OFFSET: Served(offset.update, consumes(UpdateConsumerOffsetRequestHeader)),
-            Code.SEARCH_OFFSET_BY_TIMESTAMP: Served(offset.search, asks_about(SearchOffsetRequestHeader)),
-            Code.GET_MAX_OFFSET: Served(offset.max, asks_about(GetMaxOffsetRequestHeader)),
-            Code.GET_MIN_OFFSET: Served(offset.min, asks_about(GetMinOffsetRequestHeader)),
-            Code.QUERY_CORRECTION_OFFSET: Served(offset.correction, consumes(QueryCorrectionOffsetHeader)),
+            Code.QUERY_CONSUMER_OFFSET: Served(offset.query, consumes(QueryConsumerOffsetRequestHeader, *reads)),
+            Code.UPDATE_CONSUMER_OFFSET: Served(
+                offset.update, consumes(UpdateConsumerOffsetRequestHeader, Action.SUB, Action.UPDATE)
+            ),
+            Code.SEARCH_OFFSET_BY_TIMESTAMP: Served(offset.search, asks_about(SearchOffsetRequestHeader, *asks)),
+            Code.GET_MAX_OFFSET: Served(offset.max, asks_about(GetMaxOffsetRequestHeader, *asks)),
+            Code.GET_MIN_OFFSET: Served(offset.min, asks_about(GetMinOffsetRequestHeader, *asks)),
+            Code.QUERY_CORRECTION_OFFSET: Served(offset.correction, consumes(QueryCorrectionOffsetHeader, Action.GET)),
             Code.GET_EARLIEST_MSG_STORETIME: Served(
-                offset.earliest_store_time, asks_about(GetEarliestMsgStoretimeRequestHeader)
+                offset.earliest_store_time, asks_about(GetEarliestMsgStoretimeRequestHeader, *asks)
             ),
             # Messages
-            Code.QUERY_MESSAGE: Served(messages.query, consumes(QueryMessageRequestHeader)),
+            Code.QUERY_MESSAGE: Served(messages.query, consumes(QueryMessageRequestHeader, *reads)),
             Code.VIEW_MESSAGE_BY_ID: Served(messages.view, view_needs),
-            Code.QUERY_CONSUME_QUEUE: Served(messages.consume_queue, consumes(QueryConsumeQueueRequestHeader)),
+            Code.QUERY_CONSUME_QUEUE: Served(
+                messages.consume_queue, consumes(QueryConsumeQueueRequestHeader, Action.GET)
+            ),
             # Topics
-            Code.UPDATE_AND_CREATE_TOPIC: Served(topic.update, ADMIN),
-            Code.UPDATE_AND_CREATE_TOPIC_LIST: Served(topic.update_all, ADMIN.naming(_topics_in)),
-            Code.DELETE_TOPIC_IN_BROKER: Served(topic.delete, ADMIN),
+            Code.UPDATE_AND_CREATE_TOPIC: Served(topic.update, CREATES_TOPIC),
+            Code.UPDATE_AND_CREATE_TOPIC_LIST: Served(topic.update_all, CREATES_TOPICS.naming(_topics_in)),
+            Code.DELETE_TOPIC_IN_BROKER: Served(topic.delete, DELETES_TOPIC),
             Code.CLEAN_UNUSED_TOPIC: Served(topic.delete_unused, ADMIN),
             Code.GET_ALL_TOPIC_CONFIG: Served(topic.all_configs, SIGNED),
-            Code.GET_TOPIC_CONFIG: Served(topic.config, asks_about(GetTopicConfigRequestHeader)),
-            Code.GET_TOPIC_STATS_INFO: Served(topic.stats, asks_about(GetTopicStatsInfoRequestHeader)),
+            Code.GET_TOPIC_CONFIG: Served(topic.config, asks_about(GetTopicConfigRequestHeader, Action.GET)),
+            Code.GET_TOPIC_STATS_INFO: Served(topic.stats, asks_about(GetTopicStatsInfoRequestHeader, Action.GET)),
             Code.QUERY_TOPIC_CONSUME_BY_WHO: Served(
-                topic.consumers_of, asks_about(QueryTopicConsumeByWhoRequestHeader)
+                topic.consumers_of, asks_about(QueryTopicConsumeByWhoRequestHeader, Action.GET)
             ),
-            Code.QUERY_TOPICS_BY_CONSUMER: Served(topic.topics_of_group, consumes(QueryTopicsByConsumerRequestHeader)),
+            Code.QUERY_TOPICS_BY_CONSUMER: Served(
+                topic.topics_of_group, consumes(QueryTopicsByConsumerRequestHeader, Action.GET)
+            ),
             Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: Served(topic.system_topics, SIGNED),
-            Code.QUERY_CONSUME_TIME_SPAN: Served(topic.time_span, consumes(QueryConsumeTimeSpanRequestHeader)),
+            Code.QUERY_CONSUME_TIME_SPAN: Served(
+                topic.time_span, consumes(QueryConsumeTimeSpanRequestHeader, Action.GET)
+            ),
             # Groups
-            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Served(group.update, ADMIN.naming(_group_in)),
-            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Served(group.update_all, ADMIN.naming(_groups_in)),
-            Code.DELETE_SUBSCRIPTIONGROUP: Served(group.delete, ADMIN),
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Served(group.update, CREATES_GROUP.naming(_group_in)),
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Served(group.update_all, CREATES_GROUPS.naming(_groups_in)),
+            Code.DELETE_SUBSCRIPTIONGROUP: Served(group.delete, DELETES_GROUP),
             Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Served(group.all_configs, SIGNED),
-            Code.GET_SUBSCRIPTIONGROUP_CONFIG: Served(group.config, consumes(GetSubscriptionGroupConfigRequestHeader)),
+            Code.GET_SUBSCRIPTIONGROUP_CONFIG: Served(
+                group.config, consumes(GetSubscriptionGroupConfigRequestHeader, Action.GET)
+            ),
             Code.GET_CONSUMER_CONNECTION_LIST: Served(
-                group.consumer_connections, consumes(GetConsumerConnectionListRequestHeader)
+                group.consumer_connections, consumes(GetConsumerConnectionListRequestHeader, Action.GET)
             ),
             Code.QUERY_SUBSCRIPTION_BY_CONSUMER: Served(
-                group.subscription, consumes(QuerySubscriptionByConsumerRequestHeader)
+                group.subscription, consumes(QuerySubscriptionByConsumerRequestHeader, Action.GET)
             ),
-            Code.GET_PRODUCER_CONNECTION_LIST: Served(group.producer_connections, SIGNED),
-            Code.GET_ALL_PRODUCER_INFO: Served(group.all_producers, SIGNED),
-            Code.GET_CONSUME_STATS: Served(stats.of_group, consumes(GetConsumeStatsRequestHeader)),
-            Code.GET_BROKER_CONSUME_STATS: Served(stats.of_all, SIGNED),
-            Code.CLONE_GROUP_OFFSET: Served(stats.clone, consumes(CloneGroupOffsetRequestHeader)),
+            Code.GET_PRODUCER_CONNECTION_LIST: Served(group.producer_connections, READS_CLUSTER),
+            Code.GET_ALL_PRODUCER_INFO: Served(group.all_producers, READS_CLUSTER),
+            Code.GET_CONSUME_STATS: Served(stats.of_group, consumes(GetConsumeStatsRequestHeader, Action.GET)),
+            Code.GET_BROKER_CONSUME_STATS: Served(stats.of_all, READS_CLUSTER),
+            Code.CLONE_GROUP_OFFSET: Served(stats.clone, consumes(CloneGroupOffsetRequestHeader, Action.UPDATE)),
             # Requests of tools to live consumers
-            Code.INVOKE_BROKER_TO_RESET_OFFSET: Served(resetting.reset, consumes(ResetOffsetRequestHeader)),
-            Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Served(
-                relay.consumer_status, consumes(GetConsumerStatusRequestHeader)
+            Code.INVOKE_BROKER_TO_RESET_OFFSET: Served(
+                resetting.reset, consumes(ResetOffsetRequestHeader, Action.UPDATE)
             ),
-            Code.GET_CONSUMER_RUNNING_INFO: Served(relay.running_info, consumes(GetConsumerRunningInfoRequestHeader)),
+            Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Served(
+                relay.consumer_status, consumes(GetConsumerStatusRequestHeader, Action.GET)
+            ),
+            Code.GET_CONSUMER_RUNNING_INFO: Served(
+                relay.running_info, consumes(GetConsumerRunningInfoRequestHeader, Action.GET)
+            ),
             Code.CONSUME_MESSAGE_DIRECTLY: Served(relay.consume_directly, ADMIN),
             # Accounts
             Code.UPDATE_AND_CREATE_ACL_CONFIG: Served(accounts.update, ADMIN),
             Code.DELETE_ACL_CONFIG: Served(accounts.delete, ADMIN),
             Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: Served(accounts.update_white_list, ADMIN),
             Code.GET_BROKER_CLUSTER_ACL_INFO: Served(accounts.version, SIGNED),
-            Code.GET_BROKER_CLUSTER_ACL_CONFIG: Served(accounts.config, ADMIN),
+            Code.GET_BROKER_CLUSTER_ACL_CONFIG: Served(accounts.config, administers(Action.GET)),
+            # Users and policies (5.3)
+            Code.AUTH_CREATE_USER: Served(users.create, ADMIN.naming(kind_in)),
+            Code.AUTH_UPDATE_USER: Served(users.update, ADMIN.naming(kind_in)),
+            Code.AUTH_DELETE_USER: Served(users.delete, ADMIN),
+            Code.AUTH_GET_USER: Served(users.user, administers(Action.GET)),
+            Code.AUTH_LIST_USER: Served(users.users, administers(Action.GET)),
+            Code.AUTH_CREATE_ACL: Served(acls.merge, ADMIN.naming(resources_in)),
+            Code.AUTH_UPDATE_ACL: Served(acls.merge, ADMIN.naming(resources_in)),
+            Code.AUTH_DELETE_ACL: Served(acls.delete, ADMIN),
+            Code.AUTH_GET_ACL: Served(acls.acl, administers(Action.GET)),
+            Code.AUTH_LIST_ACL: Served(acls.acls, administers(Action.GET)),
             # The broker itself
             Code.GET_BROKER_RUNTIME_INFO: Served(runtime.info, SIGNED),
-            Code.VIEW_BROKER_STATS_DATA: Served(broker_stats.view, SIGNED),
-            Code.GET_ALL_CONSUMER_OFFSET: Served(runtime.consumer_offsets, ADMIN),
-            Code.GET_ALL_DELAY_OFFSET: Served(runtime.delay_offsets, ADMIN),
+            Code.VIEW_BROKER_STATS_DATA: Served(broker_stats.view, READS_CLUSTER),
+            Code.GET_ALL_CONSUMER_OFFSET: Served(runtime.consumer_offsets, administers(Action.GET)),
+            Code.GET_ALL_DELAY_OFFSET: Served(runtime.delay_offsets, administers(Action.GET)),
             Code.CLEAN_EXPIRED_CONSUMEQUEUE: Served(cleaning.clean_queues, ADMIN),
             Code.DELETE_EXPIRED_COMMITLOG: Served(cleaning.delete_expired, ADMIN),
             Code.GET_BROKER_CONFIG: Served(lambda _, command: answer_settings(settings, command), SIGNED),

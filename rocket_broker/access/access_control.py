@@ -12,7 +12,6 @@ rules stay as they were.
 """
 
 import asyncio
-import hmac
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,13 +22,14 @@ from rocket_broker.access.account import PUB, AccessRules, Account
 from rocket_broker.access.acl_file import AclFile, change_file, read_file
 from rocket_broker.access.needs import Needs, on_topic, refused
 from rocket_broker.access.remote_address import AddressPattern
+from rocket_broker.access.signature import is_signed_by
 from rocket_broker.errors import AclFileError, UnknownAccount
 from rocket_remoting.clock import Clock
 from rocket_remoting.file_stamp import FileStamp, file_stamp
 from rocket_remoting.session.address import host_of
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.command import RemotingCommand
-from rocket_remoting.wire.credentials import ACCESS_KEY, SIGNATURE, signature_of
+from rocket_remoting.wire.credentials import ACCESS_KEY
 
 __all__ = ["AccessControl"]
 
@@ -40,10 +40,6 @@ POLL_SECONDS = 5.0
 
 MAX_FILES = 1024
 """Files of accounts."""
-
-_UNSIGNED_FIELD = "_UNIQUE_KEY_QUERY"
-"""Apache's clients before 4.9.4 add this field to a request after they have signed it."""
-
 
 Stamp = tuple[tuple[Path, FileStamp | None], ...]
 """What the file system says about each file: path, time of the last change, size, number."""
@@ -123,7 +119,7 @@ class AccessControl:
             raise refused(f"No acl config for {access_key}")
         if _matches(account.white_list, host):
             return None
-        if not _is_signed(fields, command, account.secret_key):
+        if not is_signed_by(command, account.secret_key):
             raise refused(f"Check signature failed for accessKey={access_key}")
         return account
 
@@ -268,16 +264,6 @@ class AccessControl:
 
 def _matches(patterns: Sequence[AddressPattern], host: str) -> bool:
     return any(pattern.matches(host) for pattern in patterns)
-
-
-def _is_signed(fields: Mapping[str, str], command: RemotingCommand, secret_key: str) -> bool:
-    given = fields.get(SIGNATURE, "").encode("utf-8", "replace")
-    if hmac.compare_digest(signature_of(fields, command.body, secret_key).encode(), given):
-        return True
-    if _UNSIGNED_FIELD not in fields:
-        return False
-    signature = signature_of(fields, command.body, secret_key, without=(_UNSIGNED_FIELD,))
-    return hmac.compare_digest(signature.encode(), given)
 
 
 def _stamp(paths: Sequence[Path]) -> Stamp:

@@ -65,7 +65,7 @@ _MOST_ADDRESSES: Final = 16
 _NAMES: Final = (
     "topic", "group", "groupName", "consumerGroup", "clientId", "msgId",
     "accessKey", "admin", "whiteRemoteAddress", "defaultTopicPerm", "defaultGroupPerm", "topicPerms", "groupPerms",
-    "globalWhiteAddrs", "aclFileFullPath",
+    "globalWhiteAddrs", "aclFileFullPath", "username", "subject", "policyType", "resource",
     "namespace", "key", "clusterName", "brokerName", "brokerAddr", "brokerId",
 )  # fmt: skip
 """The header fields that are recorded; all others may hold secrets, values or contents."""

@@ -3,6 +3,10 @@
 The dispatch tables say it for each request code, beside the handler. Rights are read from the same header or body that
 the handler reads, so that both see the same names. A request that needs an administrator is an administrative one: the
 audit log has it.
+
+The two kinds of access control read the same needs. 4.9's checks `Needs.rights`, which know sending and reading, and
+whether the account is an administrator. 5.3's checks `Needs.accesses`: actions on resources. They are those of Apache's
+broker; where that checks nothing, they are those of the request's rights, or `Update` on the cluster.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,23 +14,43 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from rocket_broker.access.account import ANY, PUB, SUB, Right
+from rocket_broker.access.policies import OWN_CLUSTER, Access, Action, Resource, ResourceType
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.requests.request_body import MAX_HEARTBEAT, MAX_QUEUES_BODY, read_body
 from rocket_broker.requests.request_steps import Steps
 from rocket_broker.requests.serving import Answer, RequestHandler
 from rocket_remoting.session.connection import Connection
-from rocket_remoting.wire.bodies import HeartbeatData, LockBatchRequestBody, UnlockBatchRequestBody
+from rocket_remoting.wire.bodies import (
+    CreateTopicListRequestBody,
+    HeartbeatData,
+    LockBatchRequestBody,
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+    UnlockBatchRequestBody,
+)
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.ext_fields import Header
-from rocket_remoting.wire.topics import retry_topic
+from rocket_remoting.wire.headers import (
+    CreateTopicRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
+    DeleteTopicRequestHeader,
+)
+from rocket_remoting.wire.topics import RETRY_PREFIX, retry_topic
 
 __all__ = [
     "ADMIN",
+    "CREATES_GROUP",
+    "CREATES_GROUPS",
+    "CREATES_TOPIC",
+    "CREATES_TOPICS",
+    "DELETES_GROUP",
+    "DELETES_TOPIC",
     "HEARTBEAT",
     "LOCKS",
     "OPEN",
     "OPERATOR",
+    "READS_CLUSTER",
     "RENEWED",
     "SIGNED",
     "UNLOCKS",
@@ -34,8 +58,11 @@ __all__ = [
     "Audit",
     "AuditedRequest",
     "Needs",
+    "RequestCheck",
     "Result",
     "Served",
+    "access_to",
+    "administers",
     "asks_about",
     "consumes",
     "handlers_of",
@@ -49,6 +76,27 @@ _GROUPS = ("consumer_group", "group", "compare_group", "src_group", "dest_group"
 
 RightsOf = Callable[[RemotingCommand], Iterable[Right]]
 NamesIn = Callable[[RemotingCommand], Iterable[str]]
+ResourcesOf = Callable[[RemotingCommand], Iterable[Resource]]
+
+_ACTIONS = {PUB: (Action.PUB,), SUB: (Action.SUB,), ANY: (Action.PUB, Action.SUB)}
+"""The actions that a right needs if a request does not say others."""
+
+
+class RequestCheck(Protocol):
+    """Decides which requests are handled; a broker has one or none."""
+
+    def check(self, connection: Connection, command: RemotingCommand, needs: "Needs") -> bool:
+        """Check a request before it is handled; return whether an account or user has signed it.
+
+        Raises:
+            AccessRefusal: The sender may not send the request.
+            RemoteProtocolError: The request cannot be read.
+        """
+        ...
+
+    def may_send(self, connection: Connection, access_key: str | None, topic: str) -> bool:
+        """Return whether a client, whose heartbeat this access key has signed, may send to a topic."""
+        ...
 
 
 def _none(command: RemotingCommand) -> Iterable[Right]:
@@ -84,6 +132,9 @@ class Needs:
         is_renewed: Whether brokers send the request again and again: the audit log has it once an hour.
         names: Returns the names in the request's body, for the audit log. It raises what the handler would raise if the
             body cannot be read.
+        actions: For 5.3's access control: the actions, one of which a policy must allow on each resource. Without
+            them, those of the rights.
+        resources: For 5.3's access control: returns the resources of the request. Without it, those of the rights.
     """
 
     account: bool = True
@@ -92,10 +143,21 @@ class Needs:
     rights: RightsOf = _none
     is_renewed: bool = False
     names: NamesIn = _no_names
+    actions: tuple[Action, ...] = ()
+    resources: ResourcesOf | None = None
 
     def naming(self, names: NamesIn) -> "Needs":
         """Return these needs for a request with names in its body."""
         return replace(self, names=names)
+
+    def accesses(self, command: RemotingCommand) -> Iterator[Access]:
+        """Yield the accesses that 5.3's policies must allow."""
+        if self.resources is not None:
+            for resource in self.resources(command):
+                yield Access(resource, self.actions)
+        else:
+            for right in self.rights(command):
+                yield access_to(right, self.actions)
 
     def and_rights(self, more: RightsOf) -> "Needs":
         """Return these needs with further rights."""
@@ -108,15 +170,35 @@ class Needs:
         return replace(self, rights=rights)
 
 
+def access_to(right: Right, actions: tuple[Action, ...] = ()) -> Access:
+    """Return the access that stands for a right of 4.9; without actions, those of its permission."""
+    if right.is_group:
+        resource = Resource(ResourceType.GROUP, right.resource.removeprefix(RETRY_PREFIX))
+    else:
+        resource = Resource(ResourceType.TOPIC, right.resource)
+    return Access(resource, actions or _ACTIONS[right.permission])
+
+
+def _cluster(command: RemotingCommand) -> Iterable[Resource]:
+    return (OWN_CLUSTER,)
+
+
+def administers(*actions: Action, resources: ResourcesOf = _cluster) -> Needs:
+    """Return the needs of a request of administrators; in 5.3, of users with one of the actions on the resources."""
+    return Needs(admin=True, actions=actions, resources=resources)
+
+
 OPEN = Needs(account=False)
 """Everybody may send the request."""
 SIGNED = Needs()
 """Every account may send the request."""
-ADMIN = Needs(admin=True)
-"""Administrators may send the request."""
-OPERATOR = Needs(admin=True, local=True)
+READS_CLUSTER = Needs(actions=(Action.GET,), resources=_cluster)
+"""Every account of 4.9 may send the request; users of 5.3 need the action Get on the cluster."""
+ADMIN = administers(Action.UPDATE)
+"""Administrators may send the request; users of 5.3 need the action Update on the cluster."""
+OPERATOR = replace(ADMIN, local=True)
 """Administrators may send the request; without access control, everybody on the server's machine."""
-RENEWED = Needs(admin=True, is_renewed=True)
+RENEWED = replace(ADMIN, is_renewed=True)
 """Administrators may send the request. Brokers send it again and again."""
 
 
@@ -174,17 +256,72 @@ def sends(header: type[Header], *, free: str | None = None) -> Needs:
     return Needs(rights=rights)
 
 
-def consumes(header: type[Header]) -> Needs:
-    """Return the needs of a request that reads topics or is about a group: those that its header names."""
-    return _rights_in(header, {"topic": SUB} | dict.fromkeys(_GROUPS, SUB))
+def consumes(header: type[Header], *actions: Action) -> Needs:
+    """Return the needs of a request that reads topics or is about a group: those that its header names.
+
+    Args:
+        header: The header.
+        actions: One of these actions is needed in 5.3; without them, Sub.
+    """
+    return _rights_in(header, {"topic": SUB} | dict.fromkeys(_GROUPS, SUB), actions)
 
 
-def asks_about(header: type[Header]) -> Needs:
-    """Return the needs of a request that anybody may send who may send to the topic in its header, or read it."""
-    return _rights_in(header, {"topic": ANY})
+def asks_about(header: type[Header], *actions: Action) -> Needs:
+    """Return the needs of a request that anybody may send who may send to the topic in its header, or read it.
+
+    Args:
+        header: The header.
+        actions: One of these actions is needed in 5.3.
+    """
+    return _rights_in(header, {"topic": ANY}, actions)
 
 
-def _rights_in(header: type[Header], needed: Mapping[str, int]) -> Needs:
+def _topic_in(header: type[CreateTopicRequestHeader] | type[DeleteTopicRequestHeader]) -> ResourcesOf:
+    def resources(command: RemotingCommand) -> Iterator[Resource]:
+        yield from _topics([command.header(header).topic])
+
+    return resources
+
+
+def _topics(names: Iterable[str]) -> Iterator[Resource]:
+    for name in names:
+        for right in on_topic(name, PUB):
+            yield access_to(right).resource
+
+
+def _topics_in_body(command: RemotingCommand) -> Iterator[Resource]:
+    yield from _topics(config.topic_name for config in read_body(command, CreateTopicListRequestBody).topic_config_list)
+
+
+def _group_in_header(command: RemotingCommand) -> Iterator[Resource]:
+    yield Resource(ResourceType.GROUP, command.header(DeleteSubscriptionGroupRequestHeader).group_name)
+
+
+def _group_in_body(command: RemotingCommand) -> Iterator[Resource]:
+    yield Resource(ResourceType.GROUP, read_body(command, SubscriptionGroupConfig).group_name)
+
+
+def _groups_in_body(command: RemotingCommand) -> Iterator[Resource]:
+    for config in read_body(command, SubscriptionGroupList).group_config_list:
+        yield Resource(ResourceType.GROUP, config.group_name)
+
+
+# Requests of administrators; in 5.3, of users with an action on the topics or groups themselves.
+CREATES_TOPIC = administers(Action.CREATE, resources=_topic_in(CreateTopicRequestHeader))
+"""Create the topic in the header, or change it."""
+CREATES_TOPICS = administers(Action.CREATE, resources=_topics_in_body)
+"""Create the topics in the body, or change them."""
+DELETES_TOPIC = administers(Action.DELETE, resources=_topic_in(DeleteTopicRequestHeader))
+"""Delete the topic in the header."""
+CREATES_GROUP = administers(Action.CREATE, resources=_group_in_body)
+"""Create the consumer group in the body, or change it."""
+CREATES_GROUPS = administers(Action.CREATE, resources=_groups_in_body)
+"""Create the consumer groups in the body, or change them."""
+DELETES_GROUP = administers(Action.DELETE, resources=_group_in_header)
+"""Delete the consumer group in the header."""
+
+
+def _rights_in(header: type[Header], needed: Mapping[str, int], actions: tuple[Action, ...] = ()) -> Needs:
     """Return the rights that the fields of a header need; a field without a value needs none."""
     found = {name: permission for name, permission in needed.items() if name in header.__struct_fields__}
     if not found:
@@ -196,7 +333,7 @@ def _rights_in(header: type[Header], needed: Mapping[str, int]) -> Needs:
             value = getattr(values, name)
             yield from on_topic(value, permission) if name == "topic" else _group(value)
 
-    return Needs(rights=rights)
+    return Needs(rights=rights, actions=actions)
 
 
 def on_topic(topic: str | None, permission: int) -> Iterator[Right]:

@@ -46,7 +46,10 @@ class AccountsProcessor:
     """Changes the files of accounts, and answers what they have."""
 
     def __init__(self, context: BrokerContext) -> None:
-        self._access = context.access
+        self._access = context.accounts
+        self._advice = "access control is off on this broker: start it with aclEnable=true"
+        if context.access is not None and context.accounts is None:
+            self._advice = "this broker has users and policies instead of accounts: use createUser and createAcl"
         self._settings = context.settings
         self._address = context.address
 
@@ -131,7 +134,7 @@ class AccountsProcessor:
 
     def _required(self, failed: ResponseCode) -> "AccessControl":
         if self._access is None:
-            raise Refusal(failed, "access control is off on this broker: start it with aclEnable=true")
+            raise Refusal(failed, self._advice)
         return self._access
 
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rocket_broker.access.audit_log import AuditLog
+from rocket_broker.access.needs import RequestCheck
+from rocket_broker.access.user_directory import UserDirectory
 from rocket_broker.clients.consumer_table import ConsumerTable
 from rocket_broker.clients.heartbeat_limits import HeartbeatLimits
 from rocket_broker.clients.producer_table import ProducerTable
@@ -57,6 +59,8 @@ class BrokerContext:
         fast_failure: Refuses requests that have waited for too long.
         access: Checks requests; None without access control.
         audit: Records administrative requests; None if they are not recorded.
+        accounts: The files of accounts; None unless they are 4.9's access control.
+        directory: The users of 5.3's access control; None if none are kept.
         address: The address of the broker in routes.
     """
 
@@ -79,8 +83,10 @@ class BrokerContext:
     halves: HalfMessages
     statistics: BrokerStatistics
     fast_failure: FastFailure
-    access: "AccessControl | None"
+    access: RequestCheck | None
     audit: AuditLog | None
+    accounts: "AccessControl | None"
+    directory: UserDirectory | None
     address: str
 
     def answered_later(self, command: RemotingCommand, result: RemotingCommand | Exception) -> None:

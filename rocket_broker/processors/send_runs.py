@@ -219,14 +219,15 @@ class SendRuns:
     def _allowed(self, check: Check, connection: Connection, data: memoryview, most: int) -> tuple[int, int]:
         """Return the number of the first requests that their sender may send, and the position behind them."""
         count = position = 0
-        granted: set[tuple[str | None, str | None]] = set()  # accounts, and topics that they may send to
+        # Codes of requests, since 5.3 checks some codes only, accounts, and topics that they may send to.
+        granted: set[tuple[int, str | None, str | None]] = set()
         while count < most and _has_frame(data, position):
             command, end = _read_send(data, position)
             if command is None:
                 break
             try:
                 fields = command.ext_fields
-                right = (fields.get(ACCESS_KEY), fields.get(_TOPIC))
+                right = (command.code, fields.get(ACCESS_KEY), fields.get(_TOPIC))
                 check(connection, command, SIGNED if right in granted else self._needs)
             except (Refusal, RemoteProtocolError):  # the request's own handler answers it
                 break

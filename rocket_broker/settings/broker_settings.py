@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import ClassVar, Self
 
+from rocket_broker.errors import SettingError
 from rocket_broker.settings import checks
 from rocket_broker.settings.apache_keys import BROKER_MEANINGLESS, BROKER_REFUSED, BROKER_REPORTED
 from rocket_broker.settings.apache_settings import Refused, setting
@@ -22,6 +23,7 @@ from rocket_broker.settings.properties_file import Entry
 from rocket_broker.settings.store_settings import FlushDiskType, StoreSettings
 from rocket_broker.settings.timer_settings import TimerSettings
 from rocket_broker.settings.tls_settings import BrokerTlsSettings
+from rocket_remoting.wire.bodies import UserInfo
 from rocket_remoting.wire.credentials import Credentials
 
 __all__ = [
@@ -56,6 +58,11 @@ _LIMIT = "it is a limit that protects the broker from its clients"
 _DISK = "it decides which messages are deleted or refused when the disk fills"
 _REPEATED = "it decides how many messages are delivered again after a kill"
 """The reasons why requests cannot change a setting."""
+
+_AUTHENTICATION = "org.apache.rocketmq.auth.authentication."
+_AUTHORIZATION = "org.apache.rocketmq.auth.authorization."
+LOCAL_USERS = _AUTHENTICATION + "provider.LocalAuthenticationMetadataProvider"
+LOCAL_POLICIES = _AUTHORIZATION + "provider.LocalAuthorizationMetadataProvider"
 
 _INT = 2**31 - 1
 _ANY_HOST = ("0.0.0.0", "::", "")
@@ -121,11 +128,91 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
     inner_client_authentication_credentials: str = setting(
         "",
         "Keys of the account with which this broker signs its requests to name servers, as a JSON object "
-        f"{checks.KEYS_EXAMPLE} (5.x).",
+        f"{checks.KEYS_EXAMPLE} (5.x). With users, a super user of this name is created if there is none.",
         check=checks.credentials,
         fixed=True,
         local="it is a secret",
         secret=True,
+    )
+
+    authentication_enabled: bool = setting(
+        False, "Let only users send requests, signed with their passwords, as RocketMQ 5.3 does (5.3).", fixed=True
+    )
+    authorization_enabled: bool = setting(
+        False, "Check by the policies of users what each request may do (5.3).", fixed=True
+    )
+    authentication_metadata_provider: str = setting(
+        "",
+        "Where users are kept: in the broker's store, with Apache's class LocalAuthenticationMetadataProvider; empty: "
+        "there are no users (5.3).",
+        check=checks.only(LOCAL_USERS, "users are kept in the broker's store only"),
+        fixed=True,
+    )
+    authorization_metadata_provider: str = setting(
+        "",
+        "Where policies are kept: in the broker's store, with Apache's class LocalAuthorizationMetadataProvider (5.3).",
+        check=checks.only(LOCAL_POLICIES, "policies are kept in the broker's store only"),
+        fixed=True,
+    )
+    authentication_provider: str = setting(
+        "",
+        "How users are checked: only with Apache's class DefaultAuthenticationProvider (5.3).",
+        check=checks.only(_AUTHENTICATION + "provider.DefaultAuthenticationProvider", "classes are not loaded here"),
+        fixed=True,
+    )
+    authorization_provider: str = setting(
+        "",
+        "How policies are checked: only with Apache's class DefaultAuthorizationProvider (5.3).",
+        check=checks.only(_AUTHORIZATION + "provider.DefaultAuthorizationProvider", "classes are not loaded here"),
+        fixed=True,
+    )
+    authentication_strategy: str = setting(
+        "",
+        "Apache's class StatelessAuthenticationStrategy or StatefulAuthenticationStrategy; each request is checked "
+        "anew with both (5.3).",
+        check=checks.only(
+            _AUTHENTICATION + "strategy.StatelessAuthenticationStrategy",
+            "classes are not loaded here",
+            _AUTHENTICATION + "strategy.StatefulAuthenticationStrategy",
+        ),
+        fixed=True,
+    )
+    authorization_strategy: str = setting(
+        "",
+        "Apache's class StatelessAuthorizationStrategy or StatefulAuthorizationStrategy; each request is checked anew "
+        "with both (5.3).",
+        check=checks.only(
+            _AUTHORIZATION + "strategy.StatelessAuthorizationStrategy",
+            "classes are not loaded here",
+            _AUTHORIZATION + "strategy.StatefulAuthorizationStrategy",
+        ),
+        fixed=True,
+    )
+    authentication_whitelist: str = setting(
+        "", "Codes of requests that need no user, separated by commas (5.3).", check=checks.codes, fixed=True
+    )
+    authorization_whitelist: str = setting(
+        "", "Codes of requests that need no policy, separated by commas (5.3).", check=checks.codes, fixed=True
+    )
+    init_authentication_user: str = setting(
+        "",
+        f"The first super user, which is created if it does not exist, as a JSON object {checks.USER_EXAMPLE} (5.3).",
+        check=checks.user,
+        fixed=True,
+        local="it is a secret",
+        secret=True,
+    )
+    migrate_auth_from_v1_enabled: bool = setting(
+        False,
+        "At the start, make users and policies of the accounts in plain_acl.yml whose users do not exist (5.3).",
+        key="migrateAuthFromV1Enabled",
+        fixed=True,
+    )
+    max_users: int = setting(
+        10_000,
+        "Maximum number of users; no further user is created (no key of Apache's).",
+        minimum=1,
+        local=_LIMIT,
     )
 
     # Who and where
@@ -588,7 +675,52 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
                 f"{origin}: transientStorePoolEnable has no effect with flushDiskType=SYNC_FLUSH: senders wait "
                 "for the disk, as on Apache's brokers"
             )
+        settings._check_users()
         return settings
+
+    def _check_users(self) -> None:
+        """Check that the settings of 5.3's access control go together.
+
+        Raises:
+            SettingError: Requests could not be checked, for lack of users or policies.
+        """
+        users = ("authenticationMetadataProvider", LOCAL_USERS, self.authentication_metadata_provider)
+        policies = ("authorizationMetadataProvider", LOCAL_POLICIES, self.authorization_metadata_provider)
+        for key, is_on, needed in (
+            ("authenticationEnabled", self.authentication_enabled, [users]),
+            ("authorizationEnabled", self.authorization_enabled, [users, policies]),
+            ("migrateAuthFromV1Enabled", self.migrate_auth_from_v1_enabled, [users, policies]),
+        ):
+            for provider, class_, given in needed if is_on else ():
+                if not given:
+                    raise SettingError(key, "true", self.origins[key], f"needs {provider}={class_}")
+        if self.init_authentication_user and not self.keeps_users:
+            self._warn("initAuthenticationUser", f"it needs authenticationMetadataProvider={LOCAL_USERS}")
+        if self.acl_enable and self.checks_users:
+            self._warn("aclEnable", "5.3's access control is on, and Apache's broker of 5.3 has no other")
+        if self.authorization_enabled and not self.authentication_enabled:
+            self.warnings.append(
+                f"{self.origins['authorizationEnabled']}: without authenticationEnabled=true requests are not signed: "
+                "whoever names a user has the rights of that user"
+            )
+
+    def _warn(self, key: str, reason: str) -> None:
+        self.warnings.append(f"{self.origins[key]}: {key} has no effect: {reason}")
+
+    @property
+    def keeps_users(self) -> bool:
+        """Whether the broker keeps users and their policies, perhaps without checking requests by them yet."""
+        return bool(self.authentication_metadata_provider)
+
+    @property
+    def checks_users(self) -> bool:
+        """Whether requests are checked by users and policies."""
+        return self.authentication_enabled or self.authorization_enabled
+
+    @property
+    def first_user(self) -> UserInfo | None:
+        """The super user in ``initAuthenticationUser``."""
+        return checks.parse_user(self.init_authentication_user)
 
     @property
     def name_servers(self) -> list[str]:

@@ -1,11 +1,13 @@
 """Checks of settings: each returns what was expected instead of a wrong value, and None for a right one."""
 
 import re
+from collections.abc import Callable
 
 import msgspec
 
 from rocket_broker.settings.delay_levels import DelayLevels
 from rocket_broker.settings.timer_settings import PRECISIONS_MS
+from rocket_remoting.wire.bodies import UserInfo
 from rocket_remoting.wire.credentials import Credentials
 
 __all__ = [
@@ -13,6 +15,7 @@ __all__ = [
     "MASTER_ID",
     "addresses",
     "client_certificates",
+    "codes",
     "credentials",
     "delay_levels",
     "host",
@@ -20,11 +23,14 @@ __all__ = [
     "master",
     "name",
     "no_test_mode",
+    "only",
     "parse_credentials",
+    "parse_user",
     "permission",
     "region",
     "timer_precision",
     "tls_mode",
+    "user",
 ]
 
 LARGEST_PORT = 65_535
@@ -35,6 +41,7 @@ MAX_DELAY_LEVELS = 1_000
 """Maximum number of delay levels, since each has a queue and a timer."""
 
 KEYS_EXAMPLE = '{"accessKey":"…","secretKey":"…"}'
+USER_EXAMPLE = '{"username":"…","password":"…"}'
 
 
 class _Keys(msgspec.Struct, rename="camel"):
@@ -77,6 +84,35 @@ def parse_credentials(value: str) -> Credentials | None:
         return Credentials(keys.access_key, keys.secret_key, keys.security_token)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
+
+
+def user(value: str) -> str | None:
+    """Check the first user; there may be none."""
+    return None if not value or parse_user(value) else f"a JSON object such as {USER_EXAMPLE}"
+
+
+def parse_user(value: str) -> UserInfo | None:
+    """Return the super user in the JSON text that Apache's brokers of 5.3 read; None if it has none."""
+    try:
+        given = msgspec.json.decode(value, type=UserInfo)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    if not (given.username or "").strip() or not (given.password or "").strip():
+        return None
+    status = "disable" if (given.user_status or "").lower() == "disable" else "enable"
+    return UserInfo(username=given.username, password=given.password, user_type="Super", user_status=status)
+
+
+def codes(value: str) -> str | None:
+    """Check the codes of requests; there may be none."""
+    good = all(part.strip().isdecimal() for part in value.split(",")) if value else True
+    return None if good else "codes of requests, separated by commas, as 10,310"
+
+
+def only(accepted: str, reason: str, *also: str) -> Callable[[str], str | None]:
+    """Return a check of one of Apache's classes; the reason says why others are refused."""
+    choices = ("", accepted, *also)
+    return lambda value: None if value in choices else f"{' or '.join(choices[1:])}: {reason}"
 
 
 def host(value: str) -> str | None:

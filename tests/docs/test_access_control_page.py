@@ -12,23 +12,39 @@ import pytest
 from click.testing import CliRunner
 
 from rocket_broker.broker import Broker
+from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.namesrv.server import NameServer
 from rocket_broker.namesrv.settings import NameServerSettings
 from rocket_broker.settings.broker_settings import SMALL_STORE, BrokerSettings
-from rocket_broker.settings.properties_file import entries_of, read_properties
-from rocket_client import Admin, ClientSettings, Credentials, Producer, ProducerSettings, SendError
-from rocket_remoting import MemoryTransport, Message
+from rocket_broker.settings.properties_file import entries_of, parse_properties, read_properties
+from rocket_client import (
+    Admin,
+    ClientSettings,
+    ConsumeContext,
+    Credentials,
+    Producer,
+    ProducerSettings,
+    PushConsumer,
+    PushConsumerSettings,
+    SendError,
+    Success,
+)
+from rocket_remoting import MemoryTransport, Message, MessageExt
 from rocket_remoting.clock import SystemClock
 from rocket_remoting.tls.settings import ClientTls
 from rocket_remoting.transports.tcp import TcpTransport
+from rocket_remoting.wire.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from rocket_remoting.wire.codes import RequestCode, ResponseCode
 from rocket_remoting.wire.errors import RemotingError
+from rocket_remoting.wire.headers import CreateAclRequestHeader, CreateUserRequestHeader
 from streamkit.cli import main as streamkit
 from streamkit.testing.virtual_time import VirtualTime
 from tests.docs.pages import ROOT, blocks_of
+from tests.end_to_end.raw_client import RawClient
 from tests.ports import free_ports
 
 PAGE = "docs/security.md"
+OPERATOR = Credentials("operator", "change-this-1")
 
 
 def settings_on_the_page() -> ProducerSettings:
@@ -66,8 +82,7 @@ def test_servers_with_the_files_of_the_page_serve_its_client(tmp_path: Path, mon
         await name_server.start()
         await broker.start()
         shop = settings_on_the_page()
-        keys = Credentials("operator", "change-this-1")
-        operator = ClientSettings(name_servers=shop.name_servers, credentials=keys)
+        operator = ClientSettings(name_servers=shop.name_servers, credentials=OPERATOR)
         async with (
             Admin(operator, transport=transport, clock=time.clock) as admin,
             Producer("shop", shop, transport=transport, clock=time.clock) as producer,
@@ -80,6 +95,58 @@ def test_servers_with_the_files_of_the_page_serve_its_client(tmp_path: Path, mon
                 await producer.send(Message("secrets", b"tea"))
         await broker.stop()
         await name_server.stop()
+
+    with VirtualTime() as time:
+        time.run(scene(time))
+
+
+def test_broker_with_the_settings_of_5_3_on_the_page_serves_its_user(tmp_path: Path) -> None:
+    """A user with `Pub` and `Sub` sends and consumes, from a group that begins at the end of its topic."""
+    (text,) = [block.text for block in blocks_of(PAGE) if "authenticationEnabled=true" in block.text]
+    given = {entry.key: entry.value for entry in parse_properties(text, PAGE)}
+
+    async def scene(time: VirtualTime) -> None:
+        transport = MemoryTransport()
+        async with EmbeddedBroker(tmp_path, transport=transport, clock=time.clock, settings=given) as embedded:
+            at = embedded.name_server_address
+            raw = await RawClient.connect(transport, embedded.broker_address)
+            raw.connection.sign_with(OPERATOR)
+            created = CreateUserRequestHeader(username="shop-app"), UserInfo(password="change-this-3")
+            await raw.ask_ok(RequestCode.AUTH_CREATE_USER, *created)
+            rights = [
+                PolicyEntryInfo(resource=resource, actions=actions, decision="Allow")
+                for resource, actions in (("Topic:orders", ["Pub", "Sub"]), ("Group:kitchen", ["Sub"]))
+            ]
+            acl = AclInfo(policies=[PolicyInfo(entries=rights)])
+            await raw.ask_ok(RequestCode.AUTH_CREATE_ACL, CreateAclRequestHeader(subject="User:shop-app"), acl)
+            await raw.connection.close()
+            operator = ClientSettings(name_servers=at, credentials=OPERATOR)
+            async with Admin(operator, transport=transport, clock=time.clock) as admin:
+                await admin.create_topic("orders", 1)
+                await admin.await_topic("orders", queues=1)
+            shop = Credentials("shop-app", "change-this-3")
+            heard: asyncio.Queue[bytes] = asyncio.Queue()
+
+            async def hear(messages: list[MessageExt], context: ConsumeContext) -> Success:
+                for message in messages:
+                    heard.put_nowait(message.body)
+                return Success()
+
+            consumer = PushConsumer(
+                "kitchen", PushConsumerSettings(name_servers=at, credentials=shop), transport=transport,
+                clock=time.clock,
+            )  # fmt: skip
+            consumer.subscribe("orders", "*")
+            consumer.listen_concurrently(hear)
+            producer = Producer(
+                "shop", ProducerSettings(name_servers=at, credentials=shop), transport=transport, clock=time.clock
+            )
+            async with producer, consumer:
+                await asyncio.sleep(60)  # in virtual time: the consumer has its queue
+                await producer.send(Message("orders", b"tea"))
+                assert await heard.get() == b"tea"
+                with pytest.raises(SendError, match="no permission to access Topic:secrets"):
+                    await producer.send(Message("secrets", b"tea"))
 
     with VirtualTime() as time:
         time.run(scene(time))

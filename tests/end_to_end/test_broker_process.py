@@ -191,7 +191,10 @@ def test_port_in_use_is_a_one_line_error(tmp_path: Path, command: str) -> None:
     [
         ("listenPrt=1", "broker.conf:4: listenPrt=1: unknown key; did you mean listenPort?"),
         ("brokerPermission=9", "broker.conf:4: brokerPermission=9: expected 6"),
-        ("authenticationEnabled=true", "broker.conf:4: authenticationEnabled=true: 5.3's access control is not built"),
+        (
+            "authenticationEnabled=true",
+            "broker.conf:4: authenticationEnabled=true: needs authenticationMetadataProvider",
+        ),
     ],
 )
 def test_wrong_settings_file_is_a_one_line_error(tmp_path: Path, line: str, message: str) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from rocket_broker.access.needs import Served, handlers_of
@@ -19,23 +18,13 @@ from rocket_broker.namesrv.settings import NameServerSettings
 from rocket_client import Credentials
 from rocket_remoting import MemoryTransport
 from rocket_remoting.session.connection import Connection
-from rocket_remoting.wire import headers
 from rocket_remoting.wire.bodies import (
-    ConsumeFromWhere,
-    ConsumerData,
-    ConsumeType,
     GetBrokerClusterAclConfigResponseBody,
-    HeartbeatData,
-    LockBatchRequestBody,
-    MessageModel,
-    SubscriptionData,
     decode_body,
-    encode_body,
 )
 from rocket_remoting.wire.codes import RequestCode as Code
 from rocket_remoting.wire.codes import ResponseCode, request_name
 from rocket_remoting.wire.command import RemotingCommand
-from rocket_remoting.wire.ext_fields import Header
 from rocket_remoting.wire.headers import (
     CreateAccessConfigRequestHeader,
     DeleteAccessConfigRequestHeader,
@@ -44,7 +33,7 @@ from rocket_remoting.wire.headers import (
     UpdateGlobalWhiteAddrsConfigRequestHeader,
     ViewMessageRequestHeader,
 )
-from rocket_remoting.wire.message import MessageQueue
+from tests.end_to_end.every_request import BODIES, of_every_header
 from tests.end_to_end.raw_client import RawClient, pull_header, send_header, with_broker
 
 SECRET = "12345678"
@@ -80,6 +69,8 @@ FOR_ADMINISTRATORS = {
     Code.UPDATE_AND_CREATE_ACL_CONFIG, Code.DELETE_ACL_CONFIG, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
     Code.GET_BROKER_CLUSTER_ACL_CONFIG, Code.GET_ALL_CONSUMER_OFFSET, Code.GET_ALL_DELAY_OFFSET,
     Code.CLEAN_EXPIRED_CONSUMEQUEUE, Code.DELETE_EXPIRED_COMMITLOG, Code.UPDATE_BROKER_CONFIG,
+    Code.AUTH_CREATE_USER, Code.AUTH_UPDATE_USER, Code.AUTH_DELETE_USER, Code.AUTH_GET_USER, Code.AUTH_LIST_USER,
+    Code.AUTH_CREATE_ACL, Code.AUTH_UPDATE_ACL, Code.AUTH_DELETE_ACL, Code.AUTH_GET_ACL, Code.AUTH_LIST_ACL,
 }  # fmt: skip
 
 OF_NAME_SERVER_FOR_ADMINISTRATORS = {
@@ -87,35 +78,6 @@ OF_NAME_SERVER_FOR_ADMINISTRATORS = {
     Code.ADD_WRITE_PERM_OF_BROKER, Code.DELETE_TOPIC_IN_NAMESRV, Code.PUT_KV_CONFIG, Code.DELETE_KV_CONFIG,
     Code.UPDATE_NAMESRV_CONFIG,
 }  # fmt: skip
-
-KITCHEN = ConsumerData(
-    group_name="kitchen",
-    consume_type=ConsumeType.CONSUME_PASSIVELY,
-    message_model=MessageModel.CLUSTERING,
-    consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
-    subscription_data_set=[SubscriptionData(topic="orders"), SubscriptionData(topic="%RETRY%kitchen")],
-)
-LOCKED = LockBatchRequestBody(consumer_group="kitchen", client_id="c", mq_set={MessageQueue("orders", "broker-a", 0)})
-BODIES = {
-    Code.HEART_BEAT: encode_body(HeartbeatData(client_id="c", consumer_data_set=[KITCHEN], producer_data_set=[])),
-    Code.LOCK_BATCH_MQ: encode_body(LOCKED),
-    Code.UNLOCK_BATCH_MQ: encode_body(LOCKED),
-}
-
-
-def of_every_header() -> dict[str, str]:
-    """Return fields that are valid in every header: the topic is `orders`, and each group is `kitchen`."""
-    fields: dict[str, str] = {}
-    for kind in (each for each in vars(headers).values() if isinstance(each, type) and issubclass(each, Header)):
-        for field in msgspec.structs.fields(kind):
-            text = str(field.type)
-            sample = "1" if "int" in text.lower() else "false" if "bool" in text else field.name
-            if field.name == "topic":
-                sample = "orders"
-            elif field.name.endswith("group") and field.name != "producer_group":
-                sample = "kitchen"
-            fields.setdefault(field.encode_name, sample)
-    return fields
 
 
 def accounts_in(home: Path) -> dict[str, str]:
@@ -132,7 +94,7 @@ def outcome(
     """Return what an account gets for a request about `orders` and `kitchen`: `served`, or the begin of the remark."""
     access = embedded.broker.access
     assert access is not None
-    body, fields = BODIES.get(Code(code), b"") if code in BODIES else b"", of_every_header()
+    body, fields = BODIES.get(code, b""), of_every_header()
     command = RemotingCommand(code, 1, body=body, extra=fields if keys is None else keys.signed(fields, body))
     served = {at: Served(lambda *_: None, needs) for at, (_, needs) in table.items()}
     try:

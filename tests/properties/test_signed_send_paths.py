@@ -118,6 +118,31 @@ def test_signed_requests_of_a_turn_are_stored_together(guarded: dict[str, Any]) 
     with_both(scene, **guarded)
 
 
+def test_signed_run_is_checked_by_users_and_policies(guarded: dict[str, Any]) -> None:
+    """With 5.3's access control it is the same; a code in the white list gives no right to another code."""
+    provider = "org.apache.rocketmq.auth.{0}.provider.Local{1}MetadataProvider".format
+    settings = guarded | {
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+        "authenticationMetadataProvider": provider("authentication", "Authentication"),
+        "authorizationMetadataProvider": provider("authorization", "Authorization"),
+        "migrateAuthFromV1Enabled": "true",
+    }
+    del settings["aclEnable"]
+
+    async def scene(both: TwoPaths) -> None:
+        three = signed(b"1") + signed(b"2") + signed(b"3")
+        for name, refused in REFUSED.items():
+            assert await compare(both, three + refused + signed(b"4")) == [3, 1], name
+
+    async def white(both: TwoPaths) -> None:
+        without_right = signed(keys=READER)
+        assert await compare(both, without_right * 2 + signed(batched=True, keys=READER) + without_right) == [2, 1]
+
+    with_both(scene, **settings)
+    with_both(white, **settings | {"authorizationWhitelist": "310"})
+
+
 def test_signed_run_has_a_maximum_number_of_requests(monkeypatch: pytest.MonkeyPatch, guarded: dict[str, Any]) -> None:
     """The rest is stored in further runs."""
     monkeypatch.setattr(send_runs, "MOST_SENDS", 8)

@@ -7,6 +7,12 @@ are milliseconds since the epoch.
 # isort: skip_file
 # isort would write one statement for each name. `A as A` exports a name to type checkers.
 
+from rocket_remoting.wire.bodies.access import (
+    AclInfo as AclInfo,
+    PolicyEntryInfo as PolicyEntryInfo,
+    PolicyInfo as PolicyInfo,
+    UserInfo as UserInfo,
+)
 from rocket_remoting.wire.bodies.administration import (
     BrokerStatsData as BrokerStatsData,
     BrokerStatsItem as BrokerStatsItem,

@@ -11,6 +11,18 @@ are milliseconds since the epoch.
 from rocket_remoting.wire.ext_fields import (
     Header as Header,
 )
+from rocket_remoting.wire.headers.access import (
+    CreateAclRequestHeader as CreateAclRequestHeader,
+    CreateUserRequestHeader as CreateUserRequestHeader,
+    DeleteAclRequestHeader as DeleteAclRequestHeader,
+    DeleteUserRequestHeader as DeleteUserRequestHeader,
+    GetAclRequestHeader as GetAclRequestHeader,
+    GetUserRequestHeader as GetUserRequestHeader,
+    ListAclsRequestHeader as ListAclsRequestHeader,
+    ListUsersRequestHeader as ListUsersRequestHeader,
+    UpdateAclRequestHeader as UpdateAclRequestHeader,
+    UpdateUserRequestHeader as UpdateUserRequestHeader,
+)
 from rocket_remoting.wire.headers.administration import (
     CloneGroupOffsetRequestHeader as CloneGroupOffsetRequestHeader,
     ConsumeMessageDirectlyResultRequestHeader as ConsumeMessageDirectlyResultRequestHeader,

@@ -109,14 +109,12 @@ def test_invalid_value_is_refused_with_the_expected_form(line: str, expectation:
 @pytest.mark.parametrize(
     "line",
     [
-        "authenticationEnabled=true",
-        "authorizationEnabled=true",
         "brokerRole=SLAVE",
         "enableDLegerCommitLog=true",
     ],
 )
 def test_settings_for_missing_features_are_refused(line: str) -> None:
-    """A broker that asks for 5.3's access control or replication does not start without them."""
+    """A broker that asks for replication does not start without it."""
     with pytest.raises(SettingError, match="not built in"):
         broker_settings(line)
 
@@ -130,11 +128,66 @@ def test_unsupported_keys_may_have_their_disabled_value() -> None:
     assert settings.warnings == []
 
 
-def test_disabled_access_control_settings_are_accepted() -> None:
-    """The settings file of a 5.3 broker loads while its access control is disabled."""
-    settings = broker_settings("authenticationEnabled=false\ninitAuthenticationUser={}\n")
-    (warning,) = settings.warnings
-    assert warning.startswith("broker.conf:2: initAuthenticationUser has no effect: access control")
+CLASSES = "org.apache.rocketmq.auth."
+USERS = f"authenticationMetadataProvider={CLASSES}authentication.provider.LocalAuthenticationMetadataProvider\n"
+POLICIES = f"authorizationMetadataProvider={CLASSES}authorization.provider.LocalAuthorizationMetadataProvider\n"
+
+
+def test_access_control_of_5_3_is_read_from_apaches_keys() -> None:
+    """All keys with the values that Apache's documentation gives them, without a warning."""
+    settings = broker_settings(
+        f"{USERS}{POLICIES}authenticationEnabled=true\nauthorizationEnabled=true\n"
+        "authenticationProvider=org.apache.rocketmq.auth.authentication.provider.DefaultAuthenticationProvider\n"
+        "authorizationProvider=org.apache.rocketmq.auth.authorization.provider.DefaultAuthorizationProvider\n"
+        "authenticationStrategy=org.apache.rocketmq.auth.authentication.strategy.StatelessAuthenticationStrategy\n"
+        "authorizationStrategy=org.apache.rocketmq.auth.authorization.strategy.StatefulAuthorizationStrategy\n"
+        'initAuthenticationUser={"username":"rocketmq","password":"12345678"}\n'
+        "authenticationWhitelist=10, 34\nauthorizationWhitelist=\nmigrateAuthFromV1Enabled=true\n"
+    )
+    assert settings.warnings == []
+    assert (settings.keeps_users, settings.checks_users) == (True, True)
+    user = settings.first_user
+    assert user is not None
+    assert (user.username, user.password, user.user_type, user.user_status) == (
+        "rocketmq", "12345678", "Super", "enable",
+    )  # fmt: skip
+    assert "12345678" not in repr(settings) + repr(user)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("authenticationEnabled=true", "needs authenticationMetadataProvider="),
+        (f"{USERS}authorizationEnabled=true", "needs authorizationMetadataProvider="),
+        (f"{USERS}migrateAuthFromV1Enabled=true", "needs authorizationMetadataProvider="),
+        ("authenticationMetadataProvider=com.example.Ldap", "users are kept in the broker's store only"),
+        ("authorizationMetadataProvider=com.example.Ldap", "policies are kept in the broker's store only"),
+        ("authenticationProvider=com.example.Ldap", "classes are not loaded here"),
+        ("authorizationStrategy=com.example.Maybe", "classes are not loaded here"),
+        ("authenticationWhitelist=SEND_MESSAGE", "codes of requests"),
+        ("initAuthenticationUser={}", 'initAuthenticationUser=******: expected a JSON object such as {"username"'),
+        ('initAuthenticationUser={"username":"a","password":" "}', "initAuthenticationUser=******: expected"),
+    ],
+)
+def test_access_control_of_5_3_that_would_not_check_is_refused(lines: str, message: str) -> None:
+    """What is missing, or what is not loaded here; no error has the password."""
+    with pytest.raises(SettingError) as caught:
+        broker_settings(lines)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "warning"),
+    [
+        (f"{USERS}authenticationEnabled=true\naclEnable=true", "aclEnable has no effect: 5.3's access control is on"),
+        (f"{USERS}{POLICIES}authorizationEnabled=true", "whoever names a user has the rights of that user"),
+        ('initAuthenticationUser={"username":"a","password":"b"}', "it needs authenticationMetadataProvider="),
+    ],
+)
+def test_weak_access_control_of_5_3_is_warned_about(lines: str, warning: str) -> None:
+    """Where Apache's broker says nothing."""
+    (found,) = broker_settings(lines).warnings
+    assert warning in found
 
 
 def test_effective_settings_include_fixed_values() -> None:

@@ -1,0 +1,136 @@
+"""Access control as RocketMQ 5.3 has it: users with passwords, and policies about what each user may do.
+
+::
+
+    authenticationEnabled   access key ──► user, enabled? ──► signature ──┐
+    authorizationEnabled    super user? ──► policies of the user ─────────┴─► handled
+
+Requests name the user as their access key, and are signed with the user's password. Users and policies are in tables of
+the broker's store. Each request is checked anew: Apache's stateful strategies remember decisions for a minute instead.
+"""
+
+from collections.abc import Iterable
+
+from rocket_broker.access.account import PUB
+from rocket_broker.access.needs import AccessRefusal, Needs, access_to, on_topic, refused
+from rocket_broker.access.policies import (
+    OWN_CLUSTER,
+    Access,
+    Decision,
+    Policies,
+    Resource,
+    ResourceType,
+    UserStatus,
+    UserType,
+)
+from rocket_broker.access.signature import is_signed_by
+from rocket_broker.access.user_directory import UserDirectory
+from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_remoting.session.address import host_of
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import UserInfo
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.credentials import ACCESS_KEY
+
+__all__ = ["PolicyControl"]
+
+
+class PolicyControl:
+    """Checks requests by the users and policies in the broker's store."""
+
+    def __init__(self, settings: BrokerSettings, directory: UserDirectory) -> None:
+        self._users = directory.users
+        self._acls = directory.acls
+        self._authenticates = settings.authentication_enabled
+        self._authorizes = settings.authorization_enabled
+        self._unauthenticated = _codes(settings.authentication_whitelist)
+        self._unauthorized = _codes(settings.authorization_whitelist)
+        self._cluster = Resource(ResourceType.CLUSTER, settings.broker_cluster_name)
+        self._policies: dict[str, Policies] = {}
+        self._acls.on_change.append(self._policies.clear)
+
+    def check(self, connection: Connection, command: RemotingCommand, needs: Needs) -> bool:
+        """Check a request before it is handled; return whether a user has signed it.
+
+        Raises:
+            AccessRefusal: The sender may not send the request; the remark is Apache's.
+            RemoteProtocolError: The request cannot be read.
+        """
+        if not needs.account:
+            return False
+        code, name = str(command.code), command.ext_fields.get(ACCESS_KEY)
+        is_signed = self._authenticates and code not in self._unauthenticated
+        if is_signed:
+            self._authenticate(name, command)
+        if self._authorizes and code not in self._unauthorized:
+            try:
+                self._authorize(name, host_of(connection.remote_address), needs.accesses(command))
+            except AccessRefusal as refusal:
+                refusal.is_signed = is_signed
+                raise
+        return is_signed
+
+    def may_send(self, connection: Connection, access_key: str | None, topic: str) -> bool:
+        """Return whether a client, whose heartbeat a user has signed, may send to a topic."""
+        user = self._users.get(access_key or "")
+        if user is None:
+            return not self._authenticates and not self._authorizes
+        if user.user_status == UserStatus.DISABLE:
+            return False
+        if not self._authorizes or user.user_type == UserType.SUPER:
+            return True
+        policies, host = self._policies_of(user), host_of(connection.remote_address)
+        accesses = map(access_to, on_topic(topic, PUB))
+        return policies is not None and all(policies.decide(access, host) is Decision.ALLOW for access in accesses)
+
+    def _authenticate(self, name: str | None, command: RemotingCommand) -> None:
+        if not name:
+            raise refused("username cannot be null.")
+        user = self._users.get(name)
+        if user is None:
+            raise refused(f"User:{name} is not found.")
+        if user.user_status == UserStatus.DISABLE:
+            raise refused(f"User:{name} is disabled.")
+        if not is_signed_by(command, user.password or ""):
+            raise refused("check signature failed.")
+
+    def _authorize(self, name: str | None, host: str, accesses: Iterable[Access]) -> None:
+        policies: Policies | None = None
+        for number, access in enumerate(accesses):
+            if not number:  # a request without accesses needs no user, as on Apache's broker
+                user = self._authorized_user(name)
+                if user.user_type == UserType.SUPER:
+                    return
+                policies = self._policies_of(user)
+            resource = self._cluster if access.resource is OWN_CLUSTER else access.resource
+            decision = policies.decide(access._replace(resource=resource), host) if policies is not None else None
+            if decision is not Decision.ALLOW:
+                reason = "no matched policies." if decision is None else "the decision is deny."
+                raise refused(f"User:{name} has no permission to access {resource} from {host}, {reason}")
+
+    def _authorized_user(self, name: str | None) -> UserInfo:
+        if not name:
+            raise refused("Authorization failed. Please verify your access rights and try again.")
+        user = self._users.get(name)
+        if user is None:
+            raise refused(f"User:{name} not found.")
+        if user.user_status == UserStatus.DISABLE:
+            raise refused(f"User:{name} is disabled.")
+        return user
+
+    def _policies_of(self, user: UserInfo) -> Policies | None:
+        subject = f"User:{user.username}"
+        policies = self._policies.get(subject)
+        if policies is None:
+            acl = self._acls.get(subject)
+            if acl is None:
+                return None
+            policies = self._policies[subject] = Policies(acl)
+        return policies
+
+    def __repr__(self) -> str:
+        return f"<PolicyControl: {len(self._users)} users>"
+
+
+def _codes(white_list: str) -> frozenset[str]:
+    return frozenset(filter(None, map(str.strip, white_list.split(","))))
