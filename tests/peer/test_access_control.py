@@ -151,6 +151,7 @@ def test_mqadmin_changes_the_accounts(java_client: Callable[[str], JavaClient], 
     commands = [
         shlex.split(line.removeprefix("$ mqadmin "))
         for block in blocks_of("docs/security.md")
+        if "mqadmin updateAclConfig" in block.text
         for line in block.text.splitlines()
         if line.startswith("$ mqadmin ")
     ]
