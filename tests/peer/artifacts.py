@@ -1,8 +1,8 @@
 """Class paths of foreign programs from Maven Central, and our Java classes compiled against them.
 
-They are Apache RocketMQ's broker, tools and client, Apache Kafka's broker, and Spring's applications. All is made
-once per machine and kept in a cache directory: `$STREAMKIT_CACHE`, else the user's cache directory. A file
-lock lets concurrent test workers share the work.
+They are Apache RocketMQ's broker, tools, client and integration tests, Apache Kafka's broker, and Spring's
+applications. All is made once per machine and kept in a cache directory: `$STREAMKIT_CACHE`, else the user's cache
+directory. A file lock lets concurrent test workers share the work.
 """
 
 import fcntl
@@ -41,6 +41,9 @@ class JavaProgram:
 VERSIONS = ("4.9.7", "5.3.3")
 """Apache RocketMQ's versions."""
 
+INTEGRATION_TESTS = "integration-4.9.7"
+"""The name among `PROGRAMS` of Apache's own integration tests."""
+
 GENERATIONS = ("2.2.6", "2021.0.6", "2023.0.3")
 """Spring Cloud Alibaba's versions: the book's generation, the first with functions, and the current one."""
 
@@ -51,6 +54,7 @@ KAFKA_BINDERS = {"4.3.1": "3.5.8", "5.0.1": "4.0.2"}
 """Versions of Spring Cloud Stream's Kafka binder, each with its Spring Boot."""
 
 PROGRAMS = {version: JavaProgram(HERE / "pom.xml", {"rocketmq": version}, (HERE / "java",)) for version in VERSIONS} | {
+    INTEGRATION_TESTS: JavaProgram(HERE / "integration" / "pom.xml", {"rocketmq": "4.9.7"}, (HERE / "integration",)),
     KAFKA_VERSION: JavaProgram(HERE / "kafka_server" / "pom.xml", {"kafka": KAFKA_VERSION}, (HERE / "kafka_server",)),
     "2.2.6": JavaProgram(
         HERE / "spring" / "pom.xml",

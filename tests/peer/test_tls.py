@@ -1,10 +1,13 @@
 """TLS between Apache's programs and ours: Java's clients on our broker, our clients on Apache's.
 
-Each server accepts TLS only, from clients with a certificate, and each client verifies the server.
+Each server accepts TLS only, from clients with a certificate, and each client verifies the server. Apache's own tests
+mix plain and encrypted connections.
 """
 
 import asyncio
+import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -24,15 +27,20 @@ from rocket_client.blocking import BlockingClient
 from rocket_client.errors import NameServersUnreachableError
 from tests.certificates import authority
 from tests.peer.apache import ApacheBroker
-from tests.peer.artifacts import VERSIONS
+from tests.peer.artifacts import INTEGRATION_TESTS, VERSIONS, class_path, program
 from tests.peer.conftest import require
 from tests.peer.java_client import JavaClient
+from tests.peer.jvm import java_options
 from tests.peer.stage import Stage
 
 pytestmark = pytest.mark.peer
 
 TEST_MODE = {"tls.enable": "true"}
 """Apache's default: the client shows no certificate, and trusts any server."""
+
+
+APACHES_TESTS = ("TLS_IT", "TLS_Mix_IT", "TLS_Mix2_IT")
+"""They send and receive 16 messages: over TLS, sent plain and received over TLS, and the other way round."""
 
 
 def verified() -> dict[str, str]:
@@ -124,3 +132,29 @@ def test_our_clients_on_apaches_broker(version: str) -> None:
         asyncio.run(main())
         with BlockingClient("tls-blocking", ProducerSettings(name_servers=apache.name_server, tls=tls)) as client:
             assert sum(client.max_offset(queue) for queue in client.queues("encrypted")) == 5
+
+
+def test_apaches_integration_tests_on_our_broker(tmp_path: Path) -> None:
+    """As they are, except for the class that starts their servers; their clients trust any server."""
+    require(INTEGRATION_TESTS)
+    with ThreadedBroker(settings=served("none") | {"tls.server.mode": "permissive"}) as ours:
+        done = subprocess.run(
+            [
+                program("java"),
+                *java_options(tmp_path, heap="256m"),
+                # A consumer that misses a queue at its start looks again soon.
+                "-Drocketmq.client.rebalance.waitInterval=1000",
+                f"-Dstreamkit.nameServerPort={ours.name_server.rpartition(':')[2]}",
+                "-cp",
+                class_path(INTEGRATION_TESTS),
+                "org.junit.runner.JUnitCore",
+                *(f"org.apache.rocketmq.test.tls.{name}" for name in APACHES_TESTS),
+            ],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    assert f"OK ({len(APACHES_TESTS)} tests)" in done.stdout
