@@ -21,6 +21,8 @@ from tests.peer.artifacts import (
     PeersUnavailableError,
     class_path,
 )
+from tests.peer.go_client import VERSION as GO_VERSION
+from tests.peer.go_client import GoClient
 from tests.peer.java_client import JavaClient
 from tests.peer.kafka import SOON_BACK, KafkaServer
 from tests.peer.secured_kafka import SecuredKafka
@@ -188,6 +190,19 @@ def stage(request: pytest.FixtureRequest, peers: Peers) -> Iterator[Stage]:
     broker = peers.broker(version) if kind == "apache" else peers.bundled()
     with Stage(client, broker.name_server, broker.address) as stage:
         yield stage
+
+
+@pytest.fixture(scope="session")
+def go_client() -> Iterator[GoClient]:
+    """The Go client; its tests are skipped without Go on the machine, unless peers are required."""
+    try:
+        client = GoClient()
+    except PeersUnavailableError as error:
+        if os.environ.get("STREAMKIT_REQUIRE_PEERS"):
+            raise
+        pytest.skip(f"rocketmq-client-go {GO_VERSION} can't run: {error}")
+    with client:
+        yield client
 
 
 def of_generation(generation: str, kind: str) -> object:

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
+from rocket_client import Credentials
 from tests.peer.artifacts import cache_directory, digest, locked, program, run
 from tests.peer.json_peer import ANSWER_TIMEOUT, Inbox, Json, JsonPeer
 
+VERSION = "2.1.2"
+"""The client's version."""
 SOURCES = Path(__file__).parent / "go"
 
 
@@ -62,10 +65,10 @@ class GoClient:
         self._peer.stop()
         self._home.cleanup()
 
-    def producer(self, name_server: str, group: str) -> "GoProducer":
-        """Start a producer."""
+    def producer(self, name_server: str, group: str, *, keys: Credentials | None = None) -> "GoProducer":
+        """Start a producer; it signs its requests if there are keys."""
         name = f"go-producer-{next(self._numbers)}"
-        self._peer.call("startProducer", name=name, group=group, nameServer=name_server)
+        self._peer.call("startProducer", name=name, group=group, nameServer=name_server, **_keys(keys))
         return GoProducer(self._peer, name)
 
     def consumer(
@@ -79,11 +82,13 @@ class GoClient:
         broadcast: bool = False,
         fail_times: int = 0,
         max_times: int = 0,
+        keys: Credentials | None = None,
     ) -> "GoConsumer":
         """Start a push consumer that fails each message's first `fail_times` deliveries.
 
         Args:
             max_times: Redeliveries before the dead letter; 0 is the client's default.
+            keys: Sign the requests.
         """
         name = f"go-consumer-{next(self._numbers)}"
         consumer = self._inboxes[name] = GoConsumer(self._peer, name)
@@ -99,6 +104,7 @@ class GoClient:
             broadcast=broadcast,
             failTimes=fail_times,
             maxTimes=max_times,
+            **_keys(keys),
         )
         return consumer
 
@@ -164,6 +170,10 @@ class GoConsumer(Inbox[GoMessage]):
         if self._running:
             self._running = False
             self._peer.begin("stop", name=self._name).result(ANSWER_TIMEOUT)
+
+
+def _keys(keys: Credentials | None) -> dict[str, str]:
+    return {} if keys is None else {"accessKey": keys.access_key, "secretKey": keys.secret_key}
 
 
 def go_program() -> Path:

@@ -34,6 +34,7 @@ from tests.docs.pages import blocks_of
 from tests.peer.apache import ApacheBroker
 from tests.peer.artifacts import VERSIONS
 from tests.peer.conftest import of_version
+from tests.peer.go_client import VERSION, GoClient
 from tests.peer.java_client import JavaClient
 from tests.peer.json_peer import PeerError
 from tests.peer.stage import ANSWER_TIMEOUT, DELAY_LEVELS, LATEST, SEND_TIMEOUT
@@ -50,8 +51,10 @@ accounts:
   secretKey: {SECRET}
   topicPerms:
   - orders=PUB|SUB
+  - go-orders=PUB|SUB
   groupPerms:
   - kitchen=SUB
+  - go-kitchen=SUB
 """
 
 
@@ -79,7 +82,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         "messageDelayLevel": DELAY_LEVELS,
     }
     with ThreadedBroker(settings=settings) as broker:
-        asyncio.run(create_topics(broker.name_server, "orders", "bills"))
+        asyncio.run(create_topics(broker.name_server, "orders", "bills", "go-orders", "%RETRY%go-kitchen"))
         yield Guarded(broker.name_server, broker.address, accounts)
 
 
@@ -141,6 +144,29 @@ def test_java_clients_are_served_by_their_rights(
         with client.producer(at, **keys) as stranger, pytest.raises(PeerError, match=says) as caught:
             stranger.send("orders", body, mode="queue")
         assert caught.value.code == 16
+
+
+@pytest.mark.parametrize("version", [of_version(f"go{VERSION}")])
+def test_go_clients_are_served_by_their_rights(version: str, go_client: GoClient, guarded: Guarded) -> None:
+    """A message is sent, consumed, sent back and consumed again; what is not allowed says why."""
+    at = guarded.name_server
+    producer = go_client.producer(at, "go-shop", keys=SHOP)
+    consumer = go_client.consumer(at, "go-kitchen", "go-orders", fail_times=1, keys=SHOP)
+    try:
+        assert [answer["ok"] for answer in producer.send("go-orders", "tea", keys=["k"], tags="t")] == [True]
+        heard = consumer.take(2, LATEST)
+        assert [(message.body, message.reconsume_times) for message in heard] == [("tea", 0), ("tea", 1)]
+    finally:
+        consumer.stop()
+    forged, stranger = Credentials("shop-app", "87654321"), Credentials("stranger", SECRET)
+    for keys, topic, says in (
+        (SHOP, "bills", "No default permission for topic:bills"),
+        (None, "go-orders", "No accessKey is configured"),
+        (forged, "go-orders", "Check signature failed for accessKey=shop-app"),
+        (stranger, "go-orders", "No acl config for stranger"),
+    ):
+        with pytest.raises(PeerError, match=says):
+            go_client.producer(at, "go-shop", keys=keys).send(topic, "tea")
 
 
 @pytest.mark.peer

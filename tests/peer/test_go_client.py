@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import os
 import time
 from collections.abc import Iterator
 from typing import Literal
@@ -11,12 +10,11 @@ import pytest
 
 from rocket_client import Admin
 from rocket_client.settings import ClientSettings
-from tests.peer.artifacts import VERSIONS, PeersUnavailableError
+from tests.peer.artifacts import VERSIONS
 from tests.peer.conftest import Peers
-from tests.peer.go_client import GoClient, GoConsumer, GoProducer
+from tests.peer.go_client import VERSION, GoClient, GoConsumer, GoProducer
 from tests.peer.stage import ANSWER_TIMEOUT
 
-VERSION = "2.1.2"
 # A client that misses a queue at its start takes it at the next rebalance, 20 s later.
 TIMEOUT = 60.0
 # The client leaves a group by closing its connections, without unregistering. The next member may have only half of the
@@ -24,19 +22,6 @@ TIMEOUT = 60.0
 GONE = 200.0
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def go_client() -> Iterator[GoClient]:
-    """The Go client; its tests are skipped without Go on the machine, unless peers are required."""
-    try:
-        client = GoClient()
-    except PeersUnavailableError as error:
-        if os.environ.get("STREAMKIT_REQUIRE_PEERS"):
-            raise
-        pytest.skip(f"rocketmq-client-go {VERSION} can't run: {error}")
-    with client:
-        yield client
 
 
 class GoStage:

@@ -43,6 +43,8 @@ type command struct {
 	Instance   string
 	FailTimes  int32
 	MaxTimes   int32
+	AccessKey  string
+	SecretKey  string
 	Messages   []message
 }
 
@@ -100,8 +102,14 @@ func run(asked command) (any, error) {
 	return nil, fmt.Errorf("unknown command %s", asked.Do)
 }
 
+// credentials returns the keys that requests are signed with; without keys they are not signed.
+func credentials(asked command) primitive.Credentials {
+	return primitive.Credentials{AccessKey: asked.AccessKey, SecretKey: asked.SecretKey}
+}
+
 func startProducer(asked command) error {
 	started, err := rocketmq.NewProducer(
+		producer.WithCredentials(credentials(asked)),
 		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{asked.NameServer})),
 		producer.WithGroupName(asked.Group),
 		producer.WithInstanceName(asked.Name),
@@ -195,6 +203,7 @@ func startConsumer(asked command) error {
 		model = consumer.BroadCasting
 	}
 	options := []consumer.Option{
+		consumer.WithCredentials(credentials(asked)),
 		consumer.WithNsResolver(primitive.NewPassthroughResolver([]string{asked.NameServer})),
 		consumer.WithGroupName(asked.Group),
 		consumer.WithInstance(asked.Instance),
