@@ -72,7 +72,7 @@ P = TypeVar("P")
 
 DEFAULT_QUEUES: Final = 4
 
-_CREATE_TOPIC: Final = f". Create it (mqadmin updateTopic -t {{topic}}), or set {PREFIX}.provisioning=create."
+_CREATE_TOPIC: Final = f". Create it (streamkit topic create {{topic}}), or set {PREFIX}.provisioning=create."
 
 _transport: ContextVar[Transport | None] = ContextVar("rocketmq_binder_transport", default=None)
 

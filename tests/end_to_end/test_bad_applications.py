@@ -182,8 +182,8 @@ def test_missing_topic_is_reported_and_waited_for() -> None:
                 await app.bridge.asend("receipts", "1")
             assert str(caught.value) == (
                 "binding 'receipts' could not be bound to topic 'receipts': no route for topic 'receipts': it does "
-                "not exist, and no broker creates topics by itself (no route of TBW102). Create it (mqadmin "
-                "updateTopic -t receipts), or set spring.cloud.stream.rocketmq.binder.provisioning=create."
+                "not exist, and no broker creates topics by itself (no route of TBW102). Create it (streamkit "
+                "topic create receipts), or set spring.cloud.stream.rocketmq.binder.provisioning=create."
             )
             async with Admin(ClientSettings(name_servers=name_server)) as admin:
                 await admin.create_topic("bills", 2)

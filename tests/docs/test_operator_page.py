@@ -1,0 +1,84 @@
+"""docs/operator.md: its commands run on a broker in order, and the fields of their JSON are those of the classes."""
+
+import asyncio
+import inspect
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import fields
+
+import pytest
+from click.testing import CliRunner
+
+from rocket_admin.brokers import Backlog, Broker, Draining
+from rocket_admin.cluster import Overview
+from rocket_admin.groups import Group, GroupDetails, GroupOnBroker, Member, Subscription, TopicLag
+from rocket_admin.offsets import GroupQueue, Move
+from rocket_admin.topics import Topic, TopicDetails, TopicOnBroker, TopicQueue
+from rocket_broker.threaded_broker import ThreadedBroker
+from streamkit.cli import main
+from tests.docs.pages import ROOT, blocks_of
+from tests.unit.rocket_admin.cluster import commit, send
+
+PAGE = "docs/operator.md"
+
+MESSAGES = (
+    ("`topic list`", Topic),
+    ("`topic stats`, for each queue", TopicQueue),
+    ("`topic show`", TopicDetails),
+    ("Each of its `brokers`", TopicOnBroker),
+    ("`group list`", Group),
+    ("`group show`", GroupDetails),
+    ("Each of its `topics`", TopicLag),
+    ("Each of its `subscriptions`", Subscription),
+    ("Each of its `brokers`", GroupOnBroker),
+    ("`group members`", Member),
+    ("`offset show`, for each queue", GroupQueue),
+    ("`group rewind`, `offset set` and `offset clone`, for each queue", Move),
+    ("`cluster`", Overview),
+    ("`broker list`", Broker),
+    ("`broker drain`, at each look", Draining),
+    ("Each of its `backlogs`", Backlog),
+)
+"""Which commands print objects of a class."""
+
+
+def rows_of(message: type) -> list[str]:
+    """Return a row for each field, with the class's text."""
+    _, _, attributes = (inspect.getdoc(message) or "").partition("Attributes:\n")
+    documented = re.findall(r"^    (\w+): (.*(?:\n        .*)*)", attributes, re.MULTILINE)
+    assert [name for name, _ in documented] == [field.name for field in fields(message)]
+    return [f"| `{name}` | {' '.join(line.strip() for line in text.splitlines())} |" for name, text in documented]
+
+
+@pytest.mark.parametrize(("commands", "message"), MESSAGES)
+def test_fields_of_json_are_listed(commands: str, message: type) -> None:
+    """Each has a row with the class's text."""
+    table = "\n".join(rows_of(message))
+    assert f"{commands}:\n\n| field | what it says |\n|---|---|\n{table}\n" in (ROOT / PAGE).read_text()
+
+
+@pytest.fixture
+def name_server() -> Iterator[str]:
+    """A broker with what the page's reader has: messages of orders, which the kitchen has consumed in part."""
+    with ThreadedBroker() as broker:
+        variables = {"NAMESRV_ADDR": broker.name_server}
+        for command in ("topic create orders --queues 2", "group create kitchen", "group create audit"):
+            assert CliRunner().invoke(main, command.split(), env=variables).exit_code == 0
+        asyncio.run(send(broker.name_server, "orders", 8))
+        asyncio.run(commit(broker.name_server, "orders", "kitchen", 2))
+        yield broker.name_server
+
+
+def test_commands_run_and_print_what_the_page_shows(name_server: str) -> None:
+    """One after the other."""
+    for block in blocks_of(PAGE):
+        if block.language != "console":
+            continue
+        for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+            line, _, shown = part.partition("\n")
+            program, *arguments = shlex.split(line)
+            assert program == "streamkit"
+            done = CliRunner().invoke(main, arguments, env={"NAMESRV_ADDR": name_server, "COLUMNS": "100"})
+            assert done.exit_code == 0, f"{line}: {done.output}"
+            assert shown.strip() in done.stdout, line
