@@ -16,6 +16,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import click
@@ -76,12 +77,14 @@ class Output:
     Attributes:
         as_json: Whether to print JSON.
         watch: Seconds between two rounds; None to print once.
+        rounds: How many rounds there are; None for no end.
         has_failures: Whether a broker did not answer, so that the command ends with status 1.
     """
 
-    def __init__(self, *, as_json: bool, watch: float | None = None) -> None:
+    def __init__(self, *, as_json: bool, watch: float | None = None, rounds: int | None = None) -> None:
         self.as_json = as_json
         self.watch = watch
+        self.rounds = rounds
         self.has_failures = False
 
     async def repeat(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -93,7 +96,7 @@ class Output:
 
         from rocket_remoting import RemotingError
 
-        while True:
+        for number in count(1):
             if not self.as_json and sys.stdout.isatty():
                 click.clear()
                 now = datetime.now(UTC).astimezone()
@@ -102,6 +105,8 @@ class Output:
                 await work()
             except RemotingError as error:  # the server may be back in the next round
                 self.warn(str(error))
+            if number == self.rounds:
+                return
             await asyncio.sleep(self.watch)
 
     def table(self, items: Sequence[T], columns: Sequence[Column[T]], *, title: str | None = None) -> None:

@@ -10,6 +10,7 @@ from dataclasses import fields
 import pytest
 from click.testing import CliRunner
 
+from rocket_admin.activity import GroupActivity
 from rocket_admin.brokers import Backlog, Broker, Draining
 from rocket_admin.cluster import Overview
 from rocket_admin.groups import Group, GroupDetails, GroupOnBroker, Member, Subscription, TopicLag
@@ -35,6 +36,7 @@ MESSAGES = (
     ("`group members`", Member),
     ("`offset show`, for each queue", GroupQueue),
     ("`group rewind`, `offset set` and `offset clone`, for each queue", Move),
+    ("`top`, for each group at each look", GroupActivity),
     ("`cluster`", Overview),
     ("`broker list`", Broker),
     ("`broker drain`, at each look", Draining),

@@ -1,0 +1,112 @@
+"""What groups do: their lag, how fast messages arrive and are consumed, and when a group will have caught up.
+
+Committed offsets are compared from one look to the next. Members commit every few seconds, so rates are rough.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from rocket_admin.broker_answers import BrokerFailure
+from rocket_admin.groups import GROUPS_AT_ONCE, group_names
+from rocket_admin.offsets import GroupQueues, group_queues, lag_of
+from rocket_client import Admin
+
+__all__ = ["Activity", "GroupActivity", "GroupActivityMeter"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupActivity:
+    """What a group did since the last look.
+
+    Attributes:
+        group: The name.
+        lag: Messages that it has not consumed yet; absent if that is not known for each queue.
+        arriving_per_second: Messages that arrived for it per second; absent at the first look.
+        consumed_per_second: Messages that it consumed per second, by committed offsets; absent at the first look. Less
+            than 0 if it was moved back.
+        seconds_to_catch_up: When its lag will be 0 at these rates; absent if it falls behind, or does nothing.
+    """
+
+    group: str
+    lag: int | None
+    arriving_per_second: float | None = None
+    consumed_per_second: float | None = None
+    seconds_to_catch_up: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activity:
+    """What all groups did since the last look.
+
+    Attributes:
+        groups: The groups that have committed an offset, the one with the largest lag first.
+        failures: The brokers that did not answer; what happens there is missing.
+    """
+
+    groups: tuple[GroupActivity, ...]
+    failures: tuple[BrokerFailure, ...]
+
+
+class GroupActivityMeter:
+    """Compares the offsets of groups from one look to the next."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _Look] = {}
+
+    async def look(self, admin: Admin) -> Activity:
+        """Ask the brokers; return what happened since the last call.
+
+        Raises:
+            NoBrokerError: No master is registered.
+        """
+        names = await group_names(admin)
+        turns = asyncio.Semaphore(GROUPS_AT_ONCE)
+
+        async def progress(group: str) -> tuple[str, GroupQueues, float]:
+            async with turns:
+                found = await group_queues(admin, group)
+            return group, found, asyncio.get_running_loop().time()
+
+        looks = await asyncio.gather(*map(progress, names.names))
+        groups = [self._compared(group, found, at) for group, found, at in looks if found.queues]
+        failures = dict.fromkeys((*names.failures, *(failure for _, found, _ in looks for failure in found.failures)))
+        return Activity(groups=tuple(sorted(groups, key=_by_lag)), failures=tuple(failures))
+
+    def _compared(self, group: str, found: GroupQueues, at: float) -> GroupActivity:
+        now = _Look(
+            at=at,
+            stored=sum(queue.max_offset for queue in found.queues),
+            consumed=sum(queue.committed or 0 for queue in found.queues),
+            queues=len(found.queues),
+        )
+        before = self._seen.get(group)
+        self._seen[group] = now
+        lag = None if found.failures else lag_of(found.queues)
+        if before is None or before.queues != now.queues or now.at <= before.at:
+            return GroupActivity(group=group, lag=lag)
+        seconds = now.at - before.at
+        arriving, consumed = (now.stored - before.stored) / seconds, (now.consumed - before.consumed) / seconds
+        rest = (
+            None if lag is None else 0.0 if lag == 0 else lag / (consumed - arriving) if consumed > arriving else None
+        )
+        return GroupActivity(
+            group=group,
+            lag=lag,
+            arriving_per_second=round(arriving, 2),
+            consumed_per_second=round(consumed, 2),
+            seconds_to_catch_up=None if rest is None else round(rest, 1),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Look:
+    """A group at one time: sums over its queues."""
+
+    at: float
+    stored: int
+    consumed: int
+    queues: int
+
+
+def _by_lag(group: GroupActivity) -> tuple[bool, int, str]:
+    return group.lag is not None, -(group.lag or 0), group.group
