@@ -1,5 +1,6 @@
 """Topics: their names, kinds, settings, queues and offsets; how they are created, changed and deleted."""
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -176,9 +177,10 @@ async def list_topics(admin: Admin) -> TopicList:
         NoBrokerError: No master is registered.
         NameServersUnreachableError: No name server answered.
     """
-    own = _own_topics(await admin.cluster_info())
-    names = await admin.topics()
-    found = await ask_masters(admin, admin.topic_configs)
+    cluster, names, found = await asyncio.gather(
+        admin.cluster_info(), admin.topics(), ask_masters(admin, admin.topic_configs)
+    )
+    own = _own_topics(cluster)
     configs: dict[str, dict[str, TopicConfig]] = {name: {} for name in names}
     for broker, table in found.answers.items():
         for name, config in table.items():

@@ -91,6 +91,9 @@ def test_commands_say_what_mqadmin_says(stage: Stage) -> None:
     assert [found[name] for name in ("cluster", "broker", "address", "version")] == [*row[:2], row[3], version]
     (settings,) = commands.json(broker.config, "broker-a", "brokerClusterName")
     assert settings == {"brokerClusterName": "DefaultCluster"}
+    (settings,) = commands.json(broker.config, "broker-a", "defaultTopicQueueNums")
+    again = f"defaultTopicQueueNums={settings['defaultTopicQueueNums']}"
+    assert commands.json(broker.config, "broker-a", "--set", again, "--yes") == [settings]
 
     try:
         commands.run(broker.wipe_perm, "broker-a", "--yes")
