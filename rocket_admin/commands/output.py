@@ -86,6 +86,7 @@ class Output:
         self.watch = watch
         self.rounds = rounds
         self.has_failures = False
+        self._is_new_round = False
 
     async def repeat(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do the work, with `--watch` until Ctrl-C; on a terminal each round takes the place of the one before."""
@@ -97,10 +98,7 @@ class Output:
         from rocket_remoting import RemotingError
 
         for number in count(1):
-            if not self.as_json and sys.stdout.isatty():
-                click.clear()
-                now = datetime.now(UTC).astimezone()
-                click.echo(click.style(f"Every {self.watch:g} s, now {now:%H:%M:%S}; Ctrl-C ends.\n", dim=True))
+            self._is_new_round = not self.as_json and sys.stdout.isatty()
             try:
                 await work()
             except RemotingError as error:  # the server may be back in the next round
@@ -108,6 +106,14 @@ class Output:
             if number == self.rounds:
                 return
             await asyncio.sleep(self.watch)
+
+    def _begin(self) -> None:
+        """Clear the terminal if this is the first output of a round: not before, or it would be blank meanwhile."""
+        if self._is_new_round:
+            self._is_new_round = False
+            click.clear()
+            now = datetime.now(UTC).astimezone()
+            click.secho(f"Every {self.watch:g} s, now {now:%H:%M:%S}; Ctrl-C ends.\n", dim=True)
 
     def table(self, items: Sequence[T], columns: Sequence[Column[T]], *, title: str | None = None) -> None:
         """Print items as the rows of a table, or as lines of JSON.
@@ -121,6 +127,7 @@ class Output:
             for start in range(0, len(items), ROWS_AT_ONCE):
                 self.json(*items[start : start + ROWS_AT_ONCE])
             return
+        self._begin()
         if title is not None:
             click.secho(title, bold=True)
         rows = [[column.cell(item) for column in columns] for item in items]
@@ -144,9 +151,11 @@ class Output:
                 continue
             waiting.append([column.cell(item) for column in columns])
             if len(waiting) == ROWS_AT_ONCE:
+                self._begin()
                 widths = _continue(columns, widths, waiting)
                 waiting.clear()
         if not self.as_json and (waiting or not widths):
+            self._begin()
             _continue(columns, widths, waiting)
 
     def facts(self, item: object, rows: Iterable[tuple[str, object]]) -> None:
@@ -159,6 +168,7 @@ class Output:
         if self.as_json:
             self.json(item)
             return
+        self._begin()
         known = [row for row in rows if row[1] is not None]
         columns: list[Column[tuple[str, object]]] = [
             Column(title="", text=lambda row: row[0]),
@@ -176,15 +186,18 @@ class Output:
     def say(self, text: str) -> None:
         """Print a sentence for people; nothing with `--json`."""
         if not self.as_json:
+            self._begin()
             click.echo(text)
 
     def hint(self, text: str) -> None:
         """Print on standard error what else the command can do."""
         if not self.as_json:
+            self._begin()
             click.secho(text, dim=True, err=True)
 
     def warn(self, text: str) -> None:
         """Print a sentence on standard error, in yellow."""
+        self._begin()
         click.secho(text.translate(_CONTROLS), fg="yellow", err=True)
 
     def failures(self, failures: "Iterable[BrokerFailure]", missing: str) -> None:
@@ -305,7 +318,7 @@ def _print_rows(
             )
             lines.append(GAP.join(padded).rstrip())
     if lines:
-        click.secho("\n".join(lines), bold=bold)
+        click.secho("\n".join(lines), bold=bold or None)
 
 
 def _wrapped(text: str, width: int) -> list[str]:
