@@ -131,8 +131,8 @@ def from_message(message: MessageExt) -> dict[str, object]:
     if unique_key := properties.get(PROPERTY_UNIQUE_KEY):
         headers[TRANSACTION_ID] = unique_key
     if timestamp := properties.get(portable.TIMESTAMP):
-        time = _number(timestamp)
-        headers[portable.TIMESTAMP] = message.born_timestamp if time is None else time
+        is_time = timestamp.isdecimal() and len(timestamp) <= _MOST_DIGITS
+        headers[portable.TIMESTAMP] = int(timestamp) if is_time else message.born_timestamp
     if is_dead_letter_topic(message.topic):
         headers |= _origin(message.topic, properties)
     if types := properties.get(portable.JSON_HEADER_TYPES):
