@@ -72,7 +72,7 @@ class DeadLetter:
         group: The group.
         letter: The record in the dead letter topic.
         origin_topic: The topic that the message was first sent to.
-        origin_queue_id: Its queue there; absent if the client that gave it up has not written it: Java's do not.
+        origin_queue: Its queue there; absent if the client that gave it up has not written it: Java's do not.
         origin_offset: Its place there; absent in the same cases.
         origin_message_id: The offset message id of its first record; absent if nobody has written it.
         cause: Why it was given up; absent if nobody has written it.
@@ -81,7 +81,7 @@ class DeadLetter:
     group: str
     letter: StoredMessage
     origin_topic: str
-    origin_queue_id: int | None
+    origin_queue: int | None
     origin_offset: int | None
     origin_message_id: str | None
     cause: Cause | None
@@ -94,7 +94,7 @@ class DeadLetter:
             group=message.topic.removeprefix(DLQ_PREFIX),
             letter=StoredMessage.of(message, whole_body=whole_body),
             origin_topic=origin_topic(message),
-            origin_queue_id=_number(properties.get(PROPERTY_ORIGIN_QUEUE_ID)),
+            origin_queue=_number(properties.get(PROPERTY_ORIGIN_QUEUE_ID)),
             origin_offset=_number(properties.get(PROPERTY_ORIGIN_QUEUE_OFFSET)),
             origin_message_id=properties.get(PROPERTY_ORIGIN_MESSAGE_ID),
             cause=cause_of(message),
@@ -131,15 +131,15 @@ class DroppedLetters:
     """What dropping the dead letters of one queue has changed, or would change.
 
     Attributes:
-        broker_name: The broker.
-        queue_id: The queue of the dead letter topic.
+        broker: The broker.
+        queue: The queue of the dead letter topic.
         from_offset: The offset of the first letter that was not dropped before.
         to_offset: The offset of the first letter that is not dropped now.
         count: How many letters that are: those of the queue between the two offsets.
     """
 
-    broker_name: str
-    queue_id: int
+    broker: str
+    queue: int
     from_offset: int
     to_offset: int
     count: int
@@ -307,8 +307,8 @@ async def drop_dead_letters(
             await admin.commit_offset(queue, TOOLS_GROUP, to)
         dropped.append(
             DroppedLetters(
-                broker_name=queue.broker_name,
-                queue_id=queue.queue_id,
+                broker=queue.broker_name,
+                queue=queue.queue_id,
                 from_offset=first,
                 to_offset=to,
                 count=to - first,

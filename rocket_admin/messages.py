@@ -73,9 +73,9 @@ class StoredMessage:
 
     Attributes:
         topic: The topic.
-        broker_name: The broker; absent if no broker is registered with the address in the record.
-        queue_id: The queue.
-        queue_offset: The place in the queue, counted from 0.
+        broker: The broker; absent if no broker is registered with the address in the record.
+        queue: The queue.
+        offset: The place in the queue, counted from 0.
         stored_at: When the broker stored the record.
         born_at: When the sender made the message.
         born_host: The sender's IP address.
@@ -91,9 +91,9 @@ class StoredMessage:
     """
 
     topic: str
-    broker_name: str | None
-    queue_id: int
-    queue_offset: int
+    broker: str | None
+    queue: int
+    offset: int
     stored_at: datetime
     born_at: datetime
     born_host: str
@@ -119,9 +119,9 @@ class StoredMessage:
         body, content_type = bytes(message.body), message.properties.get(CONTENT_TYPE)
         return cls(
             topic=message.topic,
-            broker_name=message.broker_name or broker_name,
-            queue_id=message.queue_id,
-            queue_offset=message.queue_offset,
+            broker=message.broker_name or broker_name,
+            queue=message.queue_id,
+            offset=message.queue_offset,
             stored_at=moment(message.store_timestamp),
             born_at=moment(message.born_timestamp),
             born_host=message.born_host[0],
@@ -143,9 +143,9 @@ class SentMessage:
 
     Attributes:
         topic: The topic.
-        broker_name: The broker.
-        queue_id: The queue.
-        queue_offset: The place in the queue, counted from 0. Of a delayed message, the place where it waits.
+        broker: The broker.
+        queue: The queue.
+        offset: The place in the queue, counted from 0. Of a delayed message, the place where it waits.
         message_id: The id that the sender gave it.
         offset_message_id: The id of the record; absent if the broker has not told it.
         status: `SEND_OK`; another status says that the broker has stored the message, but not yet as safely as it
@@ -153,9 +153,9 @@ class SentMessage:
     """
 
     topic: str
-    broker_name: str
-    queue_id: int
-    queue_offset: int
+    broker: str
+    queue: int
+    offset: int
     message_id: str
     offset_message_id: str | None
     status: str
@@ -166,9 +166,9 @@ class SentMessage:
         queue = result.message_queue
         return cls(
             topic=queue.topic,
-            broker_name=queue.broker_name,
-            queue_id=queue.queue_id,
-            queue_offset=result.queue_offset,
+            broker=queue.broker_name,
+            queue=queue.queue_id,
+            offset=result.queue_offset,
             message_id=result.msg_id,
             offset_message_id=result.offset_msg_id or None,
             status=result.status.name,

@@ -68,18 +68,18 @@ class ReplayedLetter:
 
     Attributes:
         letter: The offset message id of the letter.
-        broker_name: The broker that has the letter.
-        queue_id: The queue of the dead letter topic.
-        queue_offset: Its place there.
+        broker: The broker that has the letter.
+        queue: The queue of the dead letter topic.
+        offset: Its place there.
         topic: The topic that it is sent to.
         message_id: The id of the new message; absent with `dry_run`.
         sent: The place of the new message; absent with `dry_run`.
     """
 
     letter: str
-    broker_name: str
-    queue_id: int
-    queue_offset: int
+    broker: str
+    queue: int
+    offset: int
     topic: str
     message_id: str | None = None
     sent: SentMessage | None = None
@@ -158,9 +158,9 @@ class _Sender:
         self._count += 1
         replayed = ReplayedLetter(
             letter=letter.offset_message_id,
-            broker_name=letter.broker_name,
-            queue_id=letter.queue_id,
-            queue_offset=letter.queue_offset,
+            broker=letter.broker_name,
+            queue=letter.queue_id,
+            offset=letter.queue_offset,
             topic=message.topic,
             message_id=None if sent is None else sent.message_id,
             sent=sent,
@@ -202,8 +202,8 @@ class _Sender:
         account.add(
             replayed.letter,
             {
-                "queue": f"{replayed.broker_name}:{replayed.queue_id}",
-                "offset": replayed.queue_offset,
+                "queue": f"{replayed.broker}:{replayed.queue}",
+                "offset": replayed.offset,
                 "topic": replayed.topic,
                 "message_id": replayed.message_id,
                 "sent_at": now,

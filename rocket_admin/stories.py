@@ -100,7 +100,7 @@ class GroupStory:
         state: One of `GroupState`.
         detail: The same as a sentence.
         members: The number of connected members; absent if it is not known.
-        committed_offset: The group's offset in the queue of the message; absent if the group has committed none.
+        committed: The group's offset in the queue of the message; absent if the group has committed none.
         ahead: The number of messages of the queue that come before this one; absent if the group is beyond it.
         redeliveries: The number of the last redelivery that is stored; 0 without any.
         next_delivery: When the next delivery is due; absent if none will come, or it is not known.
@@ -112,7 +112,7 @@ class GroupStory:
     state: GroupState
     detail: str
     members: int | None
-    committed_offset: int | None
+    committed: int | None
     ahead: int | None
     redeliveries: int
     next_delivery: datetime | None
@@ -373,7 +373,7 @@ class _Records:
             state=state,
             detail=self._detail(state, due),
             members=None if self.members is None else len(self.members.connection_set),
-            committed_offset=self.committed,
+            committed=self.committed,
             ahead=self.message.queue_offset - self.committed if is_ahead and self.committed is not None else None,
             redeliveries=self.last,
             next_delivery=due,
@@ -484,7 +484,7 @@ _OUTCOMES: Final = {
 def _is_no_group(told: GroupStory, topic: str) -> bool:
     """Return whether the group does not exist: brokers of 5.x name the topic among the groups that subscribe to it."""
     # ConsumerManager.registerConsumer of 5.3.3 adds the subscription's topic to the groups of the topic.
-    return told.group == topic and told.members is None and not told.committed_offset and not told.redeliveries
+    return told.group == topic and told.members is None and not told.committed and not told.redeliveries
 
 
 def _durations(text: str) -> dict[int, timedelta]:

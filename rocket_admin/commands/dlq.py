@@ -267,8 +267,8 @@ _LETTERS: "list[Column[DeadLetter]]" = [
     Column(title="BODY", text=lambda letter: letter.letter.body, may_wrap=True),
 ]
 _DROPPED: "list[Column[DroppedLetters]]" = [
-    Column(title="BROKER", text=lambda queue: queue.broker_name, may_wrap=True),
-    Column(title="QUEUE", text=lambda queue: queue.queue_id, is_number=True),
+    Column(title="BROKER", text=lambda queue: queue.broker, may_wrap=True),
+    Column(title="QUEUE", text=lambda queue: queue.queue, is_number=True),
     Column(title="FROM", text=lambda queue: queue.from_offset, is_number=True),
     Column(title="TO", text=lambda queue: queue.to_offset, is_number=True),
     Column(title="LETTERS", text=lambda queue: queue.count, is_number=True),

@@ -291,20 +291,20 @@ def _sent_facts(sent: "SentMessage") -> "list[tuple[str, object]]":
     return [
         ("Message", sent.message_id),
         ("Topic", sent.topic),
-        ("Stored", f"broker {sent.broker_name}, queue {sent.queue_id}, offset {sent.queue_offset}"),
+        ("Stored", f"broker {sent.broker}, queue {sent.queue}, offset {sent.offset}"),
         ("Status", sent.status),
     ]
 
 
 def _story_facts(found: "Story") -> "list[tuple[str, object]]":
     stored = found.message
-    broker = stored.broker_name or "?"
+    broker = stored.broker or "?"
     own = ", ".join(f"{name}={value}" for name, value in sorted(stored.properties.items()))
     return [
         ("Message", stored.message_id),
         ("Record", stored.offset_message_id),
         ("Topic", stored.topic),
-        ("Stored", f"{time_text(stored.stored_at)}, broker {broker}, queue {stored.queue_id}@{stored.queue_offset}"),
+        ("Stored", f"{time_text(stored.stored_at)}, broker {broker}, queue {stored.queue}@{stored.offset}"),
         ("Sent", f"{time_text(stored.born_at)} from {stored.born_host}"),
         ("Due", time_text(found.waits_until)),
         ("Tags", stored.tags),

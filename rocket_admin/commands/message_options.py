@@ -64,8 +64,11 @@ def short_time(time: datetime | None) -> str | None:
 
 def message_line(message: "StoredMessage") -> str:
     """Return a message as one line: when it was stored, its id, its queue and offset, the beginning of its body."""
-    where = f"{message.queue_id}@{message.queue_offset}"
-    return f"{short_time(message.stored_at)}  {message.message_id}  {where:>8}  {message.body}"
+    from rocket_admin.previews import printable
+
+    where = f"{message.queue}@{message.offset}"
+    # The id is the sender's, and so may have any characters.
+    return printable(f"{short_time(message.stored_at)}  {message.message_id}  {where:>8}  {message.body}")
 
 
 def _checked(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:

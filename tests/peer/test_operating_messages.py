@@ -106,7 +106,7 @@ def test_story_and_dead_letter_of_a_message(apache_broker: ApacheBroker) -> None
         assert [each.count for each in await dead_letter_groups(admin) if each.group == group] == [1]
         (letter,) = [letter async for letter in dead_letters(admin, group)]
         told = DeadLetter.of(letter)
-        assert (told.origin_topic, told.origin_queue_id, told.origin_offset) == (topic, 0, 0)
+        assert (told.origin_topic, told.origin_queue, told.origin_offset) == (topic, 0, 0)
         assert [(each.type, each.count) for each in by_cause([letter])] == [("builtins.ValueError", 1)]
         (again,) = [each async for each in replay_dead_letters(admin, Replay(group=group))]
         replayed = [each async for each in tail(admin, Tail(topic=topic, offset=0, follows=False))][-1]

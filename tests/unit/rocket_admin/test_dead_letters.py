@@ -80,7 +80,7 @@ def test_dead_letters_tell_their_origin_and_cause() -> None:
         assert group.newest_at is not None
         found = [letter async for letter in dead_letters(admin, "kitchen")]
         letter = DeadLetter.of(found[3])
-        assert (letter.group, letter.origin_topic, letter.origin_queue_id, letter.origin_offset) == (
+        assert (letter.group, letter.origin_topic, letter.origin_queue, letter.origin_offset) == (
             "kitchen",
             "orders",
             1,
@@ -106,7 +106,7 @@ def test_replay_sends_new_messages_to_the_old_queue() -> None:
 
     async def scene(stage: ClientStage, admin: Admin) -> None:
         done = await replayed(admin, Replay(group="kitchen"))
-        assert [(each.topic, each.queue_offset) for each in done] == [("orders", number) for number in range(4)]
+        assert [(each.topic, each.offset) for each in done] == [("orders", number) for number in range(4)]
         again = (await received(stage, "orders", "readers", 8))[4:]
         assert [message.body for message in again] == [b"0", b"1", b"2", b"3"]
         assert {message.queue_id for message in again} == {1}
@@ -180,14 +180,14 @@ def test_interrupted_replay_goes_on_after_its_account(tmp_path: Path) -> None:
                 ReplayAccount(path, "kitchen").__enter__()
             async with aclosing(replay_dead_letters(admin, replay, account)) as letters:
                 async for letter in letters:
-                    if letter.queue_offset == 1:
+                    if letter.offset == 1:
                         break
         assert await bodies(admin) == [b"0", b"1", b"2", b"3"]
         with path.open("ab") as file:
             file.write(b'{"letter": "7F0000')
         with ReplayAccount(path, "kitchen") as account:
             assert len(account) == 2
-            assert [each.queue_offset for each in await replayed(admin, replay, account)] == [2, 3]
+            assert [each.offset for each in await replayed(admin, replay, account)] == [2, 3]
         assert await bodies(admin) == []
         assert len(await received(stage, "orders", "readers", 8)) == 8
         heading, *lines = map(json.loads, path.read_text().splitlines())

@@ -33,7 +33,7 @@ def test_message_is_sent_and_its_story_is_told(terminal: Terminal) -> None:
     """By both ids; tables name the place, the body and the groups."""
     arguments = ("--tags", "hot", "--key", "o-1", "--property", "colour=red", "--content-type", "application/json")
     stored = sent(terminal, "told", '{"table": 7}', *arguments, "--queue", "1")
-    assert (stored["topic"], stored["queue_id"], stored["status"]) == ("told", 1, "SEND_OK")
+    assert (stored["topic"], stored["queue"], stored["status"]) == ("told", 1, "SEND_OK")
     (told,) = terminal.json(message, "show", stored["message_id"], "--topic", "told", "--group", "kitchen")
     assert told["message"]["properties"]["colour"] == "red"
     assert told["message"]["offset_message_id"] == stored["offset_message_id"]

@@ -53,7 +53,7 @@ def test_sent_message_is_found_by_its_ids_and_keys() -> None:
             "orders", b'{"a": 1}', tags="hot", keys=["o-1", "o-2"], properties={"contentType": "application/json"}
         )
         sent = await send_message(admin, message, queue_id=1)
-        assert (sent.topic, sent.queue_id, sent.queue_offset, sent.status) == ("orders", 1, 0, "SEND_OK")
+        assert (sent.topic, sent.queue, sent.offset, sent.status) == ("orders", 1, 0, "SEND_OK")
         assert sent.offset_message_id is not None
         found = [
             *await messages_with_id(admin, sent.message_id),
@@ -63,7 +63,7 @@ def test_sent_message_is_found_by_its_ids_and_keys() -> None:
         ]
         (stored,) = {str(StoredMessage.of(each)): StoredMessage.of(each) for each in found}.values()
         assert len(found) == 4
-        assert (stored.broker_name, stored.queue_id, stored.body, stored.body_size) == ("broker-a", 1, '{"a": 1}', 8)
+        assert (stored.broker, stored.queue, stored.body, stored.body_size) == ("broker-a", 1, '{"a": 1}', 8)
         assert (stored.keys, stored.tags, stored.content_type) == ("o-1 o-2", "hot", "application/json")
         assert stored.message_id == sent.message_id
         assert await messages_with_id(admin, "7F000001" * 4) == []

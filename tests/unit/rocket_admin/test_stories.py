@@ -44,13 +44,13 @@ def test_story_of_a_consumed_and_of_a_waiting_message() -> None:
             await told(admin, waiting.msg_id, "orders"),
             await told(admin, waiting.offset_msg_id),
         ]:
-            assert (found.message.body, found.message.broker_name, found.message.queue_offset) == ("c", "broker-a", 2)
+            assert (found.message.body, found.message.broker, found.message.offset) == ("c", "broker-a", 2)
             kitchen = of("kitchen", found)
             assert (kitchen.state, kitchen.ahead, kitchen.members) == (GroupState.WAITING, 1, None)
             assert kitchen.detail == "not consumed: no member of the group is connected; 1 of its queue come before it"
             assert [(each.number, each.outcome) for each in kitchen.deliveries] == [(1, "pending")]
         consumed = of("kitchen", await told(admin, heard.messages[0].msg_id))
-        assert (consumed.state, consumed.committed_offset, consumed.ahead) == (GroupState.CONSUMED, 1, None)
+        assert (consumed.state, consumed.committed, consumed.ahead) == (GroupState.CONSUMED, 1, None)
         assert await story(admin, "7F000001" * 4) is None
 
     tell(scene)
