@@ -13,13 +13,19 @@ from click.testing import CliRunner
 from rocket_admin.activity import GroupActivity
 from rocket_admin.brokers import Backlog, Broker, Draining
 from rocket_admin.cluster import Overview
+from rocket_admin.dead_letters import CauseGroup, DeadLetter, DeadLetterGroup, DroppedLetters
+from rocket_admin.failure_causes import Cause
 from rocket_admin.groups import Group, GroupDetails, GroupOnBroker, Member, Subscription, TopicLag
+from rocket_admin.messages import SentMessage, StoredMessage
 from rocket_admin.offsets import GroupQueue, Move
+from rocket_admin.replays import ReplayedLetter
+from rocket_admin.stories import Delivery, GroupStory, Story
 from rocket_admin.topics import Topic, TopicDetails, TopicOnBroker, TopicQueue
 from rocket_broker.threaded_broker import ThreadedBroker
 from streamkit.cli import main
 from tests.docs.pages import ROOT, blocks_of
 from tests.unit.rocket_admin.cluster import commit, send
+from tests.unit.rocket_admin.letters import bury
 
 PAGE = "docs/operator.md"
 
@@ -41,6 +47,17 @@ MESSAGES = (
     ("`broker list`", Broker),
     ("`broker drain`, at each look", Draining),
     ("Each of its `backlogs`", Backlog),
+    ("`message tail` and `message query`, for each message", StoredMessage),
+    ("`message send` and `message resend`", SentMessage),
+    ("`message show`", Story),
+    ("Each of its `groups`", GroupStory),
+    ("Each of their `deliveries`", Delivery),
+    ("The `cause` of a delivery or a dead letter", Cause),
+    ("`dlq list`", DeadLetterGroup),
+    ("`dlq show`, for each cause", CauseGroup),
+    ("`dlq show --letters`, for each letter", DeadLetter),
+    ("`dlq replay`, for each letter", ReplayedLetter),
+    ("`dlq drop`, for each queue", DroppedLetters),
 )
 """Which commands print objects of a class."""
 
@@ -62,13 +79,14 @@ def test_fields_of_json_are_listed(commands: str, message: type) -> None:
 
 @pytest.fixture
 def name_server() -> Iterator[str]:
-    """A broker with what the page's reader has: messages of orders, which the kitchen has consumed in part."""
+    """A broker with what the page's reader has: orders, consumed by the kitchen in part, and dead letters."""
     with ThreadedBroker() as broker:
         variables = {"NAMESRV_ADDR": broker.name_server}
         for command in ("topic create orders --queues 2", "group create kitchen", "group create audit"):
             assert CliRunner().invoke(main, command.split(), env=variables).exit_code == 0
         asyncio.run(send(broker.name_server, "orders", 8))
         asyncio.run(commit(broker.name_server, "orders", "kitchen", 2))
+        asyncio.run(bury(broker.name_server, "kitchen", "orders", ["builtins.KeyError", "builtins.ValueError"]))
         yield broker.name_server
 
 

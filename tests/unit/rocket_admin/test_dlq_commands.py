@@ -10,8 +10,8 @@ import pytest
 from rocket_admin.commands.dlq import dlq
 from rocket_admin.commands.message import message
 from rocket_broker.threaded_broker import ThreadedBroker
-from rocket_client import Admin, ClientSettings, Producer, ProducerSettings
-from rocket_remoting import Message
+from rocket_client import Admin, ClientSettings
+from tests.unit.rocket_admin.letters import bury
 from tests.unit.rocket_admin.terminal import Terminal
 
 _numbers = count(1)
@@ -23,22 +23,12 @@ def group(broker: ThreadedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     name = f"kitchen-{next(_numbers)}"
 
-    async def bury() -> None:
-        async with (
-            Admin(ClientSettings(name_servers=broker.name_server)) as admin,
-            Producer("shop", ProducerSettings(name_servers=broker.name_server)) as producer,
-        ):
-            await admin.create_topic(f"%DLQ%{name}", 1)
+    async def prepare() -> None:
+        async with Admin(ClientSettings(name_servers=broker.name_server)) as admin:
             await admin.create_topic(f"orders-of-{name}", 1)
-            for number, failure in enumerate(("KeyError", "ValueError", "ValueError")):
-                properties = {
-                    "RETRY_TOPIC": f"orders-of-{name}",
-                    "FAILURE_TYPE": failure,
-                    "FAILURE_MESSAGE": f"no dish {number}",
-                }
-                await producer.send(Message(f"%DLQ%{name}", f"order {number}".encode(), properties=properties))
+        await bury(broker.name_server, name, f"orders-of-{name}", ["KeyError", "ValueError", "ValueError"])
 
-    asyncio.run(bury())
+    asyncio.run(prepare())
     return name
 
 
