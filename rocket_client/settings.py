@@ -97,6 +97,9 @@ class ClientSettings:
     """How connections to name servers and brokers are encrypted. None: they are plain."""
     credentials: Credentials | None = None
     """The keys with which all requests to name servers and brokers are signed. Unset: requests have no signature."""
+    trace_topic: str | None = None
+    """Topic that producers and push consumers write message traces to, such as ``RMQ_SYS_TRACE_TOPIC`` (Apache's
+    ``enableMsgTrace`` and ``customizedTraceTopic``). None: they write none."""
     vip_channel_enabled: bool = False
     """Producers send to the broker's second port, its port minus 2."""
     max_decompressed_body_size: int = DEFAULT_LIMIT

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, field_validator
 
 from binders.rocket.encryption import TlsProperties
 from binders.rocket.properties import (
+    LOCAL_TRACE,
     NO_NAMESPACE,
     NO_TRACE,
     InNamespace,
@@ -122,9 +123,11 @@ class RocketBinderProperties(SettingsModel):
     it."""
     tls: TlsProperties = TlsProperties()
     """Whom the binder trusts, and the certificate that it shows."""
-    enable_msg_trace: Annotated[bool, Accepted(NO_TRACE)] = False
-    customized_trace_topic: Annotated[str | None, Accepted(NO_TRACE)] = None
-    access_channel: Annotated[str | None, Accepted(NO_TRACE)] = None
+    enable_msg_trace: Annotated[bool | None, NotInMemory(NO_TRACE)] = None
+    """Write message traces of the bindings that do not set it. Unset: if `customized-trace-topic` is set."""
+    customized_trace_topic: Annotated[str | None, NotInMemory(NO_TRACE)] = None
+    """The topic of message traces; unset: RMQ_SYS_TRACE_TOPIC."""
+    access_channel: Annotated[str | None, Accepted(LOCAL_TRACE)] = None
     enabled: Annotated[bool, Accepted("it is read of bindings only")] = True
     poll_name_server_interval: PositiveMilliseconds = timedelta(seconds=30)
     """The time between two updates of the routes from the name servers."""
@@ -147,8 +150,10 @@ class RocketSpringProducerProperties(SharedSettingsModel):
     """Access key, where `spring.cloud.stream.rocketmq.binder.access-key` is not set."""
     secret_key: str | None = None
     """Secret key, where `spring.cloud.stream.rocketmq.binder.secret-key` is not set."""
-    enable_msg_trace: Annotated[bool, Accepted(NO_TRACE)] = False
-    customized_trace_topic: Annotated[str | None, Accepted(NO_TRACE)] = None
+    enable_msg_trace: bool | None = None
+    """Whether producers write message traces, where neither the binding nor the binder says."""
+    customized_trace_topic: str | None = None
+    """The topic of producers' message traces, where neither the binding nor the binder names one."""
     send_message_timeout: Annotated[int | None, Accepted(_NO_TEMPLATE)] = None
     compress_message_body_threshold: Annotated[int | None, Accepted(_NO_TEMPLATE)] = None
     retry_times_when_send_failed: Annotated[int | None, Accepted(_NO_TEMPLATE)] = None

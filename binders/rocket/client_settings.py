@@ -26,6 +26,7 @@ from rocket_client.allocation import (
 from rocket_client.connection.shared_clients import BROADCASTING_INSTANCE
 from rocket_client.namespace import Namespace, namespace_of
 from rocket_remoting.tls.settings import ClientTls
+from rocket_remoting.wire.topics import TRACE_TOPIC
 from streamkit.binder.binder import ConsumerDestination
 from streamkit.binder.delivery import Delivery, StartPosition
 from streamkit.errors import ConfigurationError
@@ -53,6 +54,7 @@ class _Client(TypedDict):
     unit_name: str | None
     tls: ClientTls | None
     credentials: Credentials | None
+    trace_topic: str | None
     vip_channel_enabled: bool
     poll_name_server_interval: timedelta
     heartbeat_broker_interval: timedelta
@@ -170,6 +172,16 @@ class ClientSettingsMaker:
             )
         return None
 
+    def trace_topic(self, extended: RocketProducerProperties | RocketConsumerProperties) -> str | None:
+        """Return the topic of a binding's message trace; None if it writes none.
+
+        The binding's settings come first, then the binder's, then, for a producer, the starter's.
+        """
+        levels = [extended, self._binder, *([self._starter] if isinstance(extended, RocketProducerProperties) else [])]
+        topic = next((level.customized_trace_topic for level in levels if level.customized_trace_topic), None)
+        enabled = next((level.enable_msg_trace for level in levels if level.enable_msg_trace is not None), topic)
+        return (topic or TRACE_TOPIC) if enabled else None
+
     def _client(self, extended: RocketProducerProperties | RocketConsumerProperties) -> _Client:
         binder = self._binder
         vip = extended.vip_channel_enabled
@@ -181,6 +193,7 @@ class ClientSettingsMaker:
             unit_name=extended.unit_name or binder.unit_name,
             tls=self.tls(extended),
             credentials=self.credentials(extended),
+            trace_topic=self.trace_topic(extended),
             vip_channel_enabled=binder.vip_channel_enabled if vip is None else vip,
             poll_name_server_interval=extended.poll_name_server_interval or binder.poll_name_server_interval,
             heartbeat_broker_interval=extended.heartbeat_broker_interval or binder.heartbeat_broker_interval,

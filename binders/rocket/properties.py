@@ -26,6 +26,7 @@ from streamkit.config.settings_model import SettingsModel
 
 NO_NAMESPACE: Final = "names stay as they are"
 NO_TRACE: Final = "no message trace is written"
+LOCAL_TRACE: Final = "message traces are written as with LOCAL, to one topic"
 
 PositiveMilliseconds = Annotated[Milliseconds, Positive]
 
@@ -71,6 +72,8 @@ class BindingProperties(SettingsModel):
     """Put before the names of topics and groups at the broker."""
     use_tls: Annotated[bool | None, Field(alias="useTLS")] = None
     """Encrypt the connections of this binding, by the certificates of `rocketmq.binder.tls`."""
-    enable_msg_trace: Annotated[bool, Accepted(NO_TRACE)] = False
-    customized_trace_topic: Annotated[str | None, Accepted(NO_TRACE)] = None
-    access_channel: Annotated[str | None, Accepted(NO_TRACE)] = None
+    enable_msg_trace: Annotated[bool | None, NotInMemory(NO_TRACE)] = None
+    """Write a message trace: what this binding sends, or what its listener is called with (not what is polled)."""
+    customized_trace_topic: Annotated[str | None, NotInMemory(NO_TRACE)] = None
+    """The topic of the message trace. Setting it turns the trace on, unless `enable-msg-trace` says otherwise."""
+    access_channel: Annotated[str | None, Accepted(LOCAL_TRACE)] = None

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 
 from rocket_client.admin.requests import AdminRequests
 from rocket_client.core.call import refusal
@@ -15,9 +16,10 @@ from rocket_remoting.wire.headers import (
 )
 from rocket_remoting.wire.message import MessageExt
 from rocket_remoting.wire.message_id import parse_offset_id
+from rocket_remoting.wire.message_trace import TraceRecord, TraceType, decode_trace
 from rocket_remoting.wire.record import decode_record, decode_records
 from rocket_remoting.wire.sys_flag import COMPRESSED
-from rocket_remoting.wire.topics import TRANS_CHECK_MAX_TIME_TOPIC
+from rocket_remoting.wire.topics import TRACE_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 
 __all__ = ["MessageRequests"]
 
@@ -86,6 +88,25 @@ class MessageRequests(AdminRequests):
         """
         found = await self._query(topic, unique_key, 32, 0, _FOREVER_MS, unique=True)
         return [message for message in found if message.unique_key == unique_key]
+
+    async def message_trace(self, msg_id: str, *, topic: str = TRACE_TOPIC, max_count: int = 64) -> list[TraceRecord]:
+        """Return the trace of a message: its send, its listener calls and the end of its transaction, oldest first.
+
+        Args:
+            msg_id: The unique id that the producer gave the message.
+            topic: The topic that the clients write traces to.
+            max_count: Most stored messages with traces that each broker returns.
+
+        Raises:
+            TopicNotFoundError: The topic does not exist.
+        """
+        found: list[TraceRecord] = []
+        for message in await self.query_by_key(topic, msg_id, max_count=max_count):
+            host, port = message.born_host
+            records = decode_trace(bytes(message.body).decode("utf-8", "replace"))
+            found += [replace(each, client_host=f"{host}:{port}") for each in records if each.msg_id == msg_id]
+        order = list(TraceType)
+        return sorted(found, key=lambda record: (record.time_ms, order.index(record.type)))
 
     async def _query(
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, *, unique: bool

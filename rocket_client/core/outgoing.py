@@ -200,6 +200,7 @@ class OutgoingMessages:
             self.namespace.unwrap_queue(target),
             header.queue_offset,
             header.transaction_id,
+            None if header.trace_on is False else header.msg_region,
         )
 
     def shared_results(
@@ -216,7 +217,9 @@ class OutgoingMessages:
         if len(offset_ids) != len(messages):  # a broker may give a batch one id
             offset_ids = [whole.offset_msg_id] * len(messages)
         return [
-            SendResult(whole.status, message.msg_id, offset_id, whole.message_queue, offset, whole.transaction_id)
+            SendResult(
+                whole.status, message.msg_id, offset_id, whole.message_queue, offset, whole.transaction_id, whole.region
+            )
             for offset, (message, offset_id) in enumerate(zip(messages, offset_ids, strict=True), whole.queue_offset)
         ]
 

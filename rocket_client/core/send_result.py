@@ -39,3 +39,5 @@ class SendResult(NamedTuple):
     queue_offset: int
     """The message's offset in the queue; of a batch that of the first message."""
     transaction_id: str | None = None
+    region: str | None = None
+    """The broker's region, for message traces; None if the broker wants none."""

@@ -13,7 +13,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 
 from rocket_client.connection import shared_clients
 from rocket_client.connection.group_member import GroupMember
@@ -24,8 +24,10 @@ from rocket_client.core.send_result import SendResult
 from rocket_client.core.topic_route import TopicRoute
 from rocket_client.core.unpacked_bodies import UnpackedBodies
 from rocket_client.errors import IllegalMessageError, ReplyTimeoutError
+from rocket_client.producing.send_traces import SendTraces
 from rocket_client.producing.sending import ChooseQueue, Sender
 from rocket_client.settings import ProducerSettings
+from rocket_client.tracing.trace_writer import TraceWriter
 from rocket_remoting.clock import Clock
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.transports.transport import Transport
@@ -50,6 +52,7 @@ class Producer(GroupMember[ProducerSettings]):
     _KIND = "producer"
     _outgoing: OutgoingMessages
     _sender: Sender
+    _traces: SendTraces | None = None
 
     def __init__(
         self,
@@ -78,6 +81,9 @@ class Producer(GroupMember[ProducerSettings]):
         self._client = self._acquire(self.settings.instance_name, lambda client: self.group not in client.producers)
         self._outgoing = OutgoingMessages(self.group, self.settings, self._client.clock, self._client.unique_ids)
         self._sender = Sender(self._client, self.settings, self._outgoing)
+        if self.settings.trace_topic is not None:
+            writer = TraceWriter(self._client, self.group, self.settings.trace_topic, self.settings)
+            self._traces = SendTraces(writer, self.group, self._namespace, self._client.clock)
         self._client.register_producer(self)
         try:
             await self._client.name_servers.find()
@@ -96,6 +102,8 @@ class Producer(GroupMember[ProducerSettings]):
     async def _leave(self) -> None:
         await asyncio.gather(*self._async_sends, return_exceptions=True)
         await self._sender.wait_idle()
+        if self._traces is not None:
+            await self._traces.close()
         await self._client.unregister_producer(self.group)
         await shared_clients.release(self._client)
 
@@ -148,7 +156,8 @@ class Producer(GroupMember[ProducerSettings]):
                 `SendRejectedError` that a broker refused the message.
         """
         outgoing, choose = self._prepare(message, queue, selector, argument)
-        return await self._sender.send(outgoing, choose, self._limit(timeout), sync=True, first=first)
+        sending = self._sender.send(outgoing, choose, self._limit(timeout), sync=True, first=first)
+        return await (sending if self._traces is None else self._traced([message], sending, self._traces))
 
     async def send_batch(
         self,
@@ -179,7 +188,8 @@ class Producer(GroupMember[ProducerSettings]):
         self._life.require_running()
         outgoing = self._outgoing.batch(messages)
         choose = self._chooser(outgoing.topic, messages[0], queue, selector, argument)
-        return await self._sender.send(outgoing, choose, self._limit(timeout), sync=True, first=first)
+        sending = self._sender.send(outgoing, choose, self._limit(timeout), sync=True, first=first)
+        return await (sending if self._traces is None else self._traced(messages, sending, self._traces))
 
     def send_async(
         self,
@@ -201,6 +211,8 @@ class Producer(GroupMember[ProducerSettings]):
         """
         outgoing, choose = self._prepare(message, queue, selector, argument)
         sending = self._sender.send(outgoing, choose, self._limit(timeout), sync=False)
+        if self._traces is not None:
+            sending = self._traced([message], sending, self._traces)
         task = asyncio.create_task(sending, name="send")
         self._async_sends.add(task)
         task.add_done_callback(self._async_sends.discard)
@@ -343,6 +355,16 @@ class Producer(GroupMember[ProducerSettings]):
         """
         self._life.require_running()
         return self._sender.next_queue(self._namespace.wrap(topic))
+
+    @staticmethod
+    async def _traced(
+        messages: Sequence[Message], sending: Coroutine[object, object, SendResult], traces: SendTraces
+    ) -> SendResult:
+        """Send messages, and write a trace if a broker has stored them."""
+        began_ms = traces.now_ms()
+        result = await sending
+        traces.sent(messages, result, began_ms)
+        return result
 
     # Preparation that all kinds of send share
 

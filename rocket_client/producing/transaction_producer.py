@@ -64,6 +64,17 @@ class LocalTransactionState(Enum):
         """The state's bits in the field ``commitOrRollback`` of END_TRANSACTION."""
         return _SYS_FLAGS[self]
 
+    @property
+    def java_name(self) -> str:
+        """The state's name in message traces."""
+        return _JAVA_NAMES[self]
+
+
+_JAVA_NAMES = {
+    LocalTransactionState.COMMIT: "COMMIT_MESSAGE",
+    LocalTransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
+    LocalTransactionState.UNKNOWN: "UNKNOW",
+}
 
 _SYS_FLAGS = {
     LocalTransactionState.COMMIT: TRANSACTION_COMMIT,
@@ -231,7 +242,8 @@ class TransactionProducer(Producer):
         outgoing, choose = self._prepare(half, queue, selector, argument)
         message.unique_key = half.unique_key
         outgoing = outgoing._replace(sys_flag=outgoing.sys_flag | TRANSACTION_PREPARED)
-        result = await self._sender.send(outgoing, choose, self._limit(timeout), sync=True)
+        sending = self._sender.send(outgoing, choose, self._limit(timeout), sync=True)
+        result = await (sending if self._traces is None else self._traced([half], sending, self._traces))
         transaction = Transaction(self, half, result)
         # If the broker loses the half message, no check ever asks for the outcome: a local transaction that committed
         # would have no message. Apache's client rolls such half messages back as well.
@@ -296,6 +308,8 @@ class TransactionProducer(Producer):
                 result.message_queue.broker_name, topic, vip=self.settings.vip_channel_enabled
             )
             connection.invoke_oneway(RequestCode.END_TRANSACTION, header)
+            if self._traces is not None:
+                self._traces.ended(transaction.message, result, state.java_name)
         except RemotingError as error:
             logger.warning(
                 "%r: could not send the outcome; the broker will check the transaction: %s",
@@ -345,6 +359,8 @@ class TransactionProducer(Producer):
             )
             try:
                 connection.invoke_oneway(RequestCode.END_TRANSACTION, answer)
+                if self._traces is not None:
+                    self._traces.ended_by_check(message, message.msg_id, header.transaction_id, state.java_name)
             except RemotingError as error:
                 logger.info(
                     "%r: could not answer the check of %s; the broker repeats it: %s",

@@ -250,9 +250,9 @@ class JavaProducer:
         )
         return result
 
-    def query(self, topic: str, key: str) -> list[JavaMessage]:
-        """Return the messages of a topic with that key."""
-        found = self._client.call("query", name=self.name, topic=topic, key=key)
+    def query(self, topic: str, key: str, count: int = 32) -> list[JavaMessage]:
+        """Return at most so many messages of a topic with that key."""
+        found = self._client.call("query", name=self.name, topic=topic, key=key, count=count)
         return [JavaMessage.read(raw) for raw in found]
 
     def view(self, topic: str, message_id: str) -> JavaMessage:

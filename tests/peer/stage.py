@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Self, TypeVar
 
 from rocket_client import Admin, ClientSettings, ClientTls
+from rocket_remoting.wire.message_trace import TraceRecord
 from tests.peer.java_client import JavaClient, JavaConsumer, JavaMessage, JavaProducer
 from tests.peer.java_pulling import JavaPoller, JavaPullConsumer
 from tests.peer.json_peer import PeerError
@@ -102,6 +103,15 @@ class Stage:
         async with self._admin() as admin:
             queues = (await admin.consume_stats(group, topic)).values()
         return bool(queues) and all(queue.consumer_offset >= queue.broker_offset for queue in queues)
+
+    def trace(self, message_id: str, topic: str) -> list[TraceRecord]:
+        """Return the trace of a message, read by our admin client from a trace topic."""
+
+        async def ask() -> list[TraceRecord]:
+            async with self._admin() as admin:
+                return await admin.message_trace(message_id, topic=topic)
+
+        return asyncio.run(ask())
 
     async def _await_topic(self, topic: str, queues: int) -> None:
         async with self._admin() as admin:

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from binders.rocket.binder_properties import RocketBinderProperties, RocketSpringProducerProperties
+from binders.rocket.client_settings import ClientSettingsMaker
+from binders.rocket.consumer_properties import RocketConsumerProperties
+from binders.rocket.producer_properties import RocketProducerProperties
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_client import Producer, PushConsumer, PushConsumerSettings
 from streamkit import StreamApplication
@@ -24,6 +28,7 @@ def milliseconds(number: int) -> timedelta:
 COMMON = {
     "namespace": ("here", "namespace", "here"),
     "unit-name": ("here", "unit_name", "here"),
+    "customized-trace-topic": ("traces", "trace_topic", "traces"),
     "vip-channel-enabled": ("false", "vip_channel_enabled", False),
     "poll-name-server-interval": ("7000", "poll_name_server_interval", milliseconds(7000)),
     "heartbeat-broker-interval": ("8000", "heartbeat_broker_interval", milliseconds(8000)),
@@ -142,3 +147,28 @@ def test_broadcasting_instances_on_a_machine_have_separate_offsets(tmp_path: Pat
     assert name(**{broadcasting: "true", index: "1"}, **count) == "DEFAULT-1"
     assert name(**{broadcasting: "true", index: "0"}, **count) is None
     assert name(**{index: "1"}, **count) is None
+
+
+@pytest.mark.parametrize(
+    ("binding", "binder", "starter", "expected"),
+    [
+        ({}, {}, {}, None),
+        ({"enable_msg_trace": True}, {}, {}, "RMQ_SYS_TRACE_TOPIC"),
+        ({}, {"enable_msg_trace": True, "customized_trace_topic": "all"}, {}, "all"),
+        ({"customized_trace_topic": "own"}, {"customized_trace_topic": "all"}, {}, "own"),
+        ({"enable_msg_trace": False}, {"customized_trace_topic": "all"}, {}, None),
+        ({}, {}, {"enable_msg_trace": True}, "RMQ_SYS_TRACE_TOPIC"),
+    ],
+)
+def test_message_trace_is_written_where_it_is_asked_for(
+    binding: dict[str, object], binder: dict[str, object], starter: dict[str, object], expected: str | None
+) -> None:
+    """By the binding, by its binder, or for producers by Spring's starter."""
+    maker = ClientSettingsMaker(
+        ["a:1"],
+        RocketBinderProperties.model_validate(binder),
+        RocketSpringProducerProperties.model_validate(starter),
+    )
+    assert maker.trace_topic(RocketProducerProperties.model_validate(binding)) == expected
+    if not starter:
+        assert maker.trace_topic(RocketConsumerProperties.model_validate(binding)) == expected

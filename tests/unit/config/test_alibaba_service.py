@@ -47,7 +47,6 @@ def test_report_explains_each_setting() -> None:
     assert report["wrong"] == {}
     assert set(report["no effect"]) >= {
         "spring.config.import",
-        f"{PREFIX}.rocketmq.binder.enable-msg-trace",
         f"{PREFIX}.bindings.stock-input.consumer.partitioned",
         f"{PREFIX}.rocketmq.bindings.stock-input.consumer.delayLevelWhenNextConsume",
         "rocketmq.producer.group",
@@ -58,6 +57,7 @@ def test_report_explains_each_setting() -> None:
     assert set(report["honoured"]) >= {
         "spring.application.name",
         f"{PREFIX}.rocketmq.binder.name-server",
+        f"{PREFIX}.rocketmq.binder.enable-msg-trace",
         f"{PREFIX}.bindings.stock-input.consumer.maxAttempts",
         "management.server.port",
     }

@@ -11,6 +11,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -33,7 +34,9 @@ final class Consumers {
         boolean broadcasting = command.text("model", "CLUSTERING").equals("BROADCASTING");
         DefaultMQPushConsumer consumer =
                 new DefaultMQPushConsumer(
-                        command.text("namespace", null), command.text("group"), Keys.hook(command));
+                        command.text("namespace", null), command.text("group"), Keys.hook(command),
+                        new AllocateMessageQueueAveragely(),
+                        command.has("traceTopic"), command.text("traceTopic", null));
         consumer.setNamesrvAddr(command.text("nameServer"));
         consumer.setInstanceName(command.text("instance", name));
         consumer.setPollNameServerInterval(command.integer("pollNameServerMs", 1000));

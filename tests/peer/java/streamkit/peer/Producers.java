@@ -55,6 +55,10 @@ final class Producers {
                     new Transactions(command.text("name"), command.text("check", null)));
             return producer;
         }
+        if (command.has("traceTopic")) {
+            return new DefaultMQProducer(
+                    namespace, group, Keys.hook(command), true, command.text("traceTopic"));
+        }
         return new DefaultMQProducer(namespace, group, Keys.hook(command));
     }
 
@@ -172,7 +176,8 @@ final class Producers {
 
     Object query(Arguments command) throws Exception {
         QueryResult found = producer(command)
-                .queryMessage(command.text("topic"), command.text("key"), 32, 0, Long.MAX_VALUE);
+                .queryMessage(
+                        command.text("topic"), command.text("key"), command.integer("count", 32), 0, Long.MAX_VALUE);
         List<Object> messages = new ArrayList<>();
         for (MessageExt message : found.getMessageList()) {
             messages.add(Messages.write(message));
