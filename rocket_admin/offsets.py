@@ -113,11 +113,6 @@ class Move:
     again: int | None
     skipped: int | None
 
-    @property
-    def changes(self) -> bool:
-        """Whether the offset is another one afterwards."""
-        return self.committed != self.target
-
 
 @dataclass(frozen=True, kw_only=True)
 class MovePlan:
@@ -245,7 +240,8 @@ async def apply_plan(admin: Admin, plan: MovePlan) -> None:
     """
     group = plan.group
     if not plan.members:
-        await _in_parallel(lambda move: _commit(admin, group, move), [move for move in plan.moves if move.changes])
+        # Queues whose offset stays, too: an offset of 0 may be one that the group has not committed.
+        await _in_parallel(lambda move: _commit(admin, group, move), plan.moves)
         return
     if plan.target is None or isinstance(plan.target, int):
         raise MoveRefusedError(

@@ -48,10 +48,6 @@ def move(
     if is_dry:
         output.say("Nothing was changed.")
         return
-    # Members may be ahead of what they have committed.
-    if not planned.members and not any(each.changes for each in planned.moves):
-        output.say("The group is there already.")
-        return
     members = f" and its {planned.members} connected member(s)" if planned.members else ""
     confirm(f"Move group {planned.group}{members}?", is_sure=is_sure)
 

@@ -80,6 +80,15 @@ def test_group_without_members_is_moved_by_its_committed_offsets(terminal: Termi
     assert committed(terminal, kitchen) == [0, 1]
 
 
+def test_offset_that_brokers_only_assume_is_committed(terminal: Terminal) -> None:
+    """They begin a group that has committed none in a young queue at 0, which is no lag yet."""
+    terminal.lines(topic, "create", "young", "--queues", "1")
+    terminal.lines(group, "create", "youngsters")
+    assert terminal.json(offset, "show", "youngsters") == []
+    terminal.lines(offset, "set", "youngsters", "young", "latest", "--yes")
+    assert committed(terminal, "youngsters") == [0]
+
+
 def test_offsets_of_a_group_are_copied_to_another(terminal: Terminal, names: tuple[str, str]) -> None:
     """The other group must exist."""
     orders, kitchen = names
