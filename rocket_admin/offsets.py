@@ -241,7 +241,8 @@ async def apply_plan(admin: Admin, plan: MovePlan) -> None:
     group = plan.group
     if not plan.members:
         # Queues whose offset stays, too: an offset of 0 may be one that the group has not committed.
-        await _in_parallel(lambda move: _commit(admin, group, move), plan.moves)
+        await _commit_all(admin, group, plan.moves)
+        await _in_parallel(lambda move: _check(admin, group, move), plan.moves)
         return
     if plan.target is None or isinstance(plan.target, int):
         raise MoveRefusedError(
@@ -253,15 +254,35 @@ async def apply_plan(admin: Admin, plan: MovePlan) -> None:
         {End.EARLIEST: 0, End.LATEST: -1}[plan.target] if isinstance(plan.target, End) else milliseconds(plan.target)
     )
     # A broker of 4.9 resets no group that has not committed in each queue; 0 may be the begin of such a group.
-    unsure = [move for move in plan.moves if not move.committed]
-    await _in_parallel(lambda move: admin.commit_offset(_queue(move), group, move.target), unsure)
+    await _commit_all(admin, group, [move for move in plan.moves if not move.committed])
     for topic in sorted({move.topic for move in plan.moves}):
         await admin.reset_offsets(group, topic, timestamp)
 
 
-async def _commit(admin: Admin, group: str, move: Move) -> None:
+async def _commit_all(admin: Admin, group: str, moves: Iterable[Move]) -> None:
+    """Commit the targets.
+
+    Those of one topic on one broker are committed one after the other: Apache's brokers make the table of a group in a
+    topic at its first commit, and of two first commits at once they may lose one.
+    """
+    places: dict[tuple[str, str], list[Move]] = {}
+    for move in moves:
+        places.setdefault((move.topic, move.broker), []).append(move)
+
+    async def one_by_one(of_place: Sequence[Move]) -> None:
+        for move in of_place:
+            await admin.commit_offset(_queue(move), group, move.target)
+
+    await _in_parallel(one_by_one, list(places.values()))
+
+
+async def _check(admin: Admin, group: str, move: Move) -> None:
+    """Check that a target is the committed offset.
+
+    Raises:
+        MoveRefusedError: It is not.
+    """
     queue = _queue(move)
-    await admin.commit_offset(queue, group, move.target)
     committed = await admin.committed_offset(queue, group)
     if committed != move.target:
         raise MoveRefusedError(
