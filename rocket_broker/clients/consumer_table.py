@@ -80,6 +80,10 @@ class ConsumerGroup:
         """Return the member with this id; of two members with the id, the one that joined last."""
         return next((m for m in reversed(self._members.values()) if m.client_id == client_id), None)
 
+    def member_on(self, connection: Connection) -> ClientChannel | None:
+        """Return the member on this connection; None if there is none."""
+        return self._members.get(connection)
+
     def join(self, client: ClientChannel, data: ConsumerData, prepared: Mapping[str, Subscription]) -> bool:
         """Apply a member's heartbeat; return whether it changed the members or the subscribed topics.
 

@@ -33,6 +33,7 @@ from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.headers import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,
+    BrokerHeartbeatRequestHeader,
     DeleteKVConfigRequestHeader,
     DeleteTopicFromNamesrvRequestHeader,
     GetKVConfigRequestHeader,
@@ -83,6 +84,7 @@ class NameServerProcessor:
             code.REGISTER_BROKER: Served(self.register_broker, RENEWED),
             code.UNREGISTER_BROKER: Served(self.unregister_broker, ADMIN),
             code.QUERY_DATA_VERSION: Served(self.query_data_version, RENEWED),
+            code.BROKER_HEARTBEAT: Served(self.broker_heartbeat, RENEWED),
             code.GET_BROKER_CLUSTER_INFO: Served(self.get_cluster_info, OPEN),
             code.WIPE_WRITE_PERM_OF_BROKER: Served(self.wipe_write_perm, OPERATOR),
             code.ADD_WRITE_PERM_OF_BROKER: Served(self.add_write_perm, OPERATOR),
@@ -204,6 +206,11 @@ class NameServerProcessor:
         known = self._routes.data_version(header.broker_addr)
         body = encode_body(known) if known is not None else b""
         return RemotingCommand.response(command, header=QueryDataVersionResponseHeader(changed=changed), body=body)
+
+    def broker_heartbeat(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """Count the heartbeat of a registered broker of 5.x as a sign of life."""
+        self._routes.touch(command.header(BrokerHeartbeatRequestHeader).broker_addr, connection)
+        return RemotingCommand.response(command)
 
     def wipe_write_perm(self, connection: Connection, command: RemotingCommand) -> Steps:
         """Keep producers from choosing a broker, before it is shut down."""

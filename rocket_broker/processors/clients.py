@@ -1,6 +1,7 @@
 """Requests 34, 35, 38 and 46: heartbeats, unregistration, lists of group members, and checks of subscriptions."""
 
 from collections.abc import Generator, Iterator
+from weakref import WeakKeyDictionary
 
 from rocket_broker.clients.client_channel import ClientChannel
 from rocket_broker.filter.sql import SQL92, SqlError, SqlExpression, is_compiled
@@ -49,6 +50,7 @@ class ClientsProcessor:
         self._filter_compiler = context.filter_compiler
         self._limits = context.heartbeat_limits
         self._access = context.access
+        self._fingerprints: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
     def heartbeat(self, connection: Connection, command: RemotingCommand) -> Steps:
         """HEART_BEAT (34): note the client as alive and as a member of its groups.
@@ -58,6 +60,8 @@ class ClientsProcessor:
         refused does not affect the client's other groups; the answer names the refused groups.
         """
         data = read_body(command, HeartbeatData, most=MAX_HEARTBEAT)
+        if data.without_sub:
+            return self._short_heartbeat(connection, command, data)
         try:
             yield from self._limits.admit(connection, data)
             compiled = yield from self._compile(connection, data)
@@ -70,7 +74,31 @@ class ClientsProcessor:
         del compiled  # the registered filters keep the compiled expressions alive from here on
         if problems:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "; ".join(problems[:_MOST_PROBLEMS]))
-        return RemotingCommand.response(command)
+        if not data.heartbeat_fingerprint:
+            return RemotingCommand.response(command)
+        self._fingerprints[connection] = data.heartbeat_fingerprint
+        return _answer_with_fingerprint(command, changed=False)
+
+    def _short_heartbeat(
+        self, connection: Connection, command: RemotingCommand, data: HeartbeatData
+    ) -> RemotingCommand:
+        """Handle a heartbeat of 5.x that has a digest instead of subscriptions.
+
+        If the client's last whole heartbeat on this connection had the same digest, its groups have not changed.
+        Otherwise, for example after a restart of the broker, the answer asks for a whole heartbeat.
+        """
+        self._consumers.note_alive(connection)
+        self._producers.note_alive(connection)
+        is_known = self._fingerprints.get(connection) == data.heartbeat_fingerprint and all(
+            self._is_member(connection, consumer.group_name) for consumer in data.consumer_data_set
+        )
+        return _answer_with_fingerprint(command, changed=not is_known)
+
+    def _is_member(self, connection: Connection, group_name: str) -> bool:
+        """Return whether the client on a connection is a member of a group that has not been deleted since."""
+        group = self._consumers.get(group_name)
+        exists = group_name in self._groups and retry_topic(group_name) in self._topics
+        return exists and group is not None and group.member_on(connection) is not None
 
     def _compile(self, connection: Connection, data: HeartbeatData) -> Generator[None, None, list[SqlExpression]]:
         """Compile the expressions of a heartbeat that are not compiled yet."""
@@ -178,3 +206,9 @@ class ClientsProcessor:
             version=command.version,
             access_key=command.ext_fields.get(ACCESS_KEY) if self._access is not None else None,
         )
+
+
+def _answer_with_fingerprint(command: RemotingCommand, *, changed: bool) -> RemotingCommand:
+    """Return the answer to a heartbeat with a digest; `changed` asks for a whole heartbeat next time."""
+    fields = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true" if changed else "false"}
+    return RemotingCommand.response(command, ext_fields=fields)

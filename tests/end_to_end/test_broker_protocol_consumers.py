@@ -10,10 +10,15 @@ from rocket_broker.embedded import EmbeddedBroker
 from rocket_remoting import MemoryTransport, MessageQueue
 from rocket_remoting.wire.bodies import (
     CheckClientRequestBody,
+    ConsumeFromWhere,
+    ConsumerData,
     ConsumeStats,
+    ConsumeType,
     GetConsumerListByGroupResponseBody,
+    HeartbeatData,
     LockBatchRequestBody,
     LockBatchResponseBody,
+    MessageModel,
     SubscriptionData,
     SubscriptionGroupConfig,
     UnlockBatchRequestBody,
@@ -21,6 +26,7 @@ from rocket_remoting.wire.bodies import (
 )
 from rocket_remoting.wire.codes import RequestCode, ResponseCode, Version
 from rocket_remoting.wire.headers import (
+    DeleteSubscriptionGroupRequestHeader,
     DeleteTopicRequestHeader,
     GetConsumerListByGroupRequestHeader,
     GetConsumeStatsRequestHeader,
@@ -68,6 +74,44 @@ def test_heartbeat_creates_the_group_and_its_retry_topic() -> None:
         assert retry is not None
         assert (retry.read_queue_nums, retry.write_queue_nums, retry.perm) == (1, 1, 6)
         assert await members(client) == ["client@1"]
+
+    with_broker(scene)
+
+
+def test_short_heartbeat_renews_unchanged_groups() -> None:
+    """One of 5.x with a digest instead of subscriptions; a whole one is asked for after any change, and at first."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        def data(fingerprint: int, *, short: bool) -> HeartbeatData:
+            consumer = ConsumerData(
+                group_name="g",
+                consume_type=ConsumeType.CONSUME_PASSIVELY,
+                message_model=MessageModel.CLUSTERING,
+                consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+                subscription_data_set=[] if short else [SubscriptionData(topic="orders", sub_string="a")],
+            )
+            return HeartbeatData(
+                client_id="client@1", consumer_data_set=[consumer], heartbeat_fingerprint=fingerprint, without_sub=short
+            )
+
+        async def is_changed(fingerprint: int, *, short: bool) -> str:
+            answer = await client.ask_ok(RequestCode.HEART_BEAT, body=data(fingerprint, short=short))
+            assert answer.ext_fields["IS_SUPPORT_HEART_BEAT_V2"] == "true"
+            return answer.ext_fields["IS_SUB_CHANGE"]
+
+        assert await is_changed(7, short=True) == "true"
+        assert "g" not in embedded.broker.groups
+        assert await is_changed(7, short=False) == "false"
+        for _ in range(5):  # longer than a member without heartbeats stays in its group
+            await asyncio.sleep(60)
+            assert await is_changed(7, short=True) == "false"
+        group = embedded.broker.consumers.get("g")
+        assert group is not None
+        assert group.subscriptions["orders"].data.sub_string == "a"
+        assert await is_changed(8, short=True) == "true"
+        header = DeleteSubscriptionGroupRequestHeader(group_name="g")
+        await client.ask_ok(RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        assert await is_changed(7, short=True) == "true"
 
     with_broker(scene)
 

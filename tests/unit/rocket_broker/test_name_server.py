@@ -34,6 +34,7 @@ from rocket_remoting.wire.ext_fields import Header
 from rocket_remoting.wire.headers import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,
+    BrokerHeartbeatRequestHeader,
     DeleteKVConfigRequestHeader,
     DeleteTopicFromNamesrvRequestHeader,
     GetKVConfigRequestHeader,
@@ -345,6 +346,21 @@ def test_data_version_query_reports_changed_topics(with_name_server: Run) -> Non
         )
         assert answer.header(QueryDataVersionResponseHeader).changed is True
         assert decode_body(answer.body, DataVersion).counter == 3
+
+    with_name_server(test)
+
+
+def test_heartbeat_of_a_broker_of_5x_keeps_its_route(with_name_server: Run) -> None:
+    """Without registering again, for longer than two minutes; that of an unknown broker is answered, too."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        await peer.register(orders())
+        for _ in range(4):
+            await asyncio.sleep(50)
+            for address in ("10.0.0.1:10911", "10.0.0.9:10911"):
+                header = BrokerHeartbeatRequestHeader(cluster_name="C", broker_addr=address, broker_name="broker-a")
+                assert (await peer.ask(RequestCode.BROKER_HEARTBEAT, header)).code == ResponseCode.SUCCESS
+        assert await peer.route("orders") is not None
 
     with_name_server(test)
 
