@@ -306,7 +306,7 @@ class PullProcessor:
             traffic = statistics.gets[header.topic, header.consumer_group]
             traffic.calls += 1
             traffic.messages += len(result.records)
-            traffic.size += sum(map(len, result.records))
+            traffic.size += result.size
         else:
             statistics.pulls_missed += 1
             if code is ResponseCode.PULL_OFFSET_MOVED:

@@ -135,6 +135,7 @@ class GetResult(msgspec.Struct, gc=False):
         min_offset: First offset of the queue.
         max_offset: Offset of the queue's next message.
         records: The records, as views of the commit log.
+        size: Bytes of the records.
     """
 
     status: GetStatus
@@ -142,3 +143,4 @@ class GetResult(msgspec.Struct, gc=False):
     min_offset: int
     max_offset: int
     records: list[memoryview] = []
+    size: int = 0

@@ -77,7 +77,7 @@ def read(  # noqa: PLR0917 - made for every pull; keywords cost
         status = GetStatus.FOUND
     elif status is GetStatus.OFFSET_FOUND_NULL:
         next_offset = queue.next_file(offset)
-    return GetResult(status, next_offset, first, end, records)
+    return GetResult(status, next_offset, first, end, records, total)
 
 
 def _for_some_time(entries: Iterator[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:

@@ -63,8 +63,8 @@ class BlockingClient:
                 f"names it), and use the names in brokers, such as {Namespace(settings.namespace).wrap(group)!r}"
             )
         for name in _NOT_HONOURED:
-            if getattr(settings, name):
-                raise ValueError(f"{name}=True has no effect in the blocking client: leave it out, or use Producer")
+            if value := getattr(settings, name):
+                raise ValueError(f"{name}={value!r} has no effect in the blocking client: leave it out, or use Producer")
         self.group = group
         self._settings = settings
         self._timeout = settings.request_timeout.total_seconds()
