@@ -64,7 +64,8 @@ class BlockingClient:
             )
         for name in _NOT_HONOURED:
             if value := getattr(settings, name):
-                raise ValueError(f"{name}={value!r} has no effect in the blocking client: leave it out, or use Producer")
+                text = f"{name}={value!r} has no effect in the blocking client: leave it out, or use Producer"
+                raise ValueError(text)
         self.group = group
         self._settings = settings
         self._timeout = settings.request_timeout.total_seconds()
