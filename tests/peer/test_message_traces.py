@@ -2,14 +2,24 @@
 
 import asyncio
 
+import pytest
+
 from rocket_client import ConsumeFromWhere, Producer, ProducerSettings, PushConsumer, PushConsumerSettings
 from rocket_remoting import Message, MessageExt
 from rocket_remoting.wire.message_trace import TraceType
+from tests.peer.conftest import of_version
 from tests.peer.stage import SEND_TIMEOUT, Stage, eventually
+
+
+def on(*stages: tuple[str, str]) -> pytest.MarkDecorator:
+    """Run a test with the client of a version on one kind of broker, for each of these pairs."""
+    return pytest.mark.parametrize("stage", [of_version(*stage) for stage in stages], indirect=True)
+
 
 WHOLE = [TraceType.PUB, TraceType.SUB_BEFORE, TraceType.SUB_AFTER]
 
 
+@on(("5.3.3", "apache"), ("4.9.7", "bundled"), ("5.3.3", "bundled"))
 def test_javas_traces_are_read(stage: Stage) -> None:
     """Those of the send and of the consumption, whatever the client's version and the broker."""
     topic, traces, group = stage.topic(queues=1), stage.topic(queues=1), stage.name("group")
@@ -28,6 +38,7 @@ def test_javas_traces_are_read(stage: Stage) -> None:
     assert (before.group, before.request_id, after.success, after.code) == (group, after.request_id, True, 0)
 
 
+@on(("4.9.7", "apache"), ("5.3.3", "bundled"))
 def test_our_traces_are_read_by_mqadmin(stage: Stage) -> None:
     """A send and a call of the listener."""
     topic, traces, group = stage.topic(queues=1), stage.topic(queues=1), stage.name("group")
@@ -61,6 +72,7 @@ def test_our_traces_are_read_by_mqadmin(stage: Stage) -> None:
     ]
 
 
+@on(("4.9.7", "apache"), ("4.9.7", "bundled"))
 def test_query_by_key_returns_as_many_messages_as_asked_for(stage: Stage) -> None:
     """Up to 64, the newest, as in Apache's QueryMsgByKeyIT."""
     topic = stage.topic(queues=1)
