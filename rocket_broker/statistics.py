@@ -29,7 +29,6 @@ class BrokerStatistics:
         put_times: How long storing took.
         put_failures: Messages that the store refused.
         pulls_missed: Pulls that were held or answered without messages.
-        longest_read_seconds: The longest time that reading for a pull took.
         transactions_put_aside: Half messages moved to TRANS_CHECK_MAX_TIME_TOPIC.
         mornings: Messages stored and sent until the beginning of this day, and of yesterday.
     """
@@ -43,7 +42,6 @@ class BrokerStatistics:
         self.put_times = PutTimes(lambda: self.put_messages)
         self.put_failures = 0
         self.pulls_missed = 0
-        self.longest_read_seconds = 0.0
         self.transactions_put_aside = 0
         self.mornings = [(0, 0), (0, 0)]
         self._day: int | None = None

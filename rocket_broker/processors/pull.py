@@ -15,7 +15,6 @@ from rocket_broker.filter.pull_filter import PullFilter
 from rocket_broker.filter.sql import SQL92, SqlError, SqlExpression, is_compiled
 from rocket_broker.filter.subscription import Subscription, is_tag_type, tag_filter
 from rocket_broker.limits.refusal import SEE_FAQ, Refusal
-from rocket_broker.loop.watchdog import Watchdog
 from rocket_broker.perm import READ
 from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.pulling.memory import is_far_behind
@@ -283,15 +282,10 @@ class PullProcessor:
             size = min(size, SMALL_PULL_BYTES)
         if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
             size = min(size, header.max_msg_bytes)
-        began = Watchdog.clock()
-        result = self._store.get(
+        return self._store.get(
             header.topic, header.queue_id, header.queue_offset, count, size, wanted.codes,
             None if wanted.properties is None else wanted,
         )  # fmt: skip
-        seconds = Watchdog.clock() - began
-        statistics = self._statistics
-        statistics.longest_read_seconds = max(statistics.longest_read_seconds, seconds)
-        return result
 
     def _answer(
         self,

@@ -82,7 +82,6 @@ class RuntimeProcessor:
             "putMessageDistributeTime": times.distribution(),
             "putLatency99": f"{times.quantile_ms(0.99):.2f}",
             "putLatency999": f"{times.quantile_ms(0.999):.2f}",
-            "getMessageEntireTimeMax": str(int(s.longest_read_seconds * 1000)),
             "msgPutTotalTodayNow": str(s.put_messages),
             "msgPutTotalTodayMorning": str(put_morning),
             "msgPutTotalYesterdayMorning": str(put_yesterday),
