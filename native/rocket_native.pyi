@@ -11,9 +11,15 @@ INTERFACE: Final[int]
 
 Place: TypeAlias = tuple[memoryview, int]
 """The map of a file, and a position in it."""
+Tail: TypeAlias = tuple[memoryview | None, int, int, int]
+"""The last file of the log or of a queue: its map, if it is mapped, the position of its end, up to which position it
+has space, and the offset of the next record or message."""
 IndexPlace: TypeAlias = tuple[memoryview, int, int, int, int, int]
 """The map of an index file, its number of slots, and what its header has now: begin timestamp, begin offset, slots in
 use, and the number of the next entry."""
+IndexTail: TypeAlias = tuple[memoryview | None, int, int, int, int, int, bytearray, int, int]
+"""The last file of the index: as `IndexPlace`, if it is mapped; a byte for each part of the file, 0 if it has no space;
+the number of bits of a position in a part; and up to which position the file has space for entries."""
 IndexHeader: TypeAlias = tuple[int, int, int, int, int]
 """What the header of an index file has then: begin timestamp, begin offset, end offset, slots in use, and the number of
 the next entry."""
@@ -127,6 +133,7 @@ class SendReader:
         most_messages: int,
         most_bytes: int,
         most_sends: int,
+        store_host: bytes,
     ) -> Self:
         """Make a reader.
 
@@ -139,15 +146,17 @@ class SendReader:
             most_messages: The largest number of messages that are read at once.
             most_bytes: The largest size of a batch in bytes.
             most_sends: The largest number of requests that are read at once.
+            store_host: The broker's address, as a record has it.
         """
 
     def read(
-        self, received: Sequence[tuple[object, memoryview]], last_property: str, most: list[int] | None = None
+        self, received: Sequence[tuple[bytes, int, memoryview]], last_property: str, most: list[int] | None = None
     ) -> PlainSends | None:
         """Return the messages of the first requests in what connections have received.
 
         Args:
-            received: Each connection with what it has received, which begins with a frame.
+            received: For each connection its address, as a record has it; the bits of the system flag that say which of
+                the hosts have IPv6 addresses; and what it has received, which begins with a frame.
             last_property: A name and a value in wire form, stored behind the properties of each message.
             most: For each connection the largest number of its requests.
 
@@ -185,43 +194,50 @@ class PlainSends:
     def longest_body(self) -> int:
         """Length of the longest body of a message or a batch, in bytes."""
 
-    def run(
-        self,
-        *,
-        queue_offsets: list[int],
-        commit_log_offset: int,
-        store_timestamp: int,
-        born_hosts: list[tuple[bytes, int]],
-        store_host: bytes,
-    ) -> Run:
-        """Return the messages as records.
+    def pack(self, log: Tail, queues: Sequence[Tail], index: IndexTail | None, store_timestamp: int, /) -> Run:
+        """Return the messages as records; write them and their entries, as `Run.write` does, if all files have room.
 
         Args:
-            queue_offsets: For each of `targets` the offset of its next message.
-            commit_log_offset: The commit log offset of the first message.
+            log: The last file of the log.
+            queues: The last file of each queue of `targets`.
+            index: The last file of the index; None if nothing is to be indexed.
             store_timestamp: The time of storing, in milliseconds since 1970.
-            born_hosts: For each connection its address, as a record has it, and the bits of the system flag that say
-                which of the hosts have IPv6 addresses.
-            store_host: The broker's address.
 
         Raises:
             OverflowError: A number does not fit its field.
-            ValueError: A topic is too long.
+            ValueError: A topic is too long, or a file is read-only. Nothing has changed.
         """
 
-    def answers(self, run: Run, id_prefix: str, template: tuple[str, str, str, str, str]) -> list[tuple[int, bytes]]:
+    def answers(self, run: Run, template: AnswerTemplate) -> list[tuple[int, bytes]]:
         """Return for each connection the bytes of its requests, and the answers to those that expect one.
 
         Args:
-            run: What `run` returned.
+            run: What `pack` returned.
+            template: The header of the answers.
+        """
+
+@final
+class AnswerTemplate:
+    """The header of the answers to sends, without their numbers."""
+
+    def __new__(cls, id_prefix: str, pieces: tuple[str, str, str, str, str]) -> Self:
+        """Make a template.
+
+        Args:
             id_prefix: What stands before the commit log offset in the id of a message.
-            template: The answer's header in five pieces. Between them come the ids of the messages, the queue, the
-                queue offset of the first message and the request's number.
+            pieces: The pieces of the header. Between them come the ids of the messages, the queue, the queue offset of
+                the first message and the request's number.
         """
 
 @final
 class Run:
     """Records, and the entries that lead to them."""
+
+    @property
+    def result(self) -> tuple[bool, int, int, list[tuple[int, int]], IndexHeader | None]:
+        """Whether they have been written already; bytes of the records, and of the last one; for each queue the number
+        of its messages, and the commit log offset where the last one's record ends; the header of the index file, if
+        entries have been written into it."""
 
     @property
     def size(self) -> int:
@@ -234,10 +250,6 @@ class Run:
     @property
     def offsets(self) -> list[int]:
         """The commit log offset of each record."""
-
-    @property
-    def last_size(self) -> int:
-        """Bytes of the last record."""
 
     @property
     def key_count(self) -> int:

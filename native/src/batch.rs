@@ -166,7 +166,7 @@ impl PlainBatch {
     ) -> PyResult<Run> {
         let shared = Shared { store_host, reconsume_times, store_timestamp };
         let producer = Producer { host: born_host, host_flags };
-        let mut packer = Packer::new(shared, commit_log_offset);
+        let mut packer = Packer::new(shared, commit_log_offset, self.entries.len(), 0);
         packer.add_queue(topic, queue_id, queue_offset)?;
         let (data, mut keys) = (self.data.as_bytes(py), self.keys.iter().peekable());
         for (number, entry) in self.entries.iter().enumerate() {

@@ -4,14 +4,17 @@ use std::collections::HashMap;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
 
-use crate::memory::{in_order, outside, Memory};
+use crate::memory::{byte_at, in_order, outside, Memory};
 
 /// Bytes of the header: four numbers of eight bytes, and two of four.
 const HEADER: usize = 40;
 const SLOT: usize = 4;
 /// Bytes of an entry: hash, commit log offset, seconds and the number of the older entry.
 const ENTRY: usize = 20;
+/// With as many keys or fewer, looking through all of them costs less than a table.
+const FEW: usize = 16;
 
 /// Begin timestamp, begin offset, end offset, slots in use and the number of the next entry.
 pub type Header = (i64, i64, i64, i32, i32);
@@ -19,6 +22,23 @@ pub type Header = (i64, i64, i64, i32, i32);
 /// The map of an index file, its number of slots, and begin timestamp, begin offset, slots in use and the number of the
 /// next entry as its header has them.
 pub type IndexPlace<'py> = (Bound<'py, PyAny>, u32, i64, i64, i32, i32);
+
+/// The last file of the index: its map, if it is mapped, its number of slots, begin timestamp, begin offset, slots in use
+/// and the number of the next entry as its header has them, which of its parts of `1 << bits` bytes have space on the disk,
+/// `bits`, and up to where its entries have space.
+pub type IndexTail<'py> = (Option<Bound<'py, PyAny>>, u32, i64, i64, i32, i32, Bound<'py, PyByteArray>, u32, usize);
+
+/// Returns what is needed to write entries into a file; `None` if it has no room for them.
+pub fn place_for<'py>(tail: IndexTail<'py>, keys: &[Key]) -> PyResult<Option<IndexPlace<'py>>> {
+    let (file, slot_count, begin_timestamp, begin_offset, slots_used, first, allocated, bits, room) = tail;
+    let slot_count = checked(slot_count)?;
+    let has_space = |position: usize| {
+        position.checked_shr(bits).and_then(|part| byte_at(&allocated, part)).is_some_and(|mark| mark != 0)
+    };
+    let end = entries_start(slot_count) + (usize::try_from(first)? + keys.len()) * ENTRY;
+    let has_room = end <= room && has_space(0) && keys.iter().all(|key| has_space(key.slot_position(slot_count)));
+    Ok(file.filter(|_| has_room).map(|file| (file, slot_count, begin_timestamp, begin_offset, slots_used, first)))
+}
 
 /// A key of a message, as the index has it.
 pub struct Key {
@@ -57,12 +77,48 @@ pub fn parts_without_space(keys: &[Key], slot_count: u32, allocated: &Memory, bi
 /// The entries of keys, made for a file and not written yet.
 pub struct Entries {
     pub header: Header,
-    header_bytes: Vec<u8>,
+    header_bytes: [u8; HEADER],
     file: Memory,
     position: usize,
     bytes: Vec<u8>,
-    /// For the position of each slot the number of the newest of these entries.
-    newest: HashMap<usize, i32>,
+    newest: Newest,
+}
+
+/// For the position of each slot the number of the newest of some entries.
+enum Newest {
+    Few(Vec<(usize, i32)>),
+    Many(HashMap<usize, i32>),
+}
+
+impl Newest {
+    fn of(count: usize) -> Self {
+        if count > FEW {
+            Self::Many(HashMap::with_capacity(count))
+        } else {
+            Self::Few(Vec::with_capacity(count))
+        }
+    }
+
+    /// Notes an entry, and returns the number of the one that was the newest.
+    fn insert(&mut self, slot: usize, number: i32) -> Option<i32> {
+        match self {
+            Self::Many(numbers) => numbers.insert(slot, number),
+            Self::Few(numbers) => {
+                if let Some((_, newest)) = numbers.iter_mut().find(|(other, _)| *other == slot) {
+                    return Some(std::mem::replace(newest, number));
+                }
+                numbers.push((slot, number));
+                None
+            }
+        }
+    }
+
+    fn each(&self, mut take: impl FnMut(usize, i32)) {
+        match self {
+            Self::Many(numbers) => numbers.iter().for_each(|(slot, number)| take(*slot, *number)),
+            Self::Few(numbers) => numbers.iter().for_each(|(slot, number)| take(*slot, *number)),
+        }
+    }
 }
 
 impl Entries {
@@ -79,7 +135,7 @@ impl Entries {
         let seconds = i32::try_from((now.saturating_sub(begin_timestamp) / 1000).max(0)).unwrap_or(i32::MAX);
         let file = Memory::writable(&file)?;
         let mut bytes = Vec::with_capacity(keys.len() * ENTRY);
-        let mut newest = HashMap::with_capacity(keys.len());
+        let mut newest = Newest::of(keys.len());
         let mut number = first;
         for key in keys {
             let position = key.slot_position(slot_count);
@@ -102,13 +158,13 @@ impl Entries {
             number += 1;
         }
         let header = (begin_timestamp, begin_offset, last_key.offset, slots_used, number);
-        let mut header_bytes = Vec::with_capacity(HEADER);
-        for field in [begin_timestamp, now, begin_offset, last_key.offset] {
-            header_bytes.extend_from_slice(&field.to_be_bytes());
+        let mut header_bytes = [0; HEADER];
+        for (field, number) in [begin_timestamp, now, begin_offset, last_key.offset].iter().enumerate() {
+            header_bytes[field * 8..][..8].copy_from_slice(&number.to_be_bytes());
         }
-        header_bytes.extend_from_slice(&slots_used.to_be_bytes());
-        header_bytes.extend_from_slice(&number.to_be_bytes());
-        let position = HEADER + slot_count as usize * SLOT + usize::try_from(first)? * ENTRY;
+        header_bytes[32..36].copy_from_slice(&slots_used.to_be_bytes());
+        header_bytes[36..].copy_from_slice(&number.to_be_bytes());
+        let position = entries_start(slot_count) + usize::try_from(first)? * ENTRY;
         if !file.has(position, bytes.len()) {
             return Err(outside());
         }
@@ -121,10 +177,12 @@ impl Entries {
         in_order();
         self.file.write(0, &self.header_bytes);
         in_order();
-        for (slot, number) in &self.newest {
-            self.file.write(*slot, &number.to_be_bytes());
-        }
+        self.newest.each(|slot, number| self.file.write(slot, &number.to_be_bytes()));
     }
+}
+
+fn entries_start(slot_count: u32) -> usize {
+    HEADER + slot_count as usize * SLOT
 }
 
 fn checked(slot_count: u32) -> PyResult<u32> {

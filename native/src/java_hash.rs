@@ -32,6 +32,13 @@ impl JavaHash {
         before.wrapping_mul(self.factor).wrapping_add(self.hash)
     }
 
+    /// Returns the hash of a topic and of the `#` that stands between it and a key in the index.
+    pub fn before_keys(topic: &str) -> u32 {
+        let mut found = Self::of(topic);
+        found.add(u32::from(b'#'));
+        found.hash
+    }
+
     fn add(&mut self, unit: u32) {
         self.hash = self.hash.wrapping_mul(31).wrapping_add(unit);
         self.factor = self.factor.wrapping_mul(31);

@@ -3,9 +3,10 @@
 //! A function takes what is usual, and returns `None` for all else: Python code handles that, and finds the errors
 //! in it. So each rule of the broker is written once, in Python, and a broker without this module does the same.
 //!
-//! The input comes from strangers: lengths are checked before they are used, and the only unsafe code is in `table`.
+//! The input comes from strangers: lengths are checked before they are used, and the only unsafe code is in `memory`.
 
 mod batch;
+mod header;
 mod index;
 mod java_hash;
 mod memory;
@@ -16,7 +17,7 @@ mod sends;
 use pyo3::prelude::*;
 
 /// Number of this interface; `rocket_remoting.native` uses no module with another one.
-const INTERFACE: u32 = 3;
+const INTERFACE: u32 = 4;
 
 #[pymodule]
 fn rocket_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -24,6 +25,7 @@ fn rocket_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::PlainBatch>()?;
     module.add_class::<record::Run>()?;
     module.add_class::<sends::PlainSends>()?;
+    module.add_class::<sends::AnswerTemplate>()?;
     module.add_class::<sends::SendReader>()?;
     module.add_function(wrap_pyfunction!(batch::read_batch, module)?)?;
     module.add_function(wrap_pyfunction!(batch::part_bounds, module)?)

@@ -8,6 +8,7 @@ use std::sync::atomic::{compiler_fence, Ordering};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
 
 /// The bytes of an object, which Python may write to between two calls. They are kept until this is dropped.
 pub struct Memory {
@@ -48,6 +49,18 @@ impl Memory {
         Ok(unsafe { start.cast::<[u8; COUNT]>().read() })
     }
 
+    /// Adds the bytes to others.
+    pub fn append_to(&self, bytes: &mut Vec<u8>) {
+        let (start, count) = (bytes.len(), self.cells.len());
+        bytes.reserve(count);
+        // SAFETY: there is room for the bytes, which `self.buffer` keeps and which lie elsewhere than Rust's own. They
+        // are copied before they count.
+        unsafe {
+            bytes.as_mut_ptr().add(start).copy_from_nonoverlapping(self.cells.as_ptr().cast(), count);
+            bytes.set_len(start + count);
+        }
+    }
+
     /// Returns whether there are this many bytes at a position.
     pub fn has(&self, position: usize, count: usize) -> bool {
         position.checked_add(count).is_some_and(|end| end <= self.cells.len())
@@ -65,6 +78,12 @@ impl Memory {
         // Rust's own, and so lie elsewhere. The rest is as in `get`.
         unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
+}
+
+/// Returns the byte at a position of an array; `None` if it has no such byte.
+pub fn byte_at(array: &Bound<'_, PyByteArray>, position: usize) -> Option<u8> {
+    // SAFETY: nothing else runs, and so nothing changes the array, while the byte is read.
+    (position < array.len()).then(|| unsafe { array.data().add(position).read() })
 }
 
 /// Returns the error for a position that a memory does not have.

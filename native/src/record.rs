@@ -3,7 +3,8 @@
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::index::{self, IndexPlace, Key};
+pub use crate::index::IndexTail;
+use crate::index::{self, place_for, IndexPlace, Key};
 use crate::java_hash::JavaHash;
 use crate::memory::{in_order, outside, Memory};
 
@@ -43,10 +44,10 @@ pub struct Message<'a> {
 }
 
 /// A queue that gets messages of a run.
-struct Queue {
+struct Queue<'a> {
     id: i32,
-    /// The topic as a record has it: its length, then its bytes.
-    topic: Vec<u8>,
+    topic: &'a str,
+    topic_length: u8,
     /// Java's hash of the topic and a `#`, which stands before each key in the index.
     before_keys: u32,
     next_offset: i64,
@@ -57,37 +58,34 @@ struct Queue {
 /// Packs messages one after the other.
 pub struct Packer<'a> {
     shared: Shared<'a>,
-    queues: Vec<Queue>,
+    queues: Vec<Queue<'a>>,
     records: Vec<u8>,
     next: i64,
     last_size: i64,
-    offsets: Vec<i64>,
-    queue_offsets: Vec<i64>,
+    offsets: Vec<(i64, i64)>,
     keys: Vec<Key>,
 }
 
 impl<'a> Packer<'a> {
-    /// Returns a packer whose first record has this offset in the commit log.
-    pub fn new(shared: Shared<'a>, commit_log_offset: i64) -> Self {
+    /// Returns a packer whose first record has this offset in the commit log, for about so many messages and bytes.
+    pub fn new(shared: Shared<'a>, commit_log_offset: i64, messages: usize, bytes: usize) -> Self {
         Self {
             shared,
             queues: Vec::new(),
-            records: Vec::new(),
+            records: Vec::with_capacity(bytes),
             next: commit_log_offset,
             last_size: 0,
-            offsets: Vec::new(),
-            queue_offsets: Vec::new(),
+            offsets: Vec::with_capacity(messages),
             keys: Vec::new(),
         }
     }
 
     /// Adds a queue whose next message has this offset in it.
-    pub fn add_queue(&mut self, topic: &str, id: i32, next_offset: i64) -> PyResult<()> {
+    pub fn add_queue(&mut self, topic: &'a str, id: i32, next_offset: i64) -> PyResult<()> {
         let length = u8::try_from(topic.len()).ok().filter(|length| *length <= LONGEST_TOPIC);
-        let length = length.ok_or_else(|| PyValueError::new_err("the topic is longer than 127 bytes"))?;
-        let before_keys = JavaHash::of(&format!("{topic}#")).hash;
-        let topic = [&[length], topic.as_bytes()].concat();
-        self.queues.push(Queue { id, topic, before_keys, next_offset, entries: Vec::new(), end: 0 });
+        let topic_length = length.ok_or_else(|| PyValueError::new_err("the topic is longer than 127 bytes"))?;
+        let before_keys = JavaHash::before_keys(topic);
+        self.queues.push(Queue { id, topic, topic_length, before_keys, next_offset, entries: Vec::new(), end: 0 });
         Ok(())
     }
 
@@ -96,7 +94,8 @@ impl<'a> Packer<'a> {
         let (shared, queue) = (self.shared, &mut self.queues[queue]);
         let properties_length: usize = message.properties.iter().map(|piece| piece.len()).sum();
         let hosts = producer.host.len() + shared.store_host.len();
-        let size = FIXED + hosts + message.body.len() + queue.topic.len() + 2 + properties_length;
+        let size = FIXED + hosts + message.body.len() + 1 + queue.topic.len() + 2 + properties_length;
+        self.records.reserve(size);
         let size = i32::try_from(size).map_err(|_| too_large("record"))?;
         let properties_length = i16::try_from(properties_length).map_err(|_| too_large("properties"))?;
         let body_length = i32::try_from(message.body.len()).map_err(|_| too_large("body"))?;
@@ -121,7 +120,8 @@ impl<'a> Packer<'a> {
         put(&0_i64.to_be_bytes()); // prepared transaction offset
         put(&body_length.to_be_bytes());
         put(message.body);
-        put(&queue.topic);
+        put(&[queue.topic_length]);
+        put(queue.topic.as_bytes());
         put(&properties_length.to_be_bytes());
         message.properties.iter().for_each(|piece| put(piece));
 
@@ -130,8 +130,7 @@ impl<'a> Packer<'a> {
         queue.entries.extend_from_slice(&size.to_be_bytes());
         queue.entries.extend_from_slice(&message.tags_code.to_be_bytes());
         queue.end = end;
-        self.offsets.push(offset);
-        self.queue_offsets.push(queue_offset);
+        self.offsets.push((offset, queue_offset));
         (self.next, self.last_size) = (end, i64::from(size));
         Ok(())
     }
@@ -148,10 +147,11 @@ impl<'a> Packer<'a> {
             records: self.records,
             queues: self.queues.into_iter().map(|queue| (queue.entries, queue.end)).collect(),
             offsets: self.offsets,
-            queue_offsets: self.queue_offsets,
             last_size: self.last_size,
             store_timestamp: self.shared.store_timestamp,
             keys: self.keys,
+            header: None,
+            is_written: false,
         }
     }
 }
@@ -159,43 +159,105 @@ impl<'a> Packer<'a> {
 /// The map of a file, and a position in it.
 type Place<'py> = (Bound<'py, PyAny>, usize);
 
+/// The last file of the log or of a queue: its map, if it is mapped, the position of its end, up to where it has space, and
+/// the offset of the next record or message.
+pub type Tail<'py> = (Option<Bound<'py, PyAny>>, usize, usize, i64);
+
 /// Records, and the entries that lead to them.
 #[pyclass(frozen)]
 pub struct Run {
     records: Vec<u8>,
     /// For each queue its entries, and where the last one's record ends.
     queues: Vec<(Vec<u8>, i64)>,
-    pub offsets: Vec<i64>,
-    pub queue_offsets: Vec<i64>,
+    /// For each message its offset in the commit log, and the one in its queue.
+    pub offsets: Vec<(i64, i64)>,
     last_size: i64,
     store_timestamp: i64,
     keys: Vec<Key>,
+    /// The header of the index file, if entries have been written into it.
+    header: Option<index::Header>,
+    is_written: bool,
+}
+
+impl Run {
+    /// Writes records and entries, as `write` does, if each file has room for its own.
+    pub fn write_if_room(&mut self, log: &Tail<'_>, queues: &[Tail<'_>], index: Option<IndexTail<'_>>) -> PyResult<()> {
+        let Some(log) = place_in(log, self.records.len()) else { return Ok(()) };
+        let mut places = Vec::with_capacity(queues.len());
+        for (tail, (entries, _)) in queues.iter().zip(&self.queues) {
+            let Some(place) = place_in(tail, entries.len()) else { return Ok(()) };
+            places.push(place);
+        }
+        let mut index_place = None;
+        if let Some(tail) = index.filter(|_| !self.keys.is_empty()) {
+            index_place = place_for(tail, &self.keys)?;
+            if index_place.is_none() {
+                return Ok(());
+            }
+        }
+        self.header = self.write_into(log, &places, index_place)?;
+        self.is_written = true;
+        Ok(())
+    }
+
+    fn write_into(
+        &self,
+        log: (&Bound<'_, PyAny>, usize),
+        queues: &[(&Bound<'_, PyAny>, usize)],
+        index: Option<IndexPlace<'_>>,
+    ) -> PyResult<Option<index::Header>> {
+        if queues.len() != self.queues.len() {
+            return Err(PyValueError::new_err("a run is written into all of its queues"));
+        }
+        let log = room(log, self.records.len())?;
+        let places = queues.iter().zip(&self.queues);
+        let queues = places.map(|(place, (entries, _))| room(*place, entries.len())).collect::<PyResult<Vec<_>>>()?;
+        let index = index.map(|place| index::Entries::of(place, &self.keys, self.store_timestamp)).transpose()?;
+
+        let (log, position) = log;
+        let (head, rest) = self.records.split_at(self.records.len().min(RECORD_HEAD));
+        log.write(position + head.len(), rest);
+        in_order();
+        log.write(position, head);
+        in_order();
+        if let Some(index) = &index {
+            index.write();
+        }
+        in_order();
+        for ((queue, position), (entries, _)) in queues.iter().zip(&self.queues) {
+            queue.write(*position, entries);
+        }
+        Ok(index.map(|index| index.header))
+    }
 }
 
 #[pymethods]
 impl Run {
+    /// Whether the records and entries have been written; bytes of the records and of the last one; for each queue the
+    /// number of its messages, and the commit log offset where the last one's record ends; the header of the index file,
+    /// if entries have been written into it.
+    #[getter]
+    #[allow(clippy::type_complexity)] // a tuple for Python
+    fn result(&self) -> (bool, usize, i64, Vec<(usize, i64)>, Option<index::Header>) {
+        (self.is_written, self.records.len(), self.last_size, self.queues(), self.header)
+    }
+
     /// Bytes of the records.
     #[getter]
     fn size(&self) -> usize {
         self.records.len()
     }
 
-    /// The commit log offset of each record.
-    #[getter]
-    fn offsets(&self) -> Vec<i64> {
-        self.offsets.clone()
-    }
-
-    /// Bytes of the last record.
-    #[getter]
-    fn last_size(&self) -> i64 {
-        self.last_size
-    }
-
     /// For each queue the number of its messages, and the commit log offset where the last one's record ends.
     #[getter]
     fn queues(&self) -> Vec<(usize, i64)> {
         self.queues.iter().map(|(entries, end)| (entries.len() / QUEUE_ENTRY, *end)).collect()
+    }
+
+    /// The commit log offset of each record.
+    #[getter]
+    fn offsets(&self) -> Vec<i64> {
+        self.offsets.iter().map(|(offset, _)| *offset).collect()
     }
 
     /// The number of keys, each of which has an entry in the index.
@@ -224,38 +286,25 @@ impl Run {
         queues: Vec<Place<'_>>,
         index: Option<IndexPlace<'_>>,
     ) -> PyResult<Option<index::Header>> {
-        if queues.len() != self.queues.len() {
-            return Err(PyValueError::new_err("a run is written into all of its queues"));
-        }
-        let log = room(&log, self.records.len())?;
-        let places = queues.iter().zip(&self.queues);
-        let queues = places.map(|(place, (entries, _))| room(place, entries.len())).collect::<PyResult<Vec<_>>>()?;
-        let index = index.map(|place| index::Entries::of(place, &self.keys, self.store_timestamp)).transpose()?;
-
-        let (log, position) = log;
-        let (head, rest) = self.records.split_at(self.records.len().min(RECORD_HEAD));
-        log.write(position + head.len(), rest);
-        in_order();
-        log.write(position, head);
-        in_order();
-        if let Some(index) = &index {
-            index.write();
-        }
-        in_order();
-        for ((queue, position), (entries, _)) in queues.iter().zip(&self.queues) {
-            queue.write(*position, entries);
-        }
-        Ok(index.map(|index| index.header))
+        let queues: Vec<_> = queues.iter().map(|(file, position)| (file, *position)).collect();
+        self.write_into((&log.0, log.1), &queues, index)
     }
 }
 
+/// Returns a file and the position of its end; `None` if it is not mapped, or has no space for some bytes there.
+fn place_in<'a, 'py>(tail: &'a Tail<'py>, size: usize) -> Option<(&'a Bound<'py, PyAny>, usize)> {
+    let (file, position, room, _) = tail;
+    let has_room = position.checked_add(size).is_some_and(|end| end <= *room);
+    file.as_ref().filter(|_| has_room).map(|file| (file, *position))
+}
+
 /// Returns a file's memory, in which there is room for some bytes at the position.
-fn room((file, position): &Place<'_>, size: usize) -> PyResult<(Memory, usize)> {
+fn room((file, position): (&Bound<'_, PyAny>, usize), size: usize) -> PyResult<(Memory, usize)> {
     let file = Memory::writable(file)?;
-    if !file.has(*position, size) {
+    if !file.has(position, size) {
         return Err(outside());
     }
-    Ok((file, *position))
+    Ok((file, position))
 }
 
 fn too_large(field: &str) -> PyErr {

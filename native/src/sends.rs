@@ -1,20 +1,17 @@
 //! Requests that store messages as they are, `SEND_MESSAGE_V2` and `SEND_BATCH_MESSAGE`: the first frames of what
 //! connections have received.
 
-use std::borrow::Cow;
-use std::io::Write;
 use std::ops::Range;
 
-use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use serde::Deserialize;
 
 use crate::batch::{int_at, read, Bounds, Entry};
+use crate::header::{number, Head};
 use crate::java_hash::JavaHash;
+use crate::memory::Memory;
 use crate::properties::{each_property, Known};
-use crate::record::{Message, Packer, Producer, Run, Shared};
+use crate::record::{IndexTail, Message, Packer, Producer, Run, Shared, Tail};
 
 const SEND_MESSAGE_V2: i32 = 310;
 const SEND_BATCH_MESSAGE: i32 = 320;
@@ -25,61 +22,13 @@ const PREFIX: usize = 8;
 const USUAL_BEGIN: &[u8] = b"{\"code\":";
 const USUAL_CODES: [&[u8]; 2] = [b"310,", b"320,"];
 const MOST_PROPERTIES: usize = 64;
+/// Bytes that a record has more than its request, at most, unless the addresses or the properties of the broker are long.
+const MORE_THAN_HOSTS: usize = 64;
+/// Digits of a commit log offset in the id of a message.
+const ID_DIGITS: usize = 16;
+/// Digits of the longest number, and its sign.
+const MOST_DIGITS: usize = 20;
 const LONGEST_HEADER: usize = 16 * 1024;
-
-/// The header of a request; an unknown field is ignored, and a field that is there twice is an error.
-#[derive(Deserialize)]
-struct Head<'a> {
-    code: i32,
-    #[serde(default)]
-    flag: i32,
-    #[serde(default)]
-    opaque: i32,
-    #[serde(default)]
-    #[allow(dead_code)] // read for its type
-    version: i32,
-    #[serde(borrow, default)]
-    #[allow(dead_code)]
-    language: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    #[allow(dead_code)]
-    remark: Option<Cow<'a, str>>,
-    #[serde(borrow, rename = "extFields")]
-    fields: Fields<'a>,
-}
-
-/// The fields of both requests by their short names, those that decide about storing the message.
-#[derive(Deserialize)]
-struct Fields<'a> {
-    #[serde(borrow)]
-    a: Cow<'a, str>,
-    #[serde(borrow)]
-    b: Cow<'a, str>,
-    #[serde(borrow)]
-    c: Cow<'a, str>,
-    #[serde(borrow)]
-    d: Cow<'a, str>,
-    #[serde(borrow)]
-    e: Cow<'a, str>,
-    #[serde(borrow)]
-    f: Cow<'a, str>,
-    #[serde(borrow)]
-    g: Cow<'a, str>,
-    #[serde(borrow)]
-    h: Cow<'a, str>,
-    #[serde(borrow, default)]
-    i: Cow<'a, str>,
-    #[serde(borrow, default)]
-    j: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    k: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    l: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    m: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    n: Option<Cow<'a, str>>,
-}
 
 /// A request, and which of the messages are its own.
 struct Request {
@@ -135,6 +84,7 @@ pub struct SendReader {
     most_messages: usize,
     most_bytes: usize,
     most_sends: usize,
+    store_host: Vec<u8>,
 }
 
 /// Messages of requests that are stored as they are.
@@ -142,6 +92,9 @@ pub struct SendReader {
 pub struct PlainSends {
     data: Vec<u8>,
     found: Found,
+    /// For each connection its address, and the bits of the system flag that go with it.
+    hosts: Vec<(Py<PyBytes>, i32)>,
+    reader: Py<SendReader>,
 }
 
 /// What was read: each connection has some of the requests, each request some of the messages, each message some of
@@ -160,7 +113,7 @@ struct Found {
 impl SendReader {
     #[new]
     #[pyo3(signature = (
-        *, waiting, timed, sys_flags, most_keys, most_keys_in_all, most_messages, most_bytes, most_sends
+        *, waiting, timed, sys_flags, most_keys, most_keys_in_all, most_messages, most_bytes, most_sends, store_host
     ))]
     #[allow(clippy::too_many_arguments)] // the bounds of a run
     fn new(
@@ -172,33 +125,43 @@ impl SendReader {
         most_messages: usize,
         most_bytes: usize,
         most_sends: usize,
+        store_host: Vec<u8>,
     ) -> Self {
-        Self { waiting, timed, sys_flags, most_keys, most_keys_in_all, most_messages, most_bytes, most_sends }
+        Self {
+            waiting,
+            timed,
+            sys_flags,
+            most_keys,
+            most_keys_in_all,
+            most_messages,
+            most_bytes,
+            most_sends,
+            store_host,
+        }
     }
 
     /// Returns the messages of the first requests of each connection; `None` if there are none.
     #[pyo3(signature = (received, last_property, most = None))]
     #[allow(clippy::needless_pass_by_value)] // Python's lists
     fn read(
-        &self,
-        py: Python<'_>,
-        received: Vec<(Bound<'_, PyAny>, PyBuffer<u8>)>,
+        slf: &Bound<'_, Self>,
+        received: Vec<(Bound<'_, PyBytes>, i32, Bound<'_, PyAny>)>,
         last_property: &str,
         most: Option<Vec<usize>>,
     ) -> PyResult<Option<PlainSends>> {
         let mut found = Found::default();
-        let mut data = Vec::with_capacity(received.iter().map(|(_, bytes)| bytes.len_bytes()).sum());
-        for (connection, (_, bytes)) in received.iter().enumerate() {
+        let (mut data, mut hosts) = (Vec::new(), Vec::with_capacity(received.len()));
+        for (connection, (host, host_flags, bytes)) in received.into_iter().enumerate() {
             let Some(most) = most.as_ref().map_or(Some(usize::MAX), |most| most.get(connection).copied()) else {
                 return Ok(None);
             };
             // A copy, since the connection's buffer is read into again before the messages are dropped.
             let start = data.len();
-            data.resize(start + bytes.len_bytes(), 0);
-            bytes.copy_to_slice(py, &mut data[start..])?;
-            self.read_part(&data, start, most, last_property, &mut found);
+            Memory::of(&bytes)?.append_to(&mut data);
+            slf.get().read_part(&data, start, most, last_property, &mut found);
+            hosts.push((host.unbind(), host_flags));
         }
-        Ok((!found.requests.is_empty()).then_some(PlainSends { data, found }))
+        Ok((!found.requests.is_empty()).then(|| PlainSends { data, found, hosts, reader: slf.clone().unbind() }))
     }
 }
 
@@ -232,7 +195,7 @@ impl SendReader {
         if header.strip_prefix(USUAL_BEGIN).is_some_and(|rest| !USUAL_CODES.iter().any(|code| rest.starts_with(code))) {
             return None;
         }
-        let head: Head = serde_json::from_str(std::str::from_utf8(header).ok()?).ok()?;
+        let head = Head::of(std::str::from_utf8(header).ok()?)?;
         let is_batch = match head.code {
             SEND_MESSAGE_V2 => head.fields.says_batch()?,
             SEND_BATCH_MESSAGE => head.fields.says_batch().map(|_| true)?,
@@ -327,65 +290,28 @@ impl SendReader {
     }
 }
 
-impl Fields<'_> {
-    /// Returns whether the request says that it carries a batch; `None` if that is unclear.
-    fn says_batch(&self) -> Option<bool> {
-        match self.m.as_deref() {
-            None | Some("false") => Some(false),
-            Some("true") => Some(true),
-            Some(_) => None,
-        }
-    }
-
-    /// Returns whether the fields that are not stored have usual values.
-    fn are_plain(&self) -> bool {
-        let is_text = |field: &Option<Cow<str>>| field.as_ref().is_none_or(|text| !text.is_empty());
-        let is_number = |field: &Option<Cow<str>>| field.as_ref().is_none_or(|text| number::<i32>(text).is_some());
-        !self.a.is_empty()
-            && !self.c.is_empty()
-            && number::<i32>(&self.d).is_some()
-            && self.j.as_ref().is_none_or(|times| times == "0")
-            && self.k.as_ref().is_none_or(|is_unit| is_unit == "false")
-            && is_number(&self.l)
-            && is_text(&self.n)
-    }
-}
-
 #[pymethods]
 impl PlainSends {
     fn __len__(&self) -> usize {
         self.found.requests.len()
     }
 
-    /// The number of messages.
-    #[getter]
-    fn message_count(&self) -> usize {
-        self.found.messages.len()
-    }
-
-    /// Whether all answers wait for the disk, where answers do so.
-    #[getter]
-    fn all_wait(&self) -> bool {
-        self.found.requests.iter().all(|request| request.waits)
-    }
-
-    /// The queues that get messages, with their topics.
+    /// The topic and the id of each queue that gets messages.
     #[getter]
     fn targets(&self) -> Vec<(&str, i32)> {
         self.found.targets.iter().map(|target| (target.topic.as_str(), target.queue_id)).collect()
     }
 
-    /// The connections that send to each queue: the number of the connection, that of the queue, and that of the
-    /// connection's first request that does so.
-    #[getter]
-    fn uses(&self) -> Vec<(usize, usize, usize)> {
-        self.found.uses.iter().map(|found| (found.connection, found.target, found.first)).collect()
-    }
-
     /// For each of the queues the tags codes of its messages.
     #[getter]
-    fn tags_codes(&self) -> Vec<Vec<i64>> {
-        self.found.targets.iter().map(|target| target.tags_codes.clone()).collect()
+    fn tags_codes(&self) -> Vec<&[i64]> {
+        self.found.targets.iter().map(|target| target.tags_codes.as_slice()).collect()
+    }
+
+    /// The number of messages.
+    #[getter]
+    fn message_count(&self) -> usize {
+        self.found.messages.len()
     }
 
     /// Length of the longest body of a message or batch, in bytes.
@@ -395,26 +321,39 @@ impl PlainSends {
         batches.chain(self.found.messages.iter().map(|message| message.body.len())).max().unwrap_or(0)
     }
 
-    /// Returns the messages as records; `queue_offsets` has the offset of each queue's next message, `born_hosts` each
-    /// connection's address and the bits of the system flag that go with it.
-    #[pyo3(signature = (*, queue_offsets, commit_log_offset, store_timestamp, born_hosts, store_host))]
+    /// Whether all answers wait for the disk, where answers do so.
+    #[getter]
+    fn all_wait(&self) -> bool {
+        self.found.requests.iter().all(|request| request.waits)
+    }
+
+    /// The connections that send to each queue: the number of the connection, that of the queue, and that of the
+    /// connection's first request that does so.
+    #[getter]
+    fn uses(&self) -> Vec<(usize, usize, usize)> {
+        self.found.uses.iter().map(|found| (found.connection, found.target, found.first)).collect()
+    }
+
+    /// Returns the messages as records, written if log, queues and index have room for them.
+    #[pyo3(signature = (log, queues, index, store_timestamp, /))]
     #[allow(clippy::needless_pass_by_value)] // Python's lists
-    fn run(
+    fn pack(
         &self,
-        queue_offsets: Vec<i64>,
-        commit_log_offset: i64,
+        py: Python<'_>,
+        log: Tail<'_>,
+        queues: Vec<Tail<'_>>,
+        index: Option<IndexTail<'_>>,
         store_timestamp: i64,
-        born_hosts: Vec<(PyBackedBytes, i32)>,
-        store_host: &[u8],
     ) -> PyResult<Run> {
-        let shared = Shared { store_host, reconsume_times: 0, store_timestamp };
-        let mut packer = Packer::new(shared, commit_log_offset);
-        for (target, next) in self.found.targets.iter().zip(queue_offsets) {
-            packer.add_queue(&target.topic, target.queue_id, next)?;
+        let shared = Shared { store_host: &self.reader.get().store_host, reconsume_times: 0, store_timestamp };
+        let messages = self.found.messages.len();
+        let mut packer = Packer::new(shared, log.3, messages, self.data.len() + messages * MORE_THAN_HOSTS);
+        for (target, (_, _, _, next)) in self.found.targets.iter().zip(&queues) {
+            packer.add_queue(&target.topic, target.queue_id, *next)?;
         }
         let data = self.data.as_slice();
-        for (part, (born_host, host_flags)) in self.found.parts.iter().zip(&born_hosts) {
-            let producer = Producer { host: born_host, host_flags: *host_flags };
+        for (part, (host, host_flags)) in self.found.parts.iter().zip(&self.hosts) {
+            let producer = Producer { host: host.as_bytes(py), host_flags: *host_flags };
             for request in &self.found.requests[part.requests.clone()] {
                 for stored in &self.found.messages[request.messages.clone()] {
                     let (own, closing) = stored
@@ -436,27 +375,29 @@ impl PlainSends {
                 }
             }
         }
-        Ok(packer.run())
+        let mut run = packer.run();
+        run.write_if_room(&log, &queues, index)?;
+        Ok(run)
     }
 
     /// Returns for each connection the bytes of its requests and the answers to it, one after the other.
     ///
-    /// An answer's header is `template` with the ids, the queue, the queue offset and the request's number between its
-    /// five pieces. An id is `id_prefix` and the commit log offset.
     fn answers<'py>(
         &self,
         py: Python<'py>,
         run: &Run,
-        id_prefix: &str,
-        template: (&str, &str, &str, &str, &str),
+        template: &AnswerTemplate,
     ) -> PyResult<Vec<(usize, Bound<'py, PyBytes>)>> {
         let mut all = Vec::with_capacity(self.found.parts.len());
+        let mut answers = Vec::new();
         for part in &self.found.parts {
-            let ids =
-                self.found.requests[part.requests.clone()].iter().map(|request| request.messages.len()).sum::<usize>();
-            let mut answers = Vec::with_capacity(part.requests.len() * 256 + ids * (id_prefix.len() + 17));
-            for request in self.found.requests[part.requests.clone()].iter().filter(|request| !request.is_oneway) {
-                self.answer(&mut answers, request, run, id_prefix, template)?;
+            let requests = &self.found.requests[part.requests.clone()];
+            let ids = requests.iter().map(|request| request.messages.len()).sum::<usize>();
+            answers.clear();
+            answers.reserve(requests.len() * template.longest() + ids * (template.id_prefix.len() + ID_DIGITS + 1));
+            for request in requests.iter().filter(|request| !request.is_oneway) {
+                let queue_id = self.found.targets[request.target].queue_id;
+                template.add(&mut answers, request.opaque, queue_id, &run.offsets[request.messages.clone()])?;
             }
             all.push((part.length, PyBytes::new(py, &answers)));
         }
@@ -464,30 +405,47 @@ impl PlainSends {
     }
 }
 
-impl PlainSends {
-    /// Adds the answer to a request.
-    fn answer(
-        &self,
-        answers: &mut Vec<u8>,
-        request: &Request,
-        run: &Run,
-        id_prefix: &str,
-        template: (&str, &str, &str, &str, &str),
-    ) -> PyResult<()> {
-        let (ids, queue, queue_offset, opaque, rest) = template;
+/// The header of an answer in pieces, between which its numbers come.
+#[pyclass(frozen)]
+pub struct AnswerTemplate {
+    id_prefix: String,
+    /// What stands before the ids of the messages, the queue, the queue offset, the request's number, and behind it.
+    pieces: [String; 5],
+}
+
+#[pymethods]
+impl AnswerTemplate {
+    #[new]
+    fn new(id_prefix: String, pieces: [String; 5]) -> Self {
+        Self { id_prefix, pieces }
+    }
+}
+
+impl AnswerTemplate {
+    /// Returns the largest number of bytes of an answer without its ids.
+    fn longest(&self) -> usize {
+        PREFIX + self.pieces.iter().map(String::len).sum::<usize>() + 3 * MOST_DIGITS
+    }
+
+    /// Adds the answer to a request whose messages have these offsets, in the commit log and in their queue.
+    fn add(&self, answers: &mut Vec<u8>, opaque: i32, queue_id: i32, offsets: &[(i64, i64)]) -> PyResult<()> {
+        let [ids, queue, queue_offset, number, rest] = &self.pieces;
         let start = answers.len();
         answers.extend_from_slice(&[0; PREFIX]);
         answers.extend_from_slice(ids.as_bytes());
-        for (number, offset) in run.offsets[request.messages.clone()].iter().enumerate() {
-            if number > 0 {
+        for (place, (offset, _)) in offsets.iter().enumerate() {
+            if place > 0 {
                 answers.push(b',');
             }
-            answers.extend_from_slice(id_prefix.as_bytes());
+            answers.extend_from_slice(self.id_prefix.as_bytes());
             answers.extend_from_slice(&hexadecimal(*offset)); // `write!` takes ten times the instructions
         }
-        let queue_id = self.found.targets[request.target].queue_id;
-        let first = run.queue_offsets[request.messages.start];
-        write!(answers, "{queue}{queue_id}{queue_offset}{first}{opaque}{}{rest}", request.opaque)?;
+        let first = offsets.first().map_or(0, |(_, queue_offset)| *queue_offset);
+        for (before, value) in [(queue, i64::from(queue_id)), (queue_offset, first), (number, i64::from(opaque))] {
+            answers.extend_from_slice(before.as_bytes());
+            add_decimal(answers, value);
+        }
+        answers.extend_from_slice(rest.as_bytes());
         let header = u32::try_from(answers.len() - start - PREFIX)?;
         answers[start..start + 4].copy_from_slice(&(header + 4).to_be_bytes());
         answers[start + 4..start + PREFIX].copy_from_slice(&header.to_be_bytes());
@@ -495,19 +453,31 @@ impl PlainSends {
     }
 }
 
+/// Adds a number in decimal digits.
+fn add_decimal(text: &mut Vec<u8>, number: i64) {
+    let (mut digits, mut start) = ([0; MOST_DIGITS], MOST_DIGITS);
+    let mut rest = number.unsigned_abs();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        start -= 1;
+        digits[start] = b'-';
+    }
+    text.extend_from_slice(&digits[start..]);
+}
+
 /// Returns the 16 hexadecimal digits of a number.
-fn hexadecimal(number: i64) -> [u8; 16] {
+fn hexadecimal(number: i64) -> [u8; ID_DIGITS] {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let bytes = number.to_be_bytes();
     std::array::from_fn(|place| {
         let byte = bytes[place / 2];
         DIGITS[usize::from(if place % 2 == 0 { byte >> 4 } else { byte & 15 })]
     })
-}
-
-/// Returns a number in decimal digits, as Java writes it; `None` for anything else.
-fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && (!digits.starts_with('0') || text == "0");
-    is_plain.then(|| text.parse().ok())?
 }

@@ -28,7 +28,7 @@ from rocket_broker.processors.send import SendProcessor
 from rocket_broker.processors.waiting import WAITING_PROPERTIES
 from rocket_broker.put_times import FAST_SECONDS
 from rocket_broker.writing.message_keys import MAX_KEYS
-from rocket_broker.writing.message_runs import SendsRun
+from rocket_broker.writing.message_runs import packed_born_host, packed_host
 from rocket_broker.writing.message_writer import properties_text
 from rocket_broker.writing.timer_request import TIMED_NAME
 from rocket_remoting.native import has_native_core
@@ -36,13 +36,14 @@ from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.codes import RequestCode
 from rocket_remoting.wire.command import PREFIX, RemotingCommand, decode_json_header
 from rocket_remoting.wire.credentials import ACCESS_KEY
-from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.errors import LocalProtocolError, RemoteProtocolError
 from rocket_remoting.wire.headers import SendMessageResponseHeader
+from rocket_remoting.wire.message import Host
 from rocket_remoting.wire.properties import PROPERTY_DELAY_TIME_LEVEL
 from rocket_remoting.wire.sys_flag import COMPRESSED, COMPRESSION_TYPE_MASK
 
 if TYPE_CHECKING:
-    from rocket_native import PlainSends, Run, SendReader
+    from rocket_native import AnswerTemplate, PlainSends, Run, SendReader
 
 __all__ = ["MOST_SENDS", "SendRuns"]
 
@@ -84,9 +85,9 @@ class SendRuns:
         self._sending = sending
         self._check: Check | None = None if context.access is None else context.access.check
         self._needs = needs
-        self._reader = _reader() if has_native_core() else None
+        self._reader = _reader(context.writer.store_host) if has_native_core() else None
         self._origin = ""
-        self._template: tuple[str, str, str, str, str] = ("", "", "", "", "")
+        self._template: AnswerTemplate | None = None
         self._template_of: tuple[object, ...] = ()
 
     def take(  # noqa: PLR0911 - a return for each reason to take nothing
@@ -101,27 +102,37 @@ class SendRuns:
             For each connection the bytes of the requests, and the answers that are sent now; None if nothing was done,
             and each first request is to be handled by itself.
         """
-        if self._reader is None or self._sending.is_stopping or not self._store.takes_runs:
+        reader = self._reader
+        if reader is None or self._sending.is_stopping or not self._store.takes_runs:
             return None
-        settings = self._settings
-        if self._template_of != (settings.region_id, settings.trace_on):
-            self._make_template()
-        sends = self._reader.read(received, self._origin)
+        settings, template = self._settings, self._template
+        if template is None or self._template_of != (settings.region_id, settings.trace_on):
+            template = self._make_template()
+        host = self._writer.store_host
+        arrived: list[tuple[bytes, int, memoryview]] = []
+        try:
+            for connection, frames in received:
+                born_host, host_flags = packed_born_host(connection.remote_address, host)
+                arrived.append((born_host, host_flags, frames))
+        except LocalProtocolError:  # an address that no record can have
+            return None
+        sends = reader.read(arrived, self._origin)
         if sends is None:
             return None
         targets = sends.targets
         if self._check is not None or not self._destinations.are_plain(targets):
-            sends = self._permitted(self._reader, received, sends)
+            sends = self._permitted(reader, received, arrived, sends)
             if sends is None:
                 return None
             targets = sends.targets
-        if self._sending.waits_for_disk and not sends.all_wait:
+        waits = self._sending.waits_for_disk
+        if waits and not sends.all_wait:
             return None
         earliest = received[0][0]  # the connections are in the order in which they were read
         if self._fast_failure.is_late(RequestCode.SEND_MESSAGE_V2, earliest.waiting_since, len(sends)):
             return None
         began = Watchdog.clock()
-        stored = self._store.put_run(SendsRun(sends, targets, received, self._writer.store_host))
+        stored = self._store.put_run(sends, targets)
         seconds = Watchdog.clock() - began
         if stored is None:
             return None
@@ -130,8 +141,8 @@ class SendRuns:
         if seconds >= FAST_SECONDS:
             self._statistics.put_times.note(seconds, sends.message_count)
             Watchdog.check(began, "storing messages of consecutive requests")
-        answers = sends.answers(run, self._sending.id_prefix, self._template)
-        if self._sending.waits_for_disk:
+        answers = sends.answers(run, template)
+        if waits:
             self._sending.answer_when_flushed(
                 last, [(connection, own) for (connection, _), (_, own) in zip(received, answers, strict=True) if own]
             )
@@ -139,13 +150,18 @@ class SendRuns:
         return answers
 
     def _permitted(
-        self, reader: "SendReader", received: Sequence[tuple[Connection, memoryview]], sends: "PlainSends"
+        self,
+        reader: "SendReader",
+        received: Sequence[tuple[Connection, memoryview]],
+        arrived: Sequence[tuple[bytes, int, memoryview]],
+        sends: "PlainSends",
     ) -> "PlainSends | None":
         """Return the first requests of each connection that are plain and allowed; None if there are none.
 
         Args:
             reader: Finds the plain requests.
             received: As `take` gets it.
+            arrived: The same, as the reader gets it.
             sends: The requests that the reader has found.
         """
         targets = sends.targets
@@ -156,7 +172,7 @@ class SendRuns:
             most = self._most_allowed(self._check, received, most, len(sends))
         if most is None:
             return sends
-        fewer = reader.read(received, self._origin, most) if any(most) else None
+        fewer = reader.read(arrived, self._origin, most) if any(most) else None
         # What was left out may have made room for requests that are not plain.
         return fewer if fewer is not None and self._destinations.are_plain(fewer.targets) else None
 
@@ -235,12 +251,15 @@ class SendRuns:
             count, position = count + 1, end
         return count, position
 
-    def _make_template(self) -> None:
-        """Make the properties that each message gets, and the answer's header in five pieces."""
+    def _make_template(self) -> "AnswerTemplate":
+        """Make the properties that each message gets, and return the answer's header in five pieces."""
+        from rocket_native import AnswerTemplate
+
         self._origin = properties_text(origin_properties(self._settings))
         used = (self._settings.region_id, self._settings.trace_on)
-        self._template = self._divided(*used)
+        self._template = template = AnswerTemplate(self._sending.id_prefix, self._divided(*used))
         self._template_of = used
+        return template
 
     @staticmethod
     def _divided(region_id: str, trace_on: bool) -> tuple[str, str, str, str, str]:
@@ -279,7 +298,7 @@ def _has_frame(data: memoryview, position: int) -> bool:
     return left >= PREFIX.size and bool(PREFIX.unpack_from(data, position)[0] + 4 <= left)
 
 
-def _reader() -> "SendReader":
+def _reader(store_host: Host) -> "SendReader":
     from rocket_native import SendReader
 
     return SendReader(
@@ -291,4 +310,5 @@ def _reader() -> "SendReader":
         most_messages=PART_MESSAGES,
         most_bytes=PART_BYTES,
         most_sends=MOST_SENDS,
+        store_host=packed_host(store_host),
     )

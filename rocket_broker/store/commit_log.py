@@ -16,6 +16,7 @@ recovery clears what it cuts off, so that bytes of records that were cut off are
 import errno
 import struct
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from rocket_broker.settings.store_settings import StoreSettings
 from rocket_broker.store.files import SECTOR_SIZE
@@ -31,6 +32,9 @@ from rocket_remoting.wire.record import (
     peek_record,
     read_size_and_magic,
 )
+
+if TYPE_CHECKING:
+    from rocket_native import Tail
 
 __all__ = ["CommitLog", "LogWalk", "is_blank"]
 
@@ -119,6 +123,14 @@ class CommitLog:
         if self.pool is None:
             self.commit(self.end, self.end - size, store_timestamp)
         return size
+
+    def tail(self) -> "Tail":
+        """Return the last file, with the space that it has; only for a log without a pool."""
+        file = self._tail
+        if file is None or file.view is None:
+            return None, 0, 0, self.end
+        file.used = True
+        return file.view, self.end - file.base, min(file.allocated, file.size - _SMALLEST_BLANK), self.end
 
     def room_for(self, size: int) -> tuple[memoryview, int] | None:
         """Return the last file's bytes, and where records of `size` bytes in all go; only for a log without a pool.

@@ -19,10 +19,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rocket_broker.settings.store_settings import StoreSettings
 from rocket_broker.store.files import SECTOR_SIZE
 from rocket_broker.store.mapped_file import MappedFile, MappedFileQueue, OpenMaps
+
+if TYPE_CHECKING:
+    from rocket_native import Tail
 
 __all__ = ["ENTRY", "ENTRY_SIZE", "FILLER_SIZE", "ConsumeQueue"]
 
@@ -105,6 +109,15 @@ class ConsumeQueue:
         ENTRY.pack_into(view, position, commit_log_offset, size, tags_code)
         self.max_offset += 1
         self.max_physical = commit_log_offset + size
+
+    def tail(self) -> "Tail":
+        """Return the last file, with the space that it has."""
+        file, number = self._tail, self.max_offset
+        if file is None or file.view is None:
+            return None, 0, 0, number
+        file.used = True
+        # Behind a full file, the position is behind its space.
+        return file.view, number * ENTRY_SIZE - file.base, file.allocated, number
 
     def room_for(self, count: int) -> tuple[memoryview, int] | None:
         """Return a file's bytes, and where `count` entries go; None if they do not fit into one file.

@@ -16,11 +16,13 @@ from rocket_remoting.wire.java_hash import java_hash
 from rocket_remoting.wire.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 
 if TYPE_CHECKING:
-    from rocket_native import IndexHeader, IndexPlace, Run
+    from rocket_native import IndexHeader, IndexPlace, IndexTail, Run
 
 __all__ = ["Index"]
 
 _SIZE_SETTINGS = "maxHashSlotNum or maxIndexNum"
+_NO_FILE: "IndexTail" = (None, 1, 0, 0, 0, 1, bytearray(), 0, 0)
+"""What `Index.tail` returns while there is no file."""
 
 
 class Index:
@@ -105,6 +107,10 @@ class Index:
             file.put(hashes, offset, timestamp)
             self.dirty.add(file)
 
+    def tail(self) -> "IndexTail":
+        """Return the header of the last file, and the space that the file has."""
+        return self.files[-1].tail() if self.files else _NO_FILE
+
     def room_for(self, run: "Run", now_ms: int) -> "IndexPlace | None":
         """Return the last file and what `Run.write` needs to add the entries of a run; None if the file is full.
 
@@ -119,7 +125,8 @@ class Index:
     def appended(self, header: "IndexHeader", timestamp: int) -> None:
         """Take over the header of the last file, to which `Run.write` has added entries."""
         file = self.files[-1]
-        file.appended(header, timestamp)
+        file.begin_timestamp, file.begin_offset, file.end_offset, file.slots_used, file.count = header
+        file.end_timestamp = timestamp
         self.dirty.add(file)
 
     def find(  # noqa: PLR0917 - as `MessageStore.find`

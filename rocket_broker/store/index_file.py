@@ -30,7 +30,7 @@ from rocket_broker.store.files import SECTOR_SIZE
 from rocket_broker.store.mapped_file import MappedFile, OpenMaps
 
 if TYPE_CHECKING:
-    from rocket_native import IndexHeader, IndexPlace, Run
+    from rocket_native import IndexPlace, IndexTail, Run
 
 __all__ = ["EntryCheck", "IndexFile", "IndexSearch", "StoreTime", "file_size"]
 
@@ -133,6 +133,22 @@ class IndexFile:
         chunks = [self._slot_position(key_hash) >> _CHUNK_BITS for key_hash in hashes]
         self._make_room(chunks, held + len(hashes))
 
+    def tail(self) -> "IndexTail":
+        """Return the file's header, and the space that the file has."""
+        file = self.file
+        file.used = True
+        return (
+            file.view,
+            self._slots,
+            self.begin_timestamp,
+            self.begin_offset,
+            self.slots_used,
+            self.count,
+            self._chunks_allocated,
+            _CHUNK_BITS,
+            file.allocated,
+        )
+
     def room_for(self, run: "Run") -> "IndexPlace | None":
         """Return the file's bytes, and what `Run.write` needs to add the entries of a run; None if the file is full.
 
@@ -149,11 +165,6 @@ class IndexFile:
             view, self._prepared = self._make_room(chunks, count), None
         file.used = True
         return view, self._slots, self.begin_timestamp, self.begin_offset, self.slots_used, self.count
-
-    def appended(self, header: "IndexHeader", timestamp: int) -> None:
-        """Take over the header that `Run.write` has written."""
-        self.begin_timestamp, self.begin_offset, self.end_offset, self.slots_used, self.count = header
-        self.end_timestamp = timestamp
 
     def _make_room(self, chunks: Iterable[int], entries: int) -> memoryview:
         # `put` also writes the header, which is in the first chunk.

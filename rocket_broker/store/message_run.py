@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from rocket_broker.store.consume_queue import ConsumeQueue
 from rocket_broker.store.store_files import StoreFiles
-from rocket_remoting.wire.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from rocket_native import Place, Run
+    from rocket_native import IndexPlace, IndexTail, Place, Run, Tail
 
-__all__ = ["MessageRun", "store_run"]
+__all__ = ["MessageRun", "places_for"]
 
 
 class MessageRun(Protocol):
@@ -32,12 +31,13 @@ class MessageRun(Protocol):
     def longest_body(self) -> int:
         """Length of the longest body, in bytes."""
 
-    def pack(self, queue_offsets: list[int], commit_log_offset: int, now: int) -> "Run":
-        """Return the records and their entries.
+    def pack(self, log: "Tail", queues: "list[Tail]", index: "IndexTail | None", now: int) -> "Run":
+        """Return the records and their entries, which may be written already if the files have space for them.
 
         Args:
-            queue_offsets: For each queue the offset of its next message.
-            commit_log_offset: The offset of the first record.
+            log: The last file of the log.
+            queues: The last file of each queue.
+            index: The last file of the index; None if nothing is to be indexed.
             now: The time of storing, in milliseconds since 1970.
 
         Raises:
@@ -47,29 +47,16 @@ class MessageRun(Protocol):
         """
 
 
-def store_run(messages: MessageRun, files: StoreFiles, now: int) -> "tuple[Run, list[ConsumeQueue]] | None":
-    """Append the messages and make their entries; return None if the last file of log, queue or index has no room.
+def places_for(
+    run: "Run", files: StoreFiles, queues: Sequence[ConsumeQueue], counts: Sequence[tuple[int, int]], now: int
+) -> "tuple[Place, list[Place], IndexPlace | None] | None":
+    """Make room for a run, and return where it is written; None if the last file of log, queue or index has no room.
 
     Raises:
-        LocalProtocolError: A message cannot be stored. Nothing has changed, as with all of these.
-        StoreFull: The disk has no room.
+        StoreFull: The disk has no room. Nothing has changed, as with OSError.
         OSError: A file could not be made.
     """
-    log, index = files.log, files.index
-    queues: list[ConsumeQueue] = []
-    queue_offsets: list[int] = []
-    for target in messages.targets:
-        queue = files.queues.find(target) or files.queues.add(*target)
-        queues.append(queue)
-        queue_offsets.append(queue.max_offset)
-    # Records and entries are made, and room for them, before anything is written. They stay right because nothing here
-    # gives other tasks a turn.
-    try:
-        run = messages.pack(queue_offsets, log.end, now)
-    except (OverflowError, ValueError) as error:
-        raise LocalProtocolError(f"a message to {messages.targets} does not fit its record: {error}") from None
-    size, counts = run.size, run.queues
-    place = log.room_for(size)
+    place = files.log.room_for(run.size)
     if place is None:
         return None
     queue_places: list[Place] = []
@@ -80,15 +67,7 @@ def store_run(messages: MessageRun, files: StoreFiles, now: int) -> "tuple[Run, 
         queue_places.append(queue_place)
     index_place = None
     if files.settings.message_index_enable and run.key_count:
-        index_place = index.room_for(run, now)
+        index_place = files.index.room_for(run, now)
         if index_place is None:
             return None
-
-    header = run.write(place, queue_places, index_place)
-
-    log.appended(size, run.last_size, now)
-    if header is not None:
-        index.appended(header, now)
-    for queue, (count, end) in zip(queues, counts, strict=True):
-        queue.appended(count, end)
-    return run, queues
+    return place, queue_places, index_place

@@ -24,7 +24,7 @@ from rocket_broker.store.errors import StoreClosed, StoreFull
 from rocket_broker.store.files import FileLock, FileSystem, OsFileSystem
 from rocket_broker.store.flush import Flusher
 from rocket_broker.store.index_file import IndexSearch
-from rocket_broker.store.message_run import MessageRun, store_run
+from rocket_broker.store.message_run import MessageRun, places_for
 from rocket_broker.store.messages import GetResult, GetStatus, PutResult, PutStatus, StoreMessage
 from rocket_broker.store.queue_reader import RecordFilter, read
 from rocket_broker.store.queue_table import check_names
@@ -39,7 +39,7 @@ from rocket_remoting.wire.properties import MAX_PROPERTIES_LENGTH
 from rocket_remoting.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 
 if TYPE_CHECKING:
-    from rocket_native import Run
+    from rocket_native import Run, Tail
 
 __all__ = ["MOST_ENTRIES", "ArrivalListener", "FoundMessages", "MessageStore"]
 
@@ -193,8 +193,12 @@ class MessageStore:
             logger.error("message refused, a file could not be made: %s", e)
             return PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED)
 
-    def put_run(self, messages: MessageRun) -> "tuple[Run, PutResult] | None":
+    def put_run(self, messages: MessageRun, targets: Sequence[tuple[str, int]]) -> "tuple[Run, PutResult] | None":
         """Store messages together, all or none, right after `takes_runs`.
+
+        Args:
+            messages: The messages.
+            targets: Their `targets`, which the caller has asked for already.
 
         Returns:
             The records, and the result of the last message; None if the per-message path must be used: call `put` for
@@ -203,19 +207,36 @@ class MessageStore:
         if messages.longest_body > self.settings.max_message_size:
             return None
         now = self._clock.now_ms()
+        log, index = self._commit_log, self._index
+        find = self._queues.find
+        queues: list[ConsumeQueue] = []
+        tails: list[Tail] = []
+        # Records and entries are made, and room for them, before anything is written. They stay right because nothing
+        # here gives other tasks a turn.
         try:
-            stored = store_run(messages, self._files, now)
-        except (LocalProtocolError, UnicodeError, OSError, StoreFull):
+            for target in targets:
+                queue = find(target) or self._queues.add(*target)
+                queues.append(queue)
+                tails.append(queue.tail())
+            run = messages.pack(log.tail(), tails, index.tail() if self.settings.message_index_enable else None, now)
+            is_written, size, last_size, counts, header = run.result
+            if not is_written:
+                places = places_for(run, self._files, queues, counts, now)
+                if places is None:
+                    return None
+                header = run.write(*places)
+        except (LocalProtocolError, OverflowError, ValueError, OSError, StoreFull):
             return None
-        if stored is None:
-            return None
-        run, queues = stored
+        log.appended(size, last_size, now)
+        if header is not None:
+            index.appended(header, now)
         if not self._flusher.is_awake:
             self._flusher.wake()
-        for queue, tags_codes in zip(queues, messages.tags_codes, strict=True):
-            self._notify(queue, queue.max_offset - len(tags_codes), tags_codes, now)
-        log, last = self._commit_log, queues[-1].max_offset - 1
-        return run, PutResult(PutStatus.OK, log.last_record, run.last_size, last, now)
+        for queue, (count, end), tags_codes in zip(queues, counts, messages.tags_codes, strict=True):
+            first = queue.max_offset
+            queue.appended(count, end)
+            self._notify(queue, first, tags_codes, now)
+        return run, PutResult(PutStatus.OK, log.last_record, last_size, queues[-1].max_offset - 1, now)
 
     @property
     def unflushed_bytes(self) -> int:
@@ -340,9 +361,10 @@ class MessageStore:
         """Notify the flusher and the listeners of messages that have entries."""
         if not queue.is_dirty:
             self._note_dirty(queue)
-        topic = queue.topic
-        own, listeners = self.topic_listeners.get(topic), self.arrival_listeners
-        for listener in listeners if own is None else (*listeners, own):
+        topic, listeners = queue.topic, self.arrival_listeners
+        if topic in self.topic_listeners:
+            listeners = [*listeners, self.topic_listeners[topic]]
+        for listener in listeners:
             try:
                 listener(topic, queue.queue_id, queue_offset, tags_codes, now)
             except Exception:  # the messages are stored, even if a listener fails

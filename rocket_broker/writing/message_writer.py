@@ -177,7 +177,8 @@ class MessageWriter:
             return None  # the store refuses the first message, or has no queue for it
         if not self._store.takes_runs:
             return None
-        stored = self._store.put_run(BatchRun(messages, head, self.store_host))
+        batch = BatchRun(messages, head, self.store_host)
+        stored = self._store.put_run(batch, batch.targets)
         if stored is None:
             return None
         run, last = stored

@@ -159,7 +159,8 @@ class Run:
         data = encode_batch(messages)
         plain = read_plain(data, 0, len(data))
         assert plain is not None
-        stored = self.store.put_run(BatchRun(plain, BatchHead("orders", queue_id, b"", 0, 1, HOST, 0), HOST))
+        batch = BatchRun(plain, BatchHead("orders", queue_id, b"", 0, 1, HOST, 0), HOST)
+        stored = self.store.put_run(batch, batch.targets)
         assert stored is not None
         _, self.last = stored
 

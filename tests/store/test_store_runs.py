@@ -381,6 +381,51 @@ def test_run_is_not_written_outside_of_its_files() -> None:
     assert log[7] == 0xA7
 
 
+INDEX_SLOTS = 3
+PACKED = {
+    "all have room": ({}, True),
+    "the log is full": ({"log_room": -1}, False),
+    "the queue is full": ({"queue_room": -1}, False),
+    "the index is full": ({"index_room": -1}, False),
+    "the index has no space for its slots": ({"mark": 0}, False),
+    "the log is not mapped": ({"is_mapped": False}, False),
+}
+
+
+@pytest.mark.parametrize(("lack", "is_written"), PACKED.values(), ids=PACKED)
+def test_sends_are_written_at_once_if_all_files_have_room(lack: dict[str, int], is_written: bool) -> None:
+    """Otherwise nothing is written, and `Run.write` writes the same bytes when there is room."""
+    from rocket_native import SendReader
+
+    reader = SendReader(
+        waiting=[], timed="TIMER_", sys_flags=0, most_keys=9, most_keys_in_all=9, most_messages=9, most_bytes=99,
+        most_sends=9, store_host=bytes(8),
+    )  # fmt: skip
+    fields = '"a":"g","b":"orders","c":"t","d":"4","e":"1","f":"0","g":"1","h":"0","i":"UNIQ_KEY\\u0001k\\u0002"'
+    header = f'{{"code":310,"extFields":{{{fields}}},"opaque":7}}'.encode()
+    request = struct.pack(">ii", 4 + len(header) + 3, len(header)) + header + b"abc"
+    sends = reader.read([(bytes(8), 0, memoryview(request))], "CLUSTER\x01c")
+    assert sends is not None
+    size = sends.pack((None, 0, 0, 7), [(None, 0, 0, 5)], None, 1).result[1]
+    log, queue, index = bytearray(size), bytearray(20), bytearray(HEADER + 4 * INDEX_SLOTS + 20 * 2)
+    run = sends.pack(
+        (memoryview(log) if lack.get("is_mapped", True) else None, 0, size + lack.get("log_room", 0), 7),
+        [(memoryview(queue), 0, 20 + lack.get("queue_room", 0), 5)],
+        (memoryview(index), INDEX_SLOTS, 0, 0, 0, 1, bytearray([lack.get("mark", 1)]), 16,
+         len(index) + lack.get("index_room", 0)),
+        1,
+    )  # fmt: skip
+    written, _, _, counts, index_header = run.result
+    assert (written, counts, run.key_count) == (is_written, [(1, 7 + size)], 1)
+    assert any(log + queue + index) is (index_header is not None) is is_written
+    found = bytes(log), bytes(queue), bytes(index)
+    again = run.write((memoryview(log), 0), [(memoryview(queue), 0)], (memoryview(index), INDEX_SLOTS, 0, 0, 0, 1))
+    assert again == (1, 7, 7, 1, 2)
+    if is_written:
+        assert (log, queue) == found[:2]
+        assert index_header == again
+
+
 @pytest.mark.parametrize(("left", "is_taken"), [(8, True), (7, False)])
 def test_run_leaves_space_for_the_blank_behind_it(clock: FakeClock, left: int, is_taken: bool) -> None:
     """Eight bytes, without which the file could not be ended."""
