@@ -192,7 +192,9 @@ impl SendReader {
         let end = position + 4 + length;
         let body_start = position + PREFIX + header_length;
         let header = data.get(..end)?.get(position + PREFIX..body_start)?;
-        if header.strip_prefix(USUAL_BEGIN).is_some_and(|rest| !USUAL_CODES.iter().any(|code| rest.starts_with(code))) {
+        let is_usual =
+            |rest: &[u8]| rest.first() == Some(&b' ') || USUAL_CODES.iter().any(|code| rest.starts_with(code));
+        if header.strip_prefix(USUAL_BEGIN).is_some_and(|rest| !is_usual(rest)) {
             return None;
         }
         let head = Head::of(std::str::from_utf8(header).ok()?)?;

@@ -1,0 +1,79 @@
+"""The native core reads a usual header by a scan of its own and any other by a general parser, with equal results."""
+
+import struct
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocket_broker.writing.message_keys import MAX_KEYS
+from tests.native_core import needs_native_core
+from tests.properties.test_send_paths import BATCHES, ODD, PLAIN, PROPERTIES, SENDS, frame, send
+
+pytestmark = needs_native_core
+
+HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
+ROOM = 1 << 12
+SPECIAL = b'{}[]",:\\u0019-.eE+ntf \0\x1f\x7f\xff/b'
+
+
+def read(data: bytes) -> object:
+    """Return all that the core makes of a request, None if it does not take it."""
+    from rocket_native import AnswerTemplate, SendReader
+
+    reader = SendReader(
+        waiting=["DELAY"], timed="TIMER_", sys_flags=0x701, most_keys=MAX_KEYS, most_keys_in_all=9_999,
+        most_messages=99, most_bytes=1 << 20, most_sends=9, store_host=HOST,
+    )  # fmt: skip
+    sends = reader.read([(HOST, 0, memoryview(data))], "CLUSTER\x01c")
+    if sends is None:
+        return None
+    log, queues = bytearray(ROOM), [bytearray(ROOM) for _ in sends.targets]
+    places = [(memoryview(queue), 0, ROOM, 3) for queue in queues]
+    run = sends.pack((memoryview(log), 0, ROOM, 0), places, None, 1)
+    template = AnswerTemplate("7F", ("{a", "b", "c", "d", "e}"))
+    answers = [(taken - len(data), own) for taken, own in sends.answers(run, template)]
+    return sends.targets, sends.tags_codes, sends.all_wait, run.result, run.key_count, log, queues, answers
+
+
+def with_space(data: bytes) -> bytes:
+    """Return the request with a space in its header, which only the general parser reads."""
+    length, header_length = struct.unpack_from(">ii", data)
+    return struct.pack(">ii", length + 1, header_length + 1) + data[8:9] + b" " + data[9:]
+
+
+@given(data=st.one_of(SENDS, BATCHES))
+def test_arbitrary_headers_are_read_equally(data: bytes) -> None:
+    """Whatever their fields are."""
+    assert read(data) == read(with_space(data))
+
+
+@pytest.mark.parametrize("data", [frames[0] for frames in PLAIN.values()], ids=PLAIN)
+def test_usual_headers_are_read_equally(data: bytes) -> None:
+    """They are taken both ways."""
+    assert read(with_space(data)) == read(data) is not None
+
+
+@pytest.mark.parametrize("data", [data for data in ODD.values() if data[8:9] == b"{"])
+def test_unusual_headers_are_read_equally(data: bytes) -> None:
+    """They are refused both ways, or taken both ways and refused by the broker."""
+    assert read(with_space(data)) == read(data)
+
+
+def test_damaged_headers_are_read_equally() -> None:
+    """With bytes changed, left out, or there twice."""
+    random, taken = Random(3), 0
+    headers = [whole[8 : 8 + struct.unpack_from(">ii", whole)[1]] for whole in (send(PROPERTIES), send({"TAGS": "é"}))]
+    for _ in range(2_000):
+        header = bytearray(random.choice(headers))
+        for _ in range(random.choice([1, 1, 2, 3])):
+            start = random.randrange(1, len(header))
+            stop = start + random.choice([0, 1, 1, 1, 2, 9])
+            kept = bytes(header[start:stop]) * random.choice([0, 0, 2])
+            header[start:stop] = kept or bytes(random.choices(SPECIAL, k=random.choice([0, 1, 1, 2])))
+        data = frame(bytes(header), b"body")
+        found = read(data)
+        assert found == read(with_space(data)), bytes(header)
+        taken += found is not None
+    assert taken > 100
