@@ -13,7 +13,7 @@ handled at once when it is read. That saves a callback, and with it a system cal
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from time import perf_counter
 from typing import Generic, Protocol, TypeVar
 
@@ -35,8 +35,12 @@ class _Receiver(Protocol):
     def first_frames(self) -> memoryview:
         """Return the received bytes from the first whole frame on; empty if none may be handled now."""
 
-    def frames_taken(self, count: int, answers: bytes, seconds: float) -> None:
-        """Go on behind frames that have been handled, of ``count`` bytes; send their answers later."""
+    def frames_taken(self, count: int, answers: bytes, seconds: float) -> bool:
+        """Go on behind frames that have been handled, of ``count`` bytes.
+
+        Returns:
+            Whether these were all frames, and the answers are sent; otherwise they are sent by `handle_arrived`.
+        """
 
     def handle_arrived(self) -> None:
         """Handle the other frames, and send all answers."""
@@ -127,27 +131,32 @@ class Arrivals(Generic[_Connection]):
         """Handle the requests that have arrived, now."""
         connections, self._connections = self._connections, []
         received = [(connection, frames) for connection in connections if (frames := connection.first_frames())]
-        if received:
-            self._take_together(received)
+        answered = self._take_together(received) if received else ()
         for connection in connections:
-            try:
-                connection.handle_arrived()
-            except Exception:
-                logger.exception("%s: its requests could not be handled", connection.remote_address)
-                connection.abort("its requests could not be handled")
+            if connection not in answered:
+                try:
+                    connection.handle_arrived()
+                except Exception:
+                    logger.exception("%s: its requests could not be handled", connection.remote_address)
+                    connection.abort("its requests could not be handled")
         self._buffer.used = 0
 
-    def _take_together(self, received: Sequence[tuple[_Connection, memoryview]]) -> None:
+    def _take_together(self, received: Sequence[tuple[_Connection, memoryview]]) -> Collection[_Connection]:
+        """Handle first frames together; return the connections of which nothing is left."""
         began = perf_counter()
         try:
             taken = self.take(received)
         except Exception:  # each connection is asked again, and only the one that causes the error is closed
             logger.exception("requests of %d connections could not be handled together", len(received))
-            return
-        if taken is not None:
-            seconds = (perf_counter() - began) / len(received)
-            for (connection, _), (count, answers) in zip(received, taken, strict=True):
-                connection.frames_taken(count, answers, seconds)
+            return ()
+        if taken is None:
+            return ()
+        seconds = (perf_counter() - began) / len(received)
+        return {
+            connection
+            for (connection, _), (count, answers) in zip(received, taken, strict=True)
+            if connection.frames_taken(count, answers, seconds)
+        }
 
     def _end(self) -> None:
         self._is_in_turn = False

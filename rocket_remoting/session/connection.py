@@ -503,14 +503,21 @@ class Connection(asyncio.BufferedProtocol):
             return _NOTHING
         return self._decoder.readable()
 
-    def frames_taken(self, count: int, answers: bytes, seconds: float) -> None:
+    def frames_taken(self, count: int, answers: bytes, seconds: float) -> bool:
         """As `Arrivals` asks."""
-        self._decoder.skip(count)
         if self._turns is not None:
             self._turns.use(self.counted_as or self, seconds)
+        if self._decoder.skip_all(count):
+            self._has_arrived = False
+            if answers:
+                self._write(answers)
+            if self._reported_size:
+                self._apply_limits()
+            return True
         if answers:
             self._outgoing.append(answers)
             self._outgoing_size += len(answers)
+        return False
 
     def handle_arrived(self) -> None:
         """As `Arrivals` asks."""

@@ -142,7 +142,7 @@ class _Receiver:
     def first_frames(self) -> memoryview:
         return memoryview(b"")
 
-    def frames_taken(self, count: int, answers: bytes, seconds: float) -> None:
+    def frames_taken(self, count: int, answers: bytes, seconds: float) -> bool:
         raise AssertionError("nothing is taken")
 
     def handle_arrived(self) -> None:
