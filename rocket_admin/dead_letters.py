@@ -37,6 +37,7 @@ __all__ = [
     "dead_letter_groups",
     "dead_letters",
     "drop_dead_letters",
+    "first_kept",
     "kept_ranges",
     "letters_of",
 ]
@@ -172,7 +173,7 @@ async def _group(admin: Admin, topic: str) -> DeadLetterGroup:
         stored = offsets.max_offset - offsets.min_offset
         if not stored:
             continue
-        first = await _first_kept(admin, queue, offsets.min_offset)
+        first = await first_kept(admin, queue, offsets.min_offset)
         dropped += min(first - offsets.min_offset, stored)
         count += max(0, offsets.max_offset - first)
         newest = max(newest, offsets.last_update_timestamp)
@@ -184,7 +185,7 @@ async def _group(admin: Admin, topic: str) -> DeadLetterGroup:
     )
 
 
-async def _first_kept(admin: Admin, queue: MessageQueue, min_offset: int) -> int:
+async def first_kept(admin: Admin, queue: MessageQueue, min_offset: int) -> int:
     """Return the offset of the first letter that is stored and not dropped."""
     return max(min_offset, await admin.committed_offset(queue, TOOLS_GROUP) or 0)
 
@@ -204,7 +205,7 @@ async def kept_ranges(admin: Admin, group: str, *, with_dropped: bool = False) -
     ranges = []
     for queue, offsets in sorted((await admin.topic_stats(dlq_topic(group))).items()):
         low = offsets.min_offset
-        first = low if with_dropped else await _first_kept(admin, queue, low)
+        first = low if with_dropped else await first_kept(admin, queue, low)
         ranges.append((queue, min(first, offsets.max_offset), offsets.max_offset))
     return ranges
 

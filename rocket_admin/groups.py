@@ -29,6 +29,7 @@ __all__ = [
     "create_group",
     "group_members",
     "group_names",
+    "is_own_group",
     "list_groups",
     "require_group",
     "show_group",
@@ -208,6 +209,11 @@ class TopicLag:
     queues: int | None = None
 
 
+def is_own_group(name: str) -> bool:
+    """Return whether brokers make the group for themselves."""
+    return is_system_group(name) or name in _OWN_GROUPS
+
+
 async def group_names(admin: Admin, *, with_system: bool = False) -> GroupNames:
     """Return the names of all groups.
 
@@ -220,7 +226,7 @@ async def group_names(admin: Admin, *, with_system: bool = False) -> GroupNames:
     """
     found = await ask_masters(admin, admin.group_configs)
     names = set[str]().union(*found.answers.values())
-    wanted = (name for name in names if with_system or not (is_system_group(name) or name in _OWN_GROUPS))
+    wanted = (name for name in names if with_system or not is_own_group(name))
     return GroupNames(names=tuple(sorted(wanted)), failures=found.failures)
 
 

@@ -141,15 +141,18 @@ class MovePlan:
         return _sum(move.skipped for move in self.moves)
 
 
-async def group_queues(admin: Admin, group: str, *, topics: Collection[str] = ()) -> GroupQueues:
+async def group_queues(
+    admin: Admin, group: str, *, topics: Collection[str] = (), brokers: Collection[str] | None = None
+) -> GroupQueues:
     """Return how far a group is in the queues of the topics that it has committed offsets in.
 
     Args:
         admin: A running admin.
         group: The group.
         topics: Topics; by default all, the group's retry topic among them.
+        brokers: Names of the brokers that are asked; by default all.
     """
-    found = await ask_masters(admin, lambda address: admin.progress_at(address, group))
+    found = await ask_masters(admin, lambda address: admin.progress_at(address, group), brokers)
     tables = (answer.offset_table for answer in found.answers.values())
     stats = {queue: offsets for table in tables for queue, offsets in table.items()}
     wanted = sorted(queue for queue in stats if not topics or queue.topic in topics)

@@ -28,7 +28,9 @@ __all__ = [
     "TopicQueue",
     "TopicQueues",
     "create_topic",
+    "kind_of",
     "list_topics",
+    "own_topics",
     "permission_bits",
     "show_topic",
     "topic_queues",
@@ -180,12 +182,12 @@ async def list_topics(admin: Admin) -> TopicList:
     cluster, names, found = await asyncio.gather(
         admin.cluster_info(), admin.topics(), ask_masters(admin, admin.topic_configs)
     )
-    own = _own_topics(cluster)
+    own = own_topics(cluster)
     configs: dict[str, dict[str, TopicConfig]] = {name: {} for name in names}
     for broker, table in found.answers.items():
         for name, config in table.items():
             configs.setdefault(name, {})[broker] = config
-    topics = (_topic(name, _kind(name, own), by_broker) for name, by_broker in sorted(configs.items()))
+    topics = (_topic(name, kind_of(name, own), by_broker) for name, by_broker in sorted(configs.items()))
     return TopicList(topics=tuple(topics), failures=found.failures)
 
 
@@ -196,13 +198,13 @@ async def show_topic(admin: Admin, topic: str) -> TopicDetails:
         TopicNotFoundError: The topic does not exist.
     """
     configs, failures = await _configs(admin, topic)
-    own = _own_topics(await admin.cluster_info())
+    own = own_topics(await admin.cluster_info())
     found = await topic_queues(admin, topic)
     groups = await ask_masters(admin, lambda address: admin.groups_of_topic_at(address, topic), configs)
     times = [queue.last_stored for queue in found.queues if queue.last_stored is not None]
     return TopicDetails(
         topic=topic,
-        kind=_kind(topic, own),
+        kind=kind_of(topic, own),
         messages=None if found.failures or failures else sum(queue.messages for queue in found.queues),
         last_stored=max(times, default=None),
         groups=tuple(sorted(set[str]().union(*groups.answers.values()))),
@@ -353,13 +355,19 @@ async def _configs(
     return configs, found.failures
 
 
-def _own_topics(cluster: ClusterInfo) -> set[str]:
+def own_topics(cluster: ClusterInfo) -> set[str]:
     """Return the topics that brokers name after themselves and their cluster."""
     clusters = cluster.cluster_addr_table.keys()
     return {*clusters, *cluster.broker_addr_table, *(f"{name}_{REPLY_TOPIC_POSTFIX}" for name in clusters)}
 
 
-def _kind(name: str, own: Iterable[str]) -> TopicKind:
+def kind_of(name: str, own: Iterable[str]) -> TopicKind:
+    """Return whose topic it is.
+
+    Args:
+        name: The topic.
+        own: The `own_topics` of the cluster.
+    """
     if is_retry_topic(name):
         return TopicKind.RETRY
     if is_dead_letter_topic(name):

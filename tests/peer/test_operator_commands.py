@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from rocket_admin.commands import broker, group, offset, topic
+from rocket_admin.commands.doctor import doctor
 from rocket_client import Producer, ProducerSettings
 from rocket_remoting import Message
 from tests.peer.conftest import Peers, of_version
@@ -39,6 +41,14 @@ class Commands:
         done = CliRunner().invoke(command, [*arguments, *self._options])
         assert done.exit_code == 0, done.output
         return done.stdout
+
+    def diagnosis(self) -> list[Any]:
+        """Return the findings of `streamkit doctor`, which ends with the status of the worst."""
+        done = CliRunner().invoke(doctor, ["--for", "0", "--json", *self._options])
+        findings = [json.loads(line) for line in done.stdout.splitlines()]
+        worst = max(("ok", "unknown", "warning", "error").index(each["severity"]) for each in findings)
+        assert done.exit_code == max(0, worst - 1), done.output
+        return findings
 
     def json(self, command: click.Command, *arguments: str) -> list[Any]:
         """Run a command with `--json`; return its objects."""
@@ -137,3 +147,36 @@ def test_groups_are_moved_with_and_without_members(stage: Stage) -> None:
             taken |= set(consumed.next(1))
 
     asyncio.run(with_member(stage.name_server, orders, kitchen, work))
+
+
+def test_doctor_finds_the_same_on_each_broker(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lag that nobody consumes, dead letters, and what was taken away from a topic, a group and a broker."""
+    monkeypatch.chdir(tmp_path)
+    commands = Commands(stage)
+    orders, kitchen = stage.topic(queues=1), stage.name("kitchen")
+    commands.run(group.group, "create", kitchen, "--no-consume")
+    asyncio.run(send(stage, orders, 3))
+    commands.run(offset.offset, "set", kitchen, orders, "1", "--yes")
+    commands.run(topic.topic, "create", f"%DLQ%{kitchen}", "--queues", "1")
+    asyncio.run(send(stage, f"%DLQ%{kitchen}", 1))
+    commands.run(topic.topic, "update", orders, "--permission", "r")
+    try:
+        commands.run(broker.wipe_perm, "broker-a", "--yes")
+        findings = commands.diagnosis()
+    finally:
+        commands.run(broker.add_perm, "broker-a")
+        commands.run(group.group, "delete", kitchen, "--yes")
+        commands.run(topic.topic, "delete", f"%DLQ%{kitchen}", "--yes")
+        commands.run(topic.topic, "delete", orders, "--yes")
+
+    ok = {finding["check"] for finding in findings if finding["severity"] == "ok"}
+    assert ok >= {"name servers", "brokers", "versions", "clocks"}
+    found = [each["found"] for each in findings if {"broker-a", orders, kitchen} & set(each.get("about", ()))]
+    for expected in (
+        f"group {kitchen} has no members, and 2 message(s) to consume",
+        f"group {kitchen} has 1 dead letter(s), the newest of ",
+        f"on broker broker-a, {orders} cannot be written to",
+        f"broker broker-a gives no messages to {kitchen}",
+        f"the write permission of broker broker-a was taken away at name server {stage.name_server}",
+    ):
+        assert any(text.startswith(expected) for text in found), (expected, found)

@@ -1,0 +1,61 @@
+"""What a check returns."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+__all__ = ["Finding", "Severity", "exit_status", "listed", "worst_first"]
+
+NAMES_SHOWN: Final = 5
+
+
+class Severity(StrEnum):
+    """How bad a finding is."""
+
+    OK = "ok"
+    """Nothing is wrong; with something to do, a hint."""
+    UNKNOWN = "unknown"
+    """A server or a member does not tell; whether something is wrong is not known."""
+    WARNING = "warning"
+    """Something is wrong, or soon will be."""
+    ERROR = "error"
+    """Messages cannot be sent or consumed, or get lost."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a check found.
+
+    Attributes:
+        severity: `ok`, `unknown`, `warning` or `error`.
+        check: The check, such as `disk`.
+        about: The names of the brokers, topics, groups, bindings or settings that it is about; empty for all.
+        found: What was found, in a sentence.
+        mend: The command or the setting that mends it; absent if there is nothing to do.
+    """
+
+    severity: Severity
+    check: str
+    about: tuple[str, ...] = ()
+    found: str
+    mend: str | None = None
+
+
+def exit_status(findings: Iterable[Finding]) -> int:
+    """Return 2 if there is an error, else 1 if there is a warning, else 0."""
+    severities = {finding.severity for finding in findings}
+    return 2 if Severity.ERROR in severities else 1 if Severity.WARNING in severities else 0
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings sorted by severity, the errors first; equally bad ones stay in their order."""
+    order = list(reversed(Severity))
+    return sorted(findings, key=lambda finding: order.index(finding.severity))
+
+
+def listed(names: Collection[str]) -> str:
+    """Return names for a sentence, sorted; of many only the first."""
+    shown = sorted(names)[:NAMES_SHOWN]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if more else "")
