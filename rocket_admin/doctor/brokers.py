@@ -192,8 +192,8 @@ def check_versions(views: Sequence[BrokerView]) -> list[Finding]:
 
 def _has_hole(version: str) -> bool:
     match = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
-    number = tuple(map(int, match.groups())) if match else (9,)
-    return number < (4, 9, 6) or (5,) <= number < (5, 1, 1)
+    number = tuple(map(int, match.groups())) if match else ()
+    return bool(number) and (number < (4, 9, 6) or (5, 0, 0) <= number < (5, 1, 1))
 
 
 def clock_skew(view: BrokerView) -> tuple[int, int] | None:
