@@ -97,9 +97,8 @@ def test_without_the_repair_a_refused_message_ends_its_producer(
 
 @pytest.mark.peer
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "ends"), [pytest.param(KafkaProducer, False, marks=LEAVES_SOCKETS_OPEN), (RepairedProducer, True)]
-)
+@LEAVES_SOCKETS_OPEN
+@pytest.mark.parametrize(("kind", "ends"), [(KafkaProducer, False), (RepairedProducer, True)])
 def test_without_the_repair_a_commit_outlasts_its_producer(
     kafka_server_of_its_own: KafkaServer, kind: type[KafkaProducer], ends: bool
 ) -> None:

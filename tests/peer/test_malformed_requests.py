@@ -224,7 +224,9 @@ class Side:
             await asyncio.sleep(0.05)
         reported += [await self._answer(request) for request in (*PULLS, *OFFSETS, *TRANSACTIONS, *FILTERS, *OTHERS)]
         stored = await self.client.messages(self.topic)
-        return [*reported, [(m.body, m.properties, m.born_timestamp) for m in stored]]
+        # Brokers of 5.x store the region with each message, and so do ours.
+        properties = [{name: text for name, text in m.properties.items() if name != "MSG_REGION"} for m in stored]
+        return [*reported, [(m.body, own, m.born_timestamp) for m, own in zip(stored, properties, strict=True)]]
 
     async def _answer(self, request: Request) -> tuple[str, int, Fields]:
         answer = await self.ask(request)
