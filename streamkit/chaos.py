@@ -14,12 +14,33 @@ import re
 from dataclasses import dataclass, fields
 from typing import Final, Self
 
-__all__ = ["Chaos"]
+__all__ = ["Chaos", "Fate"]
 
 _RATE: Final = re.compile(r"(\d+(?:\.\d+)?)%")
 _TIME: Final = re.compile(r"(\d+)(ms|s)")
 _LONGEST_DELAY: Final = 60.0
 _SEEDS: Final = 2**32
+_BEFORE: Final = 0.5
+"""Share of the dropped connections that end before the request is handled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What happens to one request.
+
+    Attributes:
+        waits: Seconds for which it waits.
+        is_overtaken_for: Seconds for which it then waits alone, if it is a send.
+        is_repeated: Whether it is handled twice, if it is a send.
+        is_lost: Whether the connection ends before it is handled.
+        is_answer_lost: Whether the connection ends after it was handled.
+    """
+
+    waits: float
+    is_overtaken_for: float
+    is_repeated: bool
+    is_lost: bool
+    is_answer_lost: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +90,21 @@ class Chaos:
             )
         values.pop("seed", None)
         return cls(seed, **{name.replace("-", "_"): value for name, value in values.items()})
+
+    def fate(self, draws: random.Random) -> "Fate":
+        """Return what happens to the next request; always six numbers are drawn.
+
+        So the share of one fault does not change when the others happen.
+        """
+        wait, moved, by, repeated, dropped, before = (draws.random() for _ in range(6))
+        is_dropped = dropped < self.drop_connection
+        return Fate(
+            waits=wait * self.delay,
+            is_overtaken_for=self.REORDER_SECONDS * by if moved < self.reorder else 0.0,
+            is_repeated=repeated < self.duplicate,
+            is_lost=is_dropped and before < _BEFORE,
+            is_answer_lost=is_dropped and before >= _BEFORE,
+        )
 
     def draws(self, of: str) -> random.Random:
         """Return the random numbers for one kind of events. Other kinds do not change them."""

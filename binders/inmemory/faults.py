@@ -10,8 +10,6 @@ __all__ = ["Faults"]
 
 _ATTEMPTS: Final = 3
 """The attempts of a send whose connection ends, as of RocketMQ's clients by default."""
-_BEFORE: Final = 0.5
-"""Share of the dropped connections that end before the message is stored."""
 
 
 class Faults:
@@ -32,20 +30,16 @@ class Faults:
         Returns:
             Whether an attempt had an answer. Without one, the message may be stored or not.
         """
-        chaos = self._chaos
         for _ in range(_ATTEMPTS):
-            # Each attempt takes the same number of draws, so that the share of one fault does not change the others.
-            wait, moved, by, repeated, dropped, before = (self._sends.random() for _ in range(6))
-            seconds = wait * chaos.delay + (chaos.REORDER_SECONDS * by if moved < chaos.reorder else 0.0)
-            if seconds:
+            fate = self._chaos.fate(self._sends)
+            if seconds := fate.waits + fate.is_overtaken_for:
                 await asyncio.sleep(seconds)
-            is_dropped = dropped < chaos.drop_connection
-            if is_dropped and before < _BEFORE:
+            if fate.is_lost:
                 continue
             put()
-            if repeated < chaos.duplicate:
+            if fate.is_repeated:
                 put()
-            if not is_dropped:
+            if not fate.is_answer_lost:
                 return True
         return False
 

@@ -28,7 +28,7 @@ __all__ = ["doctor"]
 @json_option
 @click.pass_context
 def doctor(context: click.Context, *, watched: float, cluster: ClusterConnection, output: Output) -> None:
-    """Say what is wrong with a RocketMQ cluster and the application in the current directory, and how to mend it.
+    """Check a RocketMQ cluster and the application in the current directory, and show how to mend what is wrong.
 
     Nothing is changed. All checks run at once, and a server that does not answer costs --answer-within once or twice.
 

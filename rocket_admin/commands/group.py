@@ -190,7 +190,7 @@ def rewind(
     is_dry: bool,
     is_sure: bool,
 ) -> None:
-    """Let GROUP consume the messages that were stored from a time on, again or for the first time.
+    """Move GROUP to a time, so that it consumes the messages stored since then, again or for the first time.
 
     It is moved in TOPIC, or in all topics that it has committed offsets in. Connected members continue there at once.
     """

@@ -195,7 +195,7 @@ def query(
 def show(
     *, message_id: str, topic: str | None, groups: tuple[str, ...], cluster: ClusterConnection, output: Output
 ) -> None:
-    """Tell the story of a message: where it is stored, who got it, each delivery, what comes next.
+    """Show where a message is stored, which groups received it, each delivery, and what comes next.
 
     ID is the id that the sender gave it, or the offset message id of any of its records.
     """

@@ -90,6 +90,6 @@ class BrokerContext:
     address: str
 
     def answered_later(self, command: RemotingCommand, result: RemotingCommand | Exception) -> None:
-        """Tell the audit log the result of a request that was answered after its handler had returned."""
+        """Record in the audit log the result of a request that was answered after its handler returned."""
         if self.audit is not None:
             self.audit.answered(command, result)

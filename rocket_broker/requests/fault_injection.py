@@ -16,14 +16,14 @@ import asyncio
 import copy
 import random
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from rocket_broker.requests.serving import Dispatcher, failure_answer
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.codes import RequestCode as Code
 from rocket_remoting.wire.command import ONEWAY_FLAG, RemotingCommand
 from rocket_remoting.wire.deduplication import SEND_DEDUPLICATED
-from streamkit.chaos import Chaos
+from streamkit.chaos import Chaos, Fate
 
 __all__ = ["FaultInjection"]
 
@@ -34,8 +34,6 @@ _HIT = _SENDS | {
     Code.LOCK_BATCH_MQ, Code.UNLOCK_BATCH_MQ, Code.GET_MAX_OFFSET, Code.GET_MIN_OFFSET, Code.SEARCH_OFFSET_BY_TIMESTAMP,
 }  # fmt: skip
 _REASON: Final = "dropped by the chaos of this test"
-_BEFORE: Final = 0.5
-"""Share of the dropped connections that end before the request is handled."""
 
 
 class FaultInjection:
@@ -59,12 +57,12 @@ class FaultInjection:
         draws = self._draws.get(command.code)
         if draws is None:
             return self._dispatcher(connection, command)
-        request = _Request(connection, command, self._chaos, draws, is_send=command.code in _SENDS)
-        if not request.waits:
+        request = _Request(connection, command, self._chaos.fate(draws), command.code in _SENDS)
+        if not request.fate.waits:
             return self._arrived(request)
         # The bytes are counted, as those of a request that is handled in steps.
         connection.pause_requests(len(command.body))
-        self._later(request.waits, self._waited, request)
+        self._later(request.fate.waits, self._waited, request)
         return None
 
     def stop(self) -> None:
@@ -79,23 +77,23 @@ class FaultInjection:
 
     def _arrived(self, request: "_Request") -> RemotingCommand | None:
         """Handle a request, or let it wait while others overtake it."""
-        if not request.is_overtaken_for:
+        if not (request.is_send and request.fate.is_overtaken_for):
             return self._handle(request)
-        self._later(request.is_overtaken_for, self._overtaken, request)
+        self._later(request.fate.is_overtaken_for, self._overtaken, request)
         return None
 
     def _overtaken(self, request: "_Request") -> None:
         self._respond(request, self._handle)
 
     def _handle(self, request: "_Request") -> RemotingCommand | None:
-        connection, command = request.connection, request.command
-        if request.is_lost:
+        connection, command, fate, is_send = request
+        if fate.is_lost:
             connection.abort(_REASON)
             return None
         answer = self._dispatcher(connection, command)
-        if request.is_repeated:
+        if is_send and fate.is_repeated:
             self._dispatcher(connection, _without_answer(command))
-        if request.is_answer_lost:
+        if fate.is_answer_lost:
             connection.abort(_REASON)
             return None
         return answer
@@ -120,30 +118,11 @@ class FaultInjection:
         self._timers.add(timer)
 
 
-class _Request:
-    """A request and the faults that hit it.
-
-    Attributes:
-        waits: Seconds for which the request and all later ones of its connection wait.
-        is_overtaken_for: Seconds for which it waits alone.
-        is_repeated: Whether it is handled twice.
-        is_lost: Whether the connection ends before it is handled.
-        is_answer_lost: Whether the connection ends after it was handled.
-    """
-
-    def __init__(
-        self, connection: Connection, command: RemotingCommand, chaos: Chaos, draws: random.Random, *, is_send: bool
-    ) -> None:
-        self.connection = connection
-        self.command = command
-        # Each request takes the same number of draws, so that the share of one fault does not change the others.
-        wait, moved, by, repeated, dropped, before = (draws.random() for _ in range(6))
-        self.waits = wait * chaos.delay
-        self.is_overtaken_for = chaos.REORDER_SECONDS * by if is_send and moved < chaos.reorder else 0.0
-        self.is_repeated = is_send and repeated < chaos.duplicate
-        is_dropped = dropped < chaos.drop_connection
-        self.is_lost = is_dropped and before < _BEFORE
-        self.is_answer_lost = is_dropped and not self.is_lost
+class _Request(NamedTuple):
+    connection: Connection
+    command: RemotingCommand
+    fate: Fate
+    is_send: bool
 
 
 def _without_answer(command: RemotingCommand) -> RemotingCommand:
