@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rocket_admin.commands.connection_options import found_name_servers, name_server_option
-from rocket_admin.commands.output import plain
+from rocket_admin.commands.output import Output, json_option
 from rocket_admin.previews import printable
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ __all__ = ["wire"]
     help="Show only requests with this name and their responses; NAME may have `*`, as in 'SEND_*'. Repeatable.",
 )
 @click.option("--bodies", is_flag=True, help="Show the begin of the bodies, which may be private.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@json_option
 def wire(
-    *, name_servers: str | None, host: str, port: int, patterns: tuple[str, ...], bodies: bool, as_json: bool
+    *, name_servers: str | None, host: str, port: int, patterns: tuple[str, ...], bodies: bool, output: Output
 ) -> None:
     """Show each command between clients and a RocketMQ cluster, with names instead of numbers.
 
@@ -38,7 +38,6 @@ def wire(
     itself between the client and the brokers as well. Ctrl-C ends it.
     """
     import asyncio
-    import json
 
     from rocket_admin.wire.proxy import Unreadable, WireProxy
     from rocket_remoting.wire.errors import ConnectError
@@ -46,8 +45,8 @@ def wire(
     def show(seen: "ExplainedCommand | Unreadable") -> None:
         if not isinstance(seen, Unreadable) and not _is_wanted(seen, patterns):
             return
-        if as_json:
-            click.echo(json.dumps(plain(seen), ensure_ascii=False))
+        if output.as_json:
+            output.json(seen)
         elif isinstance(seen, Unreadable):
             click.secho(_line_of_unreadable(seen), fg="yellow")
         else:
@@ -55,7 +54,7 @@ def wire(
 
     (name_server, *others) = found_name_servers(name_servers, "--name-server")[0].split(";")
     if others:
-        click.secho(f"Only the first name server is used: {name_server}", fg="yellow", err=True)
+        output.warn(f"Only the first name server is used: {name_server}")
 
     async def serve() -> None:
         async with WireProxy(name_server, show, host=host, port=port, shows_bodies=bodies) as proxy:
