@@ -1,4 +1,4 @@
-"""Distributes tests among parallel workers: each alone, but those of one Apache version together."""
+"""Distributes tests among parallel workers: each alone, but those of one Apache version or database server together."""
 
 import gc
 import logging
@@ -20,6 +20,7 @@ SPARK = Path(__file__).parent / "spark"
 CAPABILITIES = Path(__file__).parents[1] / "docs" / "capabilities.md"
 # Tests of stores start brokers of their own anyway.
 APACHE_VERSION = re.compile(r"^tests/peer/(?!test_store_|test_pending_).*\[.*?(\d+\.\d+\.\d+)")
+DATABASE = re.compile(r"^tests/peer/.*\[.*?(postgresql|mariadb|redis)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -92,12 +93,12 @@ def _levels() -> dict[str, int]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Hand out one test at a time, and the peer tests of one Apache version as one."""
+    """Hand out one test at a time, and the peer tests of one Apache version or database server as one."""
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
     class LoadByVersion(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            version = APACHE_VERSION.match(nodeid)
-            return version[1] if version else nodeid
+            server = APACHE_VERSION.match(nodeid) or DATABASE.match(nodeid)
+            return server[1] if server else nodeid
 
     return LoadByVersion(config, log)

@@ -187,8 +187,8 @@ def digest(files: list[Path], more: str) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
 
 
-def run(command: list[str], cwd: Path | None = None) -> None:
-    """Run a tool.
+def run(command: list[str], cwd: Path | None = None) -> str:
+    """Run a tool and return what it printed.
 
     Raises:
         PeersUnavailableError: It failed; the text holds what it said.
@@ -201,3 +201,4 @@ def run(command: list[str], cwd: Path | None = None) -> None:
         lines = (done.stdout + done.stderr).strip().splitlines()
         reported = [line for line in lines if "ERROR" in line or "error:" in line] or lines[-3:]
         raise PeersUnavailableError("; ".join(reported[:3]))
+    return done.stdout

@@ -21,6 +21,7 @@ from tests.peer.artifacts import (
     PeersUnavailableError,
     class_path,
 )
+from tests.peer.database_servers import SERVERS
 from tests.peer.go_client import VERSION as GO_VERSION
 from tests.peer.go_client import GoClient
 from tests.peer.java_client import JavaClient
@@ -242,3 +243,38 @@ def spring_on_kafka(request: pytest.FixtureRequest, peers: Peers) -> Iterator[Sp
     peer = peers.spring(SPRING_KAFKA[request.param])
     with SpringOnKafka(peer, peers.kafka().address) as stage:
         yield stage
+
+
+def database(name: str) -> object:
+    """Return a fixture parameter that names a database server, by which parallel workers share the tests."""
+    return pytest.param(name, marks=pytest.mark.peer, id=name)
+
+
+def served(name: str) -> Iterator[str]:
+    """Start a database server and yield its URL, without a driver; skip the test where the server can't be had."""
+    try:
+        server = SERVERS[name]()
+    except PeersUnavailableError as error:
+        if os.environ.get("STREAMKIT_REQUIRE_PEERS"):
+            raise
+        pytest.skip(f"{name} can't run: {error}")
+    with server:
+        yield server.url
+
+
+@pytest.fixture(scope="session", params=[database("postgresql")])
+def postgresql() -> Iterator[str]:
+    """The URL of a PostgreSQL database, one for all tests: `postgresql://…`, to be completed with a driver."""
+    yield from served("postgresql")
+
+
+@pytest.fixture(scope="session", params=[database("mariadb")])
+def mariadb() -> Iterator[str]:
+    """The URL of a MariaDB database, one for all tests: `mariadb://…`, to be completed with a driver."""
+    yield from served("mariadb")
+
+
+@pytest.fixture(scope="session", params=[database("redis")])
+def redis() -> Iterator[str]:
+    """The URL of a Redis server, one for all tests."""
+    yield from served("redis")
