@@ -25,13 +25,14 @@ from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.processors.send_runs import SendRuns
 from rocket_broker.pulling.pull_request_hold import PullRequestHold
 from rocket_broker.registration import Registration
+from rocket_broker.replication.master import SlaveServer
 from rocket_broker.request_handlers import STORING, RequestHandlers
 from rocket_broker.requests.fast_failure import FastFailure
 from rocket_broker.requests.fault_injection import FaultInjection
 from rocket_broker.requests.serving import Dispatcher, RequestHandler, limits, listen, warn_if_open
 from rocket_broker.schedule.delay_service import DelayService
 from rocket_broker.schedule.timer_service import TimerService
-from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_broker.settings.broker_settings import BrokerRole, BrokerSettings
 from rocket_broker.settings.delay_levels import DelayLevels
 from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.message_store import MessageStore
@@ -44,7 +45,7 @@ from rocket_broker.transaction.half_messages import HalfMessages
 from rocket_broker.writing.message_writer import MessageWriter
 from rocket_remoting.clock import Clock
 from rocket_remoting.native import has_native_core
-from rocket_remoting.session.address import parse_address
+from rocket_remoting.session.address import format_address, parse_address
 from rocket_remoting.session.buffers import BufferBudget
 from rocket_remoting.session.connection import Connection, FramesHandler, Handler
 from rocket_remoting.tls.contexts import client_context
@@ -99,6 +100,7 @@ class Broker:
         timers: Delivers timed messages; None before `start`, and if timers are turned off.
         halves: The half messages of transactions; set once `start` has returned.
         fast_failure: Refuses requests that have waited for too long; set once `start` has returned.
+        slaves: Sends the log to slaves; None if they are not accepted.
         statistics: Counts messages and pulls since the start.
         recovery: What the store found when it was opened; set once `start` has returned.
         requests: The processors of the requests; set once `start` has returned.
@@ -150,6 +152,9 @@ class Broker:
         audited = settings.audit_file(settings.store_path_root_dir, is_default=True)
         self.audit = AuditLog.of(settings.broker_name, audited, settings, clock)
         self.timers: TimerService | None = None
+        self.slaves = SlaveServer(settings, self.store) if settings.slaves_port is not None else None
+        if self.slaves is not None and settings.broker_role is BrokerRole.SYNC_MASTER:
+            self.store.replicate = self.slaves.replicate
         self._chaos = chaos
         self._handlers: dict[int, RequestHandler] = {}
         self._send_runs: SendRuns | None = None
@@ -252,9 +257,17 @@ class Broker:
             warn_if_open("broker", self._server)
         if not s.listen_port:
             await self._build((store_ip, self._server.port))
+        await self._accept_slaves(undo)
         # Runs before the servers close: late answers still need their connections.
         undo.push_async_callback(self.requests.stop)
         undo.callback(self._dispatcher.stop)
+
+    async def _accept_slaves(self, undo: AsyncExitStack) -> None:
+        port = self.settings.slaves_port
+        if self.slaves is None or port is None:
+            return
+        await self.slaves.start(self.settings.slaves_host, port)
+        undo.push_async_callback(self.slaves.stop)
 
     async def _serve_at(self, port: int) -> list[Server]:
         """Listen at the port, and at the VIP channel's port if that one is free."""
@@ -377,7 +390,7 @@ class Broker:
             self.topics,
             transport=self.transport,
             address=self.address,
-            ha_address=self._address(port + 1),
+            ha_address=self._ha_address(port + 1),
         )
         undo.push_async_callback(registration.stop)
         await registration.start()
@@ -386,8 +399,11 @@ class Broker:
             undo.callback(self.settings.on_update.remove, listener)
 
     def _address(self, port: int) -> str:
-        host = self.settings.advertised_host
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return format_address((self.settings.advertised_host, port))
+
+    def _ha_address(self, usual_port: int) -> str:
+        port = self.slaves.port if self.slaves is not None else usual_port
+        return format_address((self.settings.broker_ip2 or self.settings.advertised_host, port))
 
     # Events and loops while the broker runs
 
@@ -469,6 +485,7 @@ class Broker:
             delays=self.delays,
             timers=self.timers,
             halves=self.halves,
+            slaves=self.slaves,
             statistics=self.statistics,
             fast_failure=self.fast_failure,
             access=self.access,

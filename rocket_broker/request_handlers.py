@@ -48,6 +48,7 @@ from rocket_broker.processors.offsets import OffsetsProcessor
 from rocket_broker.processors.pull import PullProcessor
 from rocket_broker.processors.recall import RecallProcessor
 from rocket_broker.processors.relay import RelayProcessor
+from rocket_broker.processors.replication import ReplicationProcessor
 from rocket_broker.processors.reply import ReplyProcessor
 from rocket_broker.processors.runtime import RuntimeProcessor
 from rocket_broker.processors.send import SendProcessor
@@ -261,6 +262,7 @@ class RequestHandlers:
             # The broker itself
             Code.GET_BROKER_RUNTIME_INFO: Served(runtime.info, SIGNED),
             Code.VIEW_BROKER_STATS_DATA: Served(broker_stats.view, READS_CLUSTER),
+            Code.GET_BROKER_HA_STATUS: Served(ReplicationProcessor(context).status, READS_CLUSTER),
             Code.GET_ALL_CONSUMER_OFFSET: Served(runtime.consumer_offsets, administers(Action.GET)),
             Code.GET_ALL_DELAY_OFFSET: Served(runtime.delay_offsets, administers(Action.GET)),
             Code.CLEAN_EXPIRED_CONSUMEQUEUE: Served(cleaning.clean_queues, ADMIN),

@@ -13,6 +13,7 @@ from rocket_broker.clients.queue_locks import QueueLocks
 from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
 from rocket_broker.filter.filter_compiler import FilterCompiler
 from rocket_broker.pulling.pull_request_hold import PullRequestHold
+from rocket_broker.replication.master import SlaveServer
 from rocket_broker.requests.fast_failure import FastFailure
 from rocket_broker.schedule.delay_service import DelayService
 from rocket_broker.schedule.timer_service import TimerService
@@ -55,6 +56,7 @@ class BrokerContext:
         delays: Delivers delayed messages.
         timers: Delivers timed messages; None if timers are off.
         halves: The half messages of transactions.
+        slaves: Sends the log to slaves; None if they are not accepted.
         statistics: Counts messages and pulls.
         fast_failure: Refuses requests that have waited for too long.
         access: Checks requests; None without access control.
@@ -81,6 +83,7 @@ class BrokerContext:
     delays: DelayService
     timers: TimerService | None
     halves: HalfMessages
+    slaves: SlaveServer | None
     statistics: BrokerStatistics
     fast_failure: FastFailure
     access: RequestCheck | None

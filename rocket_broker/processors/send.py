@@ -1,7 +1,7 @@
 """Requests 10, 310 and 320: store one message or a batch.
 
 The answer has the message's offset id, its queue and its queue offset. With SYNC_FLUSH the answer is sent once the
-message is on the disk; otherwise at once.
+message is on the disk, with SYNC_MASTER once a slave has it; otherwise at once.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from rocket_broker.processors.waiting import (
 from rocket_broker.put_times import FAST_SECONDS
 from rocket_broker.requests.request_steps import Steps
 from rocket_broker.requests.serving import Answer
-from rocket_broker.settings.broker_settings import BrokerSettings, FlushDiskType
+from rocket_broker.settings.broker_settings import BrokerRole, BrokerSettings, FlushDiskType
 from rocket_broker.store.messages import PutResult, PutStatus, StoredRun
 from rocket_broker.writing.batch_head import BatchHead
 from rocket_broker.writing.message_writer import properties_text
@@ -56,13 +56,22 @@ from rocket_remoting.wire.topics import RETRY_PREFIX, SCHEDULE_TOPIC
 
 __all__ = ["SendProcessor", "put_refusal"]
 
+_STORED_CODES = {
+    PutStatus.OK: ResponseCode.SUCCESS,
+    PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    PutStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+}
+"""The codes of answers about messages that are stored."""
+
 
 class SendProcessor:
     """Stores the messages of producers.
 
     Attributes:
         is_stopping: Whether further messages are refused, because the broker stops.
-        waits_for_disk: Whether answers are sent once the messages are on the disk (SYNC_FLUSH).
+        answers_later: Whether answers are sent once the messages are on the disk (SYNC_FLUSH) or on a slave
+            (SYNC_MASTER).
         id_prefix: What the offset ids of all messages begin with: the broker's address in hexadecimal digits.
     """
 
@@ -73,7 +82,10 @@ class SendProcessor:
         self._waiting = waiting
         self._destinations = destinations
         self._statistics = context.statistics
-        self.waits_for_disk = context.settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self.answers_later = (
+            context.settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
+            or context.settings.broker_role is BrokerRole.SYNC_MASTER
+        )
         self._flushing: set[asyncio.Task[None]] = set()
         self.is_stopping = False
         host, port = context.writer.store_host
@@ -139,7 +151,7 @@ class SendProcessor:
         return (yield from self.put_batch(connection, command, header, batch))
 
     async def stop(self) -> None:
-        """Refuse further messages, and wait until every sender that waits for the disk has its answer."""
+        """Refuse further messages, and wait until every sender that waits for the disk or a slave has its answer."""
         self.is_stopping = True
         # A loop, because a request that was being handled in steps may still add a task.
         while self._flushing:
@@ -306,9 +318,9 @@ class SendProcessor:
     ) -> RemotingCommand | None:
         """Return the answer for stored messages; None if it is sent after the flush or the request is one-way."""
         last = run.last
-        # One flush answers for the whole run: the log is flushed in order, so with the last message all are
-        # on the disk.
-        if self.waits_for_disk and last.wait_store_ok and not command.is_oneway:
+        # One flush answers for the whole run: the log is flushed and copied in order, so with the last message
+        # all are on the disk or on the slave.
+        if self.answers_later and last.wait_store_ok and not command.is_oneway:
             command.body = b""  # free it: with a slow disk many requests wait here
             self._answer_later(self._answer_when_flushed(connection, command, run, queue_id, ids))
             return None
@@ -317,18 +329,18 @@ class SendProcessor:
         return self._success(command, run, queue_id, last.status, ids)
 
     def answer_when_flushed(self, last: PutResult, answers: Sequence[tuple[Connection, bytes]]) -> None:
-        """Send the answers to messages that were stored together, once they are on the disk.
+        """Send the answers to messages that were stored together, once they are on the disk or on a slave.
 
         Args:
             last: The result of the last message.
-            answers: For each connection the frames of its answers, if the messages reach the disk in time.
+            answers: For each connection the frames of its answers, if the messages get there in time.
         """
         self._answer_later(self._send_when_flushed(last, answers))
 
     async def _send_when_flushed(self, last: PutResult, answers: Sequence[tuple[Connection, bytes]]) -> None:
         status = await self._store.await_flush(last)
         for connection, frames in answers:
-            connection.respond_encoded(frames if status is PutStatus.OK else _timed_out(frames))
+            connection.respond_encoded(frames if status is PutStatus.OK else _with_code(frames, _STORED_CODES[status]))
 
     def _answer_later(self, answering: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(answering)
@@ -359,11 +371,8 @@ class SendProcessor:
         status: PutStatus,
         ids: WaitingIds,
     ) -> RemotingCommand:
-        if status is PutStatus.OK:
-            code = ResponseCode.SUCCESS
-        elif status is PutStatus.FLUSH_DISK_TIMEOUT:
-            code = ResponseCode.FLUSH_DISK_TIMEOUT
-        else:
+        code = _STORED_CODES.get(status)
+        if code is None:
             raise put_refusal(status, self._settings)
         header = SendMessageResponseHeader(
             msg_id=self._offset_ids(run.offsets),
@@ -399,11 +408,11 @@ def put_refusal(status: PutStatus, settings: BrokerSettings) -> Refusal:
     return Refusal(ResponseCode.SYSTEM_ERROR, f"message {status.value}")
 
 
-def _timed_out(answers: bytes) -> bytes:
-    """Return answers that say that the messages are stored and did not reach the disk in time."""
+def _with_code(answers: bytes, code: ResponseCode) -> bytes:
+    """Return answers with another code: that the messages are stored, and not on the disk or a slave in time."""
     frames: list[Buffer] = []
     for answer in FrameDecoder().feed(answers):
-        answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
+        answer.code = code
         frames += answer.encode()
     return b"".join(frames)
 

@@ -125,7 +125,7 @@ class SendRuns:
             if sends is None:
                 return None
             targets = sends.targets
-        waits = self._sending.waits_for_disk
+        waits = self._sending.answers_later
         if waits and not sends.all_wait:
             return None
         earliest = received[0][0]  # the connections are in the order in which they were read

@@ -17,6 +17,7 @@ from rocket_broker.settings import checks
 from rocket_broker.settings.apache_keys import BROKER_MEANINGLESS, BROKER_REFUSED, BROKER_REPORTED
 from rocket_broker.settings.apache_settings import Refused, setting
 from rocket_broker.settings.audit_settings import AuditSettings
+from rocket_broker.settings.broker_role import BrokerRole
 from rocket_broker.settings.checks import LARGEST_PORT, MASTER_ID
 from rocket_broker.settings.delay_levels import DelayLevels
 from rocket_broker.settings.properties_file import Entry
@@ -31,6 +32,7 @@ __all__ = [
     "MASTER_ID",
     "MAX_QUEUES",
     "SMALL_STORE",
+    "BrokerRole",
     "BrokerSettings",
     "FlushDiskType",
     "address_connections_ratio",
@@ -65,6 +67,10 @@ LOCAL_USERS = _AUTHENTICATION + "provider.LocalAuthenticationMetadataProvider"
 LOCAL_POLICIES = _AUTHORIZATION + "provider.LocalAuthorizationMetadataProvider"
 
 _INT = 2**31 - 1
+
+MOST_TRANSFERRED = 4 * 1024 * 1024 - 12
+"""Apache's slaves read into a buffer of 4 MiB, which must hold the bytes and the header before them."""
+
 _ANY_HOST = ("0.0.0.0", "::", "")
 LOOPBACK = "127.0.0.1"
 
@@ -227,7 +233,7 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
     )
     broker_id: int = setting(
         MASTER_ID,
-        "Id of the broker among those of its brokerName; only 0, a master, is supported.",
+        "Id of the broker among those of its brokerName; only 0, a master, is supported yet.",
         check=checks.master,
         fixed=True,
     )
@@ -418,6 +424,58 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
 
     # Request-reply
     store_reply_message_enable: bool = setting(True, "Store the replies of request-reply in the cluster's reply topic.")
+
+    # Replication
+    broker_role: BrokerRole = setting(
+        BrokerRole.ASYNC_MASTER,
+        "When a sender gets its answer: ASYNC_MASTER: once this broker has the message; SYNC_MASTER: once a slave has "
+        "it as well.",
+        fixed=True,
+    )
+    ha_listen_port: int = setting(
+        0,
+        "TCP port for slaves, which needs no account; 0: listenPort + 1 with SYNC_MASTER, and with ASYNC_MASTER slaves "
+        "are not accepted. Apache's brokers always listen on listenPort + 1.",
+        maximum=LARGEST_PORT,
+        fixed=True,
+    )
+    broker_ip2: str = setting(
+        "",
+        "Host that slaves connect to; default: brokerIP1 and its default.",
+        key="brokerIP2",
+        check=checks.host,
+        fixed=True,
+    )
+    slave_timeout: int = setting(
+        3_000,
+        "Maximum milliseconds that a send waits for a slave with SYNC_MASTER; then the answer is FLUSH_SLAVE_TIMEOUT.",
+        minimum=1,
+        fixed=True,
+    )
+    ha_slave_fallbehind_max: int = setting(
+        256 * 1024 * 1024,
+        "Bytes by which every slave may be behind with SYNC_MASTER; beyond, sends do not wait, and their answer is "
+        "SLAVE_NOT_AVAILABLE.",
+        fixed=True,
+    )
+    ha_transfer_batch_size: int = setting(
+        32 * 1024,
+        "Maximum number of bytes of the commit log that are sent to a slave at once.",
+        minimum=1,
+        maximum=MOST_TRANSFERRED,
+        fixed=True,
+    )
+    ha_send_heartbeat_interval: int = setting(
+        5_000, "Milliseconds without traffic after which a slave is sent a heartbeat.", minimum=1, fixed=True
+    )
+    ha_housekeeping_interval: int = setting(
+        20_000, "Milliseconds without a report of a slave after which its connection is closed.", minimum=1, fixed=True
+    )
+    sync_from_last_file: bool = setting(
+        False,
+        "Send an empty slave only the last file of the commit log, as RocketMQ 4.9 does; false: the whole log (5.x).",
+        fixed=True,
+    )
 
     # Reading from slaves
     slave_read_enable: bool = setting(
@@ -738,6 +796,20 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
         if self.broker_ip1:
             return self.broker_ip1
         return _outward_address() if self.listen_host in _ANY_HOST else self.listen_host
+
+    @property
+    def slaves_port(self) -> int | None:
+        """The port for slaves, 0 for any free port; None if slaves are not accepted."""
+        if self.ha_listen_port:
+            return self.ha_listen_port
+        if self.broker_role is BrokerRole.ASYNC_MASTER:
+            return None
+        return self.listen_port + 1 if self.listen_port else 0
+
+    @property
+    def slaves_host(self) -> str:
+        """The address to listen on for slaves."""
+        return self.bind_address or self.broker_ip2 or self.listen_host
 
     @property
     def accounts_dir(self) -> Path:

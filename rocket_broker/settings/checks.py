@@ -148,7 +148,7 @@ def permission(value: int) -> str | None:
 
 def master(value: int) -> str | None:
     """Check the id of a broker."""
-    return None if value == MASTER_ID else "0: replication is not built in, every broker is a master"
+    return None if value == MASTER_ID else "0: this broker is a master, it cannot be a slave yet"
 
 
 def tls_mode(value: str) -> str | None:

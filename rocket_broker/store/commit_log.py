@@ -203,6 +203,20 @@ class CommitLog:
         # names its own offset.
         return record if header.commit_log_offset == offset else None
 
+    def slice(self, offset: int, most: int) -> memoryview | None:
+        """Return at most `most` committed bytes from an offset on, of one file; None if the log has none there.
+
+        The bytes may begin and end within a record, and include the blank that ends a file.
+        """
+        if not self.files.first <= offset < self.committed:
+            return None
+        file = self.files.file_at(offset)
+        if file is None:
+            return None
+        position = offset - file.base
+        file.used = True
+        return (file.view or file.readable())[position : min(position + most, file.size, self.committed - file.base)]
+
     def load(self, doubtful_from: int) -> int:
         """Find the files and return how many were deleted (`MappedFileQueue.load`). The end is not known yet."""
         deleted = self.files.load(doubtful_from)

@@ -12,7 +12,7 @@ message is stored with its entries, or refused.
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rocket_broker.loop.watchdog import Watchdog
@@ -79,12 +79,15 @@ class MessageStore:
         settings: The settings.
         arrival_listeners: Called for each message, in the step in which it is stored.
         topic_listeners: Called likewise, each for the messages of one topic.
+        replicate: Begins to wait until a slave has the log up to an offset, and returns a future with the result; None
+            if senders do not wait for slaves.
     """
 
     def __init__(self, settings: StoreSettings, clock: Clock, file_system: FileSystem | None = None) -> None:
         self.settings = settings
         self.arrival_listeners: list[ArrivalListener] = []
         self.topic_listeners: dict[str, ArrivalListener] = {}
+        self.replicate: Callable[[int], Awaitable[PutStatus]] | None = None
         self._clock = clock
         self._file_system = file_system if file_system is not None else OsFileSystem()
         self._files = StoreFiles.of(settings, self._file_system)
@@ -263,17 +266,22 @@ class MessageStore:
     async def await_flush(self, result: PutResult) -> PutStatus:
         """Wait until the sender of a message may be answered, and return the message's status.
 
-        Under SYNC_FLUSH that is when the message is on the disk, unless it has `WAIT=false`. All waiting senders
-        share one fsync.
+        Under SYNC_FLUSH that is when the message is on the disk, and where senders wait for slaves, when a slave has
+        it, unless it has `WAIT=false`. All waiting senders share one fsync.
         """
-        if (
-            result.status is PutStatus.OK
-            and result.wait_store_ok
-            and self.settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
-            and not await self._flusher.wait_for(result.commit_log_offset + result.size)
-        ):
-            return PutStatus.FLUSH_DISK_TIMEOUT
-        return result.status
+        status = result.status
+        if status is not PutStatus.OK or not result.wait_store_ok:
+            return status
+        end = result.commit_log_offset + result.size
+        # Both waits begin now: the disk and the slave work at the same time.
+        replicated = self.replicate(end) if self.replicate is not None else None
+        if self.settings.flush_disk_type is FlushDiskType.SYNC_FLUSH and not await self._flusher.wait_for(end):
+            status = PutStatus.FLUSH_DISK_TIMEOUT
+        if replicated is not None:
+            on_slave = await replicated
+            if on_slave is not PutStatus.OK:  # Apache's CommitLog (4.9.7) also answers this one of the two
+                status = on_slave
+        return status
 
     async def flush_to(self, offset: int) -> bool:
         """Wait until the commit log is on the disk up to an offset; return False if that takes too long, or fails."""
@@ -546,6 +554,19 @@ class MessageStore:
     def max_commit_log_offset(self) -> int:
         """The offset of the next record."""
         return self._commit_log.end
+
+    @property
+    def committed_end(self) -> int:
+        """The offset up to which readers see the commit log."""
+        return self._commit_log.committed
+
+    def log_slice(self, offset: int, most: int) -> memoryview | None:
+        """Return bytes of the commit log from an offset on (`CommitLog.slice`); None if it has none there."""
+        return self._commit_log.slice(offset, most)
+
+    def next_log_file(self, offset: int) -> int:
+        """Return the offset at which the commit log's file behind the one with `offset` begins."""
+        return self._commit_log.next_file(offset)
 
     @property
     def index_end(self) -> tuple[int, int]:

@@ -25,7 +25,7 @@ class StoreMessage(msgspec.Struct, gc=False):
         tags_code: `java_hash` of the tags, by which consumers filter; for a delayed message the time of delivery.
         keys: The KEYS property, keys separated by spaces; each is indexed.
         unique_key: The UNIQ_KEY property; indexed.
-        wait_store_ok: Whether the sender waits for the disk under SYNC_FLUSH.
+        wait_store_ok: Whether the sender waits for the disk under SYNC_FLUSH, and for a slave under SYNC_MASTER.
         was_stored: Whether it was accepted before, and is stored again: then the current size limit does not apply.
     """
 
@@ -52,6 +52,8 @@ class PutStatus(Enum):
 
     OK = "stored"
     FLUSH_DISK_TIMEOUT = "stored, but the disk has not confirmed it in time"
+    FLUSH_SLAVE_TIMEOUT = "stored, but no slave has confirmed it in time"
+    SLAVE_NOT_AVAILABLE = "stored, but no slave is near enough to wait for"
     CREATE_MAPPED_FILE_FAILED = "not stored: the next file could not be created"
     MESSAGE_ILLEGAL = "not stored: too large, or a field is out of its range"
     PROPERTIES_SIZE_EXCEEDED = "not stored: its properties are longer than 32767 bytes"
@@ -73,7 +75,7 @@ class PutResult(msgspec.Struct, gc=False):
         size: Length of the record in bytes.
         queue_offset: Its offset in its queue.
         store_timestamp: The time of storing, in milliseconds since 1970.
-        wait_store_ok: Whether `MessageStore.await_flush` has to wait for the disk.
+        wait_store_ok: Whether `MessageStore.await_flush` has to wait.
     """
 
     status: PutStatus

@@ -59,6 +59,7 @@ FOR_EVERY_ACCOUNT = {
     Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, Code.GET_PRODUCER_CONNECTION_LIST,
     Code.GET_ALL_PRODUCER_INFO, Code.GET_BROKER_CONSUME_STATS, Code.GET_BROKER_CLUSTER_ACL_INFO,
     Code.GET_BROKER_RUNTIME_INFO, Code.GET_BROKER_CONFIG, Code.VIEW_BROKER_STATS_DATA,
+    Code.GET_BROKER_HA_STATUS,
 }  # fmt: skip
 """Requests that are no secret, and that change nothing of others. A new request belongs here only for a reason."""
 

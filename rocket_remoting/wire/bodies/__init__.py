@@ -82,6 +82,10 @@ from rocket_remoting.wire.bodies.registration import (
     Registered as Registered,
     read_registration as read_registration,
 )
+from rocket_remoting.wire.bodies.replication import (
+    HAConnectionRuntimeInfo as HAConnectionRuntimeInfo,
+    HARuntimeInfo as HARuntimeInfo,
+)
 from rocket_remoting.wire.bodies.routing import (
     BrokerData as BrokerData,
     BrokerMemberGroup as BrokerMemberGroup,

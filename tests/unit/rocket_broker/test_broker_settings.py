@@ -87,7 +87,8 @@ def test_unknown_key_is_refused_with_a_suggestion(line: str, nearest: str | None
         ("brokerPermission=1", "6 (read and write), 4 (read only) or 2 (write only)"),
         ("brokerName=two words", "1 to 127 of the characters"),
         ("brokerName=" + "x" * 128, "1 to 127 of the characters"),
-        ("brokerId=1", "replication is not built in"),
+        ("brokerId=1", "cannot be a slave"),
+        ("brokerRole=SLAVE", "one of ASYNC_MASTER, SYNC_MASTER"),
         ("namesrvAddr=localhost", "host:port"),
         ("namesrvAddr=localhost:99999", "host:port"),
         ("messageDelayLevel=1s 5x", "delays separated by spaces"),
@@ -109,7 +110,7 @@ def test_invalid_value_is_refused_with_the_expected_form(line: str, expectation:
 @pytest.mark.parametrize(
     "line",
     [
-        "brokerRole=SLAVE",
+        "enableControllerMode=true",
         "enableDLegerCommitLog=true",
     ],
 )
@@ -117,6 +118,21 @@ def test_settings_for_missing_features_are_refused(line: str) -> None:
     """A broker that asks for replication does not start without it."""
     with pytest.raises(SettingError, match="not built in"):
         broker_settings(line)
+
+
+@pytest.mark.parametrize(
+    ("lines", "port"),
+    [
+        ("", None),
+        ("haListenPort=10950", 10950),
+        ("brokerRole=SYNC_MASTER\nlistenPort=10921", 10922),
+        ("brokerRole=SYNC_MASTER\nlistenPort=0", 0),
+        ("brokerRole=SYNC_MASTER\nhaListenPort=10950", 10950),
+    ],
+)
+def test_slaves_are_accepted_where_the_settings_ask_for_them(lines: str, port: int | None) -> None:
+    """Whoever reaches the port reads all messages, so it is closed by default."""
+    assert broker_settings(lines).slaves_port == port
 
 
 def test_unsupported_keys_may_have_their_disabled_value() -> None:

@@ -7,6 +7,7 @@ import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.broker.BrokerStartup;
 import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.namesrv.NamesrvStartup;
+import org.apache.rocketmq.store.config.BrokerRole;
 
 /**
  * Apache's name server and broker in one process.
@@ -48,10 +49,13 @@ public final class ApacheServer {
 
     /**
      * A 5.x broker registers at its start only if it has connected to the name server by then, which it
-     * mostly has not, and next 10 s later.
+     * mostly has not, and next 10 s later. A slave brings the name server no topics.
      */
     private static void awaitRegistration(NamesrvController nameServer, BrokerController broker)
             throws InterruptedException {
+        if (broker.getMessageStoreConfig().getBrokerRole() == BrokerRole.SLAVE) {
+            return;
+        }
         while (nameServer.getRouteInfoManager().pickupTopicRouteData("TBW102") == null) {
             broker.registerBrokerAll(true, false, true);
             Thread.sleep(20);
