@@ -4,20 +4,29 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from rocket_admin.commands.connection_options import found_name_servers, name_server_option
 from rocket_admin.commands.output import Output, json_option
 from rocket_admin.previews import printable
 
 if TYPE_CHECKING:
-    from rocket_admin.wire.conversation import ExplainedCommand
-    from rocket_admin.wire.proxy import Unreadable
+    from collections.abc import Callable
+
+    from rocket_admin.wire.conversation import ExplainedCommand, Unreadable
 
 __all__ = ["wire"]
 
 
 @click.command()
 @name_server_option
+@click.option(
+    "--read",
+    "capture",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Show the commands in a capture of tcpdump or Wireshark (pcap or pcapng; - is standard input) instead.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port for clients; by default a free one.")
 @click.option(
@@ -29,20 +38,32 @@ __all__ = ["wire"]
 )
 @click.option("--bodies", is_flag=True, help="Show the begin of the bodies, which may be private.")
 @json_option
+@click.pass_context
 def wire(
-    *, name_servers: str | None, host: str, port: int, patterns: tuple[str, ...], bodies: bool, output: Output
+    context: click.Context,
+    *,
+    name_servers: str | None,
+    capture: str | None,
+    host: str,
+    port: int,
+    patterns: tuple[str, ...],
+    bodies: bool,
+    output: Output,
 ) -> None:
     """Show each command between clients and a RocketMQ cluster, with names instead of numbers.
 
     Start your client with the address that is printed as its name server. The proxy passes everything on, and puts
     itself between the client and the brokers as well. Ctrl-C ends it.
-    """
-    import asyncio
 
-    from rocket_admin.wire.proxy import Unreadable, WireProxy
-    from rocket_remoting.wire.errors import ConnectError
+    With --read, no proxy is needed: the commands come from a file, such as that of
+
+    \b
+        tcpdump -i any -s 0 -w shop.pcap 'tcp port 9876 or tcp port 10911'
+    """
 
     def show(seen: "ExplainedCommand | Unreadable") -> None:
+        from rocket_admin.wire.conversation import Unreadable
+
         if not isinstance(seen, Unreadable) and not _is_wanted(seen, patterns):
             return
         if output.as_json:
@@ -52,12 +73,39 @@ def wire(
         else:
             click.echo(_line(seen))
 
-    (name_server, *others) = found_name_servers(name_servers, "--name-server")[0].split(";")
+    try:
+        if capture is None:
+            _proxy(found_name_servers(name_servers, "--name-server")[0], show, host, port, output, shows_bodies=bodies)
+            return
+        for name in ("name_servers", "host", "port"):
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                raise click.UsageError("--read needs no proxy: leave --name-server, --host and --port out")
+        _read(capture, show, output, shows_bodies=bodies)
+    except KeyboardInterrupt:
+        pass
+
+
+def _proxy(
+    name_servers: str,
+    show: "Callable[[ExplainedCommand | Unreadable], None]",
+    host: str,
+    port: int,
+    output: Output,
+    *,
+    shows_bodies: bool,
+) -> None:
+    """Show what passes through a proxy until Ctrl-C."""
+    import asyncio
+
+    from rocket_admin.wire.proxy import WireProxy
+    from rocket_remoting.wire.errors import ConnectError
+
+    (name_server, *others) = name_servers.split(";")
     if others:
         output.warn(f"Only the first name server is used: {name_server}")
 
     async def serve() -> None:
-        async with WireProxy(name_server, show, host=host, port=port, shows_bodies=bodies) as proxy:
+        async with WireProxy(name_server, show, host=host, port=port, shows_bodies=shows_bodies) as proxy:
             click.secho(
                 f"Clients with name server {proxy.address} reach {name_server} through this proxy. Ctrl-C ends it.",
                 err=True,
@@ -70,8 +118,26 @@ def wire(
         raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from error
     except ConnectError as error:
         raise click.ClickException(str(error)) from error
-    except KeyboardInterrupt:
-        pass
+
+
+def _read(
+    capture: str, show: "Callable[[ExplainedCommand | Unreadable], None]", output: Output, *, shows_bodies: bool
+) -> None:
+    """Show the commands in a capture."""
+    from rocket_admin.wire.capture import Capture
+    from rocket_admin.wire.capture_file import CaptureFileError
+
+    try:
+        with click.open_file(capture, "rb") as file:
+            read = Capture(file, shows_bodies=shows_bodies)
+            for seen in read.commands():
+                show(seen)
+    except CaptureFileError as error:
+        raise click.ClickException(f"{capture}: {error}") from error
+    except OSError as error:
+        raise click.ClickException(f"{capture} cannot be read: {error.strerror}") from error
+    for note in read.notes:
+        output.warn(f"{capture}: {note}")
 
 
 def _is_wanted(command: "ExplainedCommand", patterns: tuple[str, ...]) -> bool:
@@ -93,7 +159,8 @@ def _line(command: "ExplainedCommand") -> str:
 
 
 def _line_of_unreadable(seen: "Unreadable") -> str:
-    return f"{_begin(seen)} cannot be read: {seen.reason}; all that follows passes unseen"
+    follows = "what follows can be read again" if seen.goes_on else "nothing that follows is shown"
+    return f"{_begin(seen)} cannot be read: {seen.reason}; {follows}"
 
 
 def _begin(seen: "ExplainedCommand | Unreadable") -> str:

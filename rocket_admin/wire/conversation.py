@@ -20,7 +20,7 @@ from rocket_remoting.wire.headers.sending import SendMessageRequestHeader, SendM
 from rocket_remoting.wire.properties import decode_properties
 from rocket_remoting.wire.record import decode_records
 
-__all__ = ["Conversation", "ExplainedCommand"]
+__all__ = ["Conversation", "ExplainedCommand", "Unreadable"]
 
 MOST_PENDING: Final = 10_000
 """Requests without a response that a conversation remembers; older ones are forgotten."""
@@ -116,6 +116,27 @@ class ExplainedCommand:
         return self.kind == "response" and self.name not in fine
 
 
+@dataclass(frozen=True, kw_only=True)
+class Unreadable:
+    """Bytes that are no commands, or that a capture lacks.
+
+    Attributes:
+        time: When they were seen.
+        connection: The number of the connection.
+        server: The address of the server.
+        by_client: Whether the client sent them.
+        reason: What is wrong with them.
+        goes_on: Whether commands that the same end sends later are shown again.
+    """
+
+    time: datetime
+    connection: int
+    server: str
+    by_client: bool
+    reason: str
+    goes_on: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
     code: int
@@ -143,8 +164,22 @@ class Conversation:
         asked = self._asked[not by_client].get(response.opaque)
         return None if asked is None else asked.code
 
-    def explain(self, command: RemotingCommand, at: datetime, *, by_client: bool) -> ExplainedCommand:
-        """Explain the next command of one end; a request is remembered until its response."""
+    @property
+    def remembered(self) -> int:
+        """The number of requests that have no response yet."""
+        return sum(map(len, self._asked.values()))
+
+    def explain(
+        self, command: RemotingCommand, at: datetime, *, by_client: bool, body_size: int | None = None
+    ) -> ExplainedCommand:
+        """Explain the next command of one end; a request is remembered until its response.
+
+        Args:
+            command: The command.
+            at: When it was seen.
+            by_client: Whether the client sent it, and not the server.
+            body_size: Bytes of a body that is not in the command, because not all of them are known.
+        """
         asked = None
         if command.is_response:
             asked = self._asked[not by_client].pop(command.opaque, None)
@@ -167,8 +202,8 @@ class Conversation:
             sender=f"{command.language} {_version(command.version)}",
             fields=_fields(command),
             remark=command.remark or None,
-            body=self._body(command, code) if command.body else None,
-            size=len(command.body),
+            body="not captured" if body_size else self._body(command, code) if command.body else None,
+            size=body_size or len(command.body),
         )
 
     def _remember(self, request: RemotingCommand, at: datetime, *, by_client: bool) -> None:

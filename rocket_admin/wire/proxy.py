@@ -14,20 +14,19 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from types import TracebackType
 from typing import Final, Self
 
-from rocket_admin.wire.conversation import Conversation, ExplainedCommand
+from rocket_admin.wire.conversation import Conversation, ExplainedCommand, Unreadable
 from rocket_remoting.session.address import parse_address
 from rocket_remoting.wire.codes import RequestCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.errors import ConnectError, RemoteProtocolError
 from rocket_remoting.wire.frame_decoder import DEFAULT_MAX_FRAME, FrameDecoder
 
-__all__ = ["Unreadable", "WireProxy"]
+__all__ = ["WireProxy"]
 
 CHUNK: Final = 64 * 1024
 PREFIX: Final = 4
@@ -38,25 +37,6 @@ MOST_BROKERS: Final = 100
 _ROUTES: Final = frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO})
 # As in "brokerAddrs":{0:"10.0.0.7:10911"}; Apache's servers write the number without quotes.
 _BROKER: Final = re.compile(rb'(\d+"?\s*:\s*")([^"\s]{1,255}:\d{1,5})(")')
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unreadable:
-    """Bytes that are no commands; those behind them on the connection pass without being read.
-
-    Attributes:
-        time: When they were seen.
-        connection: The number of the connection.
-        server: The address of the server.
-        by_client: Whether the client sent them.
-        reason: What is wrong with them.
-    """
-
-    time: datetime
-    connection: int
-    server: str
-    by_client: bool
-    reason: str
 
 
 class WireProxy:
