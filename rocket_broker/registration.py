@@ -4,6 +4,10 @@ Name servers do not talk to each other, so the broker registers with each over a
 start; every 30 seconds; at once when a topic changes; and at once when a lost connection is made again, since a
 restarted name server has lost its routes. A name server that is down delays neither the broker nor the registration
 with the others.
+
+Between these, a change registers only the topics that have changed since the version that the name server confirmed
+over the present connection, as Apache's brokers do: all topics would cost time for each of thousands. Name servers with
+``deleteTopicWithBrokerRegistration`` forget topics that a registration does not list, so they always get all.
 """
 
 import asyncio
@@ -50,6 +54,8 @@ logger = logging.getLogger(__name__)
 SHORTEST_PERIOD_MS = 10_000
 LONGEST_PERIOD_MS = 60_000
 UNREGISTER_TIMEOUT = 3.0
+_SLACK = 0.001
+"""Seconds by which a timer may be early."""
 FIRST_RETRY = 0.5
 LARGE_BODY = 64 * 1024
 MOST_PLAIN = 8 * 1024 * 1024
@@ -60,6 +66,8 @@ LONGEST_PAUSE = 1.0
 thousands of topics costs the broker and the name server time, so after a body above `LARGE_BODY` bytes the next
 registration waits, even if topics change meanwhile."""
 
+
+_FORGETS = "deletetopicwithbrokerregistration=true"
 
 STEP = "encoding the topics for the name servers"
 
@@ -143,10 +151,10 @@ class Registration:
         """Return when each name server has been told the present topics; or has failed, or takes too long."""
         waiting = [link.next_attempt() for link in self._links if self._tasks]
         if waiting:
-            await asyncio.wait(waiting, timeout=self._settings.register_broker_timeout_mills / 1000)
+            await asyncio.wait(waiting, timeout=self._timeout)
 
-    async def body(self) -> RegistrationBody:
-        """Return all topics in the form in which they are registered.
+    async def body(self) -> tuple[RegistrationBody, DataVersion]:
+        """Return all topics in the form in which they are registered, and their version.
 
         The body is encoded in steps, and only once for all name servers.
         """
@@ -154,13 +162,14 @@ class Registration:
         key = (self._topics.data_version, s.broker_permission, s.compressed_register)
         async with self._writing:
             if self._written is None or self._written[0] != key:
-                self._written = key, await self._write(*key)
+                self._written = key, await self._write(list(self._topics.configs().values()), *key)
             body = self._written[1]
         self.pause = min(LONGEST_PAUSE, body.size / BYTES_PER_SECOND) if body.size > LARGE_BODY else 0.0
-        return body
+        return body, key[0]
 
-    async def _write(self, version: DataVersion, permission: int, compressed: bool) -> RegistrationBody:
-        configs = list(self._topics.configs().values())
+    async def _write(
+        self, configs: list[TopicConfig], version: DataVersion, permission: int, compressed: bool
+    ) -> RegistrationBody:
         if permission & (READ | WRITE) != READ | WRITE:
             await run_in_steps(STEP, _restrict(configs, permission))
         if not compressed:
@@ -173,20 +182,49 @@ class Registration:
         blocks = await run_in_steps(STEP, collected(register_broker_blocks(version, configs)))
         return await asyncio.to_thread(_compressed, blocks)
 
-    async def register(self, connection: Connection) -> KVTable | None:
-        """Register over the connection; return the name server's ordered topics, or None if there are none.
+    async def register(self, connection: Connection) -> tuple[KVTable | None, DataVersion]:
+        """Register over the connection.
 
         Without ``forceRegister``, a name server that already has the present version of the topics is not sent them.
+
+        Returns:
+            The name server's ordered topics, None if there are none; and the version of the topics that it has now.
 
         Raises:
             ResponseError: The name server refused.
             RemotingError: The connection failed or the name server did not answer in time.
         """
-        s = self._settings
-        timeout = s.register_broker_timeout_mills / 1000
-        if not s.force_register and not await self._is_outdated(connection, timeout):
+        present = self._topics.data_version
+        if not self._settings.force_register and not await self._is_outdated(connection):
+            return None, present
+        body, version = await self.body()
+        return await self._send(connection, body), version
+
+    async def register_changes(
+        self, connection: Connection, after: DataVersion
+    ) -> tuple[KVTable | None, DataVersion] | None:
+        """Register the topics that have changed after a version that the name server has.
+
+        Returns:
+            As `register` does; None if all topics must be registered instead.
+
+        Raises:
+            ResponseError: The name server refused.
+            RemotingError: The connection failed or the name server did not answer in time.
+        """
+        version = self._topics.data_version
+        configs = self._topics.changed_since(after)
+        if configs is None or 2 * len(configs) > len(self._topics):
             return None
-        body = await self.body()
+        self.pause = 0.0
+        if not configs:
+            return None, version
+        s = self._settings
+        body = await self._write(configs, version, s.broker_permission, s.compressed_register)
+        return await self._send(connection, body), version
+
+    async def _send(self, connection: Connection, body: RegistrationBody) -> KVTable | None:
+        s = self._settings
         header = RegisterBrokerRequestHeader(
             cluster_name=s.broker_cluster_name,
             broker_name=s.broker_name,
@@ -196,9 +234,20 @@ class Registration:
             compressed=body.compressed,
             body_crc32=body.crc32,
         )
-        answer = await connection.invoke(RequestCode.REGISTER_BROKER, header, body.data, timeout=timeout)
+        answer = await connection.invoke(RequestCode.REGISTER_BROKER, header, body.data, timeout=self._timeout)
         _check(answer, connection, RequestCode.REGISTER_BROKER)
         return decode_body(answer.body, KVTable) if answer.body else None
+
+    async def forgets_missing_topics(self, connection: Connection) -> bool:
+        """Ask the name server whether it forgets topics that a registration does not list; True if it does not say."""
+        try:
+            answer = await connection.invoke(RequestCode.GET_NAMESRV_CONFIG, timeout=self._timeout)
+        except RemotingError:
+            return True
+        if answer.code != ResponseCode.SUCCESS:
+            return True
+        settings = bytes(answer.body).decode(errors="replace").lower().splitlines()
+        return any(line.replace(" ", "") == _FORGETS for line in settings)
 
     async def unregister(self, connection: Connection) -> None:
         """Unregister the broker at the name server."""
@@ -211,7 +260,7 @@ class Registration:
         )
         await connection.invoke(RequestCode.UNREGISTER_BROKER, header, timeout=UNREGISTER_TIMEOUT)
 
-    async def _is_outdated(self, connection: Connection, timeout: float) -> bool:
+    async def _is_outdated(self, connection: Connection) -> bool:
         s = self._settings
         header = QueryDataVersionRequestHeader(
             cluster_name=s.broker_cluster_name,
@@ -220,10 +269,15 @@ class Registration:
             broker_addr=self._address,
         )
         body = encode_body(self._topics.data_version)
-        answer = await connection.invoke(RequestCode.QUERY_DATA_VERSION, header, body, timeout=timeout)
+        answer = await connection.invoke(RequestCode.QUERY_DATA_VERSION, header, body, timeout=self._timeout)
         _check(answer, connection, RequestCode.QUERY_DATA_VERSION)
         known = decode_body(answer.body, DataVersion) if answer.body else None
         return answer.header(QueryDataVersionResponseHeader).changed or known != self._topics.data_version
+
+    @property
+    def _timeout(self) -> float:
+        """Seconds to wait for a name server's answer."""
+        return self._settings.register_broker_timeout_mills / 1000
 
     @property
     def period(self) -> float:
@@ -254,6 +308,11 @@ class _Link:
         self._registration = registration
         self._connection: Connection | None = None
         self._registered: bool | None = None
+        # The version of the topics that the name server confirmed over the present connection; when it got all of
+        # them; and whether it forgets topics that a registration does not list.
+        self._confirmed: DataVersion | None = None
+        self._all_at = 0.0
+        self._forgets = True
         # Those that wait for the end of an attempt that has not begun yet: an attempt under way may have read the
         # topics before they changed.
         self._waiting: list[asyncio.Future[None]] = []
@@ -277,7 +336,7 @@ class _Link:
             waiting, self._waiting = self._waiting, []
             try:
                 await self._register()
-                wait = self._registration.period
+                wait = max(0.0, self._all_at + self._registration.period - asyncio.get_running_loop().time())
                 retry = FIRST_RETRY
                 self._log_state(True, "")
             except (RemotingError, OSError) as e:
@@ -303,10 +362,24 @@ class _Link:
 
     async def _register(self) -> None:
         if self._connection is None or self._connection.is_closed:
+            self._confirmed = None
             self._connection = await self._registration.connect(self.name_server)
             self._connection.add_close_callback(lambda _: self.wake.set())
-        ordered = await self._registration.register(self._connection)
+        done = await self._register_changes(self._connection)
+        if done is None:
+            done = await self._registration.register(self._connection)
+            self._all_at = asyncio.get_running_loop().time()
+            # Asked each time, because its settings may change; and now, because the next change should not wait for it.
+            self._forgets = await self._registration.forgets_missing_topics(self._connection)
+        ordered, self._confirmed = done
         self._registration.take_ordered_topics(self.name_server, ordered)
+
+    async def _register_changes(self, connection: Connection) -> tuple[KVTable | None, DataVersion] | None:
+        """Register the changed topics; return None if all topics must be registered instead."""
+        elapsed = asyncio.get_running_loop().time() - self._all_at
+        if self._confirmed is None or self._forgets or elapsed > self._registration.period - _SLACK:
+            return None
+        return await self._registration.register_changes(connection, self._confirmed)
 
     async def _sleep(self, seconds: float) -> None:
         try:

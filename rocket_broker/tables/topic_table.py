@@ -1,8 +1,10 @@
 """The topics of this broker with their queues and permissions, kept in Apache's ``topics.json``."""
 
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from rocket_broker.limits.owner_quota import OwnerQuota
 from rocket_broker.limits.refusal import Refusal
@@ -39,9 +41,24 @@ SCHEDULE_QUEUES = 18
 BENCHMARK_QUEUES = 1024
 CLUSTER_TOPIC_QUEUES = 16
 
+MOST_RECENT = 256
+"""Changes that the table can name again, each of at most so many topics."""
+
 
 async def _nobody_to_tell() -> None:
     """Return at once: the broker is not registered yet."""
+
+
+class _RecentChange(NamedTuple):
+    """A change of the table.
+
+    Attributes:
+        before: The version of the table before it.
+        topics: The topics that were added or changed; None if there are too many of them, or others were removed.
+    """
+
+    before: DataVersion
+    topics: tuple[str, ...] | None
 
 
 class TopicTable(JournaledTable[TopicConfig]):
@@ -68,6 +85,7 @@ class TopicTable(JournaledTable[TopicConfig]):
         )
         self.system = SystemNames(settings)
         self._deleting: set[str] = set()
+        self._recent: deque[_RecentChange] = deque(maxlen=MOST_RECENT)
         self.until_announced: Callable[[], Awaitable[None]] = _nobody_to_tell
 
     def restore(self, queues: Mapping[str, Sequence[int]]) -> None:
@@ -230,6 +248,24 @@ class TopicTable(JournaledTable[TopicConfig]):
         """Count a change although no topic has changed, so that the topics are registered with a new permission."""
         self._count_change()
 
+    def changed_since(self, version: DataVersion) -> list[TopicConfig] | None:
+        """Return the topics that were added or changed since a version of the table.
+
+        Returns:
+            The topics; None if the table does not know all of them, or if topics were removed since.
+        """
+        names: dict[str, None] = {}
+        if version != self.data_version:
+            for change in reversed(self._recent):
+                if change.topics is None:
+                    return None
+                names.update(dict.fromkeys(change.topics))
+                if change.before == version:
+                    break
+            else:
+                return None
+        return [self._configs[name] for name in names]
+
     def body(self) -> LongBody:
         return table_body(self.data_version, list(self._configs.values()))
 
@@ -263,7 +299,14 @@ class TopicTable(JournaledTable[TopicConfig]):
         self._own([config.topic_name for config in configs], owner)
         self._put(configs)
 
+    def _note(self, configs: Sequence[TopicConfig] = (), *, removed: Sequence[str] = ()) -> None:
+        can_be_named = not removed and len(configs) <= MOST_RECENT
+        topics = tuple(map(self._name_of, configs)) if can_be_named else None
+        self._recent.append(_RecentChange(self.data_version, topics))
+        super()._note(configs, removed=removed)
+
     def _count_change(self) -> None:
+        self._recent.append(_RecentChange(self.data_version, None))
         self.data_version = self.data_version.next(self._clock.now_ms())
         self.journal.note_change()
         self._notify()

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,17 +13,33 @@ from rocket_broker.namesrv.settings import NameServerSettings
 from rocket_broker.registration import Registration
 from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.settings.properties_file import entries_of
-from rocket_broker.tables.topic_table import TopicTable
+from rocket_broker.tables.topic_table import MOST_RECENT, TopicTable
+from rocket_remoting.session.connection import Connection, Handler
 from rocket_remoting.transports.memory import MemoryTransport
+from rocket_remoting.transports.transport import Server
 from rocket_remoting.wire.bodies import TopicConfig
+from rocket_remoting.wire.command import RemotingCommand
 from streamkit.testing.virtual_time import VirtualTime
+
+
+class CountingTransport(MemoryTransport):
+    """A transport that counts the bytes of the bodies which its servers receive."""
+
+    received = 0
+
+    async def serve(self, host: str, port: int, handler: Handler, **options: Any) -> Server:
+        def counted(connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+            self.received += len(command.body)
+            return handler(connection, command)
+
+        return await super().serve(host, port, counted, **options)
 
 
 class Cluster:
     """Two name servers that can be started and stopped, and one broker's registration with both."""
 
     def __init__(self, root: Path, time: VirtualTime, **keys: str) -> None:
-        self.transport = MemoryTransport()
+        self.transport = CountingTransport()
         self._root = root
         settings = BrokerSettings.from_entries(
             entries_of(
@@ -45,8 +62,8 @@ class Cluster:
             ha_address="127.0.0.1:10912",
         )
 
-    async def name_server(self, port: int) -> NameServer:
-        keys = {"listenPort": str(port), "kvConfigPath": str(self._root / f"kv{port}.json")}
+    async def name_server(self, port: int, **more: str) -> NameServer:
+        keys = {"listenPort": str(port), "kvConfigPath": str(self._root / f"kv{port}.json")} | more
         server = NameServer(NameServerSettings.from_entries(entries_of(keys, "test")), transport=self.transport)
         await server.start()
         return server
@@ -100,6 +117,73 @@ def test_topic_change_is_registered_at_once(with_cluster: Run) -> None:
         assert has(server, "t99")
         await cluster.registration.stop()
         await server.stop()
+
+    with_cluster(test)
+
+
+def test_change_registers_what_has_changed(with_cluster: Run) -> None:
+    """A topic more costs the same with ten thousand topics as with ten, and each name server gets what it lacks."""
+
+    async def test(cluster: Cluster) -> None:
+        server = await cluster.name_server(9876)
+        cluster.topics.update(*(TopicConfig(topic_name=f"old{number}") for number in range(10_000)))
+        await cluster.registration.start()
+        before = cluster.transport.received
+        cluster.topics.update(TopicConfig(topic_name="new", write_queue_nums=3))
+        cluster.topics.update(TopicConfig(topic_name="old7", write_queue_nums=5))
+        await cluster.registration.until_registered()
+        routes = [server.routes.route(topic) for topic in ("new", "old7")]
+        assert [queues.write_queue_nums for each in routes if each for queues in each.queue_datas] == [3, 5]
+        assert has(server, "old9999")
+        assert cluster.transport.received - before < 2_000
+        # A second name server, which starts now, has all of them within seconds.
+        late = await cluster.name_server(9877)
+        await asyncio.sleep(60)
+        assert has(late, "old9999")
+        assert has(late, "new")
+        await cluster.registration.stop()
+        for each in (server, late):
+            await each.stop()
+
+    with_cluster(test)
+
+
+def test_removed_topic_and_unknown_answers_are_registered_with_all_topics(with_cluster: Run) -> None:
+    """A name server that forgets topics which are not listed keeps those that there are."""
+
+    async def test(cluster: Cluster) -> None:
+        server = await cluster.name_server(9876, deleteTopicWithBrokerRegistration="true")
+        await cluster.registration.start()
+        cluster.topics.update(TopicConfig(topic_name="one"))
+        cluster.topics.update(TopicConfig(topic_name="two"))
+        await cluster.registration.until_registered()
+        assert has(server, "TBW102")
+        cluster.topics.delete("one")
+        cluster.topics.update(TopicConfig(topic_name="three"))
+        await cluster.registration.until_registered()
+        assert [has(server, topic) for topic in ("TBW102", "one", "two", "three")] == [True, False, True, True]
+        await cluster.registration.stop()
+        await server.stop()
+
+    with_cluster(test)
+
+
+def test_changes_during_an_outage_are_registered_after_it(with_cluster: Run) -> None:
+    """More of them than the table can name one by one, too."""
+
+    async def test(cluster: Cluster) -> None:
+        server = await cluster.name_server(9876)
+        await cluster.registration.start()
+        await server.stop()
+        cluster.topics.update(TopicConfig(topic_name="during"))
+        again = await cluster.name_server(9876)
+        await asyncio.sleep(1)
+        for number in range(MOST_RECENT + 1):
+            cluster.topics.update(TopicConfig(topic_name=f"after{number}"))
+        await cluster.registration.until_registered()
+        assert all(has(again, topic) for topic in ("TBW102", "during", "after0", f"after{MOST_RECENT}"))
+        await cluster.registration.stop()
+        await again.stop()
 
     with_cluster(test)
 
