@@ -59,12 +59,13 @@ class GroupActivityMeter:
         Raises:
             NoBrokerError: No master is registered.
         """
+        masters = await admin.masters()
         names = await group_names(admin)
         turns = asyncio.Semaphore(GROUPS_AT_ONCE)
 
         async def progress(group: str) -> tuple[str, GroupQueues, float]:
             async with turns:
-                found = await group_queues(admin, group)
+                found = await group_queues(admin, group, masters=masters)
             return group, found, asyncio.get_running_loop().time()
 
         looks = await asyncio.gather(*map(progress, names.names))

@@ -42,7 +42,11 @@ class BrokerAnswers(Generic[T]):
 
 
 async def ask_masters(
-    admin: Admin, ask: Callable[[str], Awaitable[T]], brokers: Iterable[str] | None = None
+    admin: Admin,
+    ask: Callable[[str], Awaitable[T]],
+    brokers: Iterable[str] | None = None,
+    *,
+    masters: Mapping[str, str] | None = None,
 ) -> BrokerAnswers[T]:
     """Ask all masters at once, or those of some brokers.
 
@@ -50,15 +54,17 @@ async def ask_masters(
         admin: A running admin.
         ask: Sends the question to the address that it gets, and returns the answer.
         brokers: Names of brokers; by default all.
+        masters: The addresses of masters by broker name, if they are known; by default a name server is asked for
+            them, which costs as much as a question of its own.
 
     Raises:
         NoBrokerError: No master is registered.
         NameServersUnreachableError: No name server answered.
         ValueError: No master of a named broker is registered.
     """
-    masters = sorted((await admin.masters(brokers)).items())
-    results = await asyncio.gather(*(_answer(name, address, ask) for name, address in masters))
-    answers = {name: result for (name, _), result in zip(masters, results, strict=True)}
+    asked = sorted((await admin.masters(brokers) if masters is None else masters).items())
+    results = await asyncio.gather(*(_answer(name, address, ask) for name, address in asked))
+    answers = {name: result for (name, _), result in zip(asked, results, strict=True)}
     return BrokerAnswers(
         answers={name: result for name, result in answers.items() if not isinstance(result, BrokerFailure)},
         failures=tuple(result for result in results if isinstance(result, BrokerFailure)),

@@ -1,11 +1,12 @@
 """A cluster at a glance: name servers, brokers, and how many topics and groups there are."""
 
+import asyncio
 from dataclasses import dataclass
 
 from rocket_admin.broker_answers import BrokerFailure
 from rocket_admin.brokers import Broker, list_brokers
 from rocket_admin.groups import group_names
-from rocket_admin.topics import TopicKind, list_topics
+from rocket_admin.topics import TopicKind, kind_of, own_topics
 from rocket_client import Admin
 
 __all__ = ["Overview", "overview"]
@@ -45,11 +46,12 @@ async def overview(admin: Admin) -> Overview:
         NoBrokerError: No master is registered.
         NameServersUnreachableError: No name server answered.
     """
-    brokers = await list_brokers(admin)
-    topics = await list_topics(admin)
-    groups = await group_names(admin)
+    cluster, names, brokers, groups = await asyncio.gather(
+        admin.cluster_info(), admin.topics(), list_brokers(admin), group_names(admin)
+    )
     masters = [broker for broker in brokers.brokers if broker.broker_id == 0]
-    kinds = [topic.kind for topic in topics.topics]
+    own = own_topics(cluster)
+    kinds = [kind_of(name, own) for name in names]
     return Overview(
         name_servers=admin.settings.name_server_addresses,
         clusters=tuple(sorted({broker.cluster for broker in brokers.brokers})),
@@ -59,7 +61,7 @@ async def overview(admin: Admin) -> Overview:
         groups=None if groups.failures else len(groups.names),
         sends_per_second=_sum([broker.sends_per_second for broker in masters]),
         deliveries_per_second=_sum([broker.deliveries_per_second for broker in masters]),
-        failures=tuple(dict.fromkeys((*brokers.failures, *topics.failures, *groups.failures))),
+        failures=tuple(dict.fromkeys((*brokers.failures, *groups.failures))),
     )
 
 

@@ -233,9 +233,10 @@ async def group_names(admin: Admin, *, with_system: bool = False) -> GroupNames:
 async def list_groups(admin: Admin, names: Iterable[str]) -> AsyncIterator[Group]:
     """Yield groups with their members and lag, in the order of the names, as brokers answer."""
     waiting: deque[asyncio.Task[Group]] = deque()
+    masters = await admin.masters()
     try:
         for name in names:
-            waiting.append(asyncio.create_task(_summary(admin, name)))
+            waiting.append(asyncio.create_task(_summary(admin, name, masters)))
             if len(waiting) == GROUPS_AT_ONCE:
                 yield await waiting.popleft()
         while waiting:
@@ -379,12 +380,16 @@ async def _configs(
     return configs, found.failures
 
 
-async def _connections(admin: Admin, group: str) -> BrokerAnswers[ConsumerConnection | None]:
-    return await ask_masters(admin, lambda address: admin.members_at(address, group))
+async def _connections(
+    admin: Admin, group: str, masters: Mapping[str, str] | None = None
+) -> BrokerAnswers[ConsumerConnection | None]:
+    return await ask_masters(admin, lambda address: admin.members_at(address, group), masters=masters)
 
 
-async def _summary(admin: Admin, group: str) -> Group:
-    members, progress = await asyncio.gather(_connections(admin, group), group_queues(admin, group))
+async def _summary(admin: Admin, group: str, masters: Mapping[str, str]) -> Group:
+    members, progress = await asyncio.gather(
+        _connections(admin, group, masters), group_queues(admin, group, masters=masters)
+    )
     model, kind = _model_and_kind(members.answers.values())
     return Group(
         group=group,

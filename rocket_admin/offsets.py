@@ -6,7 +6,7 @@ committed for the group.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -142,7 +142,12 @@ class MovePlan:
 
 
 async def group_queues(
-    admin: Admin, group: str, *, topics: Collection[str] = (), brokers: Collection[str] | None = None
+    admin: Admin,
+    group: str,
+    *,
+    topics: Collection[str] = (),
+    brokers: Collection[str] | None = None,
+    masters: Mapping[str, str] | None = None,
 ) -> GroupQueues:
     """Return how far a group is in the queues of the topics that it has committed offsets in.
 
@@ -151,8 +156,9 @@ async def group_queues(
         group: The group.
         topics: Topics; by default all, the group's retry topic among them.
         brokers: Names of the brokers that are asked; by default all.
+        masters: The addresses of their masters by name, if they are known.
     """
-    found = await ask_masters(admin, lambda address: admin.progress_at(address, group), brokers)
+    found = await ask_masters(admin, lambda address: admin.progress_at(address, group), brokers, masters=masters)
     tables = (answer.offset_table for answer in found.answers.values())
     stats = {queue: offsets for table in tables for queue, offsets in table.items()}
     wanted = sorted(queue for queue in stats if not topics or queue.topic in topics)
