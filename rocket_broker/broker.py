@@ -507,7 +507,7 @@ def _accounts(settings: BrokerSettings, clock: Clock) -> "AccessControl":
     # Imported here: a broker without access control reads no YAML.
     from rocket_broker.access.access_control import AccessControl
 
-    return AccessControl(settings.accounts_dir, clock)
+    return AccessControl(settings.accounts_dir, clock, needs_scope=settings.require_signed_code)
 
 
 def _save(what: str, save: Callable[[], None]) -> None:

@@ -25,6 +25,9 @@ from streamkit.chaos import Chaos
 
 __all__ = ["EmbeddedBroker"]
 
+_OF_ACCOUNTS = ("aclEnable", "requireSignedCode", "rocketmqHome")
+"""Settings of the broker that the name server gets too."""
+
 
 class EmbeddedBroker:
     """A name server and a broker that registers with it, started and stopped together.
@@ -119,7 +122,7 @@ class EmbeddedBroker:
             "kvConfigPath": str(self.store_path / "namesrv" / "kvConfig.json"),
             "orderMessageEnable": "true",
         }
-        keys |= {key: value for key, value in given.items() if signs and key in ("aclEnable", "rocketmqHome")}
+        keys |= {key: value for key, value in given.items() if signs and key in _OF_ACCOUNTS}
         entries = entries_of(keys, "the embedded broker")
         return NameServerSettings.from_entries([*entries, *name_server_entries(self._given())])
 

@@ -22,7 +22,7 @@ from rocket_broker.access.account import PUB, AccessRules, Account
 from rocket_broker.access.acl_file import AclFile, change_file, read_file
 from rocket_broker.access.needs import Needs, on_topic, refused
 from rocket_broker.access.remote_address import AddressPattern
-from rocket_broker.access.signature import is_signed_by
+from rocket_broker.access.signature import check_signature
 from rocket_broker.errors import AclFileError, UnknownAccount
 from rocket_remoting.clock import Clock
 from rocket_remoting.file_stamp import FileStamp, file_stamp
@@ -51,18 +51,20 @@ class AccessControl:
     Args:
         directory: The directory with ``plain_acl.yml`` and ``acl``.
         clock: The time of changes.
+        needs_scope: Whether signatures that do not cover the request's code are refused.
 
     Attributes:
         rules: The rules that hold now.
         default_file: ``plain_acl.yml``.
     """
 
-    def __init__(self, directory: Path, clock: Clock) -> None:
+    def __init__(self, directory: Path, clock: Clock, *, needs_scope: bool = False) -> None:
         self.default_file = directory / "plain_acl.yml"
         self.rules = AccessRules()
         self._acl_directory = directory / "acl"
         self._tools_file = directory / "tools.yml"
         self._clock = clock
+        self._needs_scope = needs_scope
         self._stamp: Stamp = ()
 
     # Checks
@@ -119,8 +121,8 @@ class AccessControl:
             raise refused(f"No acl config for {access_key}")
         if _matches(account.white_list, host):
             return None
-        if not is_signed_by(command, account.secret_key):
-            raise refused(f"Check signature failed for accessKey={access_key}")
+        remark = f"Check signature failed for accessKey={access_key}"
+        check_signature(command, fields, account.secret_key, remark, needs_scope=self._needs_scope)
         return account
 
     # Files

@@ -9,7 +9,7 @@ Requests name the user as their access key, and are signed with the user's passw
 the broker's store. Each request is checked anew: Apache's stateful strategies remember decisions for a minute instead.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from rocket_broker.access.account import PUB
 from rocket_broker.access.needs import AccessRefusal, Needs, access_to, on_topic, refused
@@ -23,7 +23,7 @@ from rocket_broker.access.policies import (
     UserStatus,
     UserType,
 )
-from rocket_broker.access.signature import is_signed_by
+from rocket_broker.access.signature import check_signature
 from rocket_broker.access.user_directory import UserDirectory
 from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_remoting.session.address import host_of
@@ -43,6 +43,7 @@ class PolicyControl:
         self._acls = directory.acls
         self._authenticates = settings.authentication_enabled
         self._authorizes = settings.authorization_enabled
+        self._needs_scope = settings.require_signed_code
         self._unauthenticated = _codes(settings.authentication_whitelist)
         self._unauthorized = _codes(settings.authorization_whitelist)
         self._cluster = Resource(ResourceType.CLUSTER, settings.broker_cluster_name)
@@ -58,10 +59,11 @@ class PolicyControl:
         """
         if not needs.account:
             return False
-        code, name = str(command.code), command.ext_fields.get(ACCESS_KEY)
+        code, fields = str(command.code), command.ext_fields
+        name = fields.get(ACCESS_KEY)
         is_signed = self._authenticates and code not in self._unauthenticated
         if is_signed:
-            self._authenticate(name, command)
+            self._authenticate(name, command, fields)
         if self._authorizes and code not in self._unauthorized:
             try:
                 self._authorize(name, host_of(connection.remote_address), needs.accesses(command))
@@ -83,7 +85,7 @@ class PolicyControl:
         accesses = map(access_to, on_topic(topic, PUB))
         return policies is not None and all(policies.decide(access, host) is Decision.ALLOW for access in accesses)
 
-    def _authenticate(self, name: str | None, command: RemotingCommand) -> None:
+    def _authenticate(self, name: str | None, command: RemotingCommand, fields: Mapping[str, str]) -> None:
         if not name:
             raise refused("username cannot be null.")
         user = self._users.get(name)
@@ -91,8 +93,8 @@ class PolicyControl:
             raise refused(f"User:{name} is not found.")
         if user.user_status == UserStatus.DISABLE:
             raise refused(f"User:{name} is disabled.")
-        if not is_signed_by(command, user.password or ""):
-            raise refused("check signature failed.")
+        password, remark = user.password or "", "check signature failed."
+        check_signature(command, fields, password, remark, needs_scope=self._needs_scope)
 
     def _authorize(self, name: str | None, host: str, accesses: Iterable[Access]) -> None:
         policies: Policies | None = None

@@ -135,4 +135,4 @@ def _access_control(settings: NameServerSettings, clock: Clock) -> "AccessContro
     # Imported here: a name server without access control reads no YAML.
     from rocket_broker.access.access_control import AccessControl
 
-    return AccessControl(settings.accounts_dir, clock)
+    return AccessControl(settings.accounts_dir, clock, needs_scope=settings.require_signed_code)

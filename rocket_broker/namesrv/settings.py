@@ -41,6 +41,12 @@ class NameServerSettings(TlsSettings, AuditSettings):
         "server).",
         fixed=True,
     )
+    require_signed_code: bool = setting(
+        False,
+        "Refuse signed requests whose signature does not cover the request's code, such as those of Apache's clients "
+        "(no key of Apache's).",
+        fixed=True,
+    )
     remote_administration_enable: bool = setting(
         False,
         "Without aclEnable, let clients on other machines write the key-value configuration, delete topics, and change "

@@ -242,7 +242,7 @@ class SendRuns:
             if command is None:
                 break
             try:
-                fields = command.ext_fields
+                fields = command.keep_fields()
                 right = (command.code, fields.get(ACCESS_KEY), fields.get(_TOPIC))
                 check(connection, command, SIGNED if right in granted else self._needs)
             except (Refusal, RemoteProtocolError):  # the request's own handler answers it

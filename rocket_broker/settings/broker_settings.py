@@ -130,6 +130,12 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
     acl_enable: bool = setting(
         False, "Check each request by the accounts in plain_acl.yml, as RocketMQ 4.9 does.", fixed=True
     )
+    require_signed_code: bool = setting(
+        False,
+        "Refuse signed requests whose signature does not cover the request's code, such as those of Apache's clients "
+        "(no key of Apache's).",
+        fixed=True,
+    )
     rocketmq_home: Path | None = rocketmq_home()
     inner_client_authentication_credentials: str = setting(
         "",
@@ -756,6 +762,8 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
             self._warn("initAuthenticationUser", f"it needs authenticationMetadataProvider={LOCAL_USERS}")
         if self.acl_enable and self.checks_users:
             self._warn("aclEnable", "5.3's access control is on, and Apache's broker of 5.3 has no other")
+        if self.require_signed_code and not (self.acl_enable or self.authentication_enabled):
+            self._warn("requireSignedCode", "it needs aclEnable=true or authenticationEnabled=true")
         if self.authorization_enabled and not self.authentication_enabled:
             self.warnings.append(
                 f"{self.origins['authorizationEnabled']}: without authenticationEnabled=true requests are not signed: "

@@ -208,9 +208,19 @@ class RemotingCommand:
             fields.update(self._extra)
         return fields
 
+    def keep_fields(self) -> dict[str, str]:
+        """Return the header fields, and keep them as they are: reading them again takes less time.
+
+        Raises:
+            RemoteProtocolError: The received fields cannot be decoded.
+        """
+        self._extra = fields = self.ext_fields
+        self._raw = self._header = None
+        return fields
+
     def sign(self, credentials: Credentials) -> None:
-        """Add the access key and the signature to the header fields of a request to be sent, which has no parts."""
-        self._extra = credentials.signed(self.ext_fields, self.body)
+        """Sign a request to be sent, which has no parts: add the fields of the signature to its header fields."""
+        self._extra = credentials.signed(self.code, self.ext_fields, self.body)
 
     @property
     def name(self) -> str:

@@ -5,22 +5,50 @@
     content     values of all header fields, in the order of the fields' names, one after the other | body
     Signature   base64 of the HMAC-SHA1 of the content, with the secret key as its key
 
-The fields ``AccessKey`` and, if there is one, ``SecurityToken`` are part of the content; ``Signature`` is not. The code
-of the request is no part of it, nor is a time: whoever sees a request can send it again, so only TLS protects against
-that. Apache's clients of 4.9 and 5.x sign in this way (``AclClientRPCHook``). This module does no I/O.
+The fields ``AccessKey`` and, if there is one, ``SecurityToken`` are part of the content; ``Signature`` is not. Apache's
+clients of 4.9 and 5.x sign in this way (``AclClientRPCHook``).
+
+The content has neither the code of the request, nor names, nor the borders between values: whoever sees a signed
+request could send it with another code, or as fields of other names and lengths. So requests of our clients have one
+more field, which Apache's servers ignore. Its name comes before all others, so the content begins with its value:
+
+::
+
+    !Scope      code=310;fields=0b2c…;
+                     |          `- the first 32 hexadecimal digits of the SHA-256 of [[names], [lengths]] in JSON
+                     `- the code of the request
+
+The names are those of all other fields but ``Signature``, in order, and the lengths those of their values in
+characters. `signed_content` refuses a request that does not agree with its scope, or has lost it.
+
+There is no time in it: whoever sees a request can send it again as it is. Only TLS protects against that. This module
+does no I/O.
 """
 
 import hmac
 from binascii import b2a_base64
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from hashlib import sha256
 
-__all__ = ["ACCESS_KEY", "SECURITY_TOKEN", "SIGNATURE", "Credentials", "signature_of"]
+import msgspec
+
+from rocket_remoting.wire.codes import request_name
+from rocket_remoting.wire.errors import RemoteProtocolError
+
+__all__ = ["ACCESS_KEY", "SCOPE", "SECURITY_TOKEN", "SIGNATURE", "Credentials", "signature_of", "signed_content"]
 
 ACCESS_KEY = "AccessKey"
 SECURITY_TOKEN = "SecurityToken"
 SIGNATURE = "Signature"
+SCOPE = "!Scope"
+"""The field with the code and the layout of the request that is signed. ``!`` comes before letters and digits."""
+
+_NO_SCOPE = f"its code is not signed, and this server has requireSignedCode=true (its client sends no field {SCOPE})"
+_BEGIN = "code="
+_DIGITS = 32
+_to_json = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True)
@@ -43,34 +71,77 @@ class Credentials:
             if not getattr(self, name):
                 raise ValueError(f"{name} is empty: requests are signed with both access_key and secret_key")
 
-    def signed(self, fields: Mapping[str, str], body: bytes | memoryview) -> dict[str, str]:
-        """Return the header fields of a request with the access key and the signature."""
+    def signed(self, code: int, fields: Mapping[str, str], body: bytes | memoryview) -> dict[str, str]:
+        """Return the header fields of a request with the access key, the scope and the signature."""
         signed = {**fields, ACCESS_KEY: self.access_key}
         if self.security_token is not None:
             signed[SECURITY_TOKEN] = self.security_token
-        signed[SIGNATURE] = signature_of(signed, body, self.secret_key)
+        names = _in_order(signed, (SCOPE,))
+        signed[SCOPE] = scope = _scope_of(code, names, signed)
+        content = scope + "".join([signed[name] for name in names])
+        signed[SIGNATURE] = signature_of(content, body, self.secret_key)
         return signed
 
 
-def signature_of(
-    fields: Mapping[str, str], body: bytes | memoryview, secret_key: str, *, without: Collection[str] = ()
+def signed_content(
+    code: int, fields: Mapping[str, str], *, without: Collection[str] = (), needs_scope: bool = False
 ) -> str:
+    """Return the text that is signed beside the body of a received request.
+
+    Args:
+        code: The code of the request.
+        fields: The header fields.
+        without: The names of fields that are not signed, beside the signature itself.
+        needs_scope: Whether a request without a scope is refused.
+
+    Raises:
+        RemoteProtocolError: The request is not the one that was signed, if the signature is right.
+    """
+    names = _in_order(fields, without)
+    content = "".join([fields[name] for name in names])
+    if not content.startswith(_BEGIN):
+        if needs_scope:
+            raise RemoteProtocolError(_NO_SCOPE)
+        return content
+    # If the scope has become the value of another field, the request was changed: Apache's clients begin otherwise.
+    scope = fields[SCOPE] if names[0] == SCOPE else ""
+    if scope != _scope_of(code, names[1:], fields):
+        signed = scope.removeprefix(_BEGIN).partition(";")[0]
+        if signed != str(code) and signed.isascii() and signed.isdigit() and len(signed) <= _DIGITS:
+            raise RemoteProtocolError(f"it was signed as {request_name(int(signed))}, and sent as {request_name(code)}")
+        raise RemoteProtocolError("its fields are not those that were signed")
+    return content
+
+
+def signature_of(content: str, body: bytes | memoryview, secret_key: str) -> str:
     """Return the signature of a request.
 
     Args:
-        fields: The header fields.
+        content: The values of the header fields, in the order of their names.
         body: The body.
         secret_key: The secret key of the account.
-        without: The names of fields that are not signed, beside the signature itself.
     """
-    # Java compares texts by their UTF-16 units, Python by code points; they differ beyond U+FFFF only.
-    names = sorted(fields, key=None if "".join(fields).isascii() else _utf_16)
-    content = "".join([fields[name] for name in names if name != SIGNATURE and name not in without])
     mac = _keyed(secret_key).copy()
     # As Java does, a surrogate without its partner becomes a question mark.
     mac.update(content.encode("utf-8", "replace"))
     mac.update(body)
     return b2a_base64(mac.digest(), newline=False).decode()
+
+
+def _in_order(fields: Mapping[str, str], without: Collection[str] = ()) -> list[str]:
+    """Return the names of the fields that are signed, in the order in which their values are."""
+    # Java compares texts by their UTF-16 units, Python by code points; they differ beyond U+FFFF only.
+    names = sorted(fields, key=None if "".join(fields).isascii() else _utf_16)
+    for name in (SIGNATURE, *without):
+        if name in fields:
+            names.remove(name)
+    return names
+
+
+def _scope_of(code: int, names: Sequence[str], fields: Mapping[str, str]) -> str:
+    """Return the scope of a request with these other fields."""
+    lengths = [len(fields[name]) for name in names]
+    return f"{_BEGIN}{code};fields={sha256(_to_json((names, lengths))).hexdigest()[:_DIGITS]};"
 
 
 @lru_cache(maxsize=256)

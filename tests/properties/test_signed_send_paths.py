@@ -18,6 +18,7 @@ from tests.end_to_end.raw_client import RawClient, with_broker
 from tests.native_core import needs_native_core
 from tests.properties.batch_paths import TwoPaths, batch_body, wire, with_both
 from tests.properties.test_send_paths import FIELDS, PROPERTIES, SECONDS, THREE, Received, compare, frame, send
+from tests.signatures import signed_as_apache
 
 pytestmark = needs_native_core
 
@@ -61,15 +62,17 @@ def accounts_in(home: Path) -> Path:
 
 def signed(
     body: bytes = b"tea", keys: Credentials = SHOP, *, batched: bool = False, late: dict[str, str] | None = None,
-    **fields: str,
+    as_apache: bool = False, **fields: str,
 ) -> bytes:  # fmt: skip
     """Return a signed request; `late` has fields that are changed after it was signed."""
     given = {**FIELDS, "i": wire(PROPERTIES).decode(), **fields}
     if batched:
         given |= {"i": "", "m": "true"}
         body = batch_body(THREE)
-    of_request = keys.signed(given, body) | (late or {})
-    head = {"code": 320 if batched else 310, "extFields": of_request, "flag": 0, "opaque": 7, "version": 407}
+    code = 320 if batched else 310
+    of_request = signed_as_apache(keys, given, body) if as_apache else keys.signed(code, given, body)
+    of_request |= late or {}
+    head = {"code": code, "extFields": of_request, "flag": 0, "opaque": 7, "version": 407}
     return frame(json.dumps(head, separators=(",", ":")).encode(), body)
 
 
@@ -85,6 +88,9 @@ REFUSED = {
     "another queue": signed(late={"e": "1"}),
     "another account": signed(late={"AccessKey": "reader-app"}, b="other"),
     "a field more": signed(late={"o": "1"}),
+    "a field more that is empty": signed(late={"o": ""}),
+    "a field more of a client of ours, which Apache's clients add": signed(late={"_UNIQUE_KEY_QUERY": "true"}),
+    "another code": signed().replace(b'"code":310,', b'"code":320,'),
     "a batch of another account": signed(batched=True, keys=READER),
     "a batch that was changed": signed(batched=True)[:-1] + b"x",
 }
@@ -111,8 +117,9 @@ def test_signed_requests_of_a_turn_are_stored_together(guarded: dict[str, Any]) 
             await side.client.create_topic("other", queues=4)
             await side.client.send("other", body=b"first")
         of_reader = [signed(b"%d" % number, READER, b="other") for number in range(5)]
-        late = signed(late={"_UNIQUE_KEY_QUERY": "true"})
+        late = signed(late={"_UNIQUE_KEY_QUERY": "true"}, as_apache=True)
         assert await compare(both, signed() * 4 + late, b"".join(of_reader), signed(batched=True)) == [8, 5]
+        assert await compare(both, signed() * 2 + signed(as_apache=True) * 2) == [4]
         assert await compare(both, signed(batched=True, keys=OPERATOR) + signed()) == [4]
 
     with_both(scene, **guarded)

@@ -333,6 +333,6 @@ def test_connections_of_a_pool_with_keys_sign_their_requests(server: ServerThrea
     for _ in range(2):
         with pool.connection(server.server.address) as connection:
             echo = connection.invoke(RequestCode.GET_BROKER_CONFIG, body=b"tea", timeout=5)
-            assert echo.ext_fields == keys.signed({}, b"tea")
+            assert echo.ext_fields == keys.signed(RequestCode.GET_BROKER_CONFIG, {}, b"tea")
         server.drop_connections()
     pool.close()

@@ -277,7 +277,7 @@ def test_all_requests_of_a_client_with_keys_are_signed(virtual: VirtualTime) -> 
                 asked = [command for peer in (*cluster.brokers, *cluster.name_servers) for command in peer.asked]
                 for command in asked:
                     fields = command.ext_fields
-                    assert fields == keys.signed(fields, command.body), command
+                    assert fields == keys.signed(command.code, fields, command.body), command
                 assert {command.code for command in asked} >= {
                     RequestCode.GET_ROUTEINFO_BY_TOPIC,
                     RequestCode.HEART_BEAT,

@@ -1,15 +1,26 @@
 """Signatures of requests. The expected ones were made by Apache's `AclClientRPCHook` of 4.9.7 and of 5.3.3."""
 
+from hashlib import sha256
+
 import pytest
 
 from rocket_remoting.session.session import Session
 from rocket_remoting.wire.codes import RequestCode
 from rocket_remoting.wire.command import Buffer, RemotingCommand
-from rocket_remoting.wire.credentials import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, Credentials, signature_of
+from rocket_remoting.wire.credentials import (
+    ACCESS_KEY,
+    SCOPE,
+    SECURITY_TOKEN,
+    SIGNATURE,
+    Credentials,
+    signature_of,
+    signed_content,
+)
+from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.ext_fields import to_fields
 from rocket_remoting.wire.frame_decoder import FrameDecoder
 from rocket_remoting.wire.headers import GetMaxOffsetRequestHeader
-from tests.signatures import VECTORS, Vector
+from tests.signatures import VECTORS, Vector, signed_as_apache
 
 KEYS = Credentials("RocketMQ", "12345678")
 
@@ -23,20 +34,35 @@ def sent(pieces: list[Buffer]) -> RemotingCommand:
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.name)
 def test_signature_is_that_of_apaches_client(vector: Vector) -> None:
     """For requests with and without fields, body and token, and for texts of all kinds."""
-    assert vector.credentials.signed(vector.fields, vector.body)[SIGNATURE] == vector.signature
+    assert vector.credentials.signed(310, vector.fields, vector.body)[SIGNATURE] == vector.signature
 
 
 def test_body_may_be_a_view_of_memory() -> None:
     """A broker checks the bytes that it has received without a copy."""
-    fields = KEYS.signed({"topic": "orders"}, b"tea")
-    assert signature_of(fields, memoryview(b"tea"), "12345678") == fields[SIGNATURE]
+    fields = KEYS.signed(310, {"topic": "orders"}, b"tea")
+    assert signature_of(signed_content(310, fields), memoryview(b"tea"), "12345678") == fields[SIGNATURE]
 
 
 def test_fields_that_are_added_after_the_signature_can_be_left_out() -> None:
     """As Apache's clients before 4.9.4 do with `_UNIQUE_KEY_QUERY`."""
-    fields = KEYS.signed({"topic": "orders"}, b"")
-    assert signature_of(fields | {"added": "later"}, b"", "12345678", without=("added",)) == fields[SIGNATURE]
-    assert signature_of(fields | {"added": "later"}, b"", "12345678") != fields[SIGNATURE]
+    fields = signed_as_apache(KEYS, {"topic": "orders"}) | {"added": "later"}
+    assert signature_of(signed_content(310, fields, without=("added",)), b"", "12345678") == fields[SIGNATURE]
+    assert signature_of(signed_content(310, fields), b"", "12345678") != fields[SIGNATURE]
+
+
+def test_scope_has_the_code_and_the_layout() -> None:
+    """Written out here, for clients in other languages."""
+    fields = KEYS.signed(310, {"b": "orders", "a": "shop"}, b"tea")
+    layout = b'[["AccessKey","a","b"],[8,4,6]]'
+    assert fields[SCOPE] == f"code=310;fields={sha256(layout).hexdigest()[:32]};"
+
+
+@pytest.mark.parametrize("scope", ["", "code=", "code=;fields=;", "code=3_10;fields=x;", "code=" + "9" * 5000 + ";"])
+def test_malformed_scope_is_refused(scope: str) -> None:
+    """Whatever is in it; a text that does not begin as a scope is none."""
+    fields = {**KEYS.signed(310, {"a": "shop"}, b""), SCOPE: scope}
+    with pytest.raises(RemoteProtocolError, match=r"its (fields are not those that were|code is not) signed"):
+        signed_content(310, fields, needs_scope=True)
 
 
 @pytest.mark.parametrize("kind", ["request", "oneway"])
@@ -50,15 +76,15 @@ def test_session_with_credentials_signs_every_request(kind: str) -> None:
         else session.oneway(code, header, b"body", {"traceId": "7"})
     )
     fields = sent(pieces).ext_fields
-    assert fields == KEYS.signed(to_fields(header) | {"traceId": "7"}, b"body")
+    assert fields == KEYS.signed(code, to_fields(header) | {"traceId": "7"}, b"body")
     assert sent(Session[str]("peer:1", FrameDecoder()).oneway(code)).ext_fields == {}
 
 
 def test_token_of_temporary_keys_is_sent_and_signed() -> None:
     """It is one of the fields."""
-    signed = Credentials("RocketMQ", "12345678", "token").signed({}, b"")
+    signed = Credentials("RocketMQ", "12345678", "token").signed(310, {}, b"")
     assert (signed[ACCESS_KEY], signed[SECURITY_TOKEN]) == ("RocketMQ", "token")
-    assert signed[SIGNATURE] != KEYS.signed({}, b"")[SIGNATURE]
+    assert signed[SIGNATURE] != KEYS.signed(310, {}, b"")[SIGNATURE]
 
 
 def test_repr_shows_no_secret() -> None:
