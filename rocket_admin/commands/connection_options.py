@@ -258,15 +258,20 @@ def _pair(where: str, access_key: str | None, secret_key: str | None) -> "Creden
 def _from_file(path: Path) -> "Credentials":
     import yaml
 
+    from streamkit.yaml_bounds import YamlTooLargeError, check_bounds
+
     try:
         with path.open("rb") as file:
             text = file.read(MAX_TOOLS_FILE + 1)
         if len(text) > MAX_TOOLS_FILE:
             raise click.ClickException(f"{path} has more than {MAX_TOOLS_FILE} bytes: expected accessKey and secretKey")
         # Texts as they are written: Java turns the number 12345678 into the same text.
+        check_bounds(text, yaml.BaseLoader)
         keys = yaml.load(text, Loader=yaml.BaseLoader)
     except OSError as error:
         raise click.ClickException(f"{path} cannot be read: {error.strerror}") from error
+    except YamlTooLargeError as error:
+        raise click.ClickException(f"{path}:{error.line}: {error}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         # The error's own text may show a line of the file, which has a secret.
         mark = getattr(error, "problem_mark", None)

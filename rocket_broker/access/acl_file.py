@@ -38,6 +38,7 @@ from rocket_broker.errors import AclFileError
 from rocket_broker.settings.properties_file import replace_text
 from rocket_remoting.wire.bodies import DataVersion
 from rocket_remoting.wire.topics import retry_topic
+from streamkit.yaml_bounds import YamlTooLargeError, check_bounds
 
 __all__ = ["AclFile", "change_file", "read_file"]
 
@@ -145,12 +146,15 @@ def _read(path: Path) -> bytes:
 
 def _compose(path: Path, data: bytes) -> Node | None:
     try:
+        check_bounds(data, _Loader)
         root = yaml.compose(io.BytesIO(data), Loader=_Loader)
+    except YamlTooLargeError as error:
+        raise AclFileError(path, error.line, str(error)) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         # Not the error itself: it quotes the line, which may have a secret.
         raise AclFileError(path, None if mark is None else mark.line + 1, f"is not YAML: {error.problem}") from None
-    except (yaml.YAMLError, UnicodeError, RecursionError):
+    except (yaml.YAMLError, UnicodeError):
         raise AclFileError(path, None, "is not YAML in UTF-8") from None
     return None if isinstance(root, ScalarNode) and root.tag == _NULL else root
 

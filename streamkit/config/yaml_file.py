@@ -10,6 +10,7 @@ from streamkit.config.document import Document
 from streamkit.config.origin import Origin, Scalar, Value, scalar_text
 from streamkit.config.relaxed import Segments, format_key, parse_key
 from streamkit.errors import ConfigurationError
+from streamkit.yaml_bounds import YamlTooLargeError, check_bounds
 
 _MERGE = "tag:yaml.org,2002:merge"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
@@ -38,7 +39,8 @@ def read_yaml(path: Path, name: str) -> list[Document]:
         name: The name of the file in errors.
 
     Raises:
-        ConfigurationError: The text is not valid YAML, or a document is not a mapping.
+        ConfigurationError: The text is not valid YAML, it has too many levels or its aliases stand for too much, or a
+            document is not a mapping.
         OSError: The file cannot be read.
         UnicodeDecodeError: The file is not UTF-8.
     """
@@ -53,7 +55,8 @@ def parse_yaml(text: str, name: str) -> list[Document]:
         name: The name of the file in errors.
 
     Raises:
-        ConfigurationError: The text is not valid YAML, or a document is not a mapping.
+        ConfigurationError: The text is not valid YAML, it has too many levels or its aliases stand for too much, or a
+            document is not a mapping.
     """
     try:
         loader = _Loader(text)
@@ -63,12 +66,16 @@ def parse_yaml(text: str, name: str) -> list[Document]:
             f"{origin}: the character U+{error.character:04X} is not allowed in YAML", origin=str(origin)
         ) from error
     try:
+        check_bounds(text, _Loader)
         documents = []
         while loader.check_node():
             node = loader.get_node()
             if node is not None:
                 documents.append(_document(loader, node, name))
         return documents
+    except YamlTooLargeError as error:
+        origin = Origin(name, error.line)
+        raise ConfigurationError(f"{origin}: {error}", origin=str(origin)) from None
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         origin = Origin(name, line)

@@ -7,6 +7,7 @@ import pytest
 from streamkit.config.environment import Environment
 from streamkit.config.yaml_file import parse_yaml
 from streamkit.errors import ConfigurationError
+from tests.unit.test_yaml_bounds import TOO_LARGE
 
 
 def flat(text):
@@ -66,6 +67,15 @@ def test_malformed_file_names_itself_and_the_line(text, expected):
     with pytest.raises(ConfigurationError) as caught:
         parse_yaml(text, "f")
     assert str(caught.value).startswith(expected)
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_file_that_stands_for_too_much_names_itself_and_the_line(name: str) -> None:
+    """The start of an application neither hangs nor takes all memory."""
+    text, line, says = TOO_LARGE[name]
+    with pytest.raises(ConfigurationError) as caught:
+        parse_yaml(text, "f")
+    assert str(caught.value) == f"f:{line}: {says}"
 
 
 @pytest.mark.parametrize(

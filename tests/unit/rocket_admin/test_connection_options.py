@@ -77,6 +77,8 @@ def test_first_place_that_has_a_key_gives_both(home: Path) -> None:
         ("- secretKey: hush\n", "must have accessKey and secretKey"),
         ("accessKey: me\nsecretKey: {hush\n", "tools.yml:3 is not YAML"),
         ("accessKey: me\nsecretKey: hush\n" + "#" * MAX_TOOLS_FILE, f"more than {MAX_TOOLS_FILE} bytes"),
+        ("accessKey: me\nsecretKey: &hush [*hush]\n", "tools.yml:2: an alias stands for a value that contains it"),
+        ("accessKey:\n  " + "[" * 999, "tools.yml:2: lists and mappings have more than 100 levels here"),
         (None, "cannot be read"),
     ],
 )

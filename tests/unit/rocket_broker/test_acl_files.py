@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from rocket_broker.access.account import ANY, PUB, SUB, Right
 from rocket_broker.access.acl_file import read_file
 from rocket_broker.errors import AclFileError, UnknownAccount
 from rocket_remoting.clock import SystemClock
+from tests.unit.test_yaml_bounds import TOO_LARGE
 
 APACHES = """\
 globalWhiteRemoteAddresses:
@@ -159,6 +161,24 @@ def test_changed_file_is_read_again_and_a_wrong_one_changes_nothing(
 
     asyncio.run(scene())
     assert "hush" not in caplog.text
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_file_that_stands_for_too_much_changes_nothing(
+    access: AccessControl, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    """At the start and at a change by a request it is an error, while the broker runs the rules stay as they were."""
+    text, line, says = TOO_LARGE[name]
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(text)
+    asyncio.run(access.reload_if_changed())
+    assert f"{path}:{line}: {says}" in caplog.text
+    assert len(access.rules.accounts) == 2
+    for change in (access.load, partial(access.update_account, "newcomer", {"secretKey": "12345678"})):
+        with pytest.raises(AclFileError) as caught:
+            change()
+        assert str(caught.value) == f"{path}:{line}: {says}"
+    assert path.read_text() == text
 
 
 def test_too_many_files_are_logged_once(
