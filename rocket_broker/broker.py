@@ -499,8 +499,9 @@ class Broker:
         self._handlers.update(handlers_of(self.requests.table, check, self.audit))
         self._send_runs = self.requests.send_runs
 
-    def _may_know(self, producer: ClientChannel, topic: str) -> bool:
-        return self.access is None or self.access.may_send(producer.connection, producer.access_key, topic)
+    def _may_know(self, producer: ClientChannel, topic: str, group: str) -> bool:
+        access = self.access
+        return access is None or access.may_check(producer.connection, producer.access_key, topic, group)
 
 
 def _accounts(settings: BrokerSettings, clock: Clock) -> "AccessControl":

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from rocket_broker.access.account import PUB, AccessRules, Account
+from rocket_broker.access.account import PUB, AccessRules, Account, Right
 from rocket_broker.access.acl_file import AclFile, change_file, read_file
 from rocket_broker.access.needs import Needs, on_topic, refused
 from rocket_broker.access.remote_address import AddressPattern
@@ -30,6 +30,7 @@ from rocket_remoting.session.address import host_of
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.credentials import ACCESS_KEY
+from rocket_remoting.wire.topics import is_retry_topic, retry_topic
 
 __all__ = ["AccessControl"]
 
@@ -96,15 +97,19 @@ class AccessControl:
                 raise refused(f"No default permission for {right}", is_signed=True)
         return True
 
-    def may_send(self, connection: Connection, access_key: str | None, topic: str) -> bool:
-        """Return whether a client, whose heartbeat an account has signed, may send to a topic."""
+    def may_check(self, connection: Connection, access_key: str | None, topic: str, group: str) -> bool:
+        """Return whether a client, whose heartbeat an account has signed, may be asked about transactions."""
         rules, host = self.rules, host_of(connection.remote_address)
         if _matches(rules.white_list, host):
             return True
         account = rules.accounts.get(access_key) if access_key is not None else None
         if account is None:
             return False
-        return _matches(account.white_list, host) or all(map(account.has, on_topic(topic, PUB)))
+        if _matches(account.white_list, host):
+            return True
+        of_group = Right(retry_topic(group), PUB)
+        may_produce = of_group.resource not in rules.producer_groups or account.has(of_group)
+        return may_produce and all(map(account.has, on_topic(topic, PUB)))
 
     def _sender(self, rules: AccessRules, host: str, command: RemotingCommand) -> Account | None:
         """Return the account that has signed a request; None if the account trusts the host.
@@ -289,6 +294,12 @@ def _merged(files: Sequence[AclFile]) -> AccessRules:
         accounts=accounts,
         files=places,
         versions={file.path: file.version for file in files},
+        producer_groups=frozenset(
+            resource
+            for account in accounts.values()
+            for resource, permission in account.rights.items()
+            if permission & PUB and is_retry_topic(resource)
+        ),
     )
 
 

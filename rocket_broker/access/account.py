@@ -4,7 +4,7 @@ A group is named by its retry topic, ``%RETRY%<group>``, as in Apache's access c
 the right on its retry topic.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -98,3 +98,5 @@ class AccessRules:
     """The file of each account, by access key."""
     versions: Mapping[Path, DataVersion] = field(default_factory=dict)
     """The version of each file."""
+    producer_groups: Collection[str] = ()
+    """The retry topics of the groups on which an account has `PUB` by the group's name."""

@@ -94,8 +94,16 @@ class RequestCheck(Protocol):
         """
         ...
 
-    def may_send(self, connection: Connection, access_key: str | None, topic: str) -> bool:
-        """Return whether a client, whose heartbeat this access key has signed, may send to a topic."""
+    def may_check(self, connection: Connection, access_key: str | None, topic: str, group: str) -> bool:
+        """Return whether a client, whose heartbeat this access key has signed, may be asked about transactions.
+
+        Args:
+            connection: The client's connection.
+            access_key: The account or user.
+            topic: The topic of the messages, to which it must be allowed to send.
+            group: The producer group. If some account or user has the right to send on a group of this name, only such
+                an account or user may be asked; otherwise any, as on Apache's broker.
+        """
         ...
 
 

@@ -16,6 +16,7 @@ from rocket_broker.access.needs import AccessRefusal, Needs, access_to, on_topic
 from rocket_broker.access.policies import (
     OWN_CLUSTER,
     Access,
+    Action,
     Decision,
     Policies,
     Resource,
@@ -34,6 +35,8 @@ from rocket_remoting.wire.credentials import ACCESS_KEY
 
 __all__ = ["PolicyControl"]
 
+_GROUP = f"{ResourceType.GROUP}:"
+
 
 class PolicyControl:
     """Checks requests by the users and policies in the broker's store."""
@@ -48,7 +51,8 @@ class PolicyControl:
         self._unauthorized = _codes(settings.authorization_whitelist)
         self._cluster = Resource(ResourceType.CLUSTER, settings.broker_cluster_name)
         self._policies: dict[str, Policies] = {}
-        self._acls.on_change.append(self._policies.clear)
+        self._producer_groups: frozenset[str] | None = None
+        self._acls.on_change.append(self._acls_have_changed)
 
     def check(self, connection: Connection, command: RemotingCommand, needs: Needs) -> bool:
         """Check a request before it is handled; return whether a user has signed it.
@@ -72,8 +76,8 @@ class PolicyControl:
                 raise
         return is_signed
 
-    def may_send(self, connection: Connection, access_key: str | None, topic: str) -> bool:
-        """Return whether a client, whose heartbeat a user has signed, may send to a topic."""
+    def may_check(self, connection: Connection, access_key: str | None, topic: str, group: str) -> bool:
+        """Return whether a client, whose heartbeat a user has signed, may be asked about transactions."""
         user = self._users.get(access_key or "")
         if user is None:
             return not self._authenticates and not self._authorizes
@@ -82,7 +86,9 @@ class PolicyControl:
         if not self._authorizes or user.user_type == UserType.SUPER:
             return True
         policies, host = self._policies_of(user), host_of(connection.remote_address)
-        accesses = map(access_to, on_topic(topic, PUB))
+        accesses = list(map(access_to, on_topic(topic, PUB)))
+        if group in self._groups_of_producers():
+            accesses.append(Access(Resource(ResourceType.GROUP, group), (Action.PUB,)))
         return policies is not None and all(policies.decide(access, host) is Decision.ALLOW for access in accesses)
 
     def _authenticate(self, name: str | None, command: RemotingCommand, fields: Mapping[str, str]) -> None:
@@ -109,6 +115,24 @@ class PolicyControl:
             if decision is not Decision.ALLOW:
                 reason = "no matched policies." if decision is None else "the decision is deny."
                 raise refused(f"User:{name} has no permission to access {resource} from {host}, {reason}")
+
+    def _groups_of_producers(self) -> frozenset[str]:
+        """Return the groups on which a user has the action Pub by the group's name."""
+        if self._producer_groups is None:
+            self._producer_groups = frozenset(
+                entry.resource.removeprefix(_GROUP)
+                for acl in map(self._acls.get, self._acls)
+                for policy in (acl.policies if acl is not None else None) or ()
+                for entry in policy.entries or ()
+                if entry.decision == Decision.ALLOW
+                and Action.PUB in (entry.actions or ())
+                and (entry.resource or "").startswith(_GROUP)
+            )
+        return self._producer_groups
+
+    def _acls_have_changed(self) -> None:
+        self._policies.clear()
+        self._producer_groups = None
 
     def _authorized_user(self, name: str | None) -> UserInfo:
         if not name:

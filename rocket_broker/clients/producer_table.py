@@ -1,7 +1,7 @@
 """The live producers of each group: for transaction checks, for replies, and for tools."""
 
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterator
 
 from rocket_broker.clients.client_channel import ClientChannel
@@ -15,10 +15,17 @@ logger = logging.getLogger(__name__)
 
 MAX_IDS = 16
 """Maximum number of client ids that are kept for a connection; usual clients have one."""
+RESERVED_SECONDS = 60.0
+"""Seconds for which a client id stays that of its account after the connection has closed: clients connect again."""
+MAX_RESERVED = 10_000
 
 
 class ProducerTable:
-    """Producers by group and connection. Each is kept until it leaves, its connection closes or its heartbeats stop."""
+    """Producers by group and connection. Each is kept until it leaves, its connection closes or its heartbeats stop.
+
+    With access control, a client id belongs to the account that has registered it first, so that no other account gets
+    the replies for the client.
+    """
 
     def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
         self._time = time
@@ -26,12 +33,14 @@ class ProducerTable:
         self._clients: dict[str, ClientChannel] = {}
         self._memberships = Memberships()
         self._ids: dict[Connection, deque[str]] = {}
+        # The ids of clients that have gone: the account, and until when nobody else gets the id; the oldest first.
+        self._reserved: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
     def register(self, group: str, client: ClientChannel) -> None:
         """Register the client in the group, or note its heartbeat."""
         members = self._groups.setdefault(group, {})
         known = members.get(client.connection)
-        if known is None or known.client_id != client.client_id:
+        if known is None or (known.client_id, known.access_key) != (client.client_id, client.access_key):
             members[client.connection] = client
             self._memberships.add(client.connection, group)
             known = client
@@ -52,6 +61,7 @@ class ProducerTable:
     def connection_closed(self, connection: Connection) -> None:
         """Remove every member on this connection."""
         for client_id in self._ids.pop(connection, ()):
+            self._reserve(client_id, connection)
             self._forget_id(client_id, connection)
         for group in self._memberships.of(connection):
             self.unregister(group, connection)
@@ -77,6 +87,14 @@ class ProducerTable:
         """Return the client with this id until its connection closes; of two, the one with the latest heartbeat."""
         return self._clients.get(client_id)
 
+    def is_of_another_account(self, client_id: str, access_key: str | None) -> bool:
+        """Return whether a client id belongs to another account than this one."""
+        known = self._clients.get(client_id)
+        if known is not None and not known.connection.is_closed:
+            return known.access_key != access_key
+        account, until = self._reserved.get(client_id, (access_key, 0.0))
+        return account != access_key and until > self._time()
+
     def members(self, group: str) -> list[ClientChannel]:
         """Return the group's live members in the order in which they joined."""
         return list(self._groups.get(group, {}).values())
@@ -88,6 +106,14 @@ class ProducerTable:
             ids.append(client.client_id)
             if len(ids) > MAX_IDS:
                 self._forget_id(ids.popleft(), client.connection)
+
+    def _reserve(self, client_id: str, connection: Connection) -> None:
+        known = self._clients.get(client_id)
+        if known is not None and known.connection is connection and known.access_key is not None:
+            self._reserved.pop(client_id, None)
+            self._reserved[client_id] = known.access_key, self._time() + RESERVED_SECONDS
+            if len(self._reserved) > MAX_RESERVED:
+                self._reserved.popitem(last=False)
 
     def _forget_id(self, client_id: str, connection: Connection) -> None:
         known = self._clients.get(client_id)

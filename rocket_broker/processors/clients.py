@@ -3,6 +3,7 @@
 from collections.abc import Generator, Iterator
 from weakref import WeakKeyDictionary
 
+from rocket_broker.access.needs import HEARTBEAT, refused
 from rocket_broker.clients.client_channel import ClientChannel
 from rocket_broker.filter.sql import SQL92, SqlError, SqlExpression, is_compiled
 from rocket_broker.filter.subscription import is_tag_type
@@ -50,6 +51,7 @@ class ClientsProcessor:
         self._filter_compiler = context.filter_compiler
         self._limits = context.heartbeat_limits
         self._access = context.access
+        self._audit = context.audit
         self._fingerprints: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
     def heartbeat(self, connection: Connection, command: RemotingCommand) -> Steps:
@@ -72,6 +74,7 @@ class ClientsProcessor:
             raise
         problems = yield from self._register(connection, command, data)
         del compiled  # the registered filters keep the compiled expressions alive from here on
+        yield from self._register_producers(connection, command, data)
         if problems:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "; ".join(problems[:_MOST_PROBLEMS]))
         if not data.heartbeat_fingerprint:
@@ -113,7 +116,7 @@ class ClientsProcessor:
     def _register(
         self, connection: Connection, command: RemotingCommand, data: HeartbeatData
     ) -> Generator[None, None, list[str]]:
-        """Register the client in its groups; return the reasons for the groups that refused it."""
+        """Register the client in its consumer groups; return the reasons for the groups that refused it."""
         problems = []
         for consumer in data.consumer_data_set:
             config = self._groups.get(consumer.group_name)
@@ -124,10 +127,30 @@ class ClientsProcessor:
                 yield from self._consumers.register(client, consumer, notify=notify)
             except Refusal as refusal:  # go on with the client's other groups
                 problems.append(refusal.remark)
-        for producer in data.producer_data_set:
-            self._producers.register(producer.group_name, self._client(connection, command, data.client_id))
-            yield
         return problems
+
+    def _register_producers(
+        self, connection: Connection, command: RemotingCommand, data: HeartbeatData
+    ) -> Generator[None, None, None]:
+        """Register the client in its producer groups.
+
+        Raises:
+            AccessRefusal: Another account has this client id.
+        """
+        client_id = data.client_id
+        for producer in data.producer_data_set:
+            client = self._client(connection, command, client_id)
+            if self._producers.is_of_another_account(client_id, client.access_key):
+                refusal = refused(
+                    f"the client id {client_id} belongs to another account, whose client is connected or was a minute "
+                    "ago: give this client another instance name; it gets neither replies nor checks of transactions",
+                    is_signed=True,
+                )
+                if self._audit is not None:
+                    self._audit.refused(connection, command, HEARTBEAT, refusal)
+                raise refusal
+            self._producers.register(producer.group_name, client)
+            yield
 
     def unregister(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """UNREGISTER_CLIENT (35): remove the client from a producer group, a consumer group, or both."""

@@ -78,7 +78,7 @@ class TransactionCheckService:
         halves: The half messages.
         producers: The live producers.
         statistics: Counts what is moved aside.
-        may_know: Returns whether a producer may be sent half messages of a topic. A producer joins any group.
+        may_know: Returns whether a producer may be sent half messages of a topic and group; it joins any group.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class TransactionCheckService:
         halves: HalfMessages,
         producers: ProducerTable,
         statistics: BrokerStatistics,
-        may_know: Callable[[ClientChannel, str], bool] = lambda producer, topic: True,
+        may_know: Callable[[ClientChannel, str, str], bool] = lambda producer, topic, group: True,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -256,7 +256,8 @@ class TransactionCheckService:
         members = [
             member
             for member in self._producers.members(group)
-            if not (member.connection.is_closed or member.connection.is_stalled) and self._may_know(member, topic)
+            if not (member.connection.is_closed or member.connection.is_stalled)
+            and self._may_know(member, topic, group)
         ]
         return members[next(self._turn) % len(members)] if members else None
 

@@ -1,12 +1,15 @@
 """Access control: requests that reach a topic, whose right is missing, by a detour."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
 
+from rocket_broker.clients.producer_table import RESERVED_SECONDS
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_client import Credentials
+from rocket_remoting.wire.bodies import PolicyEntryInfo, PolicyInfo, UserInfo
 from rocket_remoting.wire.codes import RequestCode as Code
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
@@ -15,6 +18,7 @@ from rocket_remoting.wire.message_id import parse_offset_id
 from rocket_remoting.wire.record import decode_record, encode_record
 from rocket_remoting.wire.topics import SCHEDULE_TOPIC, TOOLS_CONSUMER_GROUP, TRANS_HALF_TOPIC
 from tests.end_to_end.raw_client import RawClient, pull_header, send_header, with_broker
+from tests.end_to_end.test_audit_log import lines
 from tests.end_to_end.test_broker_protocol_access_control import ADMINISTRATOR, MEMBER, NOBODY, SECRET, accounts_in
 from tests.end_to_end.transactions import GROUP, begin, end, questions
 
@@ -137,7 +141,7 @@ def test_check_of_a_transaction_goes_to_a_producer_with_the_right_on_its_topic(t
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         client.connection.sign_with(NOBODY)
-        await client.heartbeat(producers=(GROUP,))
+        await client.heartbeat("stranger@1", producers=(GROUP,))
         owner = await RawClient.connect(embedded.broker.transport, embedded.broker_address)
         owner.connection.sign_with(ADMINISTRATOR)
         await owner.create_topic("bills")
@@ -150,3 +154,121 @@ def test_check_of_a_transaction_goes_to_a_producer_with_the_right_on_its_topic(t
         assert not questions(client)
 
     with_broker(scene, channelExpiredTimeout="100000000", **accounts_in(tmp_path))
+
+
+PRODUCERS = f"""\
+accounts:
+  - accessKey: shop-app
+    secretKey: "{SECRET}"
+    topicPerms: [bills=PUB]
+  - accessKey: stranger
+    secretKey: "{SECRET}"
+    topicPerms: [bills=PUB]
+    groupPerms: [others=PUB]
+"""
+SHOP, STRANGER = Credentials("shop-app", SECRET), Credentials("stranger", SECRET)
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_producer_group_can_belong_to_the_accounts_with_a_right_on_it(tmp_path: Path, is_named: bool) -> None:
+    """Without such an account everybody in the group who may send to the topic is asked, as on Apache's broker."""
+    settings = accounts_in(tmp_path)
+    (tmp_path / "conf" / "acl").mkdir()
+    named = PRODUCERS.replace("[bills=PUB]\n", f"[bills=PUB]\n    groupPerms: [{GROUP}=PUB]\n", 1)
+    (tmp_path / "conf" / "acl" / "more.yml").write_text(named if is_named else PRODUCERS)
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        client.connection.sign_with(ADMINISTRATOR)
+        await client.create_topic("bills")
+        await ask_both(client, embedded, SHOP, STRANGER, is_stranger_asked=not is_named)
+
+    with_broker(scene, channelExpiredTimeout="100000000", **settings)
+
+
+async def ask_both(
+    client: RawClient, embedded: EmbeddedBroker, owner: Credentials, other: Credentials, *, is_stranger_asked: bool
+) -> None:
+    """Begin a transaction of the first account, and wait until it was checked; both accounts are in the group."""
+    stranger = await RawClient.connect(embedded.broker.transport, embedded.broker_address)
+    stranger.connection.sign_with(other)
+    await stranger.heartbeat("stranger@1", producers=(GROUP,))
+    client.connection.sign_with(owner)
+    await client.heartbeat("shop@1", producers=(GROUP,))
+    await begin(client, embedded.broker.clock.now_ms(), topic="bills")
+    await asyncio.sleep(200)
+    assert questions(client)
+    assert bool(questions(stranger)) is is_stranger_asked
+    await stranger.connection.close()
+
+
+def test_producer_group_of_users_belongs_to_those_with_a_policy_for_it() -> None:
+    """5.3: the action Pub on the group."""
+    provider = "org.apache.rocketmq.auth.{0}.provider.Local{1}MetadataProvider".format
+    settings = {
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+        "authenticationMetadataProvider": provider("authentication", "Authentication"),
+        "authorizationMetadataProvider": provider("authorization", "Authorization"),
+        "initAuthenticationUser": json.dumps({"username": "administrator", "password": SECRET}),
+    }
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        directory = embedded.broker.directory
+        assert directory is not None
+        client.connection.sign_with(ADMINISTRATOR)
+        await client.create_topic("bills")
+        for keys in (SHOP, STRANGER):
+            directory.users.put(
+                UserInfo(username=keys.access_key, password=SECRET, user_type="Normal", user_status="enable")
+            )
+            directory.acls.merge(f"User:{keys.access_key}", [sends("Topic:bills")])
+        await ask_both(client, embedded, SHOP, STRANGER, is_stranger_asked=True)
+        directory.acls.merge(f"User:{SHOP.access_key}", [sends(f"Group:{GROUP}")])
+        await ask_both(client, embedded, SHOP, STRANGER, is_stranger_asked=False)
+
+    with_broker(scene, channelExpiredTimeout="100000000", **settings)
+
+
+def sends(resource: str) -> PolicyInfo:
+    """Return a policy that lets a user send to a resource."""
+    entry = PolicyEntryInfo(resource=resource, actions=["Pub"], decision="Allow")
+    return PolicyInfo(policy_type="Custom", entries=[entry])
+
+
+def test_client_id_belongs_to_the_account_that_has_registered_it(tmp_path: Path) -> None:
+    """Another account gets no replies for it, and neither does it in the minute in which the client connects again."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        transport, address = embedded.broker.transport, embedded.broker_address
+        client.connection.sign_with(MEMBER)
+        asker, thief = await RawClient.connect(transport, address), await RawClient.connect(transport, address)
+        asker.connection.sign_with(MEMBER)
+        thief.connection.sign_with(NOBODY)
+
+        async def steal(expected: ResponseCode = ResponseCode.NO_PERMISSION) -> str | None:
+            return (await thief.heartbeat("asker@1", producers=("p",), expected=expected)).remark
+
+        async def reply() -> None:
+            header = send_header("DefaultCluster_REPLY_TOPIC", {"REPLY_TO_CLIENT": "asker@1"})
+            client.connection.invoke_oneway(Code.SEND_REPLY_MESSAGE_V2, header, b"secret")
+            await asyncio.sleep(1)
+
+        await asker.heartbeat("asker@1", producers=("p",))
+        assert "the client id asker@1 belongs to another account" in (await steal() or "")
+        await reply()
+        assert (len(asker.pushed), len(thief.pushed)) == (1, 0)
+        await asker.connection.close()
+        await steal()
+        again = await RawClient.connect(transport, address)
+        again.connection.sign_with(MEMBER)
+        await again.heartbeat("asker@1", producers=("p",))
+        await reply()
+        assert (len(again.pushed), len(thief.pushed)) == (1, 0)
+        await again.connection.close()
+        await asyncio.sleep(RESERVED_SECONDS + 1)
+        await steal(ResponseCode.SUCCESS)
+        await thief.connection.close()
+        refusals = [line for line in lines(embedded) if line["request"] == "HEART_BEAT"]
+        assert [(line["account"], line["answer"]) for line in refusals] == [("withoutRights", "NO_PERMISSION")] * 2
+
+    with_broker(scene, **accounts_in(tmp_path))
