@@ -15,12 +15,11 @@ pages of other sites, and large bodies are refused (`streamkit.management.reques
 have a password or a token, all endpoints but `health` need it (`streamkit.management.login`).
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
@@ -182,16 +181,15 @@ class Endpoints:
         """Return the answer to requests that may use the endpoints, before their body is read."""
 
         async def answer_if_admitted(request: Request) -> Response:
-            return await answer(request) if self._login.admits(request.headers) else self._login.refusal()
+            refusal = self._login.refusal(request)
+            return await answer(request) if refusal is None else refusal
 
         return answer_if_admitted
 
     async def _not_served(self, request: Request, error: Exception) -> Response:
         """Return the response to an unknown path or method, or to a body that is too large."""
         assert isinstance(error, HTTPException)
-        if not self._login.admits(request.headers):
-            return self._login.refusal()
-        return problem(error.status_code, error.detail, error.headers)
+        return self._login.refusal(request) or problem(error.status_code, error.detail, error.headers)
 
     async def _links(self, request: Request) -> Response:
         here = str(request.base_url).rstrip("/") + self.base_path
@@ -204,8 +202,7 @@ class Endpoints:
         if path == ["liveness"]:
             return JSONResponse({"status": HealthStatus.UP.value})
         whole = await self._whole_health()
-        shows_details = self._shows(self._show_details, request.headers)
-        shows_parts = self._shows(self._health_endpoint.show_components or self._show_details, request.headers)
+        shows_details, shows_parts = self._shown(request)
         if path == ["readiness"] or not path:
             found: HealthComponent | None = whole
         else:
@@ -221,10 +218,13 @@ class Endpoints:
         default = Show.WHEN_AUTHORIZED if self._login.is_needed else Show.ALWAYS
         return self._health_endpoint.show_details or default
 
-    def _shows(self, show: Show, headers: Headers) -> bool:
-        if show is Show.WHEN_AUTHORIZED:
-            return self._login.is_authorized(headers, self._health_endpoint.roles)
-        return show is Show.ALWAYS
+    def _shown(self, request: Request) -> Iterator[bool]:
+        """Yield whether a request sees details of the health, and whether it sees its components."""
+        shows = self._show_details, self._health_endpoint.show_components or self._show_details
+        # Asked once, because a wrong password is counted.
+        is_known = Show.WHEN_AUTHORIZED in shows and self._login.is_authorized(request, self._health_endpoint.roles)
+        for show in shows:
+            yield is_known if show is Show.WHEN_AUTHORIZED else show is Show.ALWAYS
 
     async def _whole_health(self) -> HealthComponent:
         """Return the health to show; DOWN for an application that is not running in this process."""

@@ -5,6 +5,8 @@
     spring.security.user.name, password   Authorization: Basic base64(name:password)
     management.server.token               Authorization: Bearer token
 
+Wrong ones are counted by address (`streamkit.management.wrong_logins`); after too many the response is 429.
+
 The endpoint `health` answers everybody, as in Spring Boot, since probes have no password; whether it shows details is
 the setting `management.endpoint.health.show-details`.
 """
@@ -14,11 +16,12 @@ import hmac
 from collections.abc import Collection
 from typing import Final
 
-from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import Response
 
 from streamkit.config.application_properties import ManagementServerProperties, SecurityUserProperties
 from streamkit.management.problem import problem
+from streamkit.management.wrong_logins import WrongLogins
 
 __all__ = ["Login"]
 
@@ -39,42 +42,62 @@ class Login:
         self._token = server.token.encode() if server.token else None
         self._user = (user.name.encode(), user.plain_password.encode()) if user.plain_password else None
         self._roles = frozenset(user.roles)
+        self._wrong = WrongLogins()
 
     @property
     def is_needed(self) -> bool:
         """Whether there is a password or a token."""
         return self._token is not None or self._user is not None
 
-    def admits(self, headers: Headers) -> bool:
-        """Return whether a request may use the endpoints."""
-        return not self.is_needed or self.is_authorized(headers, ())
+    def refusal(self, request: Request) -> Response | None:
+        """Return the response to a request that may not use the endpoints; None if it may."""
+        if not self.is_needed:
+            return None
+        wait = self._seconds_to_wait(request)
+        if wait:
+            return problem(
+                429,
+                f"too many wrong passwords or tokens from this address: log in again in {wait} s",
+                {"Retry-After": str(wait)},
+            )
+        return None if self.is_authorized(request, ()) else self._challenge()
 
-    def is_authorized(self, headers: Headers, roles: Collection[str]) -> bool:
+    def is_authorized(self, request: Request, roles: Collection[str]) -> bool:
         """Return whether a request has the token, or the password of a user with one of the roles.
 
+        A wrong password or token is counted; after too many, the right one is wrong for a while, too.
+
         Args:
-            headers: The request's headers.
+            request: The request.
             roles: The roles of which the user must have one; empty if any user will do.
         """
-        given = headers.getlist("authorization")
-        if len(given) != 1:
+        given = request.headers.getlist("authorization")
+        if not given or self._seconds_to_wait(request):
             return False
-        scheme, _, credentials = given[0].partition(" ")
+        scheme, _, credentials = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         match scheme.lower():
-            case "bearer":
-                return self._token is not None and hmac.compare_digest(credentials.strip().encode(), self._token)
-            case "basic":
-                return self._is_user(credentials.strip()) and (not roles or not self._roles.isdisjoint(roles))
+            case "bearer" if self._is_token(credentials.strip()):
+                return True
+            case "basic" if self._is_user(credentials.strip()):
+                return not roles or not self._roles.isdisjoint(roles)
+        if self.is_needed:
+            self._wrong.note(_host_of(request))
         return False
 
-    def refusal(self) -> Response:
-        """Return the response to a request without the right credentials."""
+    def _seconds_to_wait(self, request: Request) -> int:
+        # Without credentials a request tries none: it is told to log in.
+        return self._wrong.seconds_to_wait(_host_of(request)) if "authorization" in request.headers else 0
+
+    def _challenge(self) -> Response:
         response = problem(401, "log in with the user's name and password, or with the token")
         if self._token is not None:
             response.headers.append("www-authenticate", f"Bearer {_REALM}")
         if self._user is not None:
             response.headers.append("www-authenticate", f'Basic {_REALM}, charset="UTF-8"')
         return response
+
+    def _is_token(self, credentials: str) -> bool:
+        return self._token is not None and hmac.compare_digest(credentials.encode(), self._token)
 
     def _is_user(self, credentials: str) -> bool:
         try:
@@ -85,3 +108,7 @@ class Login:
         # Both are compared in any case, so that the time does not tell whether the name is right.
         is_name, is_password = hmac.compare_digest(name, known[0]), hmac.compare_digest(password, known[1])
         return self._user is not None and is_name and is_password
+
+
+def _host_of(request: Request) -> str | None:
+    return None if request.client is None else request.client.host

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import httpx
 import pytest
@@ -13,8 +15,10 @@ from streamkit.config.verdict import Verdict
 from streamkit.errors import ConfigurationError, ConfigurationErrors
 from streamkit.management.endpoints import Endpoints
 from streamkit.management.server import ManagementServer
+from streamkit.management.wrong_logins import MINUTE, MOST, MOST_OF_ADDRESS, WrongLogins
 from streamkit.plugins.application_plugins import ApplicationPlugins
 from streamkit.running.rehearsal import rehearse_settings
+from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.application.test_management import application, serving
 
 PASSWORD, TOKEN = "open sesame: ü", "c2VzYW1l-token"
@@ -97,6 +101,95 @@ def test_two_credentials_are_none() -> None:
     twice = [("authorization", f"Bearer {TOKEN}"), ("authorization", "Bearer other")]
     (answer,) = answers(BEARER, ("GET", "/metrics"), headers=twice)
     assert answer.status_code == 401
+
+
+class Attempts:
+    """Requests to the endpoints of one application, in virtual time, from addresses of the test's choice."""
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        self._endpoints = Endpoints(application(None, **settings))
+
+    async def status(self, headers: dict[str, str], *, path: str = "/metrics", host: str = "10.0.0.7") -> int:
+        """Return the status of the answer to a request."""
+        return (await self.ask(headers, path=path, host=host)).status_code
+
+    async def ask(self, headers: dict[str, str], *, path: str = "/metrics", host: str = "10.0.0.7") -> httpx.Response:
+        """Return the answer to a request."""
+        transport = httpx.ASGITransport(self._endpoints.asgi, client=(host, 123))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
+            return await client.get(f"/actuator{path}")
+
+    def close(self) -> None:
+        """Stop to count."""
+        self._endpoints.close()
+
+
+def attempting(settings: dict[str, str], scene: Callable[[Attempts], Coroutine[Any, Any, None]]) -> None:
+    """Run a scene of attempts in virtual time."""
+    attempts = Attempts(settings)
+    with VirtualTime() as time:
+        time.run(scene(attempts))
+    attempts.close()
+
+
+def test_address_with_many_wrong_logins_waits(caplog: pytest.LogCaptureFixture) -> None:
+    """At all endpoints, also with the right password; other addresses and requests without a password go on."""
+    caplog.set_level(logging.INFO)
+    right, wrong = basic("ops", PASSWORD), basic("ops", "hush-hush")
+
+    async def scene(attempts: Attempts) -> None:
+        for path in ["/metrics", "/nothing", "/health", "/bindings", ""] * (MOST_OF_ADDRESS // 5):
+            assert await attempts.status(wrong, path=path) == (503 if path == "/health" else 401)
+        refused = await attempts.ask(right)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "60")
+        assert refused.json()["error"] == "too many wrong passwords or tokens from this address: log in again in 60 s"
+        assert "details" not in (await attempts.ask(right, path="/health")).json()
+        assert await attempts.status({}) == 401
+        assert await attempts.status(right, host="10.0.0.8") == 200
+        await asyncio.sleep(MINUTE)
+        assert await attempts.status(right) == 200
+        assert "details" in (await attempts.ask(right, path="/health")).json()
+
+    attempting(USER, scene)
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
+        "wrong password or token at the management endpoints, from 10.0.0.7",
+        (
+            "10 wrong passwords or tokens at the management endpoints from 10.0.0.7 within a minute: logins from there "
+            "are refused for the rest of it"
+        ),
+    ]
+    assert "hush" not in caplog.text
+
+
+def test_addresses_of_one_network_and_of_all_networks_wait() -> None:
+    """The /64 network of an IPv6 address is one address; the table of addresses is bounded."""
+
+    async def scene() -> None:
+        wrong = WrongLogins()
+        for number in range(MOST_OF_ADDRESS):
+            assert not wrong.seconds_to_wait(f"2001:db8::{number}")
+            wrong.note(f"2001:db8::{number}")
+        assert wrong.seconds_to_wait("2001:db8::ffff") == 60
+        for number in range(MOST - MOST_OF_ADDRESS):
+            assert not wrong.seconds_to_wait("::ffff:192.168.0.7")
+            wrong.note(f"10.0.{number >> 8}.{number & 255}")
+        assert wrong.seconds_to_wait("::ffff:192.168.0.7") == 60
+        await asyncio.sleep(MINUTE)
+        assert not wrong.seconds_to_wait("2001:db8::ffff")
+        assert repr(wrong) == "<WrongLogins: 0 of 0 addresses>"
+
+    with VirtualTime() as time:
+        time.run(scene())
+
+
+def test_endpoints_without_a_login_count_nothing() -> None:
+    """Somebody may send a password nevertheless."""
+
+    async def scene(attempts: Attempts) -> None:
+        for _ in range(MOST_OF_ADDRESS + 1):
+            assert await attempts.status(basic("anybody", "anything")) == 200
+
+    attempting({}, scene)
 
 
 @pytest.mark.parametrize("health", ["always", "never", "when-authorized", None])
