@@ -10,7 +10,15 @@ from pathlib import Path
 
 from rocket_broker.access.remote_address import AddressPattern
 from rocket_remoting.wire.bodies import DataVersion
-from rocket_remoting.wire.topics import RETRY_PREFIX, TOPICS_CLOSED_TO_CLIENTS, is_retry_topic
+from rocket_remoting.wire.topics import (
+    DLQ_PREFIX,
+    REPLY_TOPIC_POSTFIX,
+    RETRY_PREFIX,
+    TOPICS_CLOSED_TO_CLIENTS,
+    is_dead_letter_topic,
+    is_retry_topic,
+    retry_topic,
+)
 
 __all__ = ["ANY", "DENY", "MIN_KEY", "PUB", "SUB", "AccessRules", "Account", "Right", "parse_permission"]
 
@@ -80,10 +88,21 @@ class Account:
             return True
         if right.is_group:
             default = self.default_group_permission
+        elif right.resource in self.rights or self._reaches(right.resource):
+            default = self.default_topic_permission
         else:
-            # The broker's own topics hold messages of all topics that wait, also of those that the account is denied.
-            default = DENY if right.resource in TOPICS_CLOSED_TO_CLIENTS else self.default_topic_permission
+            default = DENY
         return bool(self.rights.get(right.resource, default) & right.permission)
+
+    def _reaches(self, topic: str) -> bool:
+        """Return whether the default permission is for a topic: not if it has messages of topics that may be denied.
+
+        Those are the broker's own topics with messages that wait, replies, and dead letters of groups that the account
+        may not join.
+        """
+        if is_dead_letter_topic(topic):
+            return self.has(Right(retry_topic(topic.removeprefix(DLQ_PREFIX)), SUB))
+        return topic not in TOPICS_CLOSED_TO_CLIENTS and not topic.endswith(f"_{REPLY_TOPIC_POSTFIX}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from functools import cache
 from typing import NamedTuple, TypeVar, cast
 
 from rocket_remoting.wire.bodies import AclInfo, PolicyEntryInfo, PolicyInfo
-from rocket_remoting.wire.topics import TOPICS_CLOSED_TO_CLIENTS
+from rocket_remoting.wire.topics import DLQ_PREFIX, REPLY_TOPIC_POSTFIX, TOPICS_CLOSED_TO_CLIENTS, is_dead_letter_topic
 
 __all__ = [
     "OWN_CLUSTER",
@@ -238,13 +238,19 @@ class _Policy:
         """Yield the patterns that cover a resource, the most precise first."""
         type_, name = resource
         yield f"{type_}:{name}"
-        if type_ is ResourceType.TOPIC and name in TOPICS_CLOSED_TO_CLIENTS:
-            return  # they hold messages of all topics that wait, also of those that the user is denied
+        # Some topics have messages of all topics, also of those that the user is denied.
+        shortest = 1
+        if type_ is ResourceType.TOPIC:
+            if name in TOPICS_CLOSED_TO_CLIENTS or name.endswith(f"_{REPLY_TOPIC_POSTFIX}"):
+                return
+            if is_dead_letter_topic(name):
+                shortest = len(DLQ_PREFIX)
         for length in self._lengths:
-            if length <= len(name):
+            if shortest <= length <= len(name):
                 yield f"{type_}:{name[:length]}*"
-        yield f"{type_}:*"
-        yield "*"
+        if shortest == 1:
+            yield f"{type_}:*"
+            yield "*"
 
 
 class Policies:

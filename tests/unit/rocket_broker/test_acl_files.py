@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from rocket_broker.access.access_control import AccessControl
-from rocket_broker.access.account import ANY, PUB, SUB, Right
+from rocket_broker.access.account import ANY, PUB, SUB, Account, Right
 from rocket_broker.access.acl_file import read_file
 from rocket_broker.errors import AclFileError, UnknownAccount
 from rocket_remoting.clock import SystemClock
@@ -72,6 +72,22 @@ def test_file_of_apaches_distribution_is_read(access: AccessControl) -> None:
     assert all(admin.has(Right(*needed)) for needed in expected)
     assert str(Right("%RETRY%g", SUB)) == "group:g"
     assert "12345678" not in repr(rules)
+
+
+def test_default_permission_reaches_no_topic_with_messages_of_denied_topics() -> None:
+    """Dead letters are of all topics of a group, and replies of all accounts; a right of their own reaches them."""
+    every = {"default_topic_permission": ANY}
+    stranger = Account(access_key="k", secret_key="s", **every)
+    member = Account(access_key="k", secret_key="s", rights={"%RETRY%kitchen": SUB}, **every)
+    named = Account(access_key="k", secret_key="s", rights={"%DLQ%kitchen": SUB, "DefaultCluster_REPLY_TOPIC": SUB})
+    for topic, expected in (
+        ("orders", (True, True, False)),
+        ("%DLQ%kitchen", (False, True, True)),
+        ("%DLQ%other", (False, False, False)),
+        ("DefaultCluster_REPLY_TOPIC", (False, False, True)),
+        ("SCHEDULE_TOPIC_XXXX", (False, False, False)),
+    ):
+        assert tuple(account.has(Right(topic, SUB)) for account in (stranger, member, named)) == expected, topic
 
 
 def test_administrator_with_rights_has_only_these(tmp_path: Path) -> None:

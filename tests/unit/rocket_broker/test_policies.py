@@ -100,6 +100,16 @@ def test_patterns_do_not_reach_the_brokers_own_topics() -> None:
     assert decided(policies(entry("Topic:SCHEDULE_TOPIC_XXXX")), "Topic:SCHEDULE_TOPIC_XXXX") is Decision.ALLOW
 
 
+def test_patterns_reach_no_topic_with_messages_of_denied_topics() -> None:
+    """Dead letters are of all topics that a group reads, and replies of all users; a pattern for them reaches them."""
+    of = policies(entry("*"), entry("Topic:*"), entry("Topic:%*"), entry("Topic:Default*"))
+    assert decided(of, "Topic:%DLQ%kitchen") is None
+    assert decided(of, "Topic:DefaultCluster_REPLY_TOPIC") is None
+    assert decided(policies(entry("Topic:%DLQ%*")), "Topic:%DLQ%kitchen") is Decision.ALLOW
+    assert decided(policies(entry("Topic:%DLQ%kit*")), "Topic:%DLQ%other") is None
+    assert decided(policies(entry("Topic:%DLQ%kitchen")), "Topic:%DLQ%kitchen") is Decision.ALLOW
+
+
 def test_names_are_spelled_as_apache_spells_them() -> None:
     """In any case as given; an action that does not exist is left out, and a policy without entries."""
     (policy,) = checked_policies(
