@@ -3,9 +3,9 @@
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rocket_broker.access.audit_log import AuditLog
 from rocket_broker.access.needs import RequestCheck, handlers_of
@@ -26,7 +26,9 @@ from rocket_broker.processors.send_runs import SendRuns
 from rocket_broker.pulling.pull_request_hold import PullRequestHold
 from rocket_broker.registration import Registration
 from rocket_broker.replication.master import SlaveServer
-from rocket_broker.request_handlers import STORING, RequestHandlers
+from rocket_broker.replication.metadata import Metadata
+from rocket_broker.replication.slave import MasterAddress, Slave
+from rocket_broker.request_handlers import STORING, RequestHandlers, slave_table
 from rocket_broker.requests.fast_failure import FastFailure
 from rocket_broker.requests.fault_injection import FaultInjection
 from rocket_broker.requests.serving import Dispatcher, RequestHandler, limits, listen, warn_if_open
@@ -73,7 +75,7 @@ CONNECT_BACK_SECONDS = 3.0
 
 
 class Broker:
-    """A master broker in the running event loop.
+    """A broker in the running event loop, a master or a slave.
 
     Attributes:
         settings: The settings of the broker.
@@ -101,6 +103,8 @@ class Broker:
         halves: The half messages of transactions; set once `start` has returned.
         fast_failure: Refuses requests that have waited for too long; set once `start` has returned.
         slaves: Sends the log to slaves; None if they are not accepted.
+        slave: Copies the log of the master; None if this broker is a master.
+        metadata: Copies the tables of the master; set once `start` has returned, None if this broker is a master.
         statistics: Counts messages and pulls since the start.
         recovery: What the store found when it was opened; set once `start` has returned.
         requests: The processors of the requests; set once `start` has returned.
@@ -155,6 +159,9 @@ class Broker:
         self.slaves = SlaveServer(settings, self.store) if settings.slaves_port is not None else None
         if self.slaves is not None and settings.broker_role is BrokerRole.SYNC_MASTER:
             self.store.replicate = self.slaves.replicate
+        self.master = MasterAddress(settings)
+        self.slave = Slave(settings, self.store, self.master, transport, clock) if settings.is_slave else None
+        self.metadata: Metadata | None = None
         self._chaos = chaos
         self._handlers: dict[int, RequestHandler] = {}
         self._send_runs: SendRuns | None = None
@@ -347,28 +354,17 @@ class Broker:
         self.store.arrival_listeners.append(self.pull_request_hold.messages_arrived)
         self.pull_request_hold.start()
         undo.callback(self.pull_request_hold.stop)
-        self.delays.start()
-        undo.callback(self.delays.stop)
-        undo.push_async_callback(self.halves.commit_progress)
-        checks = TransactionCheckService(
-            settings=self.settings,
-            clock=self.clock,
-            halves=self.halves,
-            producers=self.producers,
-            statistics=self.statistics,
-            may_know=self._may_know,
-        )
-        if self.timers is not None:
-            self.timers.start(f"broker {self.settings.broker_name}")
-            undo.push_async_callback(self.timers.stop)
         loops = {
             "topics": self.topics.journal.merge_periodically(self.topics.write),
             "consumer groups": self.groups.journal.merge_periodically(self.groups.write),
             "consumer offsets": self.offsets.save_periodically(self.store),
             "consumer filters": self.filters.save_periodically(),
             "housekeeping": self._run_housekeeping(),
-            "transaction checks": checks.run(),
         }
+        if self.slave is None:
+            loops["transaction checks"] = self._run_as_master(undo).run()
+        else:
+            loops |= self._loops_of_slave(self.slave)
         if self.accounts is not None:
             loops["accounts"] = self.accounts.follow_files()
         if self.directory is not None:
@@ -376,6 +372,35 @@ class Broker:
         for name, loop in loops.items():
             task = asyncio.create_task(loop, name=f"broker {self.settings.broker_name}: {name}")
             undo.push_async_callback(_cancel, task)
+
+    def _run_as_master(self, undo: AsyncExitStack) -> TransactionCheckService:
+        """Begin to deliver what waits; return the checks of transactions."""
+        self.delays.start()
+        undo.callback(self.delays.stop)
+        undo.push_async_callback(self.halves.commit_progress)
+        if self.timers is not None:
+            self.timers.start(f"broker {self.settings.broker_name}")
+            undo.push_async_callback(self.timers.stop)
+        return TransactionCheckService(
+            settings=self.settings,
+            clock=self.clock,
+            halves=self.halves,
+            producers=self.producers,
+            statistics=self.statistics,
+            may_know=self._may_know,
+        )
+
+    def _loops_of_slave(self, slave: Slave) -> dict[str, Coroutine[Any, Any, None]]:
+        self.metadata = Metadata(
+            self.settings,
+            self.master,
+            self.transport,
+            topics=self.topics,
+            groups=self.groups,
+            offsets=self.offsets,
+            delays=self.delays,
+        )
+        return {"copy of the log": slave.run(), "copy of the tables": self.metadata.run()}
 
     async def _register(self, undo: AsyncExitStack) -> None:
         port = parse_address(self.address)[1]
@@ -391,6 +416,7 @@ class Broker:
             transport=self.transport,
             address=self.address,
             ha_address=self._ha_address(port + 1),
+            told_master=self.master.told,
         )
         undo.push_async_callback(registration.stop)
         await registration.start()
@@ -454,7 +480,7 @@ class Broker:
             statistics=self.statistics,
         )
         self.delays.load()
-        if s.timer_wheel_enable:
+        if s.timer_wheel_enable and not s.is_slave:
             self.timers = TimerService(
                 s.timer_settings(),
                 store=self.store,
@@ -466,7 +492,8 @@ class Broker:
         self.halves = HalfMessages(
             store=self.store, writer=writer, topics=self.topics, offsets=self.offsets, clock=self.clock
         )
-        await self.halves.load()
+        if not s.is_slave:
+            await self.halves.load()
         context = BrokerContext(
             settings=s,
             clock=self.clock,
@@ -486,6 +513,7 @@ class Broker:
             timers=self.timers,
             halves=self.halves,
             slaves=self.slaves,
+            slave=self.slave,
             statistics=self.statistics,
             fast_failure=self.fast_failure,
             access=self.access,
@@ -496,7 +524,8 @@ class Broker:
         )
         self.requests = RequestHandlers(context)
         check = self.access.check if self.access is not None else None
-        self._handlers.update(handlers_of(self.requests.table, check, self.audit))
+        table = slave_table(self.requests.table, s.broker_name) if s.is_slave else self.requests.table
+        self._handlers.update(handlers_of(table, check, self.audit))
         self._send_runs = self.requests.send_runs
 
     def _may_know(self, producer: ClientChannel, topic: str, group: str) -> bool:

@@ -13,7 +13,7 @@ over the present connection, as Apache's brokers do: all topics would cost time 
 import asyncio
 import logging
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -43,6 +43,7 @@ from rocket_remoting.wire.headers import (
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
     UnRegisterBrokerRequestHeader,
 )
 from rocket_remoting.wire.record import body_crc32
@@ -96,7 +97,9 @@ class Registration:
         topics: The topics to register; each change is registered at once.
         transport: Makes the connections.
         address: The broker's address for clients.
-        ha_address: The broker's address for replicas.
+        ha_address: The broker's address for slaves.
+        told_master: Called with each answer's address of the master, and its address for slaves, if the broker is a
+            slave.
 
     Attributes:
         pause: Seconds to wait after a registration, by the size of its body; 0 for a small body.
@@ -110,12 +113,14 @@ class Registration:
         transport: Transport,
         address: str,
         ha_address: str,
+        told_master: Callable[[str | None, str | None], None] = lambda clients, slaves: None,
     ) -> None:
         self._settings = settings
         self._topics = topics
         self._transport = transport
         self._address = address
         self._ha_address = ha_address
+        self._told_master = told_master
         self._links = [_Link(self, name_server) for name_server in settings.name_servers]
         self._tasks: list[asyncio.Task[None]] = []
         self._writing = asyncio.Lock()
@@ -194,8 +199,9 @@ class Registration:
             ResponseError: The name server refused.
             RemotingError: The connection failed or the name server did not answer in time.
         """
-        present = self._topics.data_version
-        if not self._settings.force_register and not await self._is_outdated(connection):
+        s, present = self._settings, self._topics.data_version
+        # A slave registers in any case: the answer names its master.
+        if not s.force_register and not s.is_slave and not await self._is_outdated(connection):
             return None, present
         body, version = await self.body()
         return await self._send(connection, body), version
@@ -236,6 +242,8 @@ class Registration:
         )
         answer = await connection.invoke(RequestCode.REGISTER_BROKER, header, body.data, timeout=self._timeout)
         _check(answer, connection, RequestCode.REGISTER_BROKER)
+        told = answer.header(RegisterBrokerResponseHeader)
+        self._told_master(told.master_addr, told.ha_server_addr)
         return decode_body(answer.body, KVTable) if answer.body else None
 
     async def forgets_missing_topics(self, connection: Connection) -> bool:

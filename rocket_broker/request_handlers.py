@@ -4,7 +4,7 @@ Apache's broker of 4.9 checks rights for some of these requests only; each reque
 the broker, and those that read what belongs to all accounts, are for administrators.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from rocket_broker.access.account import PUB, SUB, Right
@@ -31,6 +31,7 @@ from rocket_broker.access.needs import (
     sends,
 )
 from rocket_broker.access.policies import Action
+from rocket_broker.limits.refusal import Refusal
 from rocket_broker.processors.accounts import AccountsProcessor
 from rocket_broker.processors.acls import AclsProcessor, resources_in
 from rocket_broker.processors.broker_context import BrokerContext
@@ -63,8 +64,10 @@ from rocket_broker.requests.request_body import read_body
 from rocket_broker.requests.settings_request import answer_settings, answer_settings_update, settings_in
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.transaction.half_messages import HalfMessages
+from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import CreateTopicListRequestBody, SubscriptionGroupConfig, SubscriptionGroupList
 from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.deduplication import SEND_DEDUPLICATED
 from rocket_remoting.wire.headers import (
@@ -109,6 +112,16 @@ __all__ = ["STORING", "RequestHandlers"]
 
 STORING = (Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE, SEND_DEDUPLICATED)
 """Requests that may store a batch in several steps."""
+
+
+MASTER_ONLY = frozenset({
+    *STORING, Code.SEND_REPLY_MESSAGE, Code.SEND_REPLY_MESSAGE_V2, Code.CONSUMER_SEND_MSG_BACK, Code.RECALL_MESSAGE,
+    Code.END_TRANSACTION, Code.RESUME_CHECK_HALF_MESSAGE, Code.UPDATE_AND_CREATE_TOPIC,
+    Code.UPDATE_AND_CREATE_TOPIC_LIST, Code.DELETE_TOPIC_IN_BROKER, Code.CLEAN_UNUSED_TOPIC,
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+    Code.DELETE_SUBSCRIPTIONGROUP, Code.CLONE_GROUP_OFFSET, Code.INVOKE_BROKER_TO_RESET_OFFSET,
+})  # fmt: skip
+"""Requests that a slave refuses: they store messages, or change tables that the slave copies from its master."""
 
 
 class RequestHandlers:
@@ -280,6 +293,16 @@ class RequestHandlers:
         await self._relay.stop()
         await self._replies.stop()
         await self._cleaning.stop()
+
+
+def slave_table(table: Mapping[int, Served], broker_name: str) -> dict[int, Served]:
+    """Return the handlers of a slave: requests in `MASTER_ONLY` are refused."""
+
+    def refuse(connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        remark = f"service not available now: this broker is a slave, only the master of {broker_name} does that"
+        raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+
+    return {code: Served(refuse, served.needs) if code in MASTER_ONLY else served for code, served in table.items()}
 
 
 def _topics_in(command: RemotingCommand) -> Iterator[str]:

@@ -14,6 +14,7 @@ from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
 from rocket_broker.filter.filter_compiler import FilterCompiler
 from rocket_broker.pulling.pull_request_hold import PullRequestHold
 from rocket_broker.replication.master import SlaveServer
+from rocket_broker.replication.slave import Slave
 from rocket_broker.requests.fast_failure import FastFailure
 from rocket_broker.schedule.delay_service import DelayService
 from rocket_broker.schedule.timer_service import TimerService
@@ -57,6 +58,7 @@ class BrokerContext:
         timers: Delivers timed messages; None if timers are off.
         halves: The half messages of transactions.
         slaves: Sends the log to slaves; None if they are not accepted.
+        slave: Copies the log of the master; None if this broker is a master.
         statistics: Counts messages and pulls.
         fast_failure: Refuses requests that have waited for too long.
         access: Checks requests; None without access control.
@@ -84,6 +86,7 @@ class BrokerContext:
     timers: TimerService | None
     halves: HalfMessages
     slaves: SlaveServer | None
+    slave: Slave | None
     statistics: BrokerStatistics
     fast_failure: FastFailure
     access: RequestCheck | None

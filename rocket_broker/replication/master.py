@@ -18,6 +18,7 @@ from typing import cast
 from rocket_broker.errors import AddressInUse, CannotListen
 from rocket_broker.loop.watchdog import Watchdog
 from rocket_broker.replication.acknowledged import AcknowledgedOffset
+from rocket_broker.replication.bytes_a_second import BytesASecond
 from rocket_broker.replication.frames import ReportReader, heartbeat, slice_frame
 from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.store.message_store import MessageStore
@@ -153,6 +154,7 @@ class _Slave(asyncio.Protocol):
         requested: The offset from which the log is sent; None before the first report.
         sent: The offset up to which it was sent.
         reported: The offset up to which the slave has it, by its last report.
+        written: Counts the bytes that were sent.
         is_paused: Whether the slave has not read what was sent, so that nothing more is sent now.
     """
 
@@ -167,10 +169,10 @@ class _Slave(asyncio.Protocol):
         self._reports = ReportReader()
         self._transport: asyncio.Transport | None = None
         self.is_paused = False
+        self.written = BytesASecond()
         self._is_scheduled = False
         self._heard_at = self._wrote_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._second = self._this_second = self._last_second = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.address = format_address(transport.get_extra_info("peername")[:2])
@@ -238,20 +240,6 @@ class _Slave(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._continue)
 
     @property
-    def bytes_a_second(self) -> int:
-        """Bytes that were sent to the slave in the last whole second."""
-        self._count(0)
-        return self._last_second
-
-    def _count(self, size: int) -> None:
-        """Count bytes that are sent now."""
-        second = int(asyncio.get_running_loop().time())
-        if second != self._second:
-            self._last_second = self._this_second if second == self._second + 1 else 0
-            self._second, self._this_second = second, 0
-        self._this_second += size
-
-    @property
     def buffered_bytes(self) -> int:
         """Bytes that wait until the slave reads."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
@@ -263,7 +251,7 @@ class _Slave(asyncio.Protocol):
     def _write(self, frame: bytes) -> None:
         if self._transport is not None:
             self._transport.write(frame)
-            self._count(len(frame))
+            self.written.add(len(frame))
             self._wrote_at = asyncio.get_running_loop().time()
 
     def _continue(self) -> None:

@@ -111,6 +111,19 @@ class DelayService:
                     queue + 1, waiting,
                 )  # fmt: skip
 
+    def take_over(self, data: bytes) -> None:
+        """Take over the offsets of a master, and write them; a slave does not deliver.
+
+        Args:
+            data: The content of the master's ``delayOffset.json``.
+
+        Raises:
+            RemotingError: The data is not that.
+            OSError: The file cannot be written.
+        """
+        self.offsets |= decode_body(data, _Stored).offset_table
+        self.save()
+
     def start(self) -> None:
         """Begin to deliver."""
         self._store.topic_listeners[SCHEDULE_TOPIC] = self._arrived

@@ -15,7 +15,7 @@ from typing import ClassVar, Self
 from rocket_broker.errors import SettingError
 from rocket_broker.settings import checks
 from rocket_broker.settings.apache_keys import BROKER_MEANINGLESS, BROKER_REFUSED, BROKER_REPORTED
-from rocket_broker.settings.apache_settings import Refused, setting
+from rocket_broker.settings.apache_settings import DEFAULT_ORIGIN, Refused, setting
 from rocket_broker.settings.audit_settings import AuditSettings
 from rocket_broker.settings.broker_role import BrokerRole
 from rocket_broker.settings.checks import LARGEST_PORT, MASTER_ID
@@ -239,8 +239,7 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
     )
     broker_id: int = setting(
         MASTER_ID,
-        "Id of the broker among those of its brokerName; only 0, a master, is supported yet.",
-        check=checks.master,
+        "Id of the broker among those of its brokerName: 0 for the master, another one for each slave.",
         fixed=True,
     )
     listen_port: int = setting(10911, "TCP port for clients; 0 takes any free port.", maximum=LARGEST_PORT, fixed=True)
@@ -435,7 +434,7 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
     broker_role: BrokerRole = setting(
         BrokerRole.ASYNC_MASTER,
         "When a sender gets its answer: ASYNC_MASTER: once this broker has the message; SYNC_MASTER: once a slave has "
-        "it as well.",
+        "it as well. SLAVE: this broker copies the messages of the master with its brokerName, and accepts none.",
         fixed=True,
     )
     ha_listen_port: int = setting(
@@ -443,6 +442,12 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
         "TCP port for slaves, which needs no account; 0: listenPort + 1 with SYNC_MASTER, and with ASYNC_MASTER slaves "
         "are not accepted. Apache's brokers always listen on listenPort + 1.",
         maximum=LARGEST_PORT,
+        fixed=True,
+    )
+    ha_master_address: str = setting(
+        "",
+        "Address (host:port) at which the master accepts this slave; default: what the name server says.",
+        check=checks.addresses,
         fixed=True,
     )
     broker_ip2: str = setting(
@@ -740,7 +745,22 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
                 "for the disk, as on Apache's brokers"
             )
         settings._check_users()
+        settings._check_role()
         return settings
+
+    def _check_role(self) -> None:
+        """Check that role and id go together.
+
+        Raises:
+            SettingError: They do not, or a slave could not find its master.
+        """
+        if self.is_slave == (self.broker_id == MASTER_ID):
+            expected = "expected a number above 0 for a slave" if self.is_slave else "expected 0 for a master"
+            origin = self.origins.get("brokerId") or self.origins.get("brokerRole", DEFAULT_ORIGIN)
+            raise SettingError("brokerId", str(self.broker_id), origin, expected)
+        if self.is_slave and not self.name_servers:
+            origin = self.origins["brokerRole"]
+            raise SettingError("brokerRole", "SLAVE", origin, "needs namesrvAddr, which tells it its master")
 
     def _check_users(self) -> None:
         """Check that the settings of 5.3's access control go together.
@@ -806,11 +826,16 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
         return _outward_address() if self.listen_host in _ANY_HOST else self.listen_host
 
     @property
+    def is_slave(self) -> bool:
+        """Whether the broker copies a master's messages."""
+        return self.broker_role is BrokerRole.SLAVE
+
+    @property
     def slaves_port(self) -> int | None:
         """The port for slaves, 0 for any free port; None if slaves are not accepted."""
-        if self.ha_listen_port:
+        if self.ha_listen_port and not self.is_slave:
             return self.ha_listen_port
-        if self.broker_role is BrokerRole.ASYNC_MASTER:
+        if self.broker_role is not BrokerRole.SYNC_MASTER:
             return None
         return self.listen_port + 1 if self.listen_port else 0
 
@@ -861,6 +886,7 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
             delay_levels=DelayLevels(self.message_delay_level),
             file_reserved_time=self.file_reserved_time * 3_600_000,
             delete_when=frozenset(map(int, _split(self.delete_when))),
+            is_replica=self.is_slave,
             **own,
         )
 

@@ -20,7 +20,6 @@ __all__ = [
     "delay_levels",
     "host",
     "hours",
-    "master",
     "name",
     "no_test_mode",
     "only",
@@ -35,7 +34,7 @@ __all__ = [
 
 LARGEST_PORT = 65_535
 MASTER_ID = 0
-"""The broker id of a master; this broker is always a master."""
+"""The broker id of a master."""
 
 MAX_DELAY_LEVELS = 1_000
 """Maximum number of delay levels, since each has a queue and a timer."""
@@ -144,11 +143,6 @@ def timer_precision(value: int) -> str | None:
 def permission(value: int) -> str | None:
     """Check the permission of a broker."""
     return None if value in (2, 4, 6) else "6 (read and write), 4 (read only) or 2 (write only)"
-
-
-def master(value: int) -> str | None:
-    """Check the id of a broker."""
-    return None if value == MASTER_ID else "0: this broker is a master, it cannot be a slave yet"
 
 
 def tls_mode(value: str) -> str | None:

@@ -35,6 +35,7 @@ class StoreSettings:
             the operating system would block the whole broker instead. Apache has no such setting.
         delay_levels: The delays of the levels, from which recovery computes delivery times.
         max_open_maps: Maximum number of files mapped at once; 0 for as many as the process may have.
+        is_replica: Whether the store copies a master's log, and accepts no messages.
         delete_when: Hours of the day, local time, at which older files are deleted.
     """
 
@@ -66,6 +67,7 @@ class StoreSettings:
     check_crc_on_recover: bool = True
     delay_levels: DelayLevels = field(default_factory=lambda: DelayLevels(_APACHE_DELAY_LEVELS))
     max_open_maps: int = 0
+    is_replica: bool = False
     file_reserved_time: int = 72 * 3_600_000
     delete_when: frozenset[int] = frozenset({4})
     clean_resource_interval: int = 10_000
@@ -78,8 +80,12 @@ class StoreSettings:
 
     @property
     def uses_store_pool(self) -> bool:
-        """Whether messages are collected in memory before they are written; never with SYNC_FLUSH."""
-        return self.transient_store_pool_enable and self.flush_disk_type is FlushDiskType.ASYNC_FLUSH
+        """Whether messages are collected in memory before they are written; never with SYNC_FLUSH, or by a slave."""
+        return (
+            self.transient_store_pool_enable
+            and self.flush_disk_type is FlushDiskType.ASYNC_FLUSH
+            and not self.is_replica
+        )
 
     @property
     def commit_log_path(self) -> Path:

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rocket_broker.settings.store_settings import StoreSettings
+from rocket_broker.store.errors import LogMismatch
 from rocket_broker.store.files import SECTOR_SIZE
 from rocket_broker.store.mapped_file import MappedFile, MappedFileQueue, OpenMaps
 from rocket_broker.store.store_pool import PoolBuffer, StorePool
@@ -59,6 +60,7 @@ class CommitLog:
         flushed: The log is on the disk up to here.
         last_record: Offset of the last record that is committed, -1 if there is none.
         last_timestamp: Its store timestamp, 0 if there is none.
+        copied: Bytes of a master's log are written up to here (`replica`); behind `end` there is a part of a record.
         pool: Keeps records until they are committed; None if they are written to the files at once.
     """
 
@@ -75,6 +77,7 @@ class CommitLog:
         self.flushed = 0
         self.last_record = -1
         self.last_timestamp = 0
+        self.copied = 0
         self.pool = StorePool(settings.transient_store_pool_size) if settings.uses_store_pool else None
         self._fails_fast = settings.fast_fail_if_no_buffer_in_store_pool
         self._tail: MappedFile | None = None
@@ -158,6 +161,50 @@ class CommitLog:
         self.committed = self.end = end = self.end + size
         self.last_record = end - last_size
         self.last_timestamp = store_timestamp
+
+    def copy(self, offset: int, data: memoryview) -> None:
+        """Write bytes of a master's log, behind those that were copied before.
+
+        Raises:
+            LogMismatch: The bytes begin elsewhere, or cross the end of a file.
+            StoreFull: The disk has no room. Nothing has changed.
+            OSError: The next file could not be made.
+        """
+        size = self.files.file_size
+        if not self.files.files and self.end == 0 and offset % size == 0:
+            self.end = self.committed = self.flushed = self.copied = offset  # the master has deleted its first files
+        elif offset != self.copied:
+            raise LogMismatch(self.copied, f"the bytes at {offset} came")
+        if offset % size + len(data) > size:
+            raise LogMismatch(
+                offset, f"{len(data)} bytes came, which cross the end of a file: mappedFileSizeCommitLog must be that "
+                "of the master"
+            )  # fmt: skip
+        tail = self._tail
+        if tail is None or tail.base + tail.size == offset:
+            self._tail = tail = self._next_file(offset)
+        position = offset - tail.base
+        if position + len(data) > tail.allocated:
+            tail.allocate(position + len(data), max(position, _SMALLEST_ALLOCATION))
+        (tail.view or tail.open())[position : position + len(data)] = data
+        self.copied += len(data)
+
+    def end_file(self, file: MappedFile) -> None:
+        """Move the end behind the blank that was copied to a file's end."""
+        file.ordered_to = file.size
+        self.end = self.committed = file.base + file.size
+
+    def drop_part(self) -> None:
+        """Cut off the part of a record that was copied last.
+
+        Raises:
+            OSError: The disk refused.
+        """
+        if self.copied > self.end:
+            flushed = self.flushed
+            self.cut(self.end)
+            self.flushed = flushed
+        self.copied = self.end
 
     def commit(self, end: int, record: int, timestamp: int) -> None:
         """Publish the records before an offset, which have been written to the files: readers see them from now on.

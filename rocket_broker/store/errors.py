@@ -7,6 +7,7 @@
     ├── StoreCorrupt       a file holds what no version of the broker writes: file, offset, problem
     ├── FileSizeMismatch   a file has another size than the settings say: file, size, expected, setting
     ├── StoreFull          the disk has no room for what must be written: path
+    ├── LogMismatch        what a master sent is no continuation of this log: offset, problem
     └── StoreClosed        the store is not loaded, or no longer
 
 A message that cannot be stored is a `PutStatus`, not an exception: the sender receives it, and the broker continues.
@@ -20,6 +21,7 @@ from pathlib import Path
 __all__ = [
     "NO_ROOM",
     "FileSizeMismatch",
+    "LogMismatch",
     "StoreClosed",
     "StoreCorrupt",
     "StoreError",
@@ -98,6 +100,20 @@ class StoreFull(StoreError):
     def __init__(self, path: Path) -> None:
         super().__init__(f"no space left on the disk for {path}")
         self.path = path
+
+
+class LogMismatch(StoreError):
+    """What a master sent does not continue the log of this slave.
+
+    Attributes:
+        offset: The offset in the log.
+        problem: What was expected there, and what came.
+    """
+
+    def __init__(self, offset: int, problem: str) -> None:
+        super().__init__(f"the master's log does not continue this log at {offset}: {problem}")
+        self.offset = offset
+        self.problem = problem
 
 
 class StoreClosed(StoreError):

@@ -29,6 +29,7 @@ from rocket_broker.store.messages import GetResult, GetStatus, PutResult, PutSta
 from rocket_broker.store.queue_reader import RecordFilter, read
 from rocket_broker.store.queue_table import check_names
 from rocket_broker.store.recovery import Recovery, RecoveryReport
+from rocket_broker.store.replica import Replica
 from rocket_broker.store.retention import Retention
 from rocket_broker.store.store_files import StoreFiles
 from rocket_broker.store.time_search import offset_at, stored_at
@@ -81,6 +82,7 @@ class MessageStore:
         topic_listeners: Called likewise, each for the messages of one topic.
         replicate: Begins to wait until a slave has the log up to an offset, and returns a future with the result; None
             if senders do not wait for slaves.
+        replica: Copies a master's log; None if this store is not a slave's, and accepts messages.
     """
 
     def __init__(self, settings: StoreSettings, clock: Clock, file_system: FileSystem | None = None) -> None:
@@ -96,6 +98,9 @@ class MessageStore:
         self._index = self._files.index
         self._flusher = Flusher(self._files)
         self._retention = Retention(self._files, self._flusher, clock)
+        self.replica: Replica | None = None
+        if settings.is_replica:
+            self.replica = Replica(self._files, self._copied, self._copied_deletion)
         self._committer: Committer | None = None
         if self._commit_log.pool is not None:
             self._committer = Committer(self._files, self._commit_log.pool, self._flusher, self._publish)
@@ -104,6 +109,7 @@ class MessageStore:
         self._deleting = asyncio.Lock()
         self._locks: list[FileLock] = []
         self._is_open = False
+        self._accepts_messages = False
         self._is_full = False
 
     # Life
@@ -129,6 +135,7 @@ class MessageStore:
             if queue.flushed < queue.max_offset:
                 self._note_dirty(queue)
         self._is_open = True
+        self._accepts_messages = self.replica is None
         return report
 
     async def start(self) -> None:
@@ -148,7 +155,7 @@ class MessageStore:
         """Bring everything to the disk and close the store; the next start finds it in order."""
         if not self._is_open:
             return
-        self._is_open = False
+        self._is_open = self._accepts_messages = False
         try:
             if self._cleaning is not None:
                 self._cleaning.cancel()
@@ -253,7 +260,7 @@ class MessageStore:
 
     def _refusal(self) -> PutStatus | None:
         """Return why every message is refused now; None if messages are accepted."""
-        if not self._is_open or self._flusher.is_broken or self._retention.is_disk_full:
+        if not self._accepts_messages or self._flusher.is_broken or self._retention.is_disk_full:
             return PutStatus.SERVICE_NOT_AVAILABLE
         log = self._commit_log
         # Senders are faster than the disk. Apache's broker answers the same if one append holds its lock for
@@ -397,6 +404,16 @@ class MessageStore:
             held.size,
             held.store_timestamp,
         )
+
+    def _copied(self, queue: ConsumeQueue, queue_offset: int, tags_code: int, store_timestamp: int) -> None:
+        """Notify the flusher and the listeners of a message that was copied from the master."""
+        if not self._flusher.is_awake:
+            self._flusher.wake()
+        self._notify(queue, queue_offset, (tags_code,), store_timestamp)
+
+    def _copied_deletion(self) -> None:
+        """Do not flush the queues that were deleted."""
+        self._flusher.dirty_queues.intersection_update(self._queues)
 
     def _note_dirty(self, queue: ConsumeQueue) -> None:
         queue.is_dirty = True

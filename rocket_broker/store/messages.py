@@ -57,7 +57,7 @@ class PutStatus(Enum):
     CREATE_MAPPED_FILE_FAILED = "not stored: the next file could not be created"
     MESSAGE_ILLEGAL = "not stored: too large, or a field is out of its range"
     PROPERTIES_SIZE_EXCEEDED = "not stored: its properties are longer than 32767 bytes"
-    SERVICE_NOT_AVAILABLE = "not stored: the disk is full or failing, or the store is closed"
+    SERVICE_NOT_AVAILABLE = "not stored: the disk is full or failing, or the store is closed or a slave's"
     OS_PAGE_CACHE_BUSY = "not stored: the disk is far behind"
 
     @property

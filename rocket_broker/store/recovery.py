@@ -208,6 +208,8 @@ class Recovery:
         log.flushed = min(report.trusted_to, log.end)
         # Another broker may have deleted topics, up to the present end, without a record in the log.
         deletions_from = min(checkpoint.deletions_from, log.end) if is_own else log.end
+        if settings.is_replica:
+            deletions_from = _EVERYTHING  # the log may be that of Apache's broker, now and later
         if mark is None:
             # After a crash nothing is known to be on the disk before the first flush, so the new mark vouches
             # for nothing.

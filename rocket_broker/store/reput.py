@@ -1,11 +1,11 @@
 """Dispatches records of the commit log to consume queues and index, where their entries are missing.
 
 Apache's brokers do this all the time (ReputMessageService). Here `MessageStore.put` makes a message's entries in the
-step in which it appends the record, so only recovery needs a reput.
+step in which it appends the record, so only recovery and the log of a slave (`replica`) need a reput.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from rocket_broker.store.commit_log import LogWalk
 from rocket_broker.store.consume_queue import ConsumeQueue
@@ -47,7 +47,23 @@ class Reput:
         messages_indexed: Messages indexed so far.
     """
 
-    def __init__(self, files: StoreFiles, makes_queues_from: int) -> None:
+    def __init__(
+        self,
+        files: StoreFiles,
+        makes_queues_from: int,
+        *,
+        entered: Callable[[ConsumeQueue, int, int, int], None] | None = None,
+        reads_back: bool = True,
+    ) -> None:
+        """Make a reput.
+
+        Args:
+            files: The files of the store.
+            makes_queues_from: Messages before this offset get no new queue.
+            entered: Called for each new queue entry, with the queue, the queue offset, the tags code, and the store
+                timestamp of the message.
+            reads_back: Whether to read the whole log for the entries that lack before one that is made.
+        """
         self.makes_queues_from = makes_queues_from
         self.entries_added = 0
         self.messages_indexed = 0
@@ -55,7 +71,9 @@ class Reput:
         self._commit_log = files.log
         self._queues = files.queues
         self._index = files.index
-        self._gap_seen = False
+        self._gap_seen = not reads_back
+        self._entered = entered
+        self._filled: ConsumeQueue | None = None
 
     def dispatch(self, record: RecordHeader) -> None:
         """Make the entries of a record's message where they are missing."""
@@ -116,6 +134,7 @@ class Reput:
                 self._restore_entry(earlier)
             queue = self._queues.add(record.topic, record.queue_id)  # the former queue may have been deleted
         _end_before(queue, record)
+        self._filled = queue
         return queue
 
     def _restore_entry(self, record: RecordHeader) -> None:
@@ -128,8 +147,14 @@ class Reput:
 
     def _add_entry(self, queue: ConsumeQueue, record: RecordHeader, properties: Mapping[str, str]) -> None:
         queue.prepare()
-        queue.append(record.commit_log_offset, record.total_size, self._tags_code(record, properties))
+        tags_code = self._tags_code(record, properties)
+        queue.append(record.commit_log_offset, record.total_size, tags_code)
         self.entries_added += 1
+        if self._filled is queue:
+            self._filled = None
+            queue.correct_min_offset(self._commit_log.first)
+        if self._entered is not None:
+            self._entered(queue, record.queue_offset, tags_code, record.store_timestamp)
 
     def _tags_code(self, record: RecordHeader, properties: Mapping[str, str]) -> int:
         level = properties.get(PROPERTY_DELAY_TIME_LEVEL, "")

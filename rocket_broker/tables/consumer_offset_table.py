@@ -228,6 +228,28 @@ class ConsumerOffsetTable:
         queues.update(offsets)
         self._dirty = True
 
+    async def take_over(self, data: bytes) -> None:
+        """Take over the offsets of a master's table; groups that it does not have keep theirs.
+
+        Args:
+            data: The master's table in the form of `body`.
+
+        Raises:
+            RemotingError: The data is no such table.
+        """
+        stored = await asyncio.to_thread(decode_body, data, ConsumerOffsetSerializeWrapper)
+        await run_in_steps("taking over the offsets of the master", self._take_over(stored.offset_table))
+
+    def _take_over(self, table: Mapping[str, Mapping[int, int]]) -> Generator[None, None, None]:
+        for key, offsets in table.items():
+            topic, _, group = key.partition(_SEPARATOR)
+            if offsets and self.queues(group, topic) != offsets:
+                queues = self._queues_of(group, topic)
+                self._count += len(offsets.keys() - queues.keys())
+                queues.update(offsets)
+                self._dirty = True
+            yield
+
     def table(self) -> dict[str, Mapping[int, int]]:
         """Return all offsets as ``{topic@group: {queue: offset}}``."""
         return {

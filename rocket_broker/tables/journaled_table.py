@@ -5,6 +5,7 @@ replaced at each change. A change of a large table is appended to its journal (`
 a little later, in steps.
 """
 
+import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -113,6 +114,25 @@ class JournaledTable(ABC, Generic[C]):
                 self._configs.pop(change.removed, None)
             self.data_version = change.version
         return stored is not None or bool(changes)
+
+    async def take_over(self, data: bytes) -> None:
+        """Replace all entries by those of a master's table, which has another version; the file is written later.
+
+        Args:
+            data: The master's table in the form of `body`.
+
+        Raises:
+            ValueError: The data is no such table, as is RemotingError.
+        """
+        configs, version = await asyncio.to_thread(self._decoded, data)
+        if version == self.data_version:
+            return
+        self._configs.clear()
+        self._configs.update(configs)
+        self.data_version = version
+        self.journal.note_change()
+        logger.info("took over %d %ss of the master", len(configs), self._KIND)
+        self._notify()
 
     def get(self, name: str) -> C | None:
         """Return the entry; None if there is none of this name."""

@@ -248,6 +248,12 @@ class TopicTable(JournaledTable[TopicConfig]):
         """Count a change although no topic has changed, so that the topics are registered with a new permission."""
         self._count_change()
 
+    async def take_over(self, data: bytes) -> None:
+        version = self.data_version
+        await super().take_over(data)
+        if self.data_version != version:
+            self._recent.clear()  # what led to the former version says nothing about the present one
+
     def changed_since(self, version: DataVersion) -> list[TopicConfig] | None:
         """Return the topics that were added or changed since a version of the table.
 

@@ -53,10 +53,8 @@ class HalfMessages:
     """The half queue and the op queue.
 
     Attributes:
-        pending: The half messages that have not ended; set once `load` has returned.
+        pending: The half messages that have not ended; none before `load`.
     """
-
-    pending: PendingHalves
 
     def __init__(
         self,
@@ -73,6 +71,7 @@ class HalfMessages:
         self._offsets = offsets
         self._clock = clock
         self._progress = (0, 0)
+        self.pending = PendingHalves(0, 0)
 
     async def load(self) -> None:
         """Read which half messages have ended, from the offsets on that the group CID_RMQ_SYS_TRANS has committed."""

@@ -6,12 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from rocket_broker.broker import Broker
+from rocket_broker.settings.broker_settings import SMALL_STORE, BrokerSettings
+from rocket_broker.settings.properties_file import entries_of
 from rocket_broker.threaded_broker import ThreadedBroker
 from rocket_client import Admin, ClientSettings, Message, Producer, ProducerSettings, SendStatus
 from rocket_remoting import TcpTransport
+from rocket_remoting.clock import SystemClock
 from tests.end_to_end.raw_client import RawClient
 from tests.peer.apache import ApacheBroker
-from tests.peer.stage import SEND_TIMEOUT, eventually
+from tests.peer.conftest import Peers
+from tests.peer.stage import DELAY_LEVELS, SEND_TIMEOUT, eventually
 from tests.ports import free_ports
 
 VERSION = "4.9.7"
@@ -51,13 +56,46 @@ def test_apaches_slave_of_our_master(
     topics = tmp_path / "slave" / "config" / "topics.json"
     assert "orders" in eventually(lambda: _text(topics), lambda text: "orders" in text)
     our_master.stop()
-    assert asyncio.run(_first_body(slave.address)) == b"x" * 1000
+    assert set(asyncio.run(_bodies(slave.address, "orders"))) == {b"x" * 1000}
 
 
-async def _send(name_server: str, count: int) -> set[SendStatus]:
+def test_our_slave_of_apaches_master(peers: Peers, tmp_path: Path) -> None:
+    """Has the same log, byte for byte, from the last file on, and the topics, and serves what it has."""
+    master = peers.broker(VERSION)
+    asyncio.run(_send(master.name_server, 20, "copied"))
+
+    async def copy() -> tuple[int, int, list[bytes]]:
+        keys = SMALL_STORE | {
+            "brokerRole": "SLAVE", "brokerId": "1", "brokerIP1": "127.0.0.1", "listenPort": "0",
+            "namesrvAddr": master.name_server, "storePathRootDir": str(tmp_path / "slave"),
+            "messageDelayLevel": DELAY_LEVELS,
+        }  # fmt: skip
+        settings = BrokerSettings.from_entries(entries_of(keys, "test"))
+        slave = Broker(settings, transport=TcpTransport(), clock=SystemClock())
+        await slave.start()
+        try:
+            await _send(master.name_server, 20, "copied")
+            found: list[bytes] = []
+            async with asyncio.timeout(60):
+                while len(found) < 40 or "copied" not in slave.topics:
+                    await asyncio.sleep(0.05)
+                    found = await _bodies(slave.address, "copied")
+            assert await _addresses(master.name_server) == {0: master.address, 1: slave.address}
+            return slave.store.min_commit_log_offset, slave.store.max_commit_log_offset, found
+        finally:
+            await slave.stop()
+
+    start, end, found = asyncio.run(copy())
+    assert start <= end - 20 * 1000
+    assert set(found) == {b"x" * 1000}
+    name = f"{start:020d}"
+    assert _log(tmp_path / "slave")[name][: end - start] == _log(master.store)[name][: end - start]
+
+
+async def _send(name_server: str, count: int, topic: str = "orders") -> set[SendStatus]:
     settings = ProducerSettings(name_servers=name_server, send_timeout=SEND_TIMEOUT)
     async with Producer("producers", settings) as producer:
-        return {(await producer.send(Message("orders", b"x" * 1000))).status for _ in range(count)}
+        return {(await producer.send(Message(topic, b"x" * 1000))).status for _ in range(count)}
 
 
 async def _addresses(name_server: str) -> dict[int, str]:
@@ -65,14 +103,12 @@ async def _addresses(name_server: str) -> dict[int, str]:
         return (await admin.cluster_info()).broker_addr_table["broker-a"].broker_addrs
 
 
-async def _first_body(address: str) -> bytes:
+async def _bodies(address: str, topic: str) -> list[bytes]:
     client = await RawClient.connect(TcpTransport(), address)
     try:
-        for queue in range(8):
-            pulled = await client.pull("orders", queue_id=queue)
-            if pulled.messages:
-                return bytes(pulled.messages[0].body)
-        return b""
+        return [
+            bytes(message.body) for queue in range(8) for message in (await client.pull(topic, queue_id=queue)).messages
+        ]
     finally:
         await client.connection.close()
 

@@ -83,6 +83,7 @@ from rocket_remoting.wire.bodies.registration import (
     read_registration as read_registration,
 )
 from rocket_remoting.wire.bodies.replication import (
+    HAClientRuntimeInfo as HAClientRuntimeInfo,
     HAConnectionRuntimeInfo as HAConnectionRuntimeInfo,
     HARuntimeInfo as HARuntimeInfo,
 )

@@ -87,8 +87,8 @@ def test_unknown_key_is_refused_with_a_suggestion(line: str, nearest: str | None
         ("brokerPermission=1", "6 (read and write), 4 (read only) or 2 (write only)"),
         ("brokerName=two words", "1 to 127 of the characters"),
         ("brokerName=" + "x" * 128, "1 to 127 of the characters"),
-        ("brokerId=1", "cannot be a slave"),
-        ("brokerRole=SLAVE", "one of ASYNC_MASTER, SYNC_MASTER"),
+        ("brokerId=1", "0 for a master"),
+        ("brokerRole=slave", "one of ASYNC_MASTER, SYNC_MASTER, SLAVE"),
         ("namesrvAddr=localhost", "host:port"),
         ("namesrvAddr=localhost:99999", "host:port"),
         ("messageDelayLevel=1s 5x", "delays separated by spaces"),
@@ -133,6 +133,21 @@ def test_settings_for_missing_features_are_refused(line: str) -> None:
 def test_slaves_are_accepted_where_the_settings_ask_for_them(lines: str, port: int | None) -> None:
     """Whoever reaches the port reads all messages, so it is closed by default."""
     assert broker_settings(lines).slaves_port == port
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("brokerRole=SLAVE\nnamesrvAddr=127.0.0.1:9876", "broker.conf:1: brokerId=0: expected a number above 0"),
+        ("brokerRole=SLAVE\nbrokerId=1", "broker.conf:1: brokerRole=SLAVE: needs namesrvAddr"),
+        ("brokerRole=SYNC_MASTER\nbrokerId=1", "broker.conf:2: brokerId=1: expected 0 for a master"),
+    ],
+)
+def test_role_and_id_go_together(lines: str, message: str) -> None:
+    """And a slave must be able to find its master."""
+    with pytest.raises(SettingError) as caught:
+        broker_settings(lines)
+    assert str(caught.value).startswith(message)
 
 
 def test_unsupported_keys_may_have_their_disabled_value() -> None:

@@ -1,0 +1,100 @@
+"""The slave's copy of its master's tables: topics, groups, consumer offsets and the offsets of delay levels.
+
+As Apache's SlaveSynchronize (4.9.7), the slave asks for all of them every ten seconds. They are not part of the log, so
+after a promotion up to ten seconds of consumers' progress are consumed again.
+"""
+
+import asyncio
+import logging
+
+from rocket_broker.replication.slave import MasterAddress
+from rocket_broker.schedule.delay_service import DelayService
+from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.tables.topic_table import TopicTable
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.transports.transport import Transport
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.errors import RemotingError, ResponseError
+
+__all__ = ["SECONDS_BETWEEN_COPIES", "Metadata"]
+
+logger = logging.getLogger(__name__)
+
+SECONDS_BETWEEN_COPIES = 10.0
+RETRY_SECONDS = 1.0
+ANSWER_SECONDS = 10.0
+
+
+class Metadata:
+    """Copies the tables of the master.
+
+    Attributes:
+        copies: How often all tables have been copied.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        master: MasterAddress,
+        transport: Transport,
+        *,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        offsets: ConsumerOffsetTable,
+        delays: DelayService,
+    ) -> None:
+        self.copies = 0
+        self._settings = settings
+        self._master = master
+        self._transport = transport
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._delays = delays
+        self._is_failing = False
+
+    async def run(self) -> None:
+        """Copy the tables every `SECONDS_BETWEEN_COPIES` until cancelled."""
+        while True:
+            await self._master.known()
+            try:
+                await self._copy()
+            except (OSError, RemotingError, ValueError) as e:
+                if not self._is_failing:  # a master that stays away is logged once
+                    logger.warning("topics, groups and offsets of the master are not copied now: %s", e)
+                self._is_failing = True
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                self._is_failing = False
+                self.copies += 1
+                await asyncio.sleep(SECONDS_BETWEEN_COPIES)
+
+    async def _copy(self) -> None:
+        timeout = self._settings.connect_timeout_millis / 1000
+        connection = await self._transport.connect(
+            self._master.clients, timeout=timeout, tls=self._settings.client_tls()
+        )
+        try:
+            connection.sign_with(self._settings.credentials)
+            # Topics and groups come first: there are no offsets in what does not exist.
+            await self._topics.take_over(await _ask(connection, RequestCode.GET_ALL_TOPIC_CONFIG))
+            await self._groups.take_over(await _ask(connection, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
+            await self._offsets.take_over(await _ask(connection, RequestCode.GET_ALL_CONSUMER_OFFSET))
+            self._delays.take_over(await _ask(connection, RequestCode.GET_ALL_DELAY_OFFSET))
+        finally:
+            await connection.close()
+
+
+async def _ask(connection: Connection, code: RequestCode) -> bytes:
+    """Return the master's table.
+
+    Raises:
+        ResponseError: The master refuses.
+        RemotingError: It did not answer.
+    """
+    answer = await connection.invoke(code, timeout=ANSWER_SECONDS)
+    if answer.code != ResponseCode.SUCCESS:
+        raise ResponseError(answer.code, answer.remark, address=connection.remote_address, request_code=code)
+    return bytes(answer.body)

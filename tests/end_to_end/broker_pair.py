@@ -1,0 +1,99 @@
+"""A master and a slave of ours in one loop, with clients of both."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from rocket_broker.broker import Broker
+from rocket_broker.embedded import EmbeddedBroker
+from rocket_broker.settings.broker_settings import SMALL_STORE, BrokerSettings
+from rocket_broker.settings.properties_file import entries_of
+from rocket_remoting import MemoryTransport
+from rocket_remoting.clock import SystemClock
+from tests.end_to_end.client_stage import until
+from tests.end_to_end.raw_client import RawClient
+
+LOG_FILE = "8192"
+"""Bytes of a file of both logs."""
+
+MASTER = {"brokerRole": "SYNC_MASTER", "slaveTimeout": "60000", "mappedFileSizeCommitLog": LOG_FILE}
+SLAVE = {"brokerRole": "SLAVE", "brokerId": "1"}
+
+
+class BrokerPair:
+    """A master with its name server, and a slave that is started when it is needed.
+
+    Attributes:
+        master: The master with its name server.
+        client: A client of the master.
+        slave: The slave; set by `start_slave`.
+        reader: A client of the slave; set by `start_slave`.
+    """
+
+    slave: Broker
+    reader: RawClient
+
+    def __init__(self, root: Path, transport: MemoryTransport, master: EmbeddedBroker, client: RawClient) -> None:
+        self.master = master
+        self.client = client
+        self._root = root
+        self._transport = transport
+        self._clients = [client]
+        self._brokers: list[Broker] = []
+
+    async def start(self, store: str, **settings: str) -> tuple[Broker, RawClient]:
+        """Start a broker with the name server of the master, in a directory; return it with a client."""
+        keys = SMALL_STORE | {
+            "brokerIP1": "127.0.0.1",
+            "listenPort": "0",
+            "storePathRootDir": str(self._root / store),
+            "namesrvAddr": self.master.name_server_address,
+            "mappedFileSizeCommitLog": LOG_FILE,
+        }
+        given = BrokerSettings.from_entries(entries_of(keys | settings, "test"))
+        broker = Broker(given, transport=self._transport, clock=SystemClock())
+        self._brokers.append(broker)
+        await broker.start()
+        client = await RawClient.connect(self._transport, broker.address)
+        self._clients.append(client)
+        return broker, client
+
+    async def start_slave(self, **settings: str) -> None:
+        """Start the slave, and return when it has the log and the tables of the master."""
+        await self.begin_slave(**settings)
+        await self.until_equal()
+        await until(lambda: self.slave.metadata is not None and self.slave.metadata.copies > 0)
+
+    async def begin_slave(self, **settings: str) -> None:
+        """Start the slave."""
+        self.slave, self.reader = await self.start("slave", **(SLAVE | settings))
+
+    async def until_equal(self) -> None:
+        """Wait until the slave's log ends where the master's does."""
+        await until(lambda: self.slave.store.max_commit_log_offset == self.master.broker.store.max_commit_log_offset)
+
+    def log(self, store: str) -> list[bytes]:
+        """Return the files of the log in a directory."""
+        return [file.read_bytes() for file in sorted((self._root / store / "commitlog").glob("[0-9]*"))]
+
+    async def close(self) -> None:
+        """Stop the brokers that were started, and close the clients."""
+        for client in self._clients:
+            await client.connection.close()
+        for broker in self._brokers:
+            await broker.stop()
+
+
+def with_pair(root: Path, scene: Callable[[BrokerPair], Awaitable[None]], **settings: str) -> None:
+    """Run a scene with a SYNC_MASTER."""
+
+    async def run() -> None:
+        transport = MemoryTransport()
+        async with EmbeddedBroker(root / "master", transport=transport, settings=MASTER | settings) as master:
+            pair = BrokerPair(root, transport, master, await RawClient.connect(transport, master.broker_address))
+            try:
+                await scene(pair)
+            finally:
+                await pair.close()
+
+    asyncio.run(run())
