@@ -8,7 +8,7 @@ Two defaults differ from Spring's: a send waits for the broker's acknowledgment,
 group's dead-letter topic unless `enable-dlq=false` is set.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
 from typing import Annotated, Final
@@ -187,6 +187,10 @@ class KafkaProducerProperties(ExtendedProducerProperties, ClientProducerProperti
     allow_non_transactional: bool = False
     """In a transactional binder: what is sent outside of a listener's transaction needs none of its own."""
     admin: Annotated[dict[str, str], Rejected(_TOPIC)] = Field(default_factory=dict)
+
+    def unconfirmed_by(self) -> Sequence[str]:
+        """Return `sync`, if a send does not wait for the broker's acknowledgment."""
+        return () if self.sync else ("sync",)
 
     @property
     def message_key(self) -> Callable[[Message[object]], object] | None:

@@ -1,6 +1,6 @@
 """The RocketMQ settings of a producer binding."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
 from typing import Annotated
@@ -112,6 +112,12 @@ class RocketProducerProperties(ExtendedProducerProperties, BindingProperties):
     def message_selector(self) -> str | None:
         """The name of the function that chooses a queue: `message-queue-selector`."""
         return self.message_queue_selector
+
+    def unconfirmed_by(self) -> Sequence[str]:
+        """Return the setting of a send type that does not wait for the broker's answer."""
+        if self.effective_send_type is SendType.SYNC:
+            return ()
+        return ("send-type",) if self.sync is None else ("sync",)
 
     @property
     def effective_send_type(self) -> SendType:

@@ -303,6 +303,10 @@ class ExtendedProducerProperties(SettingsModel):
         """The registered name of a function that chooses the partition from the whole message, or ``None``."""
         return None
 
+    def unconfirmed_by(self) -> Sequence[str]:
+        """Return the settings due to which a send returns before the system has stored the message."""
+        return ()
+
     def effects(self) -> Iterable[Effect]:
         """Return the effects of these settings on deliveries."""
         terms = self.transaction()

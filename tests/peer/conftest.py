@@ -262,19 +262,37 @@ def served(name: str) -> Iterator[str]:
         yield server.url
 
 
-@pytest.fixture(scope="session", params=[database("postgresql")])
-def postgresql() -> Iterator[str]:
-    """The URL of a PostgreSQL database, one for all tests: `postgresql://…`, to be completed with a driver."""
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[str]:
+    """The URL of a PostgreSQL database for tests that are marked `peer`."""
     yield from served("postgresql")
 
 
-@pytest.fixture(scope="session", params=[database("mariadb")])
-def mariadb() -> Iterator[str]:
-    """The URL of a MariaDB database, one for all tests: `mariadb://…`, to be completed with a driver."""
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[str]:
+    """The URL of a MariaDB database for tests that are marked `peer`."""
     yield from served("mariadb")
 
 
-@pytest.fixture(scope="session", params=[database("redis")])
-def redis() -> Iterator[str]:
-    """The URL of a Redis server, one for all tests."""
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[str]:
+    """The URL of a Redis server for tests that are marked `peer`."""
     yield from served("redis")
+
+
+@pytest.fixture(params=[database("postgresql")])
+def postgresql(postgresql_server: str) -> str:
+    """The URL of a PostgreSQL database, one for all tests: `postgresql://…`, to be completed with a driver."""
+    return postgresql_server
+
+
+@pytest.fixture(params=[database("mariadb")])
+def mariadb(mariadb_server: str) -> str:
+    """The URL of a MariaDB database, one for all tests: `mariadb://…`, to be completed with a driver."""
+    return mariadb_server
+
+
+@pytest.fixture(params=[database("redis")])
+def redis(redis_server: str) -> str:
+    """The URL of a Redis server, one for all tests."""
+    return redis_server

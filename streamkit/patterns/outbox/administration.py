@@ -1,0 +1,198 @@
+"""What a person asks about the rows of an outbox and does to them."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, Select, func, select, text, update
+
+from streamkit.patterns.outbox.errors import OutboxError
+from streamkit.patterns.outbox.listening import CHANNEL
+from streamkit.patterns.outbox.status import OVER_LIMITS, MessageStatus
+from streamkit.patterns.outbox.tables import PRODUCER_TABLES, ProducerMessage
+
+__all__ = ["OutboxRow", "Selection", "list_rows", "resend", "roll_back", "show_row", "topic_counts"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """A row as commands show it."""
+
+    topic: str
+    id: str
+    status: str
+    key: str | None
+    created_at: datetime
+    updated_at: datetime
+    sent_at: datetime | None
+    send_times: int
+    pending: bool
+    compensated_at: datetime | None
+    error: str | None
+    headers: dict[str, object] | None = None
+    body: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCount:
+    """The number of rows of a topic with one status.
+
+    Attributes:
+        pending: How many of them still have to be sent.
+    """
+
+    topic: str
+    status: str
+    rows: int
+    pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which rows are meant; what is None or empty does not matter."""
+
+    topic: str | None = None
+    statuses: Collection[MessageStatus] = ()
+    ids: Collection[str] = ()
+
+    def applied(self, statement: Select[Any]) -> Select[Any]:
+        """Return the statement with the conditions."""
+        if self.topic is not None:
+            statement = statement.where(ProducerMessage.topic == self.topic)
+        if self.statuses:
+            statement = statement.where(ProducerMessage.message_status.in_(map(str, self.statuses)))
+        if self.ids:
+            statement = statement.where(ProducerMessage.msgid.in_(self.ids))
+        return statement
+
+
+_TABLE = PRODUCER_TABLES[0]
+
+
+def topic_counts(connection: Connection) -> Sequence[TopicCount]:
+    """Return the numbers of rows by topic and status."""
+    counted = (
+        select(
+            ProducerMessage.topic,
+            ProducerMessage.message_status,
+            func.count(),
+            func.count(ProducerMessage.pending),
+        )
+        .group_by(ProducerMessage.topic, ProducerMessage.message_status)
+        .order_by(ProducerMessage.topic, ProducerMessage.message_status)
+    )
+    return [TopicCount(*row) for row in connection.execute(counted)]
+
+
+def list_rows(connection: Connection, selection: Selection, limit: int) -> Sequence[OutboxRow]:
+    """Return rows, the newest first, without bodies and headers."""
+    newest = selection.applied(select(_TABLE)).order_by(ProducerMessage.id.desc()).limit(limit)
+    return [_row(each, is_whole=False) for each in connection.execute(newest).mappings()]
+
+
+def show_row(connection: Connection, selection: Selection) -> OutboxRow:
+    """Return one row with its body and headers.
+
+    Raises:
+        OutboxError: There is no such row, or several topics have one.
+    """
+    found = connection.execute(selection.applied(select(_TABLE)).limit(2)).mappings().all()
+    if not found:
+        raise OutboxError(f"there is no message {', '.join(selection.ids)} in the outbox")
+    if len(found) > 1:
+        topics = " and ".join(sorted(row["topic"] for row in found))
+        raise OutboxError(f"topics {topics} each have a message {', '.join(selection.ids)}: name the topic")
+    return _row(found[0], is_whole=True)
+
+
+def resend(connection: Connection, selection: Selection, now: int, *, dry_run: bool = False) -> Sequence[OutboxRow]:
+    """Send rows again that are over a limit: their status is NOT_CONSUMED, and their sends are counted anew.
+
+    Returns:
+        The rows as they were.
+
+    Raises:
+        OutboxError: A row that is named by its id is not over a limit.
+    """
+    rows = _over_limits(connection, selection)
+    if rows and not dry_run:
+        again = {
+            "message_status": str(MessageStatus.NOT_CONSUMED),
+            "send_times": 0,
+            "pending": 1,
+            "due_time": 0,
+            "check_id": None,
+            "update_time": now,
+        }
+        _change(connection, rows, again)
+        if connection.dialect.name == "postgresql":
+            for topic in sorted({row.topic for row in rows}):
+                connection.execute(text("SELECT pg_notify(:channel, :topic)"), {"channel": CHANNEL, "topic": topic})
+    return rows
+
+
+def roll_back(connection: Connection, selection: Selection, now: int, *, dry_run: bool = False) -> Sequence[OutboxRow]:
+    """Mark rows that are over a limit as rolled back; the application that relays them undoes the sender's work.
+
+    Returns:
+        The rows as they were.
+
+    Raises:
+        OutboxError: A row that is named by its id is not over a limit.
+    """
+    rows = _over_limits(connection, selection)
+    if rows and not dry_run:
+        gone = {"message_status": str(MessageStatus.ROLLED_BACK), "pending": None, "check_id": None, "update_time": now}
+        _change(connection, rows, gone)
+    return rows
+
+
+def _over_limits(connection: Connection, selection: Selection) -> Sequence[OutboxRow]:
+    found = connection.execute(selection.applied(select(_TABLE)).with_for_update()).mappings().all()
+    over = {str(each) for each in OVER_LIMITS}
+    missing = set(selection.ids).difference(row["msgid"] for row in found)
+    if missing:
+        raise OutboxError(f"there is no message {', '.join(sorted(missing))} in the outbox")
+    others = [row for row in found if row["message_status"] not in over]
+    if others and selection.ids:
+        first = others[0]
+        raise OutboxError(
+            f"message {first['msgid']} to {first['topic']} is {first['message_status']}: only messages over a limit "
+            f"({' or '.join(sorted(over))}) are sent again or rolled back"
+        )
+    return [_row(row, is_whole=False) for row in found if row["message_status"] in over]
+
+
+def _change(connection: Connection, rows: Sequence[OutboxRow], values: Mapping[str, object]) -> None:
+    for row in rows:
+        changed = update(ProducerMessage).where(ProducerMessage.topic == row.topic, ProducerMessage.msgid == row.id)
+        connection.execute(changed.where(ProducerMessage.message_status == row.status).values(values))
+
+
+def _row(row: RowMapping, *, is_whole: bool) -> OutboxRow:
+    body: bytes | None = row["body"]
+    return OutboxRow(
+        topic=row["topic"],
+        id=row["msgid"],
+        status=row["message_status"],
+        key=row["message_key"],
+        created_at=_required_time(row["create_time"]),
+        updated_at=_required_time(row["update_time"]),
+        sent_at=_time(row["sent_time"]),
+        send_times=row["send_times"],
+        pending=row["pending"] == 1,
+        compensated_at=_time(row["compensated_time"]),
+        error=row["last_error"],
+        headers=json.loads(row["headers"]) if is_whole else None,
+        body=body.decode(errors="backslashreplace") if is_whole and body is not None else None,
+    )
+
+
+def _required_time(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def _time(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else _required_time(milliseconds)

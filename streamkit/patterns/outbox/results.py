@@ -1,0 +1,70 @@
+"""What a round of a relay records in the database after its sends."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, update
+
+from streamkit.patterns.outbox.claims import ClaimedRow, held_lanes, release
+from streamkit.patterns.outbox.status import MessageStatus
+from streamkit.patterns.outbox.tables import ProducerMessage
+
+__all__ = ["Results", "Retries"]
+
+_MOST_OF_ERROR = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How refused messages are sent again; times in milliseconds."""
+
+    backoff: int
+    max_backoff: int
+    max_send_times: int
+
+    def pause(self, failures: int) -> int:
+        """Return the pause after so many failures in a row, at least one."""
+        return min(self.max_backoff, self.backoff << min(failures - 1, 30))
+
+
+@dataclass(slots=True)
+class Results:
+    """The results of the sends of one claim.
+
+    Attributes:
+        sent: The rows that the broker has stored.
+        refused: The rows that the broker or the binder has refused, and why.
+    """
+
+    sent: list[ClaimedRow] = field(default_factory=list)
+    refused: list[tuple[ClaimedRow, str]] = field(default_factory=list)
+
+    def record(
+        self, connection: Connection, topic: str, token: str, now: int, retries: Retries
+    ) -> Sequence[ClaimedRow]:
+        """Record the results of the lanes that still have the claim's token, and give the lanes up.
+
+        Returns:
+            The rows that were sent and are not recorded: another relay has taken their lanes over and sends them again.
+        """
+        held = held_lanes(connection, topic, token)
+        sent = [row.id for row in self.sent if row.lane in held]
+        if sent:
+            stored = update(ProducerMessage).where(ProducerMessage.id.in_(sent), ProducerMessage.pending == 1)
+            connection.execute(stored.values(pending=None, sent_time=now, update_time=now, last_error=None))
+        for row, reason in self.refused:
+            if row.lane in held:
+                self._refuse(connection, row, reason, now, retries)
+        release(connection, topic, token)
+        return [row for row in self.sent if row.lane not in held]
+
+    @staticmethod
+    def _refuse(connection: Connection, row: ClaimedRow, reason: str, now: int, retries: Retries) -> None:
+        times = row.send_times + 1
+        values: dict[str, object] = {"send_times": times, "last_error": reason[:_MOST_OF_ERROR], "update_time": now}
+        if times >= retries.max_send_times:
+            values |= {"pending": None, "message_status": str(MessageStatus.CONFIRMATION_RETRIES_EXCEEDED)}
+        else:
+            values["due_time"] = now + retries.pause(times)
+        pending = update(ProducerMessage).where(ProducerMessage.id == row.id, ProducerMessage.pending == 1)
+        connection.execute(pending.values(values))

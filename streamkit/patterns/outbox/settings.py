@@ -1,0 +1,42 @@
+"""The settings `streamkit.outbox.*`."""
+
+from datetime import timedelta
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from streamkit.config.durations import Positive, Seconds
+from streamkit.config.settings_model import SettingsModel
+
+__all__ = ["OUTBOX", "OutboxProperties"]
+
+OUTBOX: Final = "streamkit.outbox"
+
+
+class OutboxProperties(SettingsModel):
+    """`streamkit.outbox.*`."""
+
+    url: str | None = None
+    """The database of the commands `streamkit outbox`, as SQLAlchemy writes URLs; an application has its own engine."""
+    relay: bool = True
+    """Whether the application itself sends the rows. Set it to false if `streamkit outbox relay` does."""
+    batch_size: int = Field(default=200, ge=1, le=10_000)
+    """The most rows that a relay sends in one round; so many may be sent twice if it is killed."""
+    lease: Annotated[Seconds, Positive] = timedelta(seconds=30)
+    """How long a relay has for a round. After that another relay may take its rows over."""
+    poll_interval: Annotated[Seconds, Positive] = timedelta(seconds=1)
+    """How often a relay looks for rows of which it was not told."""
+    backoff: Annotated[Seconds, Positive] = timedelta(seconds=1)
+    """The pause after a failure; it doubles with each further one."""
+    max_backoff: Annotated[Seconds, Positive] = timedelta(minutes=5)
+    """The longest pause."""
+    max_send_times: int = Field(default=16, ge=1)
+    """How often a message is sent again, because it was refused or not confirmed, before it waits for a person."""
+    check_after: Annotated[Seconds, Positive] = timedelta(minutes=1)
+    """The age from which the consumer is asked about a row, and the time between two questions."""
+    check_size: int = Field(default=500, ge=1, le=10_000)
+    """The most ids in one question."""
+    retention: Annotated[Seconds, Positive] = timedelta(days=7)
+    """How long rows that are done are kept."""
+    notify: bool = True
+    """Whether commits notify relays in other processes, where the database is PostgreSQL."""

@@ -1,0 +1,239 @@
+"""The outbox in `app.test()`: SQLite in memory, virtual time, no server."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+from sqlalchemy import Connection, Engine, String, create_engine, select
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from streamkit import ChannelInterceptor, Message, StreamApplication
+from streamkit.errors import BinderUnavailable, ConfigurationError
+from streamkit.patterns.outbox import OUTBOX_ID, MessageStatus, Outbox, OutboxError
+from streamkit.patterns.outbox.administration import Selection, resend, roll_back
+from streamkit.patterns.outbox.tables import ProducerMessage
+from streamkit.testing.harness import Harness
+
+SETTINGS = {"spring.cloud.stream.output-bindings": "orders", "streamkit.outbox.max-send-times": 2}
+
+
+class Table(DeclarativeBase):
+    pass
+
+
+class Booked(Table):
+    __tablename__ = "booked"
+    number: Mapped[str] = mapped_column(String(10), primary_key=True)
+
+
+class Shop:
+    """An application with an outbox, its database and its test."""
+
+    def __init__(self, engine: Engine | None = None, **settings: object) -> None:
+        self.app = StreamApplication(config_location="optional:/none", properties={**SETTINGS, **settings})
+        self.outbox = Outbox(self.app, engine or create_engine("sqlite://"), "orders")
+        self.test: Harness[StreamApplication]
+        self.undone: list[str] = []
+
+        @self.outbox.compensate("orders")
+        def undo(order: dict[str, str], session: Session) -> None:
+            session.delete(session.get_one(Booked, order["number"]))
+            self.undone.append(order["number"])
+
+    def on_rows(self, work: Callable[[Connection], object]) -> None:
+        with self.outbox.engine.begin() as connection:
+            work(connection)
+        self.outbox.wake("orders")
+
+    def row(self, id_: str) -> ProducerMessage:
+        with Session(self.outbox.engine) as session:
+            return session.scalars(select(ProducerMessage).where(ProducerMessage.msgid == id_)).one()
+
+    def take(self, *numbers: str, key: str | None = None) -> None:
+        with self.outbox.transaction() as session:
+            for number in numbers:
+                session.add(Booked(number=number))
+                self.outbox.send("orders", {"number": number}, id=number, key=key)
+
+    def sent(self) -> list[str]:
+        return [str(each.payload["number"]) for each in self.test.output("orders").receive_all(dict)]
+
+
+@pytest.fixture
+def shop() -> Iterator[Shop]:
+    """A shop that runs."""
+    shop = Shop()
+    with shop.outbox.in_memory(Booked.__table__), shop.app.test() as shop.test:
+        yield shop
+
+
+def test_committed_message_is_sent_at_once(shop: Shop) -> None:
+    shop.take("1")
+    shop.test.settle()
+    assert shop.sent() == ["1"]
+    assert shop.row("1").status is MessageStatus.NOT_CONSUMED
+
+
+def test_rolled_back_message_is_never_sent(shop: Shop) -> None:
+    with suppress(RuntimeError), shop.outbox.transaction():
+        shop.outbox.send("orders", {"number": "1"}, id="1")
+        raise RuntimeError
+    shop.test.advance(hours=1)
+    assert shop.sent() == []
+
+
+def test_send_outside_of_a_transaction_is_refused(shop: Shop) -> None:
+    shop.take("1")
+    with pytest.raises(OutboxError, match="no transaction is open"):
+        shop.outbox.send("orders", {"number": "2"})
+
+
+def test_existing_session_is_enlisted_until_its_transaction_ends(shop: Shop) -> None:
+    with Session(shop.outbox.engine) as session:
+        shop.outbox.enlist(session)
+        shop.outbox.send("orders", {"number": "1"}, id="1")
+        session.commit()
+        with pytest.raises(OutboxError, match="no transaction is open"):
+            shop.outbox.send("orders", {"number": "2"}, id="2")
+    shop.test.settle()
+    assert shop.sent() == ["1"]
+
+
+def test_output_that_the_outbox_does_not_have_is_refused(shop: Shop) -> None:
+    with shop.outbox.transaction(), pytest.raises(OutboxError, match="'invoices' is no output of the outbox"):
+        shop.outbox.send("invoices", {})
+
+
+def test_header_that_a_database_cannot_keep_is_refused(shop: Shop) -> None:
+    with (
+        shop.outbox.transaction(),
+        pytest.raises(OutboxError, match="header 'price' of a message to 'orders' is object"),
+    ):
+        shop.outbox.send("orders", {}, {"price": object()})
+
+
+def test_message_keeps_its_id_and_headers(shop: Shop) -> None:
+    with shop.outbox.transaction():
+        message = Message({"number": "1"}, {"colour": "red"})
+        shop.outbox.send("orders", message, id="1", key="c")
+    shop.test.settle()
+    received = shop.test.output("orders").receive(dict)
+    assert received.headers.id == message.headers.id
+    assert (received.headers["colour"], received.headers[OUTBOX_ID]) == ("red", "1")
+
+
+class Refusing(ChannelInterceptor):
+    """Refuses some messages."""
+
+    def __init__(self) -> None:
+        self.numbers: set[str] = set()
+        self.error: type[Exception] = ValueError
+
+    def pre_send(self, message: Message[object], channel: object) -> Message[object]:
+        if message.headers.get(OUTBOX_ID) in self.numbers:
+            raise self.error("refused")
+        return message
+
+
+@pytest.fixture
+def refusing(shop: Shop) -> Refusing:
+    """What refuses messages of the shop."""
+    interceptor = Refusing()
+    shop.app.channel("orders").add_interceptor(interceptor)
+    return interceptor
+
+
+def test_refused_message_stops_its_key_until_it_is_sent(shop: Shop, refusing: Refusing) -> None:
+    refusing.numbers = {"1"}
+    shop.take("1", "2", key="c")
+    shop.take("3", key="d")
+    shop.test.settle()
+    assert shop.sent() == ["3"]
+    refusing.numbers = set()
+    shop.test.advance(seconds=2)
+    assert shop.sent() == ["1", "2"]
+    assert shop.row("1").send_times == 1
+
+
+def test_message_over_its_sends_waits_for_a_person_and_lets_its_key_go_on(shop: Shop, refusing: Refusing) -> None:
+    refusing.numbers = {"1"}
+    shop.take("1", "2", key="c")
+    shop.test.advance(minutes=1)
+    assert shop.sent() == ["2"]
+    parked = shop.row("1")
+    assert (parked.status, parked.last_error) == (MessageStatus.CONFIRMATION_RETRIES_EXCEEDED, "ValueError: refused")
+    refusing.numbers = set()
+    shop.on_rows(lambda connection: resend(connection, Selection(ids=["1"]), shop.app.clock.now_ms()))
+    shop.test.advance(minutes=2)
+    assert shop.sent() == ["1"]
+    assert shop.row("1").status is MessageStatus.NOT_CONSUMED
+
+
+def test_outage_counts_against_no_message(shop: Shop, refusing: Refusing) -> None:
+    refusing.numbers, refusing.error = {"1", "2"}, BinderUnavailable
+    shop.take("1", "2")
+    shop.test.advance(hours=1)
+    assert [shop.row(each).send_times for each in ("1", "2")] == [0, 0]
+    refusing.numbers = set()
+    shop.test.advance(minutes=6)
+    assert sorted(shop.sent()) == ["1", "2"]
+
+
+def test_roll_back_runs_the_compensation_once_and_never_sends(shop: Shop, refusing: Refusing) -> None:
+    refusing.numbers = {"1"}
+    shop.take("1")
+    shop.test.advance(minutes=1)
+    shop.on_rows(lambda connection: roll_back(connection, Selection(ids=["1"]), shop.app.clock.now_ms()))
+    refusing.numbers = set()
+    shop.test.advance(minutes=5)
+    assert (shop.sent(), shop.undone) == ([], ["1"])
+    assert shop.row("1").status is MessageStatus.ROLLED_BACK
+
+
+def test_only_messages_over_a_limit_are_rolled_back(shop: Shop) -> None:
+    shop.take("1")
+    with pytest.raises(OutboxError, match="message 1 to orders is NOT_CONSUMED: only messages over a limit"):
+        shop.on_rows(lambda connection: roll_back(connection, Selection(ids=["1"]), shop.app.clock.now_ms()))
+
+
+def test_old_rows_that_are_sent_are_deleted() -> None:
+    shop = Shop(**{"streamkit.outbox.retention": "1h"})
+    with shop.outbox.in_memory(Booked.__table__), shop.app.test() as shop.test:
+        shop.take("1")
+        shop.test.advance(minutes=59)
+        assert shop.row("1").sent_time
+        shop.test.advance(hours=2)
+        with Session(shop.outbox.engine) as session:
+            assert session.scalars(select(ProducerMessage)).all() == []
+
+
+def test_send_that_is_not_confirmed_is_refused_at_the_start() -> None:
+    setting = "spring.cloud.stream.rocketmq.bindings.orders.producer.sync"
+    shop = Shop(**{setting: "false", "spring.cloud.stream.default-binder": "rocketmq"})
+    refused = pytest.raises(ConfigurationError, match=r"producer\.sync prevents that")
+    with shop.outbox.in_memory(), refused, shop.app.test():
+        pass
+
+
+def test_relay_of_another_process_leaves_the_rows() -> None:
+    shop = Shop(**{"streamkit.outbox.relay": "false"})
+    with shop.outbox.in_memory(Booked.__table__), shop.app.test() as shop.test:
+        shop.take("1")
+        shop.test.advance(minutes=2)
+        assert shop.sent() == []
+        assert shop.row("1").pending == 1
+
+
+def test_asynchronous_sessions_work_alike() -> None:
+    app = StreamApplication(config_location="optional:/none", properties=SETTINGS)
+    outbox = Outbox(app, create_async_engine("sqlite+aiosqlite://"), "orders")
+
+    async def take() -> None:
+        async with outbox.transaction() as session:
+            session.add(Booked(number="1"))
+            outbox.send("orders", {"number": "1"}, id="1")
+
+    with outbox.in_memory(Booked.__table__), app.test() as test:
+        test.run(take())
+        assert test.output("orders").receive(dict, within=5).payload == {"number": "1"}
