@@ -63,14 +63,16 @@ def check_bounds(text: str | bytes, loader: Any) -> None:
                 anchor, before = open_values.pop()
                 if anchor is not None:
                     sizes[anchor] = count - before
-            case yaml.AliasEvent():
-                if any(anchor == event.anchor for anchor, _ in open_values):
+            case yaml.AliasEvent(anchor=str(name)):
+                if any(anchor == name for anchor, _ in open_values):
                     raise _too_large(event, "an alias stands for a value that contains it")
-                size = sizes.get(event.anchor, 0)  # without an anchor, the reader refuses the alias
+                size = sizes.get(name, 0)  # without an anchor, the reader refuses the alias
                 count, repeated = count + size, repeated + size
                 if repeated > MOST_REPEATED:
                     raise _too_large(event, f"the aliases up to here stand for more than {MOST_REPEATED} values")
 
 
 def _too_large(event: yaml.Event, problem: str) -> YamlTooLargeError:
-    return YamlTooLargeError(event.start_mark.line + 1, problem)
+    mark = event.start_mark
+    assert mark is not None  # parsed events have marks
+    return YamlTooLargeError(mark.line + 1, problem)

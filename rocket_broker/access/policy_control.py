@@ -120,13 +120,13 @@ class PolicyControl:
         """Return the groups on which a user has the action Pub by the group's name."""
         if self._producer_groups is None:
             self._producer_groups = frozenset(
-                entry.resource.removeprefix(_GROUP)
+                resource.removeprefix(_GROUP)
                 for acl in map(self._acls.get, self._acls)
                 for policy in (acl.policies if acl is not None else None) or ()
                 for entry in policy.entries or ()
                 if entry.decision == Decision.ALLOW
                 and Action.PUB in (entry.actions or ())
-                and (entry.resource or "").startswith(_GROUP)
+                and (resource := entry.resource or "").startswith(_GROUP)
             )
         return self._producer_groups
 
