@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 of = $(if $(filter tests/%,$(ARGS)),,$(1))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-listeners test peers spark crashes check bench bench-broker instructions broker native fmt clean
+.PHONY: help demo demo-listeners test peers spark crashes check bench bench-broker bench-peers instructions broker native fmt clean
 
 help: ## Show what each target does
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ bench: $(STAMP) ## Measure throughput, CPU per message and latency, beside Apach
 
 bench-broker: $(STAMP) ## Put the same load on our broker and Apache's in turns: rates, CPU per message, latency
 	@$(BIN)/python -m benchmarks.load $(ARGS)
+
+bench-peers: $(STAMP) ## Measure clients, listeners and binders beside those of other systems, each on its own server
+	@$(BIN)/python -m benchmarks.peers $(ARGS)
 
 instructions: $(STAMP) ## Count the instructions of the hot paths under Valgrind; fail if one has grown by more than 5 %
 	@$(BIN)/python -m benchmarks.instructions $(ARGS)

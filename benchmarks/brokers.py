@@ -48,6 +48,7 @@ def bundled_broker_of(
     environment: Mapping[str, str] | None = None,
     checkout: Path | None = None,
     settings: Mapping[str, str] | None = None,
+    ports: tuple[int, int] | None = None,
 ) -> Iterator[MeasuredBroker]:
     """`streamkit broker`, with its store in the directory, which stays; it is ended by the signal.
 
@@ -58,8 +59,9 @@ def bundled_broker_of(
         environment: The environment of the process; None: this process's.
         checkout: The checkout of this project whose broker it is; None: the current directory, or the installed one.
         settings: Settings of the broker. With them its name server is a process of its own, and is not measured.
+        ports: The name server's and the broker's; None: free ones.
     """
-    name_server_port, broker_port = free_ports()
+    name_server_port, broker_port = ports or free_ports()
     name_server, address = f"127.0.0.1:{name_server_port}", f"127.0.0.1:{broker_port}"
     with ExitStack() as stack:
 
@@ -74,8 +76,7 @@ def bundled_broker_of(
             return process
 
         if settings is None:
-            ports = ["--name-server-port", str(name_server_port), "--port", str(broker_port)]
-            arguments = ["--store", str(home), *ports]
+            arguments = ["--store", str(home), "--name-server-port", str(name_server_port), "--port", str(broker_port)]
         else:
             keys = {"listenPort": str(name_server_port), "kvConfigPath": str(home / "kvConfig.json")}
             start("The Name Server boot success", "namesrv", "-c", _write_conf(home / "namesrv.conf", keys))

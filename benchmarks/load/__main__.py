@@ -12,9 +12,10 @@ import click
 from rich.console import Console
 
 from benchmarks.brokers import MeasuredBroker, have_java
-from benchmarks.load.report import WITHOUT, console_table, write_page
+from benchmarks.load.report import WITHOUT, console_table, section
 from benchmarks.load.scenarios import SCENARIOS, Figures, make_topics, measure
 from benchmarks.load.servers import Server, apache, bundled
+from benchmarks.page import write_section
 from rocket_remoting.native import has_native_core
 
 APACHE_VERSIONS = ("4.9.7", "5.3.3")
@@ -41,7 +42,11 @@ Rounds = dict[str, list[list[Figures]]]
 )
 @click.option("--apache/--no-apache", "with_apache", default=True, help="Measure Apache's brokers too, where Java is.")
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
-@click.option("--report", type=click.Path(path_type=Path), help="Write the page, and a plot beside it.")
+@click.option(
+    "--report",
+    type=click.Path(exists=True, path_type=Path),
+    help="The page that gets the section; its plot is put beside it.",
+)
 def main(
     *,
     only: tuple[str, ...],
@@ -76,7 +81,8 @@ def main(
     medians = {name: [_median(of_server) for of_server in figures[name]] for name in names}
     console.print(console_table([server.name for server in servers], medians))
     if report is not None:
-        write_page(report, [server.name for server in servers], medians, rounds=rounds, seconds=seconds)
+        own = section([server.name for server in servers], medians, rounds=rounds, seconds=seconds)
+        write_section(report, own)
         console.print(f"{report} was written. {platform.python_version()}")
 
 

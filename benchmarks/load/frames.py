@@ -25,7 +25,7 @@ from rocket_remoting.wire.properties import (
     PROPERTY_WAIT_STORE_MSG_OK,
     encode_properties_text,
 )
-from rocket_remoting.wire.sys_flag import PULL_SUBSCRIPTION
+from rocket_remoting.wire.sys_flag import PULL_SUBSCRIPTION, PULL_SUSPEND
 
 __all__ = ["SendFrames", "pull_frame"]
 
@@ -43,39 +43,42 @@ class SendFrames:
         messages: Messages in each frame.
     """
 
-    def __init__(self, topic: str, body: bytes, *, batch: int = 1, keys: Credentials | None = None) -> None:
+    def __init__(
+        self, topic: str, body: bytes, *, batch: int = 1, keys: Credentials | None = None, queues: int = QUEUES
+    ) -> None:
         """Encode a request for each queue.
 
         Args:
-            topic: The topic, which has `QUEUES` queues.
+            topic: The topic.
             body: The body of every message.
             batch: Messages in a request; 1 for requests of single messages.
             keys: Sign the requests; None: they are not signed.
+            queues: The number of the topic's queues.
         """
         self.messages = batch
         self._sent = 0
-        self._frames = [_Template(_send(topic, body, queue_id, batch), keys) for queue_id in range(QUEUES)]
+        self._frames = [_Template(_send(topic, body, queue_id, batch), keys) for queue_id in range(queues)]
 
     def next(self, count: int) -> bytes:
         """Return ``count`` requests, one after the other."""
         taken = []
         for _ in range(count):
-            taken.append(self._frames[self._sent % QUEUES].with_numbers(self._sent))
+            taken.append(self._frames[self._sent % len(self._frames)].with_numbers(self._sent))
             self._sent += 1
         return b"".join(taken)
 
 
-def pull_frame(topic: str, group: str, queue_id: int, offset: int, most: int) -> bytes:
-    """Return a request to pull up to ``most`` messages of a queue from an offset on, which is answered at once."""
+def pull_frame(topic: str, group: str, queue_id: int, offset: int, most: int, *, wait_ms: int = 0) -> bytes:
+    """Return a request to pull up to ``most`` messages of a queue from an offset on, held until there are some."""
     header = PullMessageRequestHeader(
         consumer_group=group,
         topic=topic,
         queue_id=queue_id,
         queue_offset=offset,
         max_msg_nums=most,
-        sys_flag=PULL_SUBSCRIPTION,
+        sys_flag=PULL_SUBSCRIPTION | (PULL_SUSPEND if wait_ms else 0),
         commit_offset=0,
-        suspend_timeout_millis=0,
+        suspend_timeout_millis=wait_ms,
         subscription="*",
         sub_version=0,
         expression_type="TAG",

@@ -6,21 +6,22 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from benchmarks.load.frames import QUEUES, SendFrames, pull_frame
 
-__all__ = ["Load", "pull_again", "send_at_rate", "send_closed_loop", "send_count"]
+__all__ = ["Load", "pull_again", "send_at_rate", "send_closed_loop", "send_count", "waiting_consumers"]
 
 _LENGTH = struct.Struct(">I")
 _SUCCESS = b'{"code":0,'
 _NEXT_OFFSET = re.compile(rb'"nextBeginOffset":"(\d+)"')
 _RECEIVE_BYTES = 4 * 1024 * 1024
 _HEADER_BYTES = 1024
-_SENT_AT_ONCE = 64
 _ANSWER_SECONDS = 30.0
+_WAIT_MS = 60_000
+_DELIVERED = b"x" * 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +159,12 @@ def send_at_rate(address: str, frames: SendFrames, *, per_second: int, seconds: 
         connection.close()
 
 
-def send_count(address: str, frames: SendFrames, count: int) -> None:
-    """Send ``count`` requests on one connection; the queues get them in turn."""
+def send_count(address: str, frames: SendFrames, count: int, *, in_flight: int = 64) -> None:
+    """Send ``count`` requests on one connection, ``in_flight`` at once; the queues get them in turn."""
     connection = _Connection(address)
     try:
         while count:
-            pending = min(count, _SENT_AT_ONCE)
+            pending = min(count, in_flight)
             connection.send(frames.next(pending))
             count -= pending
             while pending:
@@ -188,6 +189,43 @@ def pull_again(address: str, topic: str, group: str, end: int, *, most: int, sec
         return _measure(pull)
     finally:
         connection.close()
+
+
+@contextmanager
+def waiting_consumers(address: str, topic: str, consumers: int) -> Iterator[Callable[[float], Load]]:
+    """Connect consumers that wait for messages, each for its own queue of the topic.
+
+    Yields a function that sends one message after the other for a number of seconds, each to the next consumer, which
+    pulls again when it has received the message.
+    """
+    with ExitStack() as stack:
+
+        def connect() -> _Connection:
+            connection = _Connection(address)
+            stack.callback(connection.close)
+            return connection
+
+        def pull(number: int) -> None:
+            waiting[number].send(pull_frame(topic, "load", number, offsets[number], 32, wait_ms=_WAIT_MS))
+
+        def deliver(seconds: float) -> int:
+            until, sent = time.perf_counter() + seconds, 0
+            while sent % consumers or time.perf_counter() < until:
+                number = sent % consumers
+                sender.ask(frames.next(1))
+                while not waiting[number].receive():
+                    pass
+                offsets[number] += 1
+                pull(number)
+                sent += 1
+            return sent
+
+        sender, frames = connect(), SendFrames(topic, _DELIVERED, queues=consumers)
+        waiting = [connect() for _ in range(consumers)]
+        offsets = [0] * consumers
+        for number in range(consumers):
+            pull(number)
+        yield lambda seconds: _measure(lambda: deliver(seconds))
 
 
 def _pull_queue(  # noqa: PLR0917 - as a pull request has them

@@ -1,1 +1,0 @@
-"""Listeners on Kafka, each a program that runs in its own process."""

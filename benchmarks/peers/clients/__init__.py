@@ -1,0 +1,1 @@
+"""Clients that are measured, each a program that runs in its own process and obeys `benchmarks.peers.worker`."""
