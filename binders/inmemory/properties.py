@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from binders.inmemory.broker import CHECK_INTERVAL, CHECK_MAX
 from streamkit.binder.delivery import (
@@ -53,8 +53,6 @@ class InMemoryBinderProperties(SettingsModel):
 class InMemoryConsumerProperties(ExtendedConsumerProperties):
     """`spring.cloud.stream.inmemory.bindings.<name>.consumer.*`, when the binder has no `stands-in-for`."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
     ordered: bool = False
     """One call in flight per partition; a failing message holds back those behind it."""
     broadcast: bool = False
@@ -98,8 +96,6 @@ class InMemoryConsumerProperties(ExtendedConsumerProperties):
 
 class InMemoryProducerProperties(ExtendedProducerProperties):
     """`spring.cloud.stream.inmemory.bindings.<name>.producer.*`, when the binder has no `stands-in-for`."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     transactional: bool = False
     """Messages are sent within local transactions, which a transaction listener of the group answers for."""

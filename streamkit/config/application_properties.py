@@ -32,7 +32,7 @@ _PLAIN: Final = "{noop}"
 class SharedSettingsModel(ShownWithoutSecrets):
     """Settings below a prefix that other software uses too. Unknown keys are ignored: they may belong to that."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class SchemaRegistryClientProperties(SharedSettingsModel):

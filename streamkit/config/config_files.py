@@ -38,7 +38,6 @@ from streamkit.config.properties_file import read_properties
 from streamkit.config.relaxed import uniform, uniform_key
 from streamkit.config.source import KeyedSource
 from streamkit.config.verdict import SettingWarning, Verdict
-from streamkit.config.yaml_file import read_yaml
 from streamkit.errors import ConfigurationError
 
 _SUFFIXES = (".yaml", ".yml", ".properties")
@@ -272,7 +271,10 @@ class _Reader:
 
     def _read(self, path: Path, suffix: str) -> Sequence[_Found]:
         where = self._shown(path)
-        read = read_properties if suffix == ".properties" else read_yaml
+        if suffix == ".properties":
+            read = read_properties
+        else:  # most applications have no YAML, which is slow to import
+            from streamkit.config.yaml_file import read_yaml as read
         try:
             return [_Found(path, where, document) for document in read(path, where)]
         except UnicodeDecodeError as error:

@@ -10,16 +10,13 @@ import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, TypeVar
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from streamkit.config.config_files import NO_FILES, Location, LocationGroup, SettingsFiles, load_files
 from streamkit.config.located_errors import located
 from streamkit.config.origin import Scalar, Value
 from streamkit.config.placeholders import resolve
 from streamkit.config.relaxed import uniform_key
-from streamkit.config.shape import section_of
 from streamkit.config.source import (
     EnvironmentVariables,
     FilteredSource,
@@ -31,17 +28,23 @@ from streamkit.config.source import (
     json_source,
     table_source,
 )
-from streamkit.config.tree import RawTree, read_tree
-from streamkit.config.validation import Bound, validate, without_effect
 from streamkit.config.verdict import SettingWarning
 from streamkit.errors import ConfigurationError, ConfigurationErrors
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from streamkit.config.tree import RawTree
+    from streamkit.config.validation import Bound
+
+# Models and their validation are imported when they are used: commands only look a key up, and should start fast.
 
 logger = logging.getLogger(__name__)
 
 IN_CODE: Final = "given in code"
 """The origin of overrides given in code, which win over all other settings."""
 
-M = TypeVar("M", bound=BaseModel)
+M = TypeVar("M", bound="BaseModel")
 
 
 class Environment:
@@ -169,13 +172,13 @@ class Environment:
         """
         return self.explain_extended(type_, binding, side, model).value
 
-    def explain_extended(self, type_: str, binding: str, side: str, model: type[M]) -> Bound[M]:
+    def explain_extended(self, type_: str, binding: str, side: str, model: type[M]) -> "Bound[M]":
         """Do the same as `bind_extended`, and return the origin of every value too."""
         prefix = f"spring.cloud.stream.{type_}"
         own = self.tree(f"{prefix}.bindings[{binding}].{side}", model)
         return self.bound(own.over(self.tree(f"{prefix}.default.{side}", model)), model)
 
-    def tree(self, prefix: str, model: type[BaseModel], skip: Iterable[str] = ()) -> RawTree:
+    def tree(self, prefix: str, model: "type[BaseModel]", skip: Iterable[str] = ()) -> "RawTree":
         """Return the raw values below `prefix`, placed by the shape of `model`.
 
         Args:
@@ -183,9 +186,12 @@ class Environment:
             model: The model whose fields the keys name.
             skip: First segments below the prefix that are left out.
         """
+        from streamkit.config.shape import section_of
+        from streamkit.config.tree import read_tree
+
         return read_tree(self.sources, self.resolved, prefix, section_of(model), skip)
 
-    def bound(self, tree: RawTree, model: type[M], given: Mapping[str, object] = MappingProxyType({})) -> Bound[M]:
+    def bound(self, tree: "RawTree", model: type[M], given: Mapping[str, object] = MappingProxyType({})) -> "Bound[M]":
         """Return the validated model of raw values, and log a warning for each setting without effect, once.
 
         Args:
@@ -196,13 +202,15 @@ class Environment:
         Raises:
             ConfigurationErrors: All problems of the values.
         """
+        from streamkit.config.validation import validate, without_effect
+
         self.note(without_effect(tree))
         for value in tree.origins.values():
             self._ask(value)
         return validate(tree, model, given)
 
     def problems_of(
-        self, prefix: str, model: type[BaseModel], skip: Iterable[str] = ()
+        self, prefix: str, model: "type[BaseModel]", skip: Iterable[str] = ()
     ) -> Sequence[ConfigurationError]:
         """Return the problems of the settings below `prefix`; the settings do not count as read.
 
@@ -211,6 +219,8 @@ class Environment:
             model: The model of the settings.
             skip: First segments below the prefix that are left out.
         """
+        from streamkit.config.validation import validate, without_effect
+
         tree = self.tree(prefix, model, skip)
         self.note(without_effect(tree))
         try:

@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from streamkit.config.origin import Value
 from streamkit.config.relaxed import uniform
 from streamkit.config.secret import is_secret, without_secrets
-from streamkit.config.shape import Location
 from streamkit.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from streamkit.config.shape import Location
 
 __all__ = ["EntryError", "located", "setting_of"]
 
@@ -25,7 +27,7 @@ class EntryError(ValueError):
         self.name = name
 
 
-def setting_of(origins: Mapping[Location, Value], properties: Iterable[str]) -> Value | None:
+def setting_of(origins: "Mapping[Location, Value]", properties: Iterable[str]) -> Value | None:
     """Return the first value that is set by one of several keys; None if none of them is set.
 
     Args:

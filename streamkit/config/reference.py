@@ -1,9 +1,13 @@
 """The reference page of all settings, generated from the models: a Markdown table for each group."""
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
+from itertools import pairwise
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -83,17 +87,18 @@ def documented(model: type[BaseModel]) -> Iterator[DocumentedSetting]:
 def _rows(
     section: Section, path: tuple[str, ...], defaults: BaseModel | None, seen: set[type[BaseModel]]
 ) -> Iterator[DocumentedSetting]:
+    texts = _texts(section.model)
     for known in dict.fromkeys(section.fields.values()):
+        text = " ".join((known.info.description or texts.get(known.name, "")).split())
         place = (*path, kebab(known.name))
         default = getattr(defaults, known.name, None)
         below = _section_below(known.shape)
         if below is None:
-            yield _row(known, place, default)
+            yield _row(known, place, default, text)
             continue
         if isinstance(known.shape, Table):
             place, default = (*place, "<name>"), below.model()
         if below.model in seen:
-            text = known.info.description or ""
             yield DocumentedSetting(".".join((*place, "*")), (), "", "", text, "as above")
             continue
         if isinstance(known.shape, Table):
@@ -107,12 +112,34 @@ def _section_below(shape: Shape) -> Section | None:
     return shape if isinstance(shape, Section) else None
 
 
-def _row(known: Field, place: tuple[str, ...], default: object) -> DocumentedSetting:
+def _texts(model: type[BaseModel]) -> dict[str, str]:
+    """Return the docstrings below the fields of a model and of its base classes.
+
+    Pydantic could collect them, but when the class is made: at each start of an application, which needs none of them.
+    """
+    texts: dict[str, str] = {}
+    for each in reversed(model.__mro__):
+        if not issubclass(each, BaseModel) or each.__module__.partition(".")[0] == "pydantic":
+            continue
+        try:
+            source = textwrap.dedent(inspect.getsource(each))
+        except (OSError, TypeError):  # a class without a file, such as one made by a test
+            continue
+        (definition,) = ast.parse(source).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, below in pairwise(definition.body):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                match below:
+                    case ast.Expr(value=ast.Constant(value=str(text))):
+                        texts[field.target.id] = text
+    return texts
+
+
+def _row(known: Field, place: tuple[str, ...], default: object, text: str) -> DocumentedSetting:
     key = ".".join(place) + (".<key>" if isinstance(known.shape, Table) else "")
     aliases = tuple(
         dict.fromkeys(spelling for alias in _aliases(known.info) if (spelling := kebab(alias)) != kebab(known.name))
     )
-    text = " ".join((known.info.description or "").split())
     return DocumentedSetting(key, aliases, _type(known.shape), setting_text(default), text, _status(known.info))
 
 

@@ -87,7 +87,7 @@ class MetricsProperties(SettingsModel):
 class StreamSettings(ShownWithoutSecrets, BaseSettings):
     """An application's settings: `spring.cloud.stream.*`."""
 
-    model_config = SettingsConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = SettingsConfigDict(extra="forbid", frozen=True)
 
     instance_count: int = Field(default=1, ge=1)
     """How many instances of the application run; for partitioned consumers."""

@@ -21,4 +21,4 @@ class ShownWithoutSecrets(BaseModel):
 class SettingsModel(ShownWithoutSecrets):
     """A group of settings. Unknown keys are errors; values are immutable."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)

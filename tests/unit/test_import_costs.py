@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -105,6 +106,27 @@ def test_help_of_administration_loads_no_client(command: str) -> None:
     ours = {name for name in loaded if name.startswith(("rocket_", "streamkit.config", "binders"))}
     assert f"rocket_admin.commands.{command}" in ours
     assert {name for name in ours if not name.startswith("rocket_admin.commands")} == {"rocket_admin"}
+
+
+@pytest.mark.parametrize("arguments", [("topic", "list"), ("group", "list"), ("dlq", "list"), ("message", "show", "1")])
+def test_first_request_needs_no_models_of_settings(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """The name server of an application is looked up, without the models that would judge all settings."""
+    (tmp_path / "application.properties").write_text(
+        "spring.cloud.stream.rocketmq.binder.name-server=127.0.0.1:1\nspring.cloud.stream.bindings.input.group=g\n"
+    )
+    loaded = loaded_by(f"""
+import os
+from streamkit.cli import main
+os.environ.pop("NAMESRV_ADDR", None)
+os.chdir({str(tmp_path)!r})
+try:
+    main([*{arguments!r}], standalone_mode=False)
+except Exception as error:
+    assert "application.properties:1" in str(error), error
+""")
+    assert "rocket_client.admin" in loaded
+    assert packages_of_others(loaded) <= {"click", "javaproperties", "msgspec", "lz4", "typing_extensions", "zstandard"}
+    assert loaded.isdisjoint({"rocket_admin.doctor", "streamkit.config.settings", "rocket_broker"})
 
 
 @pytest.mark.parametrize(
