@@ -314,6 +314,7 @@ class Broker:
                 s.write_buffer_high_water_mark,
                 address_percent=s.max_address_connections_ratio,
                 buffers=self.buffers,
+                knows_by_handler=self.access is not None,
             ),
             # Runs of sends are not decoded into commands, which chaos looks at one by one.
             frames_handler=self._frames_handler() if has_native_core() and self._chaos is None else None,

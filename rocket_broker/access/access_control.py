@@ -73,6 +73,7 @@ class AccessControl:
     def check(self, connection: Connection, command: RemotingCommand, needs: Needs) -> bool:
         """Check a request before it is handled; return whether an account has signed it.
 
+        The client is known as soon as one of its requests comes from an account, or from an address of a white list.
         Requests that need no account, or come from an address of a white list, are not verified.
 
         Raises:
@@ -83,8 +84,10 @@ class AccessControl:
             return False
         rules, host = self.rules, host_of(connection.remote_address)
         if _matches(rules.white_list, host):
+            connection.mark_known()
             return False
         account = self._sender(rules, host, command)
+        connection.mark_known()
         if account is None:
             return False
         if needs.admin and not account.admin:

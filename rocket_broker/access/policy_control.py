@@ -68,6 +68,7 @@ class PolicyControl:
         is_signed = self._authenticates and code not in self._unauthenticated
         if is_signed:
             self._authenticate(name, command, fields)
+        connection.mark_known()
         if self._authorizes and code not in self._unauthorized:
             try:
                 self._authorize(name, host_of(connection.remote_address), needs.accesses(command))

@@ -133,7 +133,14 @@ def failure_answer(connection: Connection, command: RemotingCommand, error: Exce
     return None
 
 
-def limits(idle_seconds: int, pending_bytes: int = 0, *, address_percent: int, buffers: BufferBudget) -> Limits:
+def limits(
+    idle_seconds: int,
+    pending_bytes: int = 0,
+    *,
+    address_percent: int,
+    buffers: BufferBudget,
+    knows_by_handler: bool = False,
+) -> Limits:
     """Return the limits of clients from settings in which 0 means no limit (idle time) or the default (bytes).
 
     Args:
@@ -141,12 +148,15 @@ def limits(idle_seconds: int, pending_bytes: int = 0, *, address_percent: int, b
         pending_bytes: Bytes that may wait to be written to a connection; 0 for the default.
         address_percent: Percentage of the connections that one address may have.
         buffers: The budget of buffered bytes of all connections.
+        knows_by_handler: Whether a client is known from its first request on that access control accepts.
     """
     usual = Limits()
     return Limits(
         max_header=MAX_HEADER,
         idle_timeout=idle_seconds or None,
         max_address_percent=address_percent,
+        max_address_unknown_percent=max(1, address_percent // 2),
+        knows_by_handler=knows_by_handler,
         max_pending_bytes=pending_bytes or usual.max_pending_bytes,
         buffers=buffers,
     )

@@ -76,15 +76,16 @@ class Connection(asyncio.BufferedProtocol):
         counted_as: The address that the peer's quotas are counted under: its IPv4 address, or the first 64 bits of its
             IPv6 address. Empty for a peer at this end's own address, which has no quotas.
         is_closed: Whether nothing can be sent, because the connection is not open yet, is closing or has ended.
+        is_known: Whether the peer is known to a server, see `mark_known`.
         waiting_since: When the requests that are being handled now were read, in seconds of the loop's time.
     """
 
     __slots__ = (
         "__weakref__", "_above_high_water", "_accepted", "_admit", "_arrivals", "_close_callbacks", "_closed",
         "_decoder", "_drained", "_flushing", "_handler", "_has_arrived", "_idle_timer", "_is_paused", "_is_waiting",
-        "_last_activity", "_limits", "_loop", "_outgoing", "_outgoing_size", "_reading", "_reported_size", "_session",
-        "_size_in_steps", "_stalled", "_timeout_timer", "_transport", "_turns", "counted_as", "is_closed",
-        "local_address", "remote_address", "waiting_since",
+        "_last_activity", "_limits", "_loop", "_on_known", "_outgoing", "_outgoing_size", "_reading", "_reported_size",
+        "_session", "_size_in_steps", "_stalled", "_timeout_timer", "_transport", "_turns", "counted_as", "is_closed",
+        "is_known", "local_address", "remote_address", "waiting_since",
     )  # fmt: skip
 
     def __init__(
@@ -96,6 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         accepted: bool = False,
         receive_buffer: ReceiveBuffer | None = None,
         admit: Callable[["Connection"], bool] | None = None,
+        on_known: Callable[["Connection"], None] | None = None,
         turns: Turns | None = None,
         arrivals: Arrivals["Connection"] | None = None,
     ) -> None:
@@ -108,6 +110,7 @@ class Connection(asyncio.BufferedProtocol):
             accepted: Whether this end is a server. Only servers stop reading from peers that do not read.
             receive_buffer: The memory that the connections of a server share.
             admit: Called when the connection is open; returns whether to keep it.
+            on_known: Called when the peer is known.
             turns: Shared by the connections of a server; None for clients, which have no turns.
             arrivals: Handles requests of the connections of a server together; None if each handles its own.
         """
@@ -115,11 +118,13 @@ class Connection(asyncio.BufferedProtocol):
         self.local_address = ""
         self.counted_as = ""
         self.is_closed = True
+        self.is_known = False
         self.waiting_since = 0.0
         self._handler = handler
         self._limits = limits
         self._accepted = accepted
         self._admit = admit
+        self._on_known = on_known
         self._turns = turns
         self._arrivals = arrivals
         self._loop = asyncio.get_running_loop()
@@ -276,6 +281,16 @@ class Connection(asyncio.BufferedProtocol):
         """
         self._size_in_steps = size
         self._apply_limits()
+
+    def mark_known(self) -> None:
+        """Count the connection no longer among those of unknown peers, of which a server keeps fewer.
+
+        A peer is known when a request of it was handled, or with `Limits.knows_by_handler` when the handler says so.
+        """
+        if not self.is_known:
+            self.is_known = True
+            if self._on_known is not None:
+                self._on_known(self)
 
     def replace_transport(self, transport: asyncio.Transport) -> None:
         """Read from and write to ``transport`` from now on, a layer over the transport that it was opened with."""

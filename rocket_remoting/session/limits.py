@@ -19,6 +19,11 @@ class Limits:
         max_connections: Most connections a server keeps; further ones are closed at once.
         max_address_percent: Percent of the possible connections that one address may have: an IPv4 address, or the
             first 64 bits of an IPv6 address. Peers at the server's own address have no such limit.
+        max_unknown_percent: Percent of the possible connections that unknown peers may have, which have sent no request
+            yet. At one more, the oldest is closed of the address that has most of them.
+        max_address_unknown_percent: Percent of the possible connections that unknown peers of one address may have;
+            further ones are closed at once. Peers at the server's own address have no such limit.
+        knows_by_handler: Whether a peer is known only when the handler calls `Connection.mark_known`.
         max_pending_bytes: Bytes that may wait to be written to a peer. Above this, `Connection.drain` waits, and a
             server stops reading from the peer.
         max_unread_bytes: Bytes that may wait to be written to a server's client that does not read, such as pushes and
@@ -36,6 +41,9 @@ class Limits:
     max_header: int = MAX_HEADER
     max_connections: int = 10_000
     max_address_percent: int = 20
+    max_unknown_percent: int = 50
+    max_address_unknown_percent: int = 10
+    knows_by_handler: bool = False
     max_pending_bytes: int = 4 * 1024 * 1024
     max_unread_bytes: int = 64 * 1024 * 1024
     max_pending_requests: int = 65_536

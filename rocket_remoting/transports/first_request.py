@@ -5,8 +5,9 @@
     socket ──> FirstRequest ──> Connection             the first byte decides whether there is TLS between the two;
     socket ──────────────────> Connection              after the first request the way is direct
 
-A peer must complete its TLS handshake, and send its first request, within a time. So connections that were only opened,
-or that send their first request byte by byte, do not stay.
+A peer must complete its TLS handshake, and send its whole first request, within a time. So connections that were only
+opened, or that send their first request byte by byte, do not stay. Meanwhile the server counts the peer as unknown, and
+keeps fewer such connections than others.
 """
 
 import asyncio
@@ -158,6 +159,8 @@ class FirstRequest(asyncio.BufferedProtocol):
         self._stop_timer()
         if self._transport is not None and not self._connection.is_closed:
             self._transport.set_protocol(self._connection)
+            if not self._limits.knows_by_handler:
+                self._connection.mark_known()
 
     def _give_up(self, reason: str) -> None:
         self._stop_timer()

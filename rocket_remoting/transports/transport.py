@@ -120,6 +120,9 @@ class Server:
         self._closing = False
         # Number of connections of each address except the server's own.
         self._connections_of: Counter[str] = Counter()
+        # The connections of unknown peers by addresses, the oldest of each first, and their number.
+        self._unknown: dict[str, dict[Connection, None]] = {}
+        self._unknown_count = 0
         # Whether the last connection was refused, and a refusal of this series was logged.
         self._refused = False
         self._next_warning_at = 0.0
@@ -159,6 +162,7 @@ class Server:
             accepted=True,
             receive_buffer=self._receive_buffer,
             admit=self._admit,
+            on_known=self._forget_unknown,
             turns=self._turns,
             arrivals=self._arrivals,
         )
@@ -179,11 +183,33 @@ class Server:
         self._connections.add(connection)
         if address:
             self._connections_of[address] += 1
+        self._unknown.setdefault(address, {})[connection] = None
+        self._unknown_count += 1
         # A refused connection never gets this callback, so `_remove` does not subtract what was not counted.
         connection.add_close_callback(self._remove)
         if self._on_connect is not None:
             self._on_connect(connection)
+        most = min(self._limits.max_connections, self._file_limit())
+        if self._unknown_count > max(1, most * self._limits.max_unknown_percent // 100):
+            self._close_oldest_unknown()
         return True
+
+    def _close_oldest_unknown(self) -> None:
+        """Make room: close the oldest connection of an unknown peer, of the address that has most of them."""
+        of_address = max(self._unknown.values(), key=len)
+        oldest = next(iter(of_address))
+        reason = f"{self._unknown_count} connections of unknown peers are open, one more than the limit"
+        self._log_refusal(oldest, reason)
+        oldest.abort(reason)
+        self._forget_unknown(oldest)  # now, since its end is reported later
+
+    def _forget_unknown(self, connection: Connection) -> None:
+        of_address = self._unknown.get(connection.counted_as)
+        if of_address is not None and connection in of_address:
+            del of_address[connection]
+            self._unknown_count -= 1
+            if not of_address:
+                del self._unknown[connection.counted_as]
 
     def _refusal(self, connection: Connection, address: str) -> str:
         """Return why the connection is refused; an empty text if it is kept."""
@@ -196,9 +222,14 @@ class Server:
         if number is not None and number >= files:
             self.lacks_files = True
             return f"{all_open} are open, and this process may not have many more files open (ulimit -n)"
-        of_address = self._connections_of[address] if address else 0
-        if of_address * 100 >= min(limits.max_connections, files) * limits.max_address_percent:
+        if not address:
+            return ""
+        of_address, most = self._connections_of[address], min(limits.max_connections, files)
+        if of_address * 100 >= most * limits.max_address_percent:
             return f"{of_address} of {address} are open, which is the limit of one address"
+        unknown = len(self._unknown.get(address, ()))
+        if unknown and unknown * 100 >= most * limits.max_address_unknown_percent:
+            return f"{unknown} of {address} are open whose peers are unknown, which is the limit of one address"
         return ""
 
     def _file_limit(self) -> float:
@@ -221,6 +252,7 @@ class Server:
 
     def _remove(self, connection: Connection) -> None:
         self._connections.discard(connection)
+        self._forget_unknown(connection)
         address = connection.counted_as
         if address:
             self._connections_of[address] -= 1

@@ -370,3 +370,17 @@ def test_name_server_without_access_control_is_administrated_from_its_own_machin
             await each.connection.close()
 
     with_broker(scene)
+
+
+def test_client_is_known_by_a_signed_request_only(tmp_path: Path) -> None:
+    """Of other clients an address has few connections, whatever they ask."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        table = embedded.broker.requests.table
+        for keys, is_known in ((None, False), (STRANGER, False), (FORGER, False), (NOBODY, True)):
+            other = await RawClient.connect(embedded.broker.transport, embedded.broker_address)
+            outcome(Code.GET_BROKER_CONFIG, other.connection, embedded, table, keys)
+            assert other.connection.is_known is is_known
+            await other.connection.close()
+
+    with_broker(scene, **accounts_in(tmp_path))
