@@ -15,7 +15,8 @@ __all__ = ["MOST_LEVELS", "MOST_REPEATED", "YamlTooLargeError", "check_bounds"]
 MOST_LEVELS: Final = 100
 """Levels of lists and mappings."""
 MOST_REPEATED: Final = 100_000
-"""Values that all aliases of a text stand for."""
+"""Values that all aliases of a text stand for; a long value counts once more for each `_CHARACTERS` of it."""
+_CHARACTERS: Final = 64
 
 
 class YamlTooLargeError(Exception):
@@ -51,9 +52,10 @@ def check_bounds(text: str | bytes, loader: Any) -> None:
             case yaml.DocumentStartEvent():
                 sizes.clear()
             case yaml.ScalarEvent():
-                count += 1
+                size = 1 + len(event.value) // _CHARACTERS
+                count += size
                 if event.anchor is not None:
-                    sizes[event.anchor] = 1
+                    sizes[event.anchor] = size
             case yaml.CollectionStartEvent():
                 if len(open_values) == MOST_LEVELS:
                     raise _too_large(event, f"lists and mappings have more than {MOST_LEVELS} levels here")

@@ -22,6 +22,11 @@ TOO_LARGE = {
     "merged mappings": (MERGED, 6, f"the aliases up to here stand for more than {MOST_REPEATED} values"),
     "a list that contains itself": (CYCLE, 4, "an alias stands for a value that contains it"),
     "a mapping that is merged into itself": ("a: &a\n  <<: *a\n", 2, "an alias stands for a value that contains it"),
+    "a long text": (
+        f"a: &a {'x' * 64_000}\nb: [{', '.join(['*a'] * 200)}]\n",
+        2,
+        f"the aliases up to here stand for more than {MOST_REPEATED} values",
+    ),
     "brackets": (DEEP, 2, f"lists and mappings have more than {MOST_LEVELS} levels here"),
 }
 

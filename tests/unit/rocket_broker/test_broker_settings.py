@@ -210,6 +210,7 @@ def test_access_control_of_5_3_that_would_not_check_is_refused(lines: str, messa
 @pytest.mark.parametrize(
     ("lines", "warning"),
     [
+        ("requireSignedCode=true", "requireSignedCode has no effect: it needs aclEnable=true or authenticationEnabled"),
         (f"{USERS}authenticationEnabled=true\naclEnable=true", "aclEnable has no effect: 5.3's access control is on"),
         (f"{USERS}{POLICIES}authorizationEnabled=true", "whoever names a user has the rights of that user"),
         ('initAuthenticationUser={"username":"a","password":"b"}', "it needs authenticationMetadataProvider="),
