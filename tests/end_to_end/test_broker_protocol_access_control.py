@@ -1,5 +1,6 @@
 """Access control of broker and name server: every request, and the accounts of four kinds."""
 
+import asyncio
 import json
 import logging
 from collections.abc import Mapping
@@ -384,3 +385,24 @@ def test_client_is_known_by_a_signed_request_only(tmp_path: Path) -> None:
             await other.connection.close()
 
     with_broker(scene, **accounts_in(tmp_path))
+
+
+@pytest.mark.parametrize("keys", [FORGER, NOBODY])
+def test_requests_that_are_refused_keep_no_connections(tmp_path: Path, keys: Credentials) -> None:
+    """One percent of the connections are for clients of an address without an account, twice as many for others."""
+    settings = accounts_in(tmp_path) | {"maxAddressConnectionsRatio": "2"}
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        transport = embedded.broker.transport
+        assert isinstance(transport, MemoryTransport)
+        crowd = [await RawClient.connect(transport.at("10.0.0.7"), embedded.broker_address) for _ in range(100)]
+        for other in crowd:
+            other.connection.sign_with(keys)
+            await other.ask(Code.CHECK_CLIENT_CONFIG)
+        late = await RawClient.connect(transport.at("10.0.0.7"), embedded.broker_address)
+        await asyncio.sleep(1)
+        assert late.connection.is_closed is (keys is FORGER)
+        for other in (*crowd, late):
+            await other.connection.close()
+
+    with_broker(scene, **settings)
