@@ -19,8 +19,8 @@ from streamkit.testing.harness import Harness
 from tests.docs.pages import PAGES, ROOT, blocks_of, prose_of
 
 OWN = re.compile(r"(streamkit|binders|rocket_\w+|pyspark_\w+)(\.\w+)+")
-NO_MODULES = ("streamkit.binders", "streamkit.commands", "streamkit.messages", "streamkit.queries")
-"""Groups of entry points, and what metrics are called."""
+NO_MODULES = ("streamkit.binders", "streamkit.commands", "streamkit.messages", "streamkit.outbox", "streamkit.queries")
+"""Groups of entry points, what metrics are called, and settings."""
 
 FULL_KEY = re.compile(r"((?:spring|management)\.[^=\s]+)(=.*)?")
 PART_OF_KEY = re.compile(r"(?!.*\.py$)((?:consumer|producer|binder)\.[a-z-]+(?:\.[a-z-]+)*)(=.*)?")
