@@ -64,13 +64,18 @@ class BrokerRequests:
         return response
 
     async def call(self, queue: MessageQueue, call: Call[T]) -> T:
-        """Make a call to the master that has the queue; return the result.
+        """Make a call to the master that has the queue, or to a slave if there is no master now; return the result.
 
         Raises:
-            BrokerNotFoundError: No route has the master's address.
+            BrokerNotFoundError: No route has an address of the broker.
             ResponseError: The broker refused the request.
         """
-        address = await self.master(queue)
+        address = self._routes.master_address(queue.broker_name)
+        if address is None:
+            await self._routes.refresh(queue.topic)
+            address = self._routes.reader_address(queue.broker_name)
+        if address is None:
+            raise BrokerNotFoundError(queue.broker_name)
         connection = await self._connect(address)
         return call.result(await connection.invoke(call.code, call.header, timeout=self._timeout), address)
 

@@ -3,12 +3,13 @@
 ::
 
     suggested broker    each answer names the broker for the next pull: a slave while the messages are not in the
-                        master's memory any more
+                        master's memory any more, or the master cannot be reached
     tags                the broker compares hash codes; the client compares the tags themselves
     topic               without the namespace; of a redelivered message, for a listener, the topic it failed in
     body                as the broker stores it; a compressed body is decompressed when it is consumed
 """
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from rocket_client.connection.client import RocketClient
@@ -18,6 +19,7 @@ from rocket_client.core.topic_route import MASTER_ID
 from rocket_client.errors import BrokerNotFoundError
 from rocket_client.namespace import Namespace
 from rocket_remoting.wire.bodies import SubscriptionData
+from rocket_remoting.wire.errors import ConnectError, ConnectionLost, RemotingError
 from rocket_remoting.wire.message import MessageExt, MessageQueue
 from rocket_remoting.wire.properties import (
     PROPERTY_MAX_OFFSET,
@@ -108,9 +110,24 @@ class QueuePulls:
         )
         requests = self._client.requests
         ask = requests.lite_pull if terms.lite else requests.pull
-        answer = await ask(address, header, terms.timeout)
+        try:
+            answer = await ask(address, header, terms.timeout)
+        except (ConnectError, ConnectionLost):
+            await self._turn_away(broker_id)
+            raise
         self.broker_id = answer.suggest_which_broker_id
         return answer
+
+    async def _turn_away(self, broker_id: int) -> None:
+        """Pull from another broker of the name next, if there is one: the last one cannot be reached."""
+        routes, broker_name = self._client.routes, self._queue.broker_name
+        other = routes.other_id(broker_name, broker_id)
+        if other is None:
+            return
+        self.broker_id = other
+        # Its answer may suggest the first one again, which the name server may know to be gone.
+        with suppress(RemotingError):
+            await routes.refresh(self._queue.topic)
 
     async def _address(self) -> tuple[str, int]:
         routes, broker_name = self._client.routes, self._queue.broker_name

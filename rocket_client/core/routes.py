@@ -54,6 +54,15 @@ class Routes:
         addresses = self._brokers.get(broker_name)
         return addresses.get(MASTER_ID) if addresses else None
 
+    def reader_address(self, broker_name: str) -> str | None:
+        """Return the address of the broker's master, of a slave if no master is known; None without any of them."""
+        found = self.address(broker_name, MASTER_ID)
+        return found[0] if found is not None else None
+
+    def other_id(self, broker_name: str, broker_id: int) -> int | None:
+        """Return the id of another broker with this name; None if no other one is known."""
+        return next((other for other in self._brokers.get(broker_name, ()) if other != broker_id), None)
+
     def address(self, broker_name: str, broker_id: int) -> tuple[str, int] | None:
         """Return address and id of the broker with this id, or of another one with the same name if it is missing.
 

@@ -28,6 +28,7 @@ class BrokerPair:
         client: A client of the master.
         slave: The slave; set by `start_slave`.
         reader: A client of the slave; set by `start_slave`.
+        transport: The transport of clients.
     """
 
     slave: Broker
@@ -37,7 +38,7 @@ class BrokerPair:
         self.master = master
         self.client = client
         self._root = root
-        self._transport = transport
+        self.transport = transport
         self._clients = [client]
         self._brokers: list[Broker] = []
 
@@ -51,10 +52,10 @@ class BrokerPair:
             "mappedFileSizeCommitLog": LOG_FILE,
         }
         given = BrokerSettings.from_entries(entries_of(keys | settings, "test"))
-        broker = Broker(given, transport=self._transport, clock=SystemClock())
+        broker = Broker(given, transport=self.transport, clock=SystemClock())
         self._brokers.append(broker)
         await broker.start()
-        client = await RawClient.connect(self._transport, broker.address)
+        client = await RawClient.connect(self.transport, broker.address)
         self._clients.append(client)
         return broker, client
 

@@ -7,12 +7,16 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.request_handlers import MASTER_ONLY
+from rocket_client import ConsumeFromWhere, LitePullConsumer, LitePullConsumerSettings
 from rocket_remoting.wire.bodies import HARuntimeInfo
 from rocket_remoting.wire.codes import RequestCode, ResponseCode
 from tests.end_to_end.broker_pair import BrokerPair, with_pair
 from tests.end_to_end.client_stage import until
 from tests.end_to_end.raw_client import HELD
 from tests.ports import free_ports
+
+SECONDS = 60.0
+"""A poll that takes this long has failed."""
 
 
 def asynchronous() -> dict[str, str]:
@@ -202,5 +206,33 @@ def test_the_state_of_the_slave_is_reported(tmp_path: Path) -> None:
         status = await pair.client.fetch(RequestCode.GET_BROKER_HA_STATUS, HARuntimeInfo)
         (slave,) = status.ha_connection_info
         assert (slave.slave_ack_offset, slave.diff, slave.in_sync) == (end, 0, True)
+
+    with_pair(tmp_path, scene)
+
+
+def test_consumers_go_on_from_the_slave_when_the_master_is_gone(tmp_path: Path) -> None:
+    """From the group's offsets, and commit to the slave then."""
+
+    async def scene(pair: BrokerPair) -> None:
+        settings = LitePullConsumerSettings(
+            name_servers=pair.master.name_server_address, consume_from_where=ConsumeFromWhere.FIRST_OFFSET
+        )
+
+        async def poll() -> list[bytes]:
+            consumer = LitePullConsumer("readers", settings, transport=pair.transport)
+            consumer.subscribe("orders")
+            async with consumer:
+                polled = await consumer.poll(SECONDS)
+                await consumer.commit()
+            return [message.body for message in polled]
+
+        await pair.client.create_topic("orders")
+        await pair.client.try_send(body=b"1")
+        assert await poll() == [b"1"]
+        await pair.start_slave()
+        await pair.client.send(body=b"2")
+        await pair.master.broker.stop()
+        assert await poll() == [b"2"]
+        assert pair.slave.offsets.get("readers", "orders", 0) == 2
 
     with_pair(tmp_path, scene)

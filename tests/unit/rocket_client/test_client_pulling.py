@@ -231,6 +231,35 @@ def test_pull_goes_to_the_suggested_broker(virtual: VirtualTime) -> None:
     virtual.run(main())
 
 
+def test_pull_goes_to_a_slave_when_the_master_is_gone(virtual: VirtualTime) -> None:
+    """From the same offset, whether the name server knows that it is gone or not."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            slave = ScriptedBroker(cluster.transport, "a", 10921)
+            await slave.start()
+            script = ConsumerScript(cluster, committed=3)
+            cluster.routes["orders"].broker_datas[0].broker_addrs[1] = slave.address
+            taken: list[int] = []
+
+            def answer(command: RemotingCommand) -> RemotingCommand | None:
+                taken.append(command.header(PullMessageRequestHeader).queue_offset)
+                reply = pulled(ResponseCode.SUCCESS, 5, record(4)) if len(taken) == 1 else None
+                return reply(command) if reply is not None else None
+
+            slave.answers[RequestCode.PULL_MESSAGE] = answer
+            script.replies = [pulled(ResponseCode.SUCCESS, 4, record(3))]
+            async with script.consumer:
+                await asyncio.sleep(0.1)
+                await cluster.brokers[0].stop()
+                await asyncio.sleep(30)
+                assert [message.body for message in script.heard] == [b"3", b"4"]
+                assert taken[:2] == [4, 5]
+            await slave.stop()
+
+    virtual.run(main())
+
+
 @pytest.mark.parametrize(
     ("where", "first"),
     [
