@@ -401,6 +401,7 @@ class Broker:
             offsets=self.offsets,
             delays=self.delays,
         )
+        self.store.arrival_listeners.append(self.metadata.messages_arrived)
         return {"copy of the log": slave.run(), "copy of the tables": self.metadata.run()}
 
     async def _register(self, undo: AsyncExitStack) -> None:

@@ -2,10 +2,15 @@
 
 As Apache's SlaveSynchronize (4.9.7), the slave asks for all of them every ten seconds. They are not part of the log, so
 after a promotion up to ten seconds of consumers' progress are consumed again.
+
+The message of a topic that the slave does not know makes it ask at once. Until it has the answer, it has an entry of
+its own for the topic: the master may be lost by then, and the message must be found after a promotion.
 """
 
 import asyncio
 import logging
+from collections.abc import Sequence
+from contextlib import suppress
 
 from rocket_broker.replication.slave import MasterAddress
 from rocket_broker.schedule.delay_service import DelayService
@@ -54,11 +59,21 @@ class Metadata:
         self._offsets = offsets
         self._delays = delays
         self._is_failing = False
+        self._wake = asyncio.Event()
+
+    def messages_arrived(
+        self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int
+    ) -> None:
+        """Make an entry for an unknown topic, and ask the master for its own; the store's arrival listener."""
+        if topic not in self._topics:
+            self._topics.create_for_copied(topic, queue_id)
+            self._wake.set()
 
     async def run(self) -> None:
         """Copy the tables every `SECONDS_BETWEEN_COPIES` until cancelled."""
         while True:
             await self._master.known()
+            self._wake.clear()
             try:
                 await self._copy()
             except (OSError, RemotingError, ValueError) as e:
@@ -69,7 +84,9 @@ class Metadata:
             else:
                 self._is_failing = False
                 self.copies += 1
-                await asyncio.sleep(SECONDS_BETWEEN_COPIES)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(SECONDS_BETWEEN_COPIES):
+                        await self._wake.wait()
 
     async def _copy(self) -> None:
         timeout = self._settings.connect_timeout_millis / 1000

@@ -6,6 +6,7 @@ step in which it appends the record, so only recovery and the log of a slave (`r
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from rocket_broker.store.commit_log import LogWalk
 from rocket_broker.store.consume_queue import ConsumeQueue
@@ -30,6 +31,8 @@ from rocket_remoting.wire.topics import DELETIONS_TOPIC, SCHEDULE_TOPIC
 __all__ = ["Reput", "has_possible_number"]
 
 logger = logging.getLogger(__name__)
+
+_tags_code = lru_cache(maxsize=4096)(java_hash)
 
 _SMALLEST_RECORD = record_size(0, 1, 0)
 """Bytes of the smallest record. The log must have had room for n of them before the message with the number n."""
@@ -162,7 +165,7 @@ class Reput:
             levels = self._settings.delay_levels
             return levels.deliver_at(levels.bounded(int(level)), record.store_timestamp)
         tags = properties.get(PROPERTY_TAGS)
-        return java_hash(tags) if tags else 0
+        return _tags_code(tags) if tags else 0
 
     def _add_to_index(self, record: RecordHeader, properties: Mapping[str, str]) -> None:
         hashes = self._index.hashes_of(record.topic, properties)

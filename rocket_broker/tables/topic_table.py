@@ -109,6 +109,16 @@ class TopicTable(JournaledTable[TopicConfig]):
             )  # fmt: skip
             self.create_missing(lost)
 
+    def create_for_copied(self, topic: str, queue_id: int) -> None:
+        """Create the topic of a message that a slave has copied, with permission to read and write.
+
+        It has as many queues as a topic that a send creates, or as many as the message's queue needs, until the slave
+        has the master's entry.
+        """
+        queues = max(queue_id + 1, self._settings.default_topic_queue_nums)
+        logger.info("topic %s has messages of the master, whose entry is not known yet", topic)
+        self.create_missing([_config(topic, queues)])
+
     def is_system(self, topic: str) -> bool:
         """Whether the topic is the broker's own, so that clients can neither create nor delete it."""
         return self.system.is_topic(topic)

@@ -78,6 +78,21 @@ def test_tables_are_copied(tmp_path: Path) -> None:
     with_pair(tmp_path, scene)
 
 
+def test_a_topic_is_known_as_soon_as_it_has_a_message(tmp_path: Path) -> None:
+    """The slave asks for its entry at once, and has one of its own until then."""
+
+    async def scene(pair: BrokerPair) -> None:
+        await pair.start_slave()
+        await pair.client.create_topic("payments", queues=33)
+        await pair.client.send("payments", queue_id=32)
+        known = pair.slave.topics.get("payments")
+        assert known is not None
+        assert known.read_queue_nums == 33
+        await until(lambda: pair.slave.topics.data_version == pair.master.broker.topics.data_version)
+
+    with_pair(tmp_path, scene)
+
+
 def test_a_slave_refuses_what_only_a_master_does(tmp_path: Path) -> None:
     """The answer says so, and makes clients try another broker."""
 
