@@ -8,7 +8,7 @@ letter topic; so it is the same for everybody, and listeners of the dead letter 
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +19,7 @@ from rocket_admin.conditions import Condition, matches_all
 from rocket_admin.failure_causes import Cause, cause_of
 from rocket_admin.messages import StoredMessage, first_offset, origin_topic, read_queue
 from rocket_admin.times import milliseconds, moment
-from rocket_client import Admin, PullConsumer, TopicNotFoundError
+from rocket_client import Admin, PullConsumer, TopicNotFoundError, UnreadableBodyError
 from rocket_remoting.wire.message import MessageExt, MessageQueue
 from rocket_remoting.wire.properties import (
     PROPERTY_ORIGIN_MESSAGE_ID,
@@ -33,6 +33,7 @@ __all__ = [
     "DeadLetter",
     "DeadLetterGroup",
     "DroppedLetters",
+    "Skipped",
     "by_cause",
     "dead_letter_groups",
     "dead_letters",
@@ -41,6 +42,9 @@ __all__ = [
     "kept_ranges",
     "letters_of",
 ]
+
+Skipped = Callable[[UnreadableBodyError], None]
+"""Called for a letter whose body is damaged or too large."""
 
 _TOPICS_AT_ONCE: Final = 16
 _NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,})*\b|\d+")
@@ -211,23 +215,38 @@ async def kept_ranges(admin: Admin, group: str, *, with_dropped: bool = False) -
 
 
 async def letters_of(
-    reader: PullConsumer, ranges: Iterable[tuple[MessageQueue, int, int]], conditions: Sequence[Condition] = ()
+    reader: PullConsumer,
+    ranges: Iterable[tuple[MessageQueue, int, int]],
+    conditions: Sequence[Condition] = (),
+    *,
+    skipped: Skipped | None = None,
 ) -> AsyncGenerator[MessageExt, None]:
     """Yield the letters of these queues and offsets, queue by queue, of which all conditions are true.
+
+    Args:
+        reader: A running reader.
+        ranges: The queues, each with its first offset and the one behind the last.
+        conditions: Only letters of which all of these are true.
+        skipped: Called for each letter whose body is damaged or too large; without it, the first of them is an error.
 
     Raises:
         UnreadableBodyError: The body of a letter is damaged or too large.
         RemotingError: A broker cannot be reached, or refuses.
     """
     for queue, first, end in ranges:
-        async with aclosing(read_queue(reader, queue, first, end)) as messages:
+        async with aclosing(read_queue(reader, queue, first, end, skipped=skipped)) as messages:
             async for message in messages:
                 if matches_all(conditions, message):
                     yield message
 
 
 async def dead_letters(
-    admin: Admin, group: str, *, conditions: Sequence[Condition] = (), with_dropped: bool = False
+    admin: Admin,
+    group: str,
+    *,
+    conditions: Sequence[Condition] = (),
+    with_dropped: bool = False,
+    skipped: Skipped | None = None,
 ) -> AsyncGenerator[MessageExt, None]:
     """Yield the dead letters of a group, the oldest of each queue first; `DeadLetter.of` tells what they are.
 
@@ -236,6 +255,7 @@ async def dead_letters(
         group: The group.
         conditions: Only letters of which all of these are true.
         with_dropped: Whether to yield dropped letters, too.
+        skipped: Called for each letter whose body is damaged or too large; without it, the first of them is an error.
 
     Raises:
         TopicNotFoundError: The group has never had a dead letter.
@@ -243,7 +263,7 @@ async def dead_letters(
         RemotingError: A broker cannot be reached, or refuses.
     """
     ranges = await kept_ranges(admin, group, with_dropped=with_dropped)
-    async with reader_of(admin) as reader, aclosing(letters_of(reader, ranges, conditions)) as letters:
+    async with reader_of(admin) as reader, aclosing(letters_of(reader, ranges, conditions, skipped=skipped)) as letters:
         async for letter in letters:
             yield letter
 
@@ -325,13 +345,22 @@ async def _ends_before(admin: Admin, group: str, time: datetime) -> Mapping[Mess
     ranges = await kept_ranges(admin, group)
     async with reader_of(admin) as reader:
         for queue, first, end in ranges:
-            ends[queue] = end
             begin = max(first, await first_offset(reader, queue, limit))
-            async with aclosing(read_queue(reader, queue, begin, end)) as letters:
+            late: list[int] = []
+
+            def note(letter: MessageExt, late: list[int] = late) -> bool:
+                if letter.store_timestamp >= limit:
+                    late.append(letter.queue_offset)
+                return bool(late)
+
+            def note_unreadable(error: UnreadableBodyError, note: Callable[[MessageExt], bool] = note) -> None:
+                note(error.message)
+
+            async with aclosing(read_queue(reader, queue, begin, end, skipped=note_unreadable)) as letters:
                 async for letter in letters:
-                    if letter.store_timestamp >= limit:
-                        ends[queue] = letter.queue_offset
+                    if note(letter):
                         break
+            ends[queue] = min(late, default=end)
     return ends
 
 

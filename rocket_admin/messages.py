@@ -1,7 +1,7 @@
 """Messages: send one, find stored ones by id, key or time, and send a stored one again."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,7 @@ from rocket_admin.clients import producer_of, reader_of
 from rocket_admin.conditions import Condition, matches_all
 from rocket_admin.previews import body_text, preview
 from rocket_admin.times import milliseconds, moment
-from rocket_client import Admin, PullConsumer, SendResult, TopicNotFoundError
+from rocket_client import Admin, PullConsumer, SendResult, TopicNotFoundError, UnreadableBodyError
 from rocket_remoting import RemotingError
 from rocket_remoting.wire.message import Message, MessageExt, MessageQueue
 from rocket_remoting.wire.message_id import parse_offset_id
@@ -335,7 +335,12 @@ async def messages_between(
 
 
 async def read_queue(
-    reader: PullConsumer, queue: MessageQueue, begin: int, end: int
+    reader: PullConsumer,
+    queue: MessageQueue,
+    begin: int,
+    end: int,
+    *,
+    skipped: Callable[[UnreadableBodyError], None] | None = None,
 ) -> AsyncGenerator[MessageExt, None]:
     """Yield the messages of a queue from one offset up to, not including, another one; deleted ones are missing.
 
@@ -344,13 +349,23 @@ async def read_queue(
         queue: The queue.
         begin: The first offset.
         end: The offset behind the last message.
+        skipped: Called for each message whose body is damaged or too large, in the order of the queue; without it, the
+            first of them ends the reading.
 
     Raises:
-        UnreadableBodyError: The body of a message is damaged or too large.
+        UnreadableBodyError: The body of a message is damaged or too large, and it cannot be skipped.
         RemotingError: The broker cannot be reached, or refuses.
     """
     while begin < end:
-        result = await reader.pull(queue, begin, max_messages=min(_PULL_SIZE, end - begin))
+        try:
+            result = await reader.pull(queue, begin, max_messages=min(_PULL_SIZE, end - begin))
+        except UnreadableBodyError as error:
+            if skipped is None:
+                raise
+            if error.message.queue_offset < end:
+                skipped(error)
+            begin = error.message.queue_offset + 1
+            continue
         for message in result.messages:
             if message.queue_offset < end:
                 yield message

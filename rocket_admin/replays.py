@@ -9,10 +9,10 @@ from typing import Final
 
 from rocket_admin.clients import TOOLS_GROUP, producer_of, reader_of
 from rocket_admin.conditions import Condition, matches_all
-from rocket_admin.dead_letters import kept_ranges
+from rocket_admin.dead_letters import Skipped, kept_ranges
 from rocket_admin.messages import SentMessage, fresh_copy, origin_topic, read_queue
 from rocket_admin.replay_account import ReplayAccount
-from rocket_client import Admin, Producer, TopicNotFoundError
+from rocket_client import Admin, Producer, TopicNotFoundError, UnreadableBodyError
 from rocket_remoting.wire.message import Message, MessageExt, MessageQueue
 from rocket_remoting.wire.properties import PROPERTY_ORIGIN_QUEUE_ID, PROPERTY_RETRY_TOPIC
 from rocket_remoting.wire.topics import is_dead_letter_topic, retry_topic
@@ -86,7 +86,7 @@ class ReplayedLetter:
 
 
 async def replay_dead_letters(
-    admin: Admin, replay: Replay, account: ReplayAccount | None = None
+    admin: Admin, replay: Replay, account: ReplayAccount | None = None, *, skipped: Skipped | None = None
 ) -> AsyncGenerator[ReplayedLetter, None]:
     """Send a group's dead letters back, one after the other, and yield each when its broker has stored it.
 
@@ -99,9 +99,12 @@ async def replay_dead_letters(
         replay: What to send, and where to.
         account: The account, open. Letters that it names are not sent again; those that are sent are written into it.
             With `dry_run` it is only read.
+        skipped: Called for each letter whose body is damaged or too large, which is not sent; without it, the first of
+            them is an error.
 
     Raises:
         TopicNotFoundError: The group has never had a dead letter.
+        UnreadableBodyError: The body of a letter is damaged or too large.
         ReplayError: A letter does not tell its topic, or the topic does not exist.
         SendError: No broker stored a message.
         RemotingError: A broker cannot be reached, or refuses.
@@ -113,8 +116,12 @@ async def replay_dead_letters(
         sender = _Sender(admin, replay, await stack.enter_async_context(producer_of(admin)), account)
         for queue, first, end in ranges:
             is_unbroken = True  # whether all letters of the queue so far were sent
-            async with aclosing(read_queue(reader, queue, first, end)) as letters:
+            unreadable: list[UnreadableBodyError] = []
+            note = None if skipped is None else unreadable.append
+            async with aclosing(read_queue(reader, queue, first, end, skipped=note)) as letters:
                 async for letter in letters:
+                    is_unbroken = is_unbroken and not unreadable
+                    _report(unreadable, skipped)
                     if sender.is_done:
                         break
                     is_sent = account is not None and letter.offset_message_id in account
@@ -124,9 +131,18 @@ async def replay_dead_letters(
                     is_unbroken = is_unbroken and is_sent
                     if is_unbroken:
                         sent_before[queue] = letter.queue_offset + 1
+            _report(unreadable, skipped)
     if not replay.dry_run and not replay.with_dropped:
         for queue, offset in sent_before.items():
             await admin.commit_offset(queue, TOOLS_GROUP, offset)
+
+
+def _report(unreadable: list[UnreadableBodyError], skipped: Skipped | None) -> None:
+    """Report the letters that were passed over since the last call."""
+    if skipped is not None:
+        for error in unreadable:
+            skipped(error)
+    unreadable.clear()
 
 
 class _Sender:

@@ -15,10 +15,10 @@ from rocket_admin.commands.message_options import dry_run_option, only_time, sho
 from rocket_admin.commands.output import Column, Output, json_option, output_options, time_text
 
 if TYPE_CHECKING:
-    from rocket_admin.dead_letters import CauseGroup, DeadLetter, DeadLetterGroup, DroppedLetters
+    from rocket_admin.dead_letters import CauseGroup, DeadLetter, DeadLetterGroup, DroppedLetters, Skipped
     from rocket_admin.replay_account import ReplayAccount
     from rocket_admin.replays import Replay
-    from rocket_client import Admin
+    from rocket_client import Admin, UnreadableBodyError
 
 __all__ = ["dlq"]
 
@@ -64,17 +64,21 @@ def show(
 ) -> None:
     """Show the dead letters of GROUP by their causes, or with --letters one by one.
 
-    `streamkit message show ID` tells the whole story of a letter.
+    `streamkit message show ID` tells the whole story of a letter. Letters whose body is damaged or too large are passed
+    over and named on standard error, and the exit status is 1.
     """
+    unreadable = _Unreadable(output)
 
     async def print_(admin: "Admin") -> None:
         from rocket_admin.conditions import conditions_of
         from rocket_admin.dead_letters import DeadLetter, by_cause, dead_letters
 
-        found = dead_letters(admin, group, conditions=conditions_of(where), with_dropped=with_dropped)
+        conditions = conditions_of(where)
+        found = dead_letters(admin, group, conditions=conditions, with_dropped=with_dropped, skipped=unreadable)
         async with aclosing(found) as letters:
             if not wants_letters:
                 output.table(by_cause([letter async for letter in letters]), _CAUSES)
+                unreadable.sum_up()
                 return
             shown: list[DeadLetter] = []
             async for letter in letters:
@@ -83,6 +87,7 @@ def show(
                     break
                 shown.append(DeadLetter.of(letter, whole_body=output.as_json))
             output.table(shown, _LETTERS)
+            unreadable.sum_up()
 
     cluster.show(print_, output)
 
@@ -124,7 +129,8 @@ def replay(
 
     Every group of these topics receives them again, as new messages without counters of failures. What was sent is
     written into an account: the same command goes on after it, so a replay that was killed repeats at most one message.
-    Letters that are sent from the beginning of the dead letter topic on are dropped.
+    Letters that are sent from the beginning of the dead letter topic on are dropped. Letters whose body is damaged or
+    too large are passed over and named on standard error, and the exit status is 1.
     """
     if to is not None and to_group_alone:
         raise click.UsageError("--to and --to-group-alone exclude each other")
@@ -153,12 +159,16 @@ def replay(
         before = 0 if account is None else len(account)
         if not is_dry and not is_sure:
             _ask(cluster, wanted, account)
-        sent = _replay(cluster, output, wanted, account)
+        unreadable = _Unreadable(output)
+        sent = _replay(cluster, output, wanted, account, unreadable)
     if is_dry:
         output.say(f"Would send {_topics(sent)}.")
-        return
-    output.say(f"Sent {_topics(sent)}." + (f" {before} were sent before." if before else ""))
-    output.hint(f"The account is {path}.")
+    else:
+        output.say(f"Sent {_topics(sent)}." + (f" {before} were sent before." if before else ""))
+        output.hint(f"The account is {path}.")
+    unreadable.sum_up()
+    if output.has_failures:
+        click.get_current_context().exit(1)
 
 
 @dlq.command()
@@ -197,6 +207,29 @@ def drop(
     output.say("Nothing was dropped." if is_dry or not count else f"Dropped {count} dead letters of {group}.")
 
 
+class _Unreadable:
+    """Names the letters that cannot be read on standard error, and counts them.
+
+    Args:
+        output: What the command prints with; the command then ends with status 1.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._count = 0
+
+    def __call__(self, error: "UnreadableBodyError") -> None:
+        self._count += 1
+        self._output.has_failures = True
+        self._output.warn(f"letter {error.message.offset_message_id} on {error.message.broker_name}: {error}")
+
+    def sum_up(self) -> None:
+        """Say how many there were since the last call."""
+        if self._count:
+            self._output.warn(f"Letters that could not be read and were passed over: {self._count:,}.")
+            self._count = 0
+
+
 def _ask(cluster: ClusterConnection, wanted: "Replay", account: "ReplayAccount | None") -> None:
     """Ask whether to send the letters, with their number by topic.
 
@@ -205,7 +238,7 @@ def _ask(cluster: ClusterConnection, wanted: "Replay", account: "ReplayAccount |
     """
     from dataclasses import replace
 
-    planned = _replay(cluster, Output(as_json=False), replace(wanted, dry_run=True), account)
+    planned = _replay(cluster, Output(as_json=False), replace(wanted, dry_run=True), account, lambda _: None)
     if not planned:
         return
     who = f"Group {wanted.group} alone" if wanted.to_group_alone else "Every group of a topic"
@@ -213,7 +246,11 @@ def _ask(cluster: ClusterConnection, wanted: "Replay", account: "ReplayAccount |
 
 
 def _replay(
-    cluster: ClusterConnection, output: Output, wanted: "Replay", account: "ReplayAccount | None"
+    cluster: ClusterConnection,
+    output: Output,
+    wanted: "Replay",
+    account: "ReplayAccount | None",
+    skipped: "Skipped",
 ) -> Counter[str]:
     """Send the letters, print each with `--json`, and return their number by topic."""
     sent: Counter[str] = Counter()
@@ -221,7 +258,7 @@ def _replay(
     async def send(admin: "Admin") -> None:
         from rocket_admin.replays import replay_dead_letters
 
-        async with aclosing(replay_dead_letters(admin, wanted, account)) as letters:
+        async with aclosing(replay_dead_letters(admin, wanted, account, skipped=skipped)) as letters:
             async for each in letters:
                 sent[each.topic] += 1
                 if output.as_json:

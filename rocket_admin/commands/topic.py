@@ -11,6 +11,7 @@ from rocket_admin.commands.connection_options import ClusterConnection, connecti
 from rocket_admin.commands.output import Column, Output, output_options, time_text
 
 if TYPE_CHECKING:
+    from rocket_admin.topic_rates import TopicRate
     from rocket_admin.topics import Topic, TopicDetails, TopicOnBroker, TopicQueue
     from rocket_client import Admin
 
@@ -69,17 +70,31 @@ def show(*, name: str, cluster: ClusterConnection, output: Output) -> None:
 
 @topic.command()
 @topic_argument("name", metavar="TOPIC")
+@click.option("--rates", "wants_rates", is_flag=True, help="Only the rates; with --json they are shown with it only.")
 @connection_options
 @output_options
-def stats(*, name: str, cluster: ClusterConnection, output: Output) -> None:
-    """Show the offsets of each queue of TOPIC, and when its newest message was stored."""
+def stats(*, name: str, wants_rates: bool, cluster: ClusterConnection, output: Output) -> None:
+    """Show the offsets of each queue of TOPIC, and how many messages it gets, and gives to each group.
+
+    Brokers count messages from their start. The rates are those of the last minute, hour and day; - is shown where a
+    broker has not counted for long enough, or not at all.
+    """
 
     async def print_(admin: "Admin") -> None:
+        from rocket_admin.topic_rates import topic_rates
         from rocket_admin.topics import topic_queues
 
-        found = await topic_queues(admin, name)
-        output.table(found.queues, _QUEUES)
-        output.failures(found.failures, "its queues are missing")
+        if not wants_rates:
+            found = await topic_queues(admin, name)
+            output.table(found.queues, _QUEUES)
+            output.failures(found.failures, "its queues are missing")
+            if output.as_json:
+                return
+            output.say("")
+        rates = await topic_rates(admin, name)
+        output.table(rates.rates, _RATES)
+        if wants_rates:
+            output.failures(rates.failures, "rates are not known without it")
 
     cluster.show(print_, output)
 
@@ -239,4 +254,15 @@ _QUEUES: "list[Column[TopicQueue]]" = [
     Column(title="MAX OFFSET", text=lambda queue: queue.max_offset, is_number=True),
     Column(title="MESSAGES", text=lambda queue: queue.messages, is_number=True),
     Column(title="NEWEST", text=lambda queue: time_text(queue.last_stored)),
+]
+_RATES: "list[Column[TopicRate]]" = [
+    Column(
+        title="MESSAGES",
+        text=lambda rate: "stored" if rate.group is None else f"delivered to {rate.group}",
+        may_wrap=True,
+    ),
+    Column(title="/S IN A MINUTE", text=lambda rate: rate.per_second_minute, is_number=True),
+    Column(title="/S IN AN HOUR", text=lambda rate: rate.per_second_hour, is_number=True),
+    Column(title="/S IN A DAY", text=lambda rate: rate.per_second_day, is_number=True),
+    Column(title="IN A DAY", text=lambda rate: rate.messages_day, is_number=True),
 ]

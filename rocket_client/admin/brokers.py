@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 
 from rocket_client.admin.requests import AdminRequests
-from rocket_remoting.wire.bodies import KVTable, decode_body
-from rocket_remoting.wire.codes import RequestCode
+from rocket_remoting.wire.bodies import BrokerStatsData, KVTable, decode_body
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.errors import ResponseError
 from rocket_remoting.wire.headers import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,
+    ViewBrokerStatsDataRequestHeader,
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
@@ -55,6 +57,27 @@ class BrokerAdminRequests(AdminRequests):
         self._life.require_running()
         response = await self._client.requests.invoke(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return decode_body(response.body, KVTable).table
+
+    async def broker_stats(self, address: str, name: str, key: str) -> BrokerStatsData | None:
+        """Return a counter of the broker at an address over the last minute, hour and day.
+
+        Args:
+            address: The broker's address.
+            name: The counter, such as ``TOPIC_PUT_NUMS``.
+            key: What is counted, such as a topic, or ``topic@group``.
+
+        Returns:
+            The counter; None if the broker has counted nothing since its start.
+        """
+        self._life.require_running()
+        header = ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
+        try:
+            response = await self._client.requests.invoke(address, RequestCode.VIEW_BROKER_STATS_DATA, header)
+        except ResponseError as error:
+            if error.code == ResponseCode.SYSTEM_ERROR and (error.remark or "").endswith("not exist"):
+                return None
+            raise
+        return decode_body(response.body, BrokerStatsData)
 
     async def wipe_write_perm(self, broker_name: str) -> int:
         """Remove the broker's write permission from all routes; return the number of its topics.

@@ -21,6 +21,7 @@ from rocket_admin.messages import SentMessage, StoredMessage
 from rocket_admin.offsets import GroupQueue, Move
 from rocket_admin.replays import ReplayedLetter
 from rocket_admin.stories import Delivery, GroupStory, Story
+from rocket_admin.topic_rates import TopicRate
 from rocket_admin.topics import Topic, TopicDetails, TopicOnBroker, TopicQueue
 from rocket_broker.threaded_broker import ThreadedBroker
 from streamkit.cli import main
@@ -33,6 +34,7 @@ PAGE = "docs/operator.md"
 MESSAGES = (
     ("`topic list`", Topic),
     ("`topic stats`, for each queue", TopicQueue),
+    ("`topic stats --rates`, for each flow of messages", TopicRate),
     ("`topic show`", TopicDetails),
     ("Each of its `brokers`", TopicOnBroker),
     ("`group list`", Group),

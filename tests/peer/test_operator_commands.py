@@ -82,6 +82,9 @@ def test_commands_say_what_mqadmin_says(stage: Stage) -> None:
     shown = [[q["broker"], str(q["queue"]), str(q["min_offset"]), str(q["max_offset"])] for q in stats]
     status = rows(stage.mqadmin("topicStatus", "-t", orders))
     assert [row[:4] for row in status if row[0] == "broker-a"] == shown
+    (stored,) = commands.json(topic.topic, "stats", orders, "--rates")
+    assert stored["topic"] == orders
+    assert stored.get("messages_minute") in {None, *range(1, 7)}  # Apache's samples come every ten seconds
 
     assert commands.json(group.group, "list", kitchen) == [{"group": kitchen, "members": 0}]
     commands.run(offset.offset, "set", kitchen, orders, "2", "--yes")

@@ -223,11 +223,14 @@ class QueryConsumeQueueResponseBody(Body, kw_only=True):
 
 
 class BrokerStatsItem(Body, kw_only=True):
-    """A counter over a time span: the sum, the sum per second (`tps`), and the average of each call (`avgpt`)."""
+    """A counter over a time span: the sum, the sum per second (`tps`), and the average of each call (`avgpt`).
+
+    Apache's brokers write null for a rate if they have taken one sample only.
+    """
 
     sum: int = 0
-    tps: float = 0.0
-    avgpt: float = 0.0
+    tps: float | None = 0.0
+    avgpt: float | None = 0.0
 
 
 class BrokerStatsData(Body, kw_only=True):

@@ -11,7 +11,7 @@ from rocket_admin.commands.dlq import dlq
 from rocket_admin.commands.message import message
 from rocket_broker.threaded_broker import ThreadedBroker
 from rocket_client import Admin, ClientSettings
-from tests.unit.rocket_admin.letters import bury
+from tests.unit.rocket_admin.letters import bury, bury_damaged
 from tests.unit.rocket_admin.terminal import Terminal
 
 _numbers = count(1)
@@ -89,3 +89,25 @@ def test_wrong_arguments_are_errors(terminal: Terminal, group: str, tmp_path: Pa
     assert "notes: line 1 is not one of a replay's account" in foreign.output
     both = terminal.run(dlq, "replay", group, "--to", "x", "--to-group-alone")
     assert "--to and --to-group-alone exclude each other" in both.output
+
+
+def test_damaged_letter_is_passed_over(broker: ThreadedBroker, terminal: Terminal, group: str) -> None:
+    """It is named and counted, the others are listed and sent, and the exit status is 1."""
+    asyncio.run(bury_damaged(broker.address, group))
+    asyncio.run(bury(broker.name_server, group, f"orders-of-{group}", ["LookupError"]))
+    shown = terminal.run(dlq, "show", group, "--letters", "--json")
+    assert shown.exit_code == 1
+    assert [json.loads(line)["letter"]["offset"] for line in shown.stdout.splitlines()] == [0, 1, 2, 4]
+    assert f"of topic %DLQ%{group}, queue 0 at offset 3, cannot be decompressed" in shown.stderr
+    assert "passed over: 1." in shown.stderr
+    causes = terminal.run(dlq, "show", group, "--json")
+    assert (causes.exit_code, len(causes.stdout.splitlines())) == (1, 3)
+    sent = terminal.run(dlq, "replay", group, "--yes")
+    assert (sent.exit_code, sent.stdout) == (1, f"Sent 4 dead letters: 4 to orders-of-{group}.\n")
+    assert sent.stderr.count("at offset 3") == 1
+    # It stays, and so does what comes after it: dead letters are dropped from the first one on.
+    (left,) = [each for each in terminal.json(dlq, "list") if each["group"] == group]
+    assert (left["count"], left["dropped"]) == (2, 3)
+    dropped = terminal.json(dlq, "drop", group, "--before", "2000-01-01T00:00", "--dry-run")
+    assert [each["count"] for each in dropped] == [0]
+    assert [each["count"] for each in terminal.json(dlq, "drop", group, "--yes")] == [2]
