@@ -25,6 +25,7 @@ from typing import Final
 from rocket_admin.broker_answers import ask_masters
 from rocket_admin.failure_causes import Cause, cause_of
 from rocket_admin.messages import StoredMessage, broker_names, messages_with_id, named, origin_topic
+from rocket_admin.subscribers import groups_of_topic
 from rocket_admin.times import moment
 from rocket_client import Admin, TopicNotFoundError
 from rocket_remoting import RemotingError, ResponseError
@@ -274,7 +275,7 @@ class _Telling:
         return _durations(texts[0]) if texts else {}
 
     async def _groups(self, topic: str) -> set[str]:
-        found = await ask_masters(self._admin, lambda address: self._admin.groups_of_topic_at(address, topic))
+        found = await ask_masters(self._admin, lambda address: groups_of_topic(self._admin, address, topic))
         for failure in found.failures:
             self._unknown.append(f"the groups that broker {failure.broker_name} knows: {failure.reason}")
         return {group for groups in found.answers.values() for group in groups if not is_system_group(group)}

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocket_admin.broker_answers import BrokerFailure, ask_masters
+from rocket_admin.subscribers import groups_of_topic
 from rocket_client import Admin
 from rocket_remoting.wire.bodies import BrokerStatsData
 
@@ -63,7 +64,7 @@ async def topic_rates(admin: Admin, topic: str) -> TopicRates:
     route = await admin.topic_route(topic)
     brokers = {broker.broker_name for broker in route.data.broker_datas if 0 in broker.broker_addrs}
     masters = await admin.masters(brokers)
-    found = await ask_masters(admin, lambda address: admin.groups_of_topic_at(address, topic), masters=masters)
+    found = await ask_masters(admin, lambda address: groups_of_topic(admin, address, topic), masters=masters)
     groups = sorted(set[str]().union(*found.answers.values()))
 
     async def rate(group: str | None) -> tuple[TopicRate, tuple[BrokerFailure, ...]]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from rocket_admin.broker_answers import BrokerFailure, ask_masters
+from rocket_admin.subscribers import groups_of_topic
 from rocket_admin.times import time_of
 from rocket_client import Admin, TopicNotFoundError
 from rocket_remoting.wire.bodies import ClusterInfo, TopicConfig
@@ -200,7 +201,7 @@ async def show_topic(admin: Admin, topic: str) -> TopicDetails:
     configs, failures = await _configs(admin, topic)
     own = own_topics(await admin.cluster_info())
     found = await topic_queues(admin, topic)
-    groups = await ask_masters(admin, lambda address: admin.groups_of_topic_at(address, topic), configs)
+    groups = await ask_masters(admin, lambda address: groups_of_topic(admin, address, topic), configs)
     times = [queue.last_stored for queue in found.queues if queue.last_stored is not None]
     return TopicDetails(
         topic=topic,

@@ -134,12 +134,16 @@ def test_groups_are_moved_with_and_without_members(stage: Stage) -> None:
     commands.run(offset.offset, "clone", kitchen, copy, "--yes")
     assert [queue["committed"] for queue in commands.json(offset.offset, "show", copy)] == [3, 3]
 
+    def consumers() -> list[str]:
+        return list(commands.json(topic.topic, "show", orders)[0]["groups"])
+
     def work(consumed: Consumed) -> None:
         (member,) = eventually(
             lambda: commands.json(group.group, "members", kitchen),
             lambda members: len(members) == 1 and len(members[0].get("queues", ())) >= 2,
         )
         assert f"{orders} broker-a:1" in member["queues"]
+        assert consumers() == [copy, kitchen]  # 5.3.3 lists the topic among them
         moves = commands.json(group.group, "rewind", kitchen, orders, "--to", "earliest", "--dry-run")
         assert [(move["target"], move["again"], move["skipped"]) for move in moves] == [(0, 3, 0), (0, 3, 0)]
         commands.run(group.group, "rewind", kitchen, orders, "--to", "earliest", "--yes")
