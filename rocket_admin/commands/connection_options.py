@@ -9,6 +9,7 @@
     --access-key, --secret-key                                 visible to other users in the list of processes
     ROCKETMQ_ACCESS_KEY, ROCKETMQ_SECRET_KEY
     $ROCKETMQ_HOME/conf/tools.yml, or the file of --tools-file accessKey: …, secretKey: …, as mqadmin reads them
+    spring.cloud.stream.rocketmq.binder.access-key, …          of that application, if its name server is used
 
 The first of these places that has a key gives both. Without any, requests are not signed.
 """
@@ -23,12 +24,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
+from rocket_admin.commands.found_cluster import FoundCluster
 from rocket_admin.commands.output import Output
 
 if TYPE_CHECKING:
     from rocket_client import Admin, ClientSettings, Credentials
 
-__all__ = ["ClusterConnection", "cluster_of", "connection_options", "found_name_servers", "name_server_option"]
+__all__ = ["ClusterConnection", "cluster_of", "connection_options", "found_cluster", "name_server_option"]
 
 R = TypeVar("R")
 
@@ -98,8 +100,7 @@ class ClusterConnection:
         from rocket_client import Admin
         from rocket_remoting import RemotingError
 
-        name_servers, origin = found_name_servers(self.name_servers, self.origin)
-        settings = self._settings(name_servers, origin)
+        found, settings = self._settings()
 
         async def connected() -> R:
             async with Admin(settings) as admin:
@@ -108,23 +109,28 @@ class ClusterConnection:
         try:
             return asyncio.run(connected())
         except RemotingError as error:
-            raise click.ClickException(_advised(error, origin)) from error
+            raise click.ClickException(_advised(error, found.origin)) from error
         except (ValueError, TimeoutError) as error:  # of arguments, such as a broker that the cluster has not
             raise click.ClickException(str(error)) from error
 
-    def _settings(self, name_servers: str, origin: str) -> "ClientSettings":
+    def _settings(self) -> "tuple[FoundCluster, ClientSettings]":
         from rocket_client import ClientSettings, ClientTls
         from rocket_remoting import RemotingError
         from rocket_remoting.tls.properties import client_tls_of_file
 
+        origin = self.origin
         try:
-            tls = None if not self.uses_tls else client_tls_of_file(self.tls_config) if self.tls_config else ClientTls()
-            return ClientSettings(
-                name_servers=name_servers,
+            found = found_cluster(self.name_servers, origin)
+            origin = found.origin
+            tls = found.tls
+            if self.uses_tls:
+                tls = client_tls_of_file(self.tls_config) if self.tls_config else ClientTls()
+            return found, ClientSettings(
+                name_servers=found.name_servers,
                 connect_timeout=timedelta(seconds=self.seconds),
                 request_timeout=timedelta(seconds=self.seconds),
                 tls=tls,
-                credentials=self.credentials,
+                credentials=self.credentials or found.credentials,
             )
         except RemotingError as error:
             raise click.ClickException(str(error)) from error
@@ -143,21 +149,24 @@ name_server_option = click.option(
 )
 
 
-def found_name_servers(given: str | None, origin: str) -> tuple[str, str]:
-    """Return the addresses of the name servers, and where they were found.
+def found_cluster(given: str | None, origin: str) -> FoundCluster:
+    """Return the cluster with the given name servers, or that of the application in the current directory.
+
+    The keys and the encryption of the application are used for its own name servers only.
 
     Args:
         given: The addresses of the option or the environment, if there are any.
         origin: Where these were given.
 
     Raises:
-        click.ClickException: The settings file of the application in the current directory cannot be read.
+        click.ClickException: The settings of the application in the current directory cannot be read.
+        RemotingError: Its settings of TLS cannot be used.
     """
     if given is not None:
-        return given, origin
-    from rocket_admin.commands.application_settings import name_servers_of_application
+        return FoundCluster(name_servers=given, origin=origin)
+    from rocket_admin.commands.application_settings import cluster_of_application
 
-    return name_servers_of_application() or (DEFAULT_NAME_SERVER, "the default")
+    return cluster_of_application() or FoundCluster(name_servers=DEFAULT_NAME_SERVER, origin="the default")
 
 
 def connection_options(command: Callable[..., R]) -> Callable[..., R]:
@@ -173,14 +182,23 @@ def connection_options(command: Callable[..., R]) -> Callable[..., R]:
         metavar="SECONDS",
         help="How long a server may take to answer.",
     )
-    @click.option("--tls", "uses_tls", is_flag=True, help="Encrypt the connections.")
+    @click.option(
+        "--tls",
+        "uses_tls",
+        is_flag=True,
+        help="Encrypt the connections. Not needed if the name server is that of an application here that does.",
+    )
     @click.option(
         "--tls-config",
         type=click.Path(path_type=Path),
         help="With --tls: file with Apache's settings tls.client.*, such as tls.client.trustCertPath=ca.pem. "
         "Without it the authorities that the system trusts are trusted.",
     )
-    @click.option("--access-key", help="Access key of an account; the environment variable is ROCKETMQ_ACCESS_KEY.")
+    @click.option(
+        "--access-key",
+        help="Access key of an account. Without it: $ROCKETMQ_ACCESS_KEY, a tools file, or the key of the application "
+        "here, if its name server is used.",
+    )
     @click.option("--secret-key", help="Its secret key; better in the environment variable ROCKETMQ_SECRET_KEY.")
     @click.option(
         "--tools-file",

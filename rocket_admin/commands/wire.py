@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from rocket_admin.commands.connection_options import found_name_servers, name_server_option
+from rocket_admin.commands.connection_options import found_cluster, name_server_option
 from rocket_admin.commands.output import Output, json_option
 from rocket_admin.previews import printable
 
@@ -75,7 +75,9 @@ def wire(
 
     try:
         if capture is None:
-            _proxy(found_name_servers(name_servers, "--name-server")[0], show, host, port, output, shows_bodies=bodies)
+            _proxy(
+                found_cluster(name_servers, "--name-server").name_servers, show, host, port, output, shows_bodies=bodies
+            )
             return
         for name in ("name_servers", "host", "port"):
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rocket_admin.commands.connection_options import MAX_TOOLS_FILE, ClusterConnection, connection_options
-from rocket_client import Admin
+from rocket_client import Admin, ClientTls
 
 PROPERTIES = """
 spring.cloud.stream.bindings.orders.group=kitchen
@@ -29,6 +29,7 @@ def command(*, cluster: ClusterConnection) -> None:
     async def show(admin: Admin) -> None:
         keys = admin.settings.credentials
         click.echo("none" if keys is None else f"{keys.access_key} {keys.secret_key}")
+        click.echo(repr(admin.settings.tls))
         click.echo(admin.settings.name_servers_text)
 
     cluster.run(show)
@@ -123,3 +124,50 @@ def test_error_says_where_a_malformed_address_is(tmp_path: Path, monkeypatch: py
     done = run()
     assert "the settings of the application in this directory cannot be read" in done.output
     assert "Give --name-server" in done.output
+
+
+BINDER = "spring.cloud.stream.rocketmq.binder"
+SECURED = f"""{PROPERTIES}
+{BINDER}.access-key=waiter
+{BINDER}.secret-key=hush
+{BINDER}.useTLS=true
+{BINDER}.tls.auth-server=false
+{BINDER}.tls.check-host-name=false
+"""
+
+
+def test_application_gives_keys_and_encryption_with_its_name_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is given on the command line wins; another cluster gets neither."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "application.properties").write_text(SECURED)
+    keys_, tls, _ = run().output.splitlines()
+    assert keys_ == "waiter hush"
+    assert tls == repr(ClientTls(verify=False, check_host_name=False))
+    assert run("--access-key", "me", "--secret-key", "mine").output.splitlines()[:2] == ["me mine", tls]
+    assert run("--tls").output.splitlines()[1] == repr(ClientTls())
+    assert run("--name-server", "127.0.0.1:1").output.splitlines()[:2] == ["none", "None"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (f"{BINDER}.access-key=waiter", f"set {BINDER}.secret-key, too"),
+        ("rocketmq.producer.secret-key=hush", f"set {BINDER}.access-key, too"),
+        (f"{BINDER}.use-tls=maybe", "application.properties:4 is 'maybe': expected true or false"),
+        (f"{BINDER}.use-tls=true\n{BINDER}.tls.config-file=none.properties", "none.properties"),
+        (f"{BINDER}.use-tls=true\n{BINDER}.tls.trust-cert-path=none.pem", "none.pem"),
+        (f"{BINDER}.use-tls=true\n{BINDER}.tls.key-path=key.pem", "needs a certificate"),
+    ],
+)
+def test_wrong_settings_of_the_application_are_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, says: str
+) -> None:
+    """They name the setting, and no secret."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "application.properties").write_text(f"{PROPERTIES}{lines}\n")
+    done = run()
+    assert done.exit_code == 1
+    assert says in done.output
+    assert "hush" not in done.output
