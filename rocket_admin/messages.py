@@ -37,6 +37,7 @@ from rocket_remoting.wire.topics import (
 
 __all__ = [
     "CONTENT_TYPE",
+    "Progress",
     "SentMessage",
     "StoredMessage",
     "broker_names",
@@ -53,6 +54,9 @@ __all__ = [
 
 CONTENT_TYPE: Final = "contentType"
 """The property in which senders of this framework and of Spring's binders say what the body is."""
+
+Progress = Callable[[int, int], None]
+"""Called with the number of topics that were searched, and with that of all."""
 
 _TOPICS_AT_ONCE: Final = 16
 """Topics that are searched at the same time."""
@@ -231,7 +235,9 @@ def origin_topic(message: MessageExt) -> str:
     return topic
 
 
-async def messages_with_id(admin: Admin, message_id: str, topic: str | None = None) -> list[MessageExt]:
+async def messages_with_id(
+    admin: Admin, message_id: str, topic: str | None = None, *, progress: Progress | None = None
+) -> list[MessageExt]:
     """Return the records that an id names: one of an offset message id, usually one of the id that a sender gave.
 
     Both ids look alike: the id is taken as an offset message id if a registered broker has the address in it.
@@ -239,7 +245,9 @@ async def messages_with_id(admin: Admin, message_id: str, topic: str | None = No
     Args:
         admin: A running admin.
         message_id: The id.
-        topic: Where to look; by default in all topics of applications, which takes a request for each.
+        topic: Where to look; by default in the topics of applications, one after the other, until one has the id. That
+            takes a request for each, and each broker.
+        progress: Called with the number of topics that were searched, and with that of all; only without `topic`.
 
     Raises:
         TopicNotFoundError: The topic does not exist.
@@ -252,17 +260,23 @@ async def messages_with_id(admin: Admin, message_id: str, topic: str | None = No
             return named([await admin.view_message(message_id)], addresses)
     if topic is not None:
         return named(await admin.query_by_unique_key(topic, message_id), addresses)
-    topics = [each for each in await admin.topics() if not _is_passed_over(each)]
-    turns = asyncio.Semaphore(_TOPICS_AT_ONCE)
+    topics = sorted(each for each in await admin.topics() if not _is_passed_over(each))
+    found: list[MessageExt] = []
+    for start in range(0, len(topics), _TOPICS_AT_ONCE):
+        if progress is not None:
+            progress(start, len(topics))
+        searches = (_having_id(admin, each, message_id) for each in topics[start : start + _TOPICS_AT_ONCE])
+        found = [message for messages in await asyncio.gather(*searches) for message in messages]
+        if found:
+            break
+    return named(found, addresses)
 
-    async def search(each: str) -> list[MessageExt]:
-        async with turns:
-            with suppress(TopicNotFoundError):  # deleted meanwhile
-                return await admin.query_by_unique_key(each, message_id)
-            return []
 
-    found = await asyncio.gather(*map(search, sorted(topics)))
-    return named([message for messages in found for message in messages], addresses)
+async def _having_id(admin: Admin, topic: str, message_id: str) -> list[MessageExt]:
+    try:
+        return await admin.query_by_unique_key(topic, message_id)
+    except TopicNotFoundError:  # deleted meanwhile
+        return []
 
 
 async def messages_with_key(

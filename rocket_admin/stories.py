@@ -24,7 +24,7 @@ from typing import Final
 
 from rocket_admin.broker_answers import ask_masters
 from rocket_admin.failure_causes import Cause, cause_of
-from rocket_admin.messages import StoredMessage, broker_names, messages_with_id, named, origin_topic
+from rocket_admin.messages import Progress, StoredMessage, broker_names, messages_with_id, named, origin_topic
 from rocket_admin.subscribers import groups_of_topic
 from rocket_admin.times import moment
 from rocket_client import Admin, TopicNotFoundError
@@ -144,21 +144,27 @@ class Story:
 
 
 async def story(
-    admin: Admin, message_id: str, topic: str | None = None, groups: Iterable[str] | None = None
+    admin: Admin,
+    message_id: str,
+    topic: str | None = None,
+    groups: Iterable[str] | None = None,
+    *,
+    progress: Progress | None = None,
 ) -> Story | None:
     """Return the story of a message, or None if no record of it is found.
 
     Args:
         admin: A running admin.
         message_id: An offset message id, or the id that the sender gave the message.
-        topic: The topic that it was sent to; by default it is searched for in all topics of applications.
+        topic: The topic that it was sent to; by default the topics of applications are searched until one has it.
         groups: The groups to tell about; by default all that consume the topic.
+        progress: Called with the number of topics that were searched, and with that of all; only without `topic`.
 
     Raises:
         TopicNotFoundError: The topic does not exist.
         RemotingError: A broker cannot be reached, or refuses.
     """
-    found = await messages_with_id(admin, message_id, topic)
+    found = await messages_with_id(admin, message_id, topic, progress=progress)
     search = _Search(admin, await broker_names(admin))
     if not found:
         # Delayed messages, and those of open transactions, have not reached their topic.

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from rocket_remoting.wire.message import MessageExt
 
 __all__ = ["message"]
+
+MANY_TOPICS: Final = 500
+"""Topics after which a search says how far it is."""
 
 
 @click.group()
@@ -186,7 +189,7 @@ def query(
 
 @message.command()
 @click.argument("message_id", metavar="ID")
-@click.option("--topic", shell_complete=complete_topics, help="Its topic; without it all topics are searched.")
+@click.option("--topic", shell_complete=complete_topics, help="Its topic; without it the topics are searched in turn.")
 @click.option(
     "--group", "groups", multiple=True, shell_complete=complete_groups, help="Only this group; may be repeated."
 )
@@ -197,13 +200,14 @@ def show(
 ) -> None:
     """Show where a message is stored, which groups received it, each delivery, and what comes next.
 
-    ID is the id that the sender gave it, or the offset message id of any of its records.
+    ID is the id that the sender gave it, or the offset message id of any of its records. Without --topic, the first id
+    is searched in all topics of applications in turn, a request for each, until one has it.
     """
 
     async def tell(admin: "Admin") -> None:
         from rocket_admin.stories import story
 
-        found = await story(admin, message_id, topic, groups or None)
+        found = await story(admin, message_id, topic, groups or None, progress=_SearchProgress(output))
         if found is None:
             where = f"topic {topic}" if topic is not None else "any topic"
             raise ValueError(
@@ -218,7 +222,7 @@ def show(
 
 @message.command()
 @click.argument("message_id", metavar="ID")
-@click.option("--topic", shell_complete=complete_topics, help="Its topic; without it all topics are searched.")
+@click.option("--topic", shell_complete=complete_topics, help="Its topic; without it the topics are searched in turn.")
 @click.option("--to", shell_complete=complete_topics, help="The topic to send it to; by default its own.")
 @connection_options
 @json_option
@@ -242,7 +246,7 @@ def resend(
     async def find(admin: "Admin") -> "MessageExt":
         from rocket_admin.messages import messages_with_id
 
-        found = await messages_with_id(admin, message_id, topic)
+        found = await messages_with_id(admin, message_id, topic, progress=_SearchProgress(output))
         if not found:
             raise ValueError(f"no message {message_id} is found; it may be deleted")
         return found[0]
@@ -294,6 +298,27 @@ def _sent_facts(sent: "SentMessage") -> "list[tuple[str, object]]":
         ("Stored", f"broker {sent.broker}, queue {sent.queue}, offset {sent.offset}"),
         ("Status", sent.status),
     ]
+
+
+class _SearchProgress:
+    """Says that a search takes long, and how far it is.
+
+    Args:
+        output: What the command prints with.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._next = 0
+
+    def __call__(self, searched: int, topics: int) -> None:
+        if topics < MANY_TOPICS or searched < self._next:
+            return
+        self._next = searched + MANY_TOPICS
+        if searched:
+            self._output.hint(f"{searched:,} of {topics:,} topics searched.")
+        else:
+            self._output.hint(f"Searching {topics:,} topics for the message, until one has it; --topic names it.")
 
 
 def _story_facts(found: "Story") -> "list[tuple[str, object]]":
