@@ -24,6 +24,7 @@ from rocket_broker.access.needs import (
     Needs,
     Served,
     administers,
+    as_producer,
     asks_about,
     consumes,
     on_topic,
@@ -104,7 +105,7 @@ from rocket_remoting.wire.headers import (
     UpdateConsumerOffsetRequestHeader,
     ViewMessageRequestHeader,
 )
-from rocket_remoting.wire.properties import PROPERTY_REAL_TOPIC, decode_stored_properties
+from rocket_remoting.wire.properties import PROPERTY_PRODUCER_GROUP, PROPERTY_REAL_TOPIC, decode_stored_properties
 from rocket_remoting.wire.record import peek_record
 from rocket_remoting.wire.topics import REPLY_TOPIC_POSTFIX, TOPICS_CLOSED_TO_CLIENTS
 
@@ -343,7 +344,8 @@ def _message_rights(
 
 
 def _transaction_rights(halves: HalfMessages, command: RemotingCommand) -> Iterator[Right]:
-    """Yield the right to send to the topic of the half message that a request ends, whatever topic the request has."""
+    """Yield the rights on topic and group of the half message that a request ends, whatever the request says."""
     half = halves.find(command.header(EndTransactionRequestHeader).commit_log_offset)
     if half is not None:
         yield from on_topic(half.properties.get(PROPERTY_REAL_TOPIC), PUB)
+        yield from as_producer(half.properties.get(PROPERTY_PRODUCER_GROUP))

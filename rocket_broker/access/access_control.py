@@ -20,7 +20,7 @@ from typing import cast
 
 from rocket_broker.access.account import PUB, AccessRules, Account, Right
 from rocket_broker.access.acl_file import AclFile, change_file, read_file
-from rocket_broker.access.needs import Needs, on_topic, refused
+from rocket_broker.access.needs import Needs, as_producer, on_topic, refused
 from rocket_broker.access.remote_address import AddressPattern
 from rocket_broker.access.signature import check_signature
 from rocket_broker.errors import AclFileError, UnknownAccount
@@ -30,7 +30,7 @@ from rocket_remoting.session.address import host_of
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.credentials import ACCESS_KEY
-from rocket_remoting.wire.topics import is_retry_topic, retry_topic
+from rocket_remoting.wire.topics import is_retry_topic
 
 __all__ = ["AccessControl"]
 
@@ -96,7 +96,7 @@ class AccessControl:
                 is_signed=True,
             )
         for right in needs.rights(command):
-            if not account.has(right):
+            if not _allows(rules, account, right):
                 raise refused(f"No default permission for {right}", is_signed=True)
         return True
 
@@ -110,9 +110,7 @@ class AccessControl:
             return False
         if _matches(account.white_list, host):
             return True
-        of_group = Right(retry_topic(group), PUB)
-        may_produce = of_group.resource not in rules.producer_groups or account.has(of_group)
-        return may_produce and all(map(account.has, on_topic(topic, PUB)))
+        return all(_allows(rules, account, right) for right in (*on_topic(topic, PUB), *as_producer(group)))
 
     def _sender(self, rules: AccessRules, host: str, command: RemotingCommand) -> Account | None:
         """Return the account that has signed a request; None if the account trusts the host.
@@ -270,6 +268,10 @@ class AccessControl:
 
     def __repr__(self) -> str:
         return f"<AccessControl {self.default_file}: {len(self.rules.accounts)} accounts>"
+
+
+def _allows(rules: AccessRules, account: Account, right: Right) -> bool:
+    return account.has(right) or (right.is_of_producers and right.resource not in rules.producer_groups)
 
 
 def _matches(patterns: Sequence[AddressPattern], host: str) -> bool:

@@ -61,6 +61,11 @@ class Right:
         """Whether the resource is a group."""
         return is_retry_topic(self.resource)
 
+    @property
+    def is_of_producers(self) -> bool:
+        """Whether the right is to produce in a group: it is needed only if an account has it by the group's name."""
+        return self.is_group and self.permission == PUB
+
     def __str__(self) -> str:
         return f"group:{self.resource.removeprefix(RETRY_PREFIX)}" if self.is_group else f"topic:{self.resource}"
 

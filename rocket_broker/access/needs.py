@@ -63,6 +63,7 @@ __all__ = [
     "Served",
     "access_to",
     "administers",
+    "as_producer",
     "asks_about",
     "consumes",
     "handlers_of",
@@ -350,6 +351,12 @@ def on_topic(topic: str | None, permission: int) -> Iterator[Right]:
         right = Right(topic, permission)
         # A group's retry topic belongs to the group: whoever may join the group reads it and sends to it.
         yield Right(topic, SUB) if right.is_group else right
+
+
+def as_producer(group: str | None) -> Iterator[Right]:
+    """Yield the right to produce in a group; none if there is no group."""
+    if group:
+        yield Right(retry_topic(group), PUB)
 
 
 def _group(group: str | None) -> Iterator[Right]:

@@ -12,7 +12,7 @@ the broker's store. Each request is checked anew: Apache's stateful strategies r
 from collections.abc import Iterable, Mapping
 
 from rocket_broker.access.account import PUB
-from rocket_broker.access.needs import AccessRefusal, Needs, access_to, on_topic, refused
+from rocket_broker.access.needs import AccessRefusal, Needs, access_to, as_producer, on_topic, refused
 from rocket_broker.access.policies import (
     OWN_CLUSTER,
     Access,
@@ -87,10 +87,20 @@ class PolicyControl:
         if not self._authorizes or user.user_type == UserType.SUPER:
             return True
         policies, host = self._policies_of(user), host_of(connection.remote_address)
-        accesses = list(map(access_to, on_topic(topic, PUB)))
-        if group in self._groups_of_producers():
-            accesses.append(Access(Resource(ResourceType.GROUP, group), (Action.PUB,)))
-        return policies is not None and all(policies.decide(access, host) is Decision.ALLOW for access in accesses)
+        accesses = map(access_to, (*on_topic(topic, PUB), *as_producer(group)))
+        return policies is not None and all(
+            self._decide(policies, access, host) is Decision.ALLOW for access in accesses
+        )
+
+    def _decide(self, policies: Policies, access: Access, host: str) -> Decision | None:
+        resource, actions = access
+        if (
+            resource.type is ResourceType.GROUP
+            and actions == (Action.PUB,)
+            and not self._is_of_producers(resource.name)
+        ):
+            return Decision.ALLOW
+        return policies.decide(access, host)
 
     def _authenticate(self, name: str | None, command: RemotingCommand, fields: Mapping[str, str]) -> None:
         if not name:
@@ -112,13 +122,15 @@ class PolicyControl:
                     return
                 policies = self._policies_of(user)
             resource = self._cluster if access.resource is OWN_CLUSTER else access.resource
-            decision = policies.decide(access._replace(resource=resource), host) if policies is not None else None
+            decision = (
+                self._decide(policies, access._replace(resource=resource), host) if policies is not None else None
+            )
             if decision is not Decision.ALLOW:
                 reason = "no matched policies." if decision is None else "the decision is deny."
                 raise refused(f"User:{name} has no permission to access {resource} from {host}, {reason}")
 
-    def _groups_of_producers(self) -> frozenset[str]:
-        """Return the groups on which a user has the action Pub by the group's name."""
+    def _is_of_producers(self, group: str) -> bool:
+        """Return whether a user has the action Pub on a group by the group's name."""
         if self._producer_groups is None:
             self._producer_groups = frozenset(
                 resource.removeprefix(_GROUP)
@@ -129,7 +141,7 @@ class PolicyControl:
                 and Action.PUB in (entry.actions or ())
                 and (resource := entry.resource or "").startswith(_GROUP)
             )
-        return self._producer_groups
+        return group in self._producer_groups
 
     def _acls_have_changed(self) -> None:
         self._policies.clear()

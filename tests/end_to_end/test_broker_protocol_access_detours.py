@@ -188,16 +188,22 @@ def test_producer_group_can_belong_to_the_accounts_with_a_right_on_it(tmp_path: 
 async def ask_both(
     client: RawClient, embedded: EmbeddedBroker, owner: Credentials, other: Credentials, *, is_stranger_asked: bool
 ) -> None:
-    """Begin a transaction of the first account, and wait until it was checked; both accounts are in the group."""
+    """Have a transaction of the first account checked, while both are in the group; then the other one ends it."""
     stranger = await RawClient.connect(embedded.broker.transport, embedded.broker_address)
     stranger.connection.sign_with(other)
     await stranger.heartbeat("stranger@1", producers=(GROUP,))
     client.connection.sign_with(owner)
     await client.heartbeat("shop@1", producers=(GROUP,))
-    await begin(client, embedded.broker.clock.now_ms(), topic="bills")
+    half = await begin(client, embedded.broker.clock.now_ms(), topic="bills")
     await asyncio.sleep(200)
     assert questions(client)
     assert bool(questions(stranger)) is is_stranger_asked
+    ended = await end(stranger, half)
+    if is_stranger_asked:
+        assert ended.code == ResponseCode.SUCCESS
+    else:
+        assert GROUP in (refused(ended) or "")
+        assert (await end(client, half)).code == ResponseCode.SUCCESS
     await stranger.connection.close()
 
 
