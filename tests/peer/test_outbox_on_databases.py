@@ -106,11 +106,22 @@ class Relays:
         self.sent.append(str(message.headers[OUTBOX_ID]))
         self.by.add(id(app))
 
+    async def _send_first(self) -> None:
+        """Send the message 0 in a transaction of the outbox's own engine."""
+        outbox, message = self.outboxes[0], {"number": 0}
+        if isinstance(outbox.engine, AsyncEngine):
+            async with outbox.transaction():
+                outbox.send("orders", message, id="0", key="k0")
+        else:
+            with outbox.transaction():
+                outbox.send("orders", message, id="0", key="k0")
+
     async def run(self, work: Callable[[], None], expected: int) -> None:
         """Relay while the work is done in a thread, until so many messages are sent."""
         for app in self.apps:
             await app.start()
         try:
+            await self._send_first()
             await asyncio.to_thread(work)
 
             async def all_sent() -> bool:
@@ -138,7 +149,7 @@ def test_relays_side_by_side_send_each_message_once_in_order(
     make: Any = create_engine if drivers is BLOCKING else create_async_engine
     relays = Relays(lambda: make(with_driver(server, drivers)), 3)
     sender = engine if level is None else engine.execution_options(isolation_level=level)
-    asyncio.run(relays.run(lambda: insert(relays.outboxes[0], sender, 0, 200), 200))
+    asyncio.run(relays.run(lambda: insert(relays.outboxes[0], sender, 1, 200), 200))
     assert sorted(relays.sent, key=int) == [str(number) for number in range(200)]
     assert in_order(relays.sent)
 
