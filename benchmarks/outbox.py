@@ -20,7 +20,7 @@ from streamkit.events import message_sent
 from streamkit.patterns.outbox import OUTBOX_ID, Outbox
 from streamkit.patterns.outbox.tables import PRODUCER_TABLES
 
-ROWS = 10_000
+ROWS = 5_000
 SINGLES = 200
 PAYLOAD = b"x" * 200
 

@@ -93,11 +93,14 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 class Relays:
     """Several applications that relay one outbox, and what they have sent."""
 
-    def __init__(self, make: Callable[[], Engine | AsyncEngine], count: int) -> None:
+    def __init__(
+        self, make: Callable[[], Engine | AsyncEngine], count: int, settings: dict[str, str] | None = None
+    ) -> None:
         self.sent: list[str] = []
         self.by: set[int] = set()
         self.engines = [make() for _ in range(count)]
-        self.apps = [StreamApplication(config_location="optional:/none", properties=SETTINGS) for _ in range(count)]
+        properties = {**SETTINGS, **(settings or {})}
+        self.apps = [StreamApplication(config_location="optional:/none", properties=properties) for _ in range(count)]
         self.outboxes = [Outbox(app, engine, "orders") for app, engine in zip(self.apps, self.engines, strict=True)]
         for app in self.apps:
             message_sent.connect(self._note, sender=app)
@@ -151,6 +154,16 @@ def test_relays_side_by_side_send_each_message_once_in_order(
     sender = engine if level is None else engine.execution_options(isolation_level=level)
     asyncio.run(relays.run(lambda: insert(relays.outboxes[0], sender, 1, 200), 200))
     assert sorted(relays.sent, key=int) == [str(number) for number in range(200)]
+    assert in_order(relays.sent)
+
+
+@pytest.mark.parametrize("server", [pytest.param("postgresql", marks=pytest.mark.peer)], indirect=True)
+def test_commit_wakes_the_relay_of_another_process(server: str, engine: Engine) -> None:
+    """The sender's outbox knows no relay, and the relay does not look by itself."""
+    sender = Outbox(StreamApplication(config_location="optional:/none", properties=SETTINGS), engine, "orders")
+    seldom = {"streamkit.outbox.poll-interval": "10h"}
+    relays = Relays(lambda: create_async_engine(with_driver(server, ASYNCHRONOUS), pool_size=1), 1, seldom)
+    asyncio.run(relays.run(lambda: insert(sender, engine, 1, 11), 11))
     assert in_order(relays.sent)
 
 

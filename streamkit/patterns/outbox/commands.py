@@ -33,6 +33,10 @@ _STATUSES = (
 @click.group()
 def outbox() -> None:
     """Relay, list, send again and roll back the messages of an application's outbox."""
+    from importlib.util import find_spec
+
+    if find_spec("sqlalchemy") is None:
+        raise click.ClickException("the outbox needs SQLAlchemy: pip install 'streamkit-messaging[patterns]'")
 
 
 def url_option(command: Callable[..., R]) -> Callable[..., R]:

@@ -68,6 +68,8 @@ class Listening:
     async def _listen(self, connection: AsyncConnection) -> None:
         """Pass notifications on until the connection is lost."""
         raw: Any = (await connection.get_raw_connection()).driver_connection
+        # The pool may be small, and this connection is kept as long as the relay runs.
+        await connection.run_sync(lambda pooled: pooled.detach())
         lost = asyncio.Event()
 
         def notified(_: object, __: int, ___: str, text: str) -> None:

@@ -244,12 +244,15 @@ class Relay:
             if loop.time() > deadline or self._stopped.is_set():
                 return
             try:
-                await channel.asend(message_of(row))
+                is_accepted = await channel.asend(message_of(row))
             except BinderError as error:
                 errors.append((row, error))
                 return
             except Exception as error:  # of the message itself, or of an interceptor
                 results.refused.append((row, f"{type(error).__name__}: {error}"))
+                return
+            if not is_accepted:
+                results.refused.append((row, "an interceptor stopped the message"))
                 return
             results.sent.append(row)
 
