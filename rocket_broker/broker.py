@@ -396,6 +396,7 @@ class Broker:
             self.settings,
             self.master,
             self.transport,
+            store=self.store,
             topics=self.topics,
             groups=self.groups,
             offsets=self.offsets,

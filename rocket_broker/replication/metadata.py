@@ -3,6 +3,10 @@
 As Apache's SlaveSynchronize (4.9.7), the slave asks for all of them every ten seconds. They are not part of the log, so
 after a promotion up to ten seconds of consumers' progress are consumed again.
 
+Offsets are taken over when the slave's log has reached the master's end at the time of their answer. A failed message
+is stored again for its redelivery, or a delayed one in its topic, before the offset passes it: with the offset and
+without that message, it would be lost after a promotion.
+
 The message of a topic that the slave does not know makes it ask at once. Until it has the answer, it has an entry of
 its own for the topic: the master may be lost by then, and the message must be found after a promotion.
 """
@@ -15,11 +19,13 @@ from contextlib import suppress
 from rocket_broker.replication.slave import MasterAddress
 from rocket_broker.schedule.delay_service import DelayService
 from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_broker.store.message_store import MessageStore
 from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.tables.topic_table import TopicTable
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.transports.transport import Transport
+from rocket_remoting.wire.bodies import KVTable, decode_body
 from rocket_remoting.wire.codes import RequestCode, ResponseCode
 from rocket_remoting.wire.errors import RemotingError, ResponseError
 
@@ -30,6 +36,8 @@ logger = logging.getLogger(__name__)
 SECONDS_BETWEEN_COPIES = 10.0
 RETRY_SECONDS = 1.0
 ANSWER_SECONDS = 10.0
+CATCH_UP_SECONDS = 5.0
+"""Longest wait for the log before offsets are taken over; a slave that is farther behind tries again later."""
 
 
 class Metadata:
@@ -45,6 +53,7 @@ class Metadata:
         master: MasterAddress,
         transport: Transport,
         *,
+        store: MessageStore,
         topics: TopicTable,
         groups: SubscriptionGroupTable,
         offsets: ConsumerOffsetTable,
@@ -54,6 +63,7 @@ class Metadata:
         self._settings = settings
         self._master = master
         self._transport = transport
+        self._store = store
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
@@ -76,7 +86,7 @@ class Metadata:
             self._wake.clear()
             try:
                 await self._copy()
-            except (OSError, RemotingError, ValueError) as e:
+            except (OSError, RemotingError, ValueError, KeyError) as e:
                 if not self._is_failing:  # a master that stays away is logged once
                     logger.warning("topics, groups and offsets of the master are not copied now: %s", e)
                 self._is_failing = True
@@ -98,10 +108,22 @@ class Metadata:
             # Topics and groups come first: there are no offsets in what does not exist.
             await self._topics.take_over(await _ask(connection, RequestCode.GET_ALL_TOPIC_CONFIG))
             await self._groups.take_over(await _ask(connection, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
-            await self._offsets.take_over(await _ask(connection, RequestCode.GET_ALL_CONSUMER_OFFSET))
-            self._delays.take_over(await _ask(connection, RequestCode.GET_ALL_DELAY_OFFSET))
+            offsets = await _ask(connection, RequestCode.GET_ALL_CONSUMER_OFFSET)
+            delays = await _ask(connection, RequestCode.GET_ALL_DELAY_OFFSET)
+            if await self._is_copied(await _ask(connection, RequestCode.GET_BROKER_RUNTIME_INFO)):
+                await self._offsets.take_over(offsets)
+                self._delays.take_over(delays)
         finally:
             await connection.close()
+
+    async def _is_copied(self, runtime_info: bytes) -> bool:
+        """Return whether the log reaches the end of the master's, as its figures have it, within some seconds."""
+        end = int(decode_body(runtime_info, KVTable).table["commitLogMaxOffset"])
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CATCH_UP_SECONDS):
+                while self._store.max_commit_log_offset < end:  # noqa: ASYNC110 - looked at once in ten seconds
+                    await asyncio.sleep(0.05)
+        return self._store.max_commit_log_offset >= end
 
 
 async def _ask(connection: Connection, code: RequestCode) -> bytes:

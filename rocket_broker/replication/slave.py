@@ -5,6 +5,7 @@ message with the master's message at the same offset: the protocol itself would 
 """
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -131,6 +132,7 @@ class Slave:
             RemotingError: The master could not be asked for its message.
         """
         address = self._master.slaves
+        self._check_disk()
         start = self._replica.begin()
         await self._compare()
         async with asyncio.timeout(self._settings.connect_timeout_millis / 1000):
@@ -165,11 +167,17 @@ class Slave:
         if not size:
             return
         self.copied.add(size)
+        self._check_disk()
         self._replica.write(offset, memoryview(await self._read(reader, size)))
         await run_in_steps("storing messages of the master", self._replica.dispatch())
         # A master is faster than a slow disk: the operating system would stop the whole broker to write.
         if self._store.unflushed_bytes > self._store.settings.max_unflushed_bytes // 2:
             await self._store.flush_to(self._store.committed_end)
+
+    def _check_disk(self) -> None:
+        """Check that messages may be stored: reports would count as copies that no disk has."""
+        if self._store.is_broken:
+            raise OSError(errno.EIO, "the disk refused a flush, restart this broker on a disk that works")
 
     async def _read(self, reader: asyncio.StreamReader, size: int) -> bytes:
         async with asyncio.timeout(self._settings.ha_housekeeping_interval / 1000):

@@ -573,6 +573,11 @@ class MessageStore:
         return self._commit_log.end
 
     @property
+    def is_broken(self) -> bool:
+        """Whether the disk has refused a flush: nothing more may be stored until the broker is restarted."""
+        return self._flusher.is_broken
+
+    @property
     def committed_end(self) -> int:
         """The offset up to which readers see the commit log."""
         return self._commit_log.committed

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rocket_broker.replication import metadata
 from rocket_broker.request_handlers import MASTER_ONLY
 from rocket_client import ConsumeFromWhere, LitePullConsumer, LitePullConsumerSettings
 from rocket_remoting.wire.bodies import HARuntimeInfo
@@ -74,6 +75,21 @@ def test_tables_are_copied(tmp_path: Path) -> None:
         assert "payments" in (config / "topics.json").read_text()
         assert "readers" in (config / "subscriptionGroup.json").read_text()
         assert "payments@readers" in (config / "consumerOffset.json").read_text()
+
+    with_pair(tmp_path, scene)
+
+
+def test_offsets_wait_for_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A redelivery that an offset has passed must be in the slave's log, or it would be lost after a promotion."""
+    monkeypatch.setattr(metadata, "CATCH_UP_SECONDS", 0.1)
+
+    async def scene(pair: BrokerPair) -> None:
+        await pair.client.try_send(properties={"WAIT": "false"})
+        await pair.client.commit(1)
+        nobody = f"127.0.0.1:{free_ports()[0]}"
+        await pair.begin_slave(haMasterAddress=nobody)  # so the log is not copied
+        await until(lambda: pair.slave.metadata is not None and pair.slave.metadata.copies > 0)
+        assert pair.slave.offsets.get("g", "orders", 0) is None
 
     with_pair(tmp_path, scene)
 
