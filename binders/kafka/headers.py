@@ -3,7 +3,8 @@
     streamkit_key, kafka_messageKey     the record's key, as bytes
     kafka_timestamp, timestamp          the record's timestamp
     scst_partition, kafka_partitionId   the record's partition
-    id                                  streamkit_id, as text: Spring never sends `id`
+    id                                  streamkit_id, as text: Spring never sends `id`. A received record without it
+                                        has its place as id, `topic-partition-offset`
     contentType, any other header       the same name: text in UTF-8, bytes unchanged, other values as JSON; values
                                         other than bytes have their Java class in `spring_json_header_types`
     kafka_receivedTopic, kafka_offset…  facts from the broker, on received messages only
@@ -18,6 +19,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from streamkit.binder.dead_letter import ORIGIN_DESTINATION, ORIGIN_OFFSET, ORIGIN_PARTITION
 from streamkit.messaging import headers as portable
 from streamkit.messaging.headers import MessageHeaders
 from streamkit.messaging.java_headers import STRING, declared_types, from_json, java_type, to_json
@@ -238,12 +240,21 @@ def from_record(record: Record, group: str | None) -> dict[str, object]:
         TIMESTAMP_TYPE: TIMESTAMP_TYPES.get(record.timestamp_type, "NO_TIMESTAMP_TYPE"),
         OFFSET: record.offset,
     }
+    if portable.ID not in headers:
+        headers[portable.ID] = _stored_id(headers, record)
     if group is not None:
         headers[GROUP_ID] = group
     if record.key is not None:
         headers[RECEIVED_KEY] = record.key
         headers[portable.KEY] = _text_or_bytes(record.key)
     return headers
+
+
+def _stored_id(headers: Mapping[str, object], record: Record) -> str:
+    """Return the id of a record whose sender gave it none: its place, or for a dead letter its first place."""
+    place = [headers.get(name) for name in (ORIGIN_DESTINATION, ORIGIN_PARTITION, ORIGIN_OFFSET)]
+    topic, partition, offset = place if None not in place else (record.topic, record.partition, record.offset)
+    return f"{topic}-{partition}-{offset}"
 
 
 def sent_headers(record_headers: Iterable[tuple[str, bytes | None]]) -> dict[str, object]:

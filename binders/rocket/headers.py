@@ -1,7 +1,8 @@
 """Maps the headers of a message to properties on the wire, and back.
 
     streamkit_tags, streamkit_key, streamkit_delay   TAGS, KEYS, DELAY        (RocketMQ's own)
-    id, timestamp, contentType                       the same names, as text
+    id, timestamp, contentType                       the same names, as text; a received message without `id` has its
+                                                     UNIQ_KEY as id
     any other header                                 the same name; values other than text are JSON with their
                                                      Java class in `spring_json_header_types`, and so is
                                                      empty text, which RocketMQ would drop
@@ -130,6 +131,8 @@ def from_message(message: MessageExt) -> dict[str, object]:
         headers[TAGS] = headers[portable.TAGS] = tags
     if unique_key := properties.get(PROPERTY_UNIQUE_KEY):
         headers[TRANSACTION_ID] = unique_key
+        if portable.ID not in headers:  # sent by another client: all ways of the message keep this key
+            headers[portable.ID] = unique_key
     if timestamp := properties.get(portable.TIMESTAMP):
         is_time = timestamp.isdecimal() and len(timestamp) <= _MOST_DIGITS
         headers[portable.TIMESTAMP] = int(timestamp) if is_time else message.born_timestamp

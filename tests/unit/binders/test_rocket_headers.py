@@ -110,6 +110,12 @@ def test_invalid_timestamp_leaves_the_brokers(text: str) -> None:
     assert from_message(message)[portable.TIMESTAMP] == 5
 
 
+def test_message_of_another_client_has_its_unique_key_as_id() -> None:
+    """Redeliveries and dead letters keep both."""
+    assert from_message(received({"UNIQ_KEY": "0A"}))[portable.ID] == "0A"
+    assert from_message(received({"UNIQ_KEY": "0A", portable.ID: "7"}))[portable.ID] == "7"
+
+
 def test_broker_facts_are_headers() -> None:
     """Under the names of Spring's first generation, and the portable ones."""
     message = received({"TAGS": "paid", "KEYS": "o-1", "UNIQ_KEY": "0A"})

@@ -15,6 +15,7 @@ from binders.kafka.headers import (
     sent_headers,
     to_record,
 )
+from streamkit.binder.dead_letter import ORIGIN_DESTINATION, ORIGIN_OFFSET, ORIGIN_PARTITION
 from streamkit.messaging.headers import (
     CONTENT_TYPE,
     DELAY,
@@ -170,7 +171,15 @@ def test_received_message_has_origin_headers() -> None:
         "kafka_timestampType": "CREATE_TIME",
         "kafka_offset": 7,
         "kafka_groupId": "group",
+        ID: "orders-2-7",
     }
+
+
+def test_dead_letter_without_id_has_the_first_place_as_id() -> None:
+    """A record that its sender gave no id is known by its place, which its dead letter names."""
+    origin: dict[str, object] = {ORIGIN_DESTINATION: "orders", ORIGIN_PARTITION: 2, ORIGIN_OFFSET: 7}
+    letter = record(topic="orders.dlq", offset=1, headers=to_record(MessageHeaders(origin), ALL)[1:])
+    assert from_record(letter, None)[ID] == from_record(record(), None)[ID]
 
 
 def test_message_id_is_kept() -> None:
