@@ -144,6 +144,7 @@ class ApplicationContainer(containers.DeclarativeContainer):
         catalog=function_catalog,
         wiring=function_wiring,
         judge=judge.provider,
+        advise=plugins.provided.listener_advice,
     )
     """Connects listeners and functions to bindings."""
 

@@ -39,6 +39,9 @@ send_failed = _signals.signal("send_failed", "binding, message, error: it was no
 message_received = _signals.signal("message_received", "binding, message: it came, and goes to the listener.")
 message_handled = _signals.signal("message_handled", "binding, message, seconds: the listener returned.")
 message_failed = _signals.signal("message_failed", "binding, message, error: one attempt failed.")
+message_duplicate = _signals.signal(
+    "message_duplicate", "binding, message, key: it was handled before, so the listener is not called."
+)
 message_settled = _signals.signal("message_settled", "binding, message, settlement: an Accept, a Requeue or a Reject.")
 
 

@@ -5,7 +5,8 @@ Errors are collected and raised together, before anything is connected.
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypeAlias, cast, get_args, get_origin, get_type_hints
@@ -30,7 +31,15 @@ from streamkit.functions.definition import Definition
 from streamkit.functions.routing import FunctionRouter
 from streamkit.functions.settings import FunctionSettings
 from streamkit.functions.wiring import FunctionWiring
-from streamkit.listeners.arguments import describe, plan_arguments
+from streamkit.listeners.advice import (
+    AdvisedHandler,
+    AdvisedListener,
+    AdvisedProviders,
+    ListenerAdvice,
+    WatchedThreads,
+    advised_outputs,
+)
+from streamkit.listeners.arguments import ProviderLookup, describe, plan_arguments
 from streamkit.listeners.batch_listener import BATCH_HEADERS, BatchListenerHandler, plan_batch_arguments
 from streamkit.listeners.binding_interfaces import (
     Direction,
@@ -42,7 +51,13 @@ from streamkit.listeners.binding_interfaces import (
 from streamkit.listeners.function_declaration import FunctionDeclaration
 from streamkit.listeners.injection import Injection
 from streamkit.listeners.input_settings import InputSettings
-from streamkit.listeners.invocation import ErrorListenerOnThread, ListenerDispatch, ListenerHandler
+from streamkit.listeners.invocation import (
+    ErrorListenerOnThread,
+    ListenerDispatch,
+    ListenerHandler,
+    Outputs,
+    SendElsewhere,
+)
 from streamkit.listeners.listener import ErrorListener, Listener, SendTo, TransactionGroup, outputs_on
 from streamkit.listeners.listener_threads import ListenerPools
 from streamkit.listeners.polled_binding import PolledBinding
@@ -59,6 +74,8 @@ logger = logging.getLogger(__name__)
 _TRANSACTION_THREADS: Final = 8
 _DEFAULT_CONTENT_TYPE: Final = "application/json"
 
+Advise: TypeAlias = Callable[[object, AdvisedListener], ListenerAdvice | None]
+"""Returns the advice of plugins for a listener of an application, or None."""
 Judge: TypeAlias = Callable[[ExistingBindings], list[ConfigurationError]]
 """A function that judges the settings of bindings; `streamkit.config.judgement.judge_bindings`."""
 
@@ -111,6 +128,7 @@ class Assembly:
         catalog: FunctionCatalog,
         wiring: FunctionWiring,
         judge: Judge,
+        advise: Advise,
     ) -> None:
         """Create an empty assembly; :meth:`assemble` fills it.
 
@@ -128,8 +146,10 @@ class Assembly:
             catalog: The functions that settings can bind.
             wiring: Creates the stages of functions.
             judge: Returns the errors of settings for bindings that do not exist; warns of settings without effect.
+            advise: Returns the advice of plugins for a listener.
         """
         self._application = application
+        self._advise = advise
         self._judge = judge
         self._registrations = registrations
         self._functions_settings = functions
@@ -449,7 +469,8 @@ class Assembly:
             self._subscribe(channel, stage)
             self._bindings.add(self._factory.input(name, channel, manual=stage.settles_by_hand))
             return
-        handlers = [self._handler(name, each) for each in registered]
+        advice = [self._advice(name, each, len(registered) > 1) for each in registered]
+        handlers = [self._handler(name, *each) for each in zip(registered, advice, strict=True)]
         for each, handler in zip(registered, handlers, strict=True):
             if handler.condition is not None and handler.returns_messages:
                 raise ConfigurationError(
@@ -461,10 +482,15 @@ class Assembly:
                 f"binding {name!r} has {len(handlers)} listeners, so none of them may have @send_to: "
                 + ", ".join(describe(each.function) for each in registered)
             )
+        called = [
+            handler if each is None else AdvisedHandler(handler, each)
+            for handler, each in zip(handlers, advice, strict=True)
+        ]
         if len(handlers) == 1 and handlers[0].condition is None:
-            self._subscribe(channel, handlers[0])
+            self._subscribe(channel, called[0])
         elif handlers:
-            self._subscribe(channel, ListenerDispatch(name, handlers))
+            conditions = [handler.condition for handler in handlers]
+            self._subscribe(channel, ListenerDispatch(name, list(zip(conditions, called, strict=True))))
         elif not channel.subscribers and not self._errors:  # one of these errors may explain the lack
             logger.warning("Binding %r has no listener: its messages fail until one subscribes", name)
         manual = any(handler.settles_by_hand for handler in handlers)
@@ -493,9 +519,31 @@ class Assembly:
         for _, handler in dropped:
             channel.unsubscribe(handler)
 
-    def _handler(self, binding: str, registered: _Registered) -> ListenerHandler:
+    def _pool(self, binding: str) -> Executor:
+        return self._threads.get(binding, self._input_settings.width(binding))
+
+    def _advice(self, binding: str, registered: _Registered, shares_binding: bool) -> ListenerAdvice | None:
+        """Return the advice of plugins for a listener, or None."""
+        advised = AdvisedListener(
+            registered.function,
+            describe(registered.function),
+            registered.listener,
+            binding,
+            self._input_settings.bindings.properties(binding).group,
+            shares_binding,
+            is_async(registered.function),
+            lambda: self._pool(binding),
+        )
+        return self._advise(self._application, advised)
+
+    def _handler(self, binding: str, registered: _Registered, advice: ListenerAdvice | None) -> ListenerHandler:
         function, listener = registered.function, registered.listener
-        outputs = [self._channels[name] for name in outputs_on(function)]
+        outputs: Sequence[Outputs] = [self._channels[name] for name in outputs_on(function)]
+        elsewhere: SendElsewhere = self._bridge.asend
+        providers: ProviderLookup = self._injection
+        if advice is not None:
+            outputs, elsewhere = advised_outputs(advice, outputs, elsewhere)
+            providers = AdvisedProviders(advice, providers)
         is_batch = self._input_settings.is_batch(binding)
         if outputs:
             check_result(function, self._input_settings.reader_factory(binding))
@@ -509,15 +557,21 @@ class Assembly:
         kind = BatchListenerHandler if is_batch else ListenerHandler
         plan = plan_batch_arguments if is_batch else plan_arguments
         not_copied = self._input_settings.not_propagated
+        planned = plan(function, self._input_settings.reader_factory(binding), providers)
+        if advice is not None and planned.takes_acknowledgment:
+            raise ConfigurationError(
+                f"listener {describe(function)} takes an Acknowledgment, so whether it is done is not known when it "
+                "returns: remove the parameter, or set idempotent_by=False"
+            )
         return kind(
             function,
             listener,
-            plan(function, self._input_settings.reader_factory(binding), self._injection),
+            planned,
             condition=self._condition(function, listener),
             is_async=is_async(function),
-            pool=lambda: self._threads.get(binding, self._input_settings.width(binding)),
+            pool=lambda: self._pool(binding) if advice is None else WatchedThreads(self._pool(binding)),
             outputs=outputs,
-            elsewhere=self._bridge.asend,
+            elsewhere=elsewhere,
             not_copied=(*not_copied, BATCH_HEADERS) if is_batch else not_copied,
         )
 

@@ -13,6 +13,7 @@ from streamkit.listeners.function_declaration import function_declaration
 from streamkit.listeners.listener import (
     BindingName,
     ErrorListener,
+    IdempotentBy,
     Listener,
     TransactionGroup,
     name_of,
@@ -45,10 +46,15 @@ class ApplicationSetup:
         self._retry_policy: RetryPolicy | None = None
 
     def stream_listener(
-        self, binding: BindingName, condition: str | None = None, *, copy_headers: bool = True
+        self,
+        binding: BindingName,
+        condition: str | None = None,
+        *,
+        copy_headers: bool = True,
+        idempotent_by: IdempotentBy | None = None,
     ) -> Callable[[F], F]:
         """Call the function for each message of an input binding; see :func:`streamkit.stream_listener`."""
-        listener = Listener(name_of(binding), condition, copy_headers)
+        listener = Listener(name_of(binding), condition, copy_headers, idempotent_by)
 
         def register(function: F) -> F:
             _check_function(function)

@@ -104,6 +104,7 @@ class AttemptLoop:
     ) -> float | None:
         """Return the seconds before the next call, or None if there is none: all messages are settled."""
         received = delivered.received()
+        delivered.settle_left_out()
         if message_failed.receivers:
             for each in received:
                 notify(message_failed, self._owner, binding=self._binding, message=each.attempt, error=error)

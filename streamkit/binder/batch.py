@@ -15,12 +15,14 @@ class Batch(Sequence[Message[Any]]):
     Attributes:
         errors: The conversion errors, by the message's index. Such a message is left out of the listener's list.
         settlements: The settlements that the listener returned, by the message's index.
+        left_out: The settlements of messages that the listener is not called with, by the message's index.
     """
 
     def __init__(self, messages: Sequence[Message[Any]]) -> None:
         self._messages = list(messages)
         self.errors: dict[int, Exception] = {}
         self.settlements: dict[int, Settlement] = {}
+        self.left_out: dict[int, Settlement] = {}
 
     @overload
     def __getitem__(self, index: int) -> Message[Any]: ...
@@ -37,12 +39,16 @@ class Batch(Sequence[Message[Any]]):
 
     @property
     def places(self) -> list[int]:
-        """The indexes of the messages without a conversion error, which the listener receives."""
-        return [place for place in range(len(self)) if place not in self.errors]
+        """The indexes of the messages that the listener receives: not left out, and without a conversion error."""
+        return [place for place in range(len(self)) if place not in self.errors and place not in self.left_out]
 
     def change(self, change: Callable[[Message[Any]], Message[Any]]) -> None:
         """Replace each message by ``change(message)``."""
         self._messages = [change(message) for message in self._messages]
+
+    def leave_out(self, place: int, settlement: Settlement) -> None:
+        """Do not call the listener with the message at that index; ``settlement`` is its settlement."""
+        self.left_out[place] = settlement
 
     def settle(self, settlements: Sequence[Settlement]) -> None:
         """Record the listener's settlements of the messages that it received, in their order.

@@ -77,6 +77,9 @@ class DeliveredMessage:
         """Set the result of the last call; None if the listener settles the message later."""
         self.settlement = settlement
 
+    def settle_left_out(self) -> None:
+        """Do nothing: without a batch, no message is left out."""
+
     def received(self) -> "Sequence[DeliveredMessage]":
         """Return the messages that the listener received in the last call: this one."""
         return (self,)
@@ -123,9 +126,15 @@ class DeliveredBatch:
         chosen = self._batch.settlements
         for place in self._batch.places:
             self._open[place].settlement = chosen.get(place, settlement)
+        self.settle_left_out()
+
+    def settle_left_out(self) -> None:
+        """Settle the messages that the listener was not called with in the last call."""
+        for place, settlement in self._batch.left_out.items():
+            self._open[place].settlement = settlement
 
     def received(self) -> Sequence[DeliveredMessage]:
-        """Return the messages that the listener received in the last call: those that could be converted."""
+        """Return the messages that the listener received in the last call: neither unreadable nor left out."""
         return [self._open[place] for place in self._batch.places]
 
     @property

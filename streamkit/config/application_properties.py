@@ -12,7 +12,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from streamkit.config.durations import Milliseconds
+from streamkit.config.durations import Milliseconds, Positive, Seconds
 from streamkit.config.function_properties import CloudFunctionProperties, PollerProperties
 from streamkit.config.setting_limits import Rejected
 from streamkit.config.settings_model import SettingsModel, ShownWithoutSecrets
@@ -56,6 +56,29 @@ class LifecycleProperties(SettingsModel):
 
     timeout_per_shutdown_phase: Milliseconds = timedelta(seconds=30)
     """How long calls in flight may take when the application stops."""
+
+
+class InboxProperties(SettingsModel):
+    """`streamkit.inbox.*`."""
+
+    idempotent_by: str | None = None
+    """The key of all listeners whose decorator says nothing: an expression over the message, such as `payload.id`, or
+    `message-id`, the id that its sender gave it. Messages of one key are handled once. Unset: each delivery is
+    handled."""
+    store: str | None = None
+    """Where the marks of handled messages are kept: the name of a registered `SqlMarks` or `RedisMarks`, or `memory`,
+    which forgets them when the process ends. An idempotent listener needs it."""
+    expiry: Annotated[Seconds, Positive] = timedelta(days=7)
+    """How long a mark is kept: a duplicate that comes later is handled again."""
+    wait: Seconds = timedelta(seconds=5)
+    """How long a message waits for another run that handles its key at this moment; then it comes again as after a
+    failure. 0: at once."""
+    memory_limit: int = Field(default=100_000, ge=1)
+    """The most marks of a listener that the store `memory` keeps; the oldest one makes room."""
+    clean_up_interval: Annotated[Seconds, Positive] = timedelta(minutes=1)
+    """The pause between two deletions of expired marks, by a listener that has messages."""
+    clean_up_slice: int = Field(default=1000, ge=1)
+    """How many expired marks are deleted at a time."""
 
 
 class ManagementServerProperties(SharedSettingsModel):
@@ -306,6 +329,8 @@ ENDPOINT: Final = "management.endpoint"
 HEALTH_ENDPOINT: Final = f"{ENDPOINT}.health"
 HEALTH: Final = "management.health"
 
+INBOX: Final = "streamkit.inbox"
+
 FUNCTION: Final = "spring.cloud.function"
 POLLER: Final = "spring.integration.poller"
 SCHEMA: Final = "spring.cloud.schema"
@@ -317,6 +342,7 @@ GROUPS: Final = (
     Group("The client of a schema registry", SCHEMA_REGISTRY_CLIENT, SchemaRegistryClientProperties),
     Group("The schemas of its converter", SCHEMA, SchemaProperties),
     Group("Stopping", LIFECYCLE, LifecycleProperties),
+    Group("Idempotent listeners", INBOX, InboxProperties),
     Group("The management server", MANAGEMENT_SERVER, ManagementServerProperties),
     Group("Who logs in to it", SECURITY_USER, SecurityUserProperties),
     Group("Its endpoints", WEB_ENDPOINTS, WebEndpointsProperties),

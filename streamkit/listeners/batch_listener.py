@@ -136,7 +136,8 @@ class BatchListenerHandler(ListenerHandler):
         plan = self._plan
         assert isinstance(plan, BatchPlan), "a handler of batches is made with a plan for batches"
         items = []
-        for place, one in enumerate(batch):
+        for place in batch.places:
+            one = batch[place]
             try:
                 items.append(plan.read(one))
             except MessageConversionError as error:

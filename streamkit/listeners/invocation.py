@@ -70,6 +70,13 @@ class Outputs(Protocol):
 SendElsewhere = Callable[[str, Message[object]], Awaitable[object]]
 
 
+class CalledHandler(Protocol):
+    """Handles the messages of one listener."""
+
+    async def handle_message(self, message: Message[object]) -> None:
+        """Handle ``message``; an exception fails the call."""
+
+
 class ListenerHandler:
     """Calls one listener.
 
@@ -199,15 +206,21 @@ class ErrorListenerOnThread:
 class ListenerDispatch:
     """Calls the listeners of one input whose conditions match, in the order of their registration."""
 
-    def __init__(self, binding: str, handlers: Sequence[ListenerHandler]) -> None:
+    def __init__(self, binding: str, handlers: Sequence[tuple[Expression | None, "CalledHandler"]]) -> None:
+        """Create a dispatch.
+
+        Args:
+            binding: The binding's name.
+            handlers: The condition of each listener, or None, and its handler.
+        """
         self._binding = binding
         self._handlers = tuple(handlers)
 
     async def handle_message(self, message: Message[object]) -> None:
         """Call the matching listeners; drop a message that no condition matches, with a warning."""
         matched = False
-        for handler in self._handlers:
-            if handler.condition is None or handler.condition.test(message):
+        for condition, handler in self._handlers:
+            if condition is None or condition.test(message):
                 matched = True
                 await handler.handle_message(message)
         if not matched:

@@ -13,15 +13,17 @@ tested like any other. An application finds decorated functions in the modules a
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from streamkit.declarations import declarations_on, declare
 from streamkit.listeners.binding_interfaces import ChannelDeclaration
+from streamkit.messaging.message import Message
 
 __all__ = [
     "ErrorListener",
     "Header",
     "Headers",
+    "IdempotentBy",
     "Listener",
     "Payload",
     "SendTo",
@@ -62,6 +64,10 @@ class Payload:
     """Marks the parameter that takes the payload, for a listener with several candidates."""
 
 
+IdempotentBy: TypeAlias = str | Header | Callable[[Message[Any]], object] | Literal[False]
+"""What tells a message from others: an expression, a header, a function of the message, or False for nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Listener:
     """The arguments of `stream_listener`.
@@ -70,11 +76,13 @@ class Listener:
         binding: The input binding's name.
         condition: An expression over the message; the listener is called only for messages that match.
         copy_headers: Whether the input's headers are copied to the messages that `send_to` sends.
+        idempotent_by: The key by which a message is handled once; None: as the settings say.
     """
 
     binding: str
     condition: str | None = None
     copy_headers: bool = True
+    idempotent_by: IdempotentBy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +119,11 @@ class TransactionGroup:
 
 
 def stream_listener(
-    binding: BindingName, condition: str | None = None, *, copy_headers: bool = True
+    binding: BindingName,
+    condition: str | None = None,
+    *,
+    copy_headers: bool = True,
+    idempotent_by: IdempotentBy | None = None,
 ) -> Callable[[F], F]:
     """Call the function for each message of an input binding.
 
@@ -133,8 +145,11 @@ def stream_listener(
             matches.
         copy_headers: Whether the input's headers are copied to the messages that `send_to` sends. The content type,
             and headers that only concern the incoming message, are never copied.
+        idempotent_by: Handle messages of the same key once. The key is an expression such as ``payload.id``,
+            ``Header("order-id")``, a function of the message, or ``"message-id"`` for the id that its sender gave it.
+            False handles every delivery; None does as ``streamkit.inbox.idempotent-by`` says.
     """
-    return _noted(Listener(name_of(binding), condition, copy_headers))
+    return _noted(Listener(name_of(binding), condition, copy_headers, idempotent_by))
 
 
 def send_to(*bindings: BindingName) -> Callable[[F], F]:

@@ -58,6 +58,7 @@ FAILED: Final = Meter("streamkit.messages.failed", "Calls of listeners that rais
 ACCEPTED: Final = Meter("streamkit.messages.accepted", "Messages that were settled as accepted.")
 RETRIED: Final = Meter("streamkit.messages.retried", "Messages that were given back for another delivery.")
 REJECTED: Final = Meter("streamkit.messages.rejected", "Messages that went to the dead letters.")
+DUPLICATES: Final = Meter("streamkit.messages.duplicates", "Messages that were handled before and left out.")
 SENT: Final = Meter("streamkit.messages.sent", "Messages the messaging system accepted.")
 UNSENT: Final = Meter("streamkit.messages.unsent", "Messages that could not be sent.")
 LAG: Final = Meter(
@@ -71,7 +72,7 @@ QUERY_TIME: Final = Meter("streamkit.queries.working", "Time spent in those batc
 QUERY_FAILED: Final = Meter("streamkit.queries.failed", "How often a query failed.")
 
 METERS: Final = (
-    RECEIVED, HANDLED, HANDLING, FAILED, ACCEPTED, RETRIED, REJECTED, SENT, UNSENT, LAG,
+    RECEIVED, HANDLED, HANDLING, FAILED, ACCEPTED, RETRIED, REJECTED, DUPLICATES, SENT, UNSENT, LAG,
     QUERY_BATCHES, QUERY_ROWS, QUERY_TIME, QUERY_FAILED,
 )  # fmt: skip
 
@@ -105,6 +106,7 @@ class BindingMetrics:
         receivers: list[tuple[Signal, Callable[..., None]]] = [
             (events.message_received, lambda sender, binding, **_: self._add(RECEIVED, binding)),
             (events.message_failed, lambda sender, binding, **_: self._add(FAILED, binding)),
+            (events.message_duplicate, lambda sender, binding, **_: self._add(DUPLICATES, binding)),
             (events.message_sent, lambda sender, binding, **_: self._add(SENT, binding)),
             (events.send_failed, lambda sender, binding, **_: self._add(UNSENT, binding)),
             (events.message_handled, self._handled),

@@ -20,6 +20,7 @@ from streamkit.config.environment import Environment
 from streamkit.config.source import PropertySource
 from streamkit.entry_points import BINDERS, PLUGINS, claim_conflict, described, offers_of
 from streamkit.errors import ConfigurationError
+from streamkit.listeners.advice import AdvisedListener, ListenerAdvice
 from streamkit.management.endpoint import ManagedApplication, ManagementEndpoint
 from streamkit.messaging.cause import kind_and_text
 from streamkit.messaging.message_converter import MessageConverter
@@ -32,6 +33,7 @@ _BINDER_TYPES: Final = "streamkit_binder_types"
 _CONVERTER: Final = ("reader", "writer")
 _SOURCE: Final = ("name", "get", "entries")
 _ENDPOINT: Final = ("name", "routes")
+_ADVICE: Final = ("find", "around", "results")
 
 _Claim: TypeAlias = "tuple[str, Callable[[], BinderType]]"
 """A plugin that offers a binder type, as errors describe it, and a function that returns the type."""
@@ -115,6 +117,24 @@ class ApplicationPlugins:
                 raise ConfigurationError(claim_conflict(f"management endpoint {endpoint.name!r}", [owner, description]))
             endpoints.append(endpoint)
         return tuple(endpoints)
+
+    def listener_advice(self, application: ManagedApplication, listener: AdvisedListener) -> ListenerAdvice | None:
+        """Return the advice of a plugin for a listener, or None.
+
+        Raises:
+            ConfigurationError: Two plugins have an advice for the listener, or the listener cannot have it, or its
+                declaration needs one and no plugin has it.
+        """
+        arguments = {"application": application, "listener": listener}
+        offered = list(self._items("streamkit_listener_advice", _ADVICE, **arguments))
+        if len(offered) > 1:
+            raise ConfigurationError(claim_conflict(f"listener {listener.description}", [who for who, _ in offered]))
+        if not offered and listener.declaration.idempotent_by not in (None, False):
+            raise ConfigurationError(
+                f"listener {listener.description} is declared with idempotent_by, but no plugin does that: the plugin "
+                "'inbox' of streamkit-messaging is missing among the installed entry points; install the package again"
+            )
+        return offered[0][1] if offered else None
 
     def _register(self, plugin: object, description: str) -> None:
         """Register a plugin and check its hooks.

@@ -13,6 +13,7 @@ import pluggy
 from streamkit.binder.binder_type import BinderType
 from streamkit.config.environment import Environment
 from streamkit.config.source import PropertySource
+from streamkit.listeners.advice import AdvisedListener, ListenerAdvice
 from streamkit.management.endpoint import ManagedApplication, ManagementEndpoint
 from streamkit.messaging.message_converter import MessageConverter
 
@@ -64,4 +65,20 @@ class PluginHooks:
 
         Args:
             application: The application of the endpoints; it may not be started yet.
+        """
+
+    @hookspec
+    def streamkit_listener_advice(
+        self, application: ManagedApplication, listener: AdvisedListener
+    ) -> Iterable[ListenerAdvice] | None:
+        """Return an advice for a listener: code around its calls.
+
+        Called for each listener at each start of an application, before anything is connected.
+
+        Args:
+            application: The application, which is starting.
+            listener: The listener.
+
+        Raises:
+            ConfigurationError: The listener cannot have the advice. The application does not start.
         """

@@ -19,7 +19,10 @@ from streamkit.testing.harness import Harness
 from tests.docs.pages import PAGES, ROOT, blocks_of, prose_of
 
 OWN = re.compile(r"(streamkit|binders|rocket_\w+|pyspark_\w+)(\.\w+)+")
-NO_MODULES = ("streamkit.binders", "streamkit.commands", "streamkit.messages", "streamkit.outbox", "streamkit.queries")
+NO_MODULES = (
+    *("streamkit.binders", "streamkit.commands", "streamkit.messages", "streamkit.queries"),
+    *("streamkit.inbox", "streamkit.local-store", "streamkit.outbox"),
+)
 """Groups of entry points, what metrics are called, and settings."""
 
 FULL_KEY = re.compile(r"((?:spring|management)\.[^=\s]+)(=.*)?")

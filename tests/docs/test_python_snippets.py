@@ -38,6 +38,7 @@ OWN = {
     "docs/errors.md": f"{ORDERS}{LOG}from datetime import timedelta\nanything_callable = print\nbank = None",
     "docs/functions.md": ORDERS,
     "docs/how-to.md": f"{ORDERS}Price = Order\nproducer = None",
+    "docs/idempotence.md": f"{ORDERS}def Booking(*columns: object) -> object: ...",
     "docs/integration.md": "import json\nfood, books, others = map(app.channel, ('food', 'books', 'others'))",
     "docs/kafka.md": "class Rewind: ...",
     "docs/operations.md": "async def note(text: str) -> None: ...",

@@ -1,0 +1,317 @@
+"""Marks in a table of a database, in the transaction of the listener: the effect and its mark are committed together.
+
+::
+
+    claim     BEGIN; INSERT the mark            unique: a second run waits in no query, its mark is busy or done
+    listener  works in the same session         a parameter Annotated[AsyncSession, InboxSession()]
+    commit    COMMIT                            effect and mark, or neither
+
+How a claim does not wait for the transaction of another run, which has inserted the same mark and is still open:
+
+    PostgreSQL   the INSERT happens only if pg_try_advisory_xact_lock gives the mark's lock
+    MariaDB      innodb_lock_wait_timeout is 0 for the INSERT
+    SQLite       has one writer at a time: the INSERT waits for any other one as the driver's `timeout` says
+    others       the INSERT waits as the database says
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Executor
+from typing import Any, ClassVar, Final, TypeVar
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    CursorResult,
+    Delete,
+    Dialect,
+    MetaData,
+    Select,
+    String,
+    Table,
+    delete,
+    insert,
+    select,
+    text,
+)
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+from sqlalchemy.orm import Session, sessionmaker
+
+from streamkit.messaging.cause import kind_and_text
+from streamkit.patterns.inbox.marks import Claim, Mark, MarkStore
+
+__all__ = ["SqlMarks", "inbox_table"]
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+_ROUNDS: Final = 10
+"""How often a claim is made when transactions of other runs have interfered; then its marks are busy."""
+_SHOWN: Final = 200
+"""How many characters of scope and key the table shows."""
+_WITHOUT_WAITING: Final = "SET STATEMENT innodb_lock_wait_timeout=0 FOR "
+_LOCKED: Final = 1205
+"""MariaDB's ER_LOCK_WAIT_TIMEOUT."""
+_INTERFERED: Final = frozenset({1213, 1020})
+"""MariaDB's ER_LOCK_DEADLOCK, and ER_CHECKREAD of a snapshot that another transaction has changed."""
+_INTERFERED_STATES: Final = frozenset({"40001", "40P01"})
+"""The states of SQL for a failed serialization and, on PostgreSQL, a deadlock."""
+
+
+def inbox_table(metadata: MetaData, name: str = "streamkit_inbox") -> Table:
+    """Return the table of marks, added to the metadata of an application's tables.
+
+    Args:
+        metadata: The metadata, such as ``Base.metadata``; Alembic's autogenerate finds the table there.
+        name: The table's name.
+    """
+    return Table(
+        name,
+        metadata,
+        Column("mark", String(64), primary_key=True, comment="SHA-256 of scope and key"),
+        Column("made_at", BigInteger, nullable=False, index=True, comment="milliseconds since 1970"),
+        Column("scope", String(_SHOWN), nullable=False, comment="the listener: its group and binding"),
+        Column("message_key", String(_SHOWN), nullable=False, comment="the beginning of the key"),
+    )
+
+
+class SqlMarks(MarkStore):
+    """Marks in a table of PostgreSQL, MariaDB, SQLite or another database of SQLAlchemy's."""
+
+    has_sessions: ClassVar[bool] = True
+
+    def __init__(
+        self, sessions: "async_sessionmaker[AsyncSession] | sessionmaker[Session]", table: Table | None = None
+    ) -> None:
+        """Make a store; the table must exist when the first message arrives.
+
+        Args:
+            sessions: Makes the sessions, one for each message: ``async_sessionmaker(engine)`` for listeners that are
+                `async def`, ``sessionmaker(engine)`` for those that are `def`.
+            table: The table that :func:`inbox_table` has returned; one with its default name if not given.
+        """
+        self.is_async = isinstance(sessions, async_sessionmaker)
+        self._sessions = sessions
+        self._table = inbox_table(MetaData()) if table is None else table
+
+    async def claim(
+        self, marks: Sequence[Mark], *, now_ms: int, expired_ms: int, threads: Callable[[], Executor]
+    ) -> Claim:
+        """Claim marks; see :meth:`MarkStore.claim`.
+
+        Raises:
+            SQLAlchemyError: The database cannot be reached, or refuses.
+        """
+        work = _Work(self._sessions(), threads)
+        # In one order for all runs: two batches with the same marks do not wait for each other.
+        wanted = {mark.digest: mark for mark in sorted(marks, key=lambda mark: mark.digest)}
+        try:
+            done = await work(self._claim, wanted, now_ms, expired_ms)
+        except BaseException:
+            await work.abandon()
+            raise
+        claimed = [] if done is None else [mark for mark in wanted.values() if mark not in done]
+        busy = marks if done is None else ()
+        if not claimed:
+            await work.abandon()
+        return _SqlClaim(self._table, work, claimed, done or (), busy)
+
+    def _claim(
+        self, session: Session, wanted: dict[str, Mark], now_ms: int, expired_ms: int
+    ) -> Collection[Mark] | None:
+        """Insert the marks in a transaction that stays open.
+
+        Returns:
+            The marks that were done before and are not inserted; None if the marks are busy.
+        """
+        done: set[str] = set()
+        for _ in range(_ROUNDS):
+            rest = {digest: mark for digest, mark in wanted.items() if digest not in done}
+            try:
+                if not rest or self._insert(session, rest, now_ms):
+                    return [wanted[digest] for digest in done]
+                session.rollback()
+                known, expired = self._known(session, rest, expired_ms)
+                if not known and not expired:
+                    return None
+                done |= known
+            except DBAPIError as error:
+                session.rollback()
+                if _is_locked(error):
+                    return None
+                if not _interfered(error):
+                    raise
+        return None
+
+    def _insert(self, session: Session, marks: dict[str, Mark], now_ms: int) -> bool:
+        """Insert marks; return False if one is there, or another run is about to insert it."""
+        table = self._table
+        rows = [
+            {"mark": digest, "made_at": now_ms, "scope": _shown(mark.scope), "message_key": _shown(mark.key)}
+            for digest, mark in marks.items()
+        ]
+        dialect = session.connection().dialect
+        if dialect.name == "postgresql":
+            for digest in marks:
+                lock = int.from_bytes(bytes.fromhex(digest[:16]), signed=True)
+                if not session.scalar(text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": lock}):
+                    return False
+        try:
+            if _is_mariadb(dialect):
+                values = ", ".join(f":{name}" for name in rows[0])
+                inserted = f"INSERT INTO {table.fullname} ({', '.join(rows[0])}) VALUES ({values})"
+                session.execute(text(_WITHOUT_WAITING + inserted), rows)
+            else:
+                # One statement: psycopg's pipeline for several ones logs a warning if one of them fails.
+                statement = insert(table) if len(rows) == 1 else insert(table).values(rows)
+                session.execute(statement, rows[0] if len(rows) == 1 else None)
+        except IntegrityError:
+            return False
+        return True
+
+    def _known(self, session: Session, marks: Iterable[str], expired_ms: int) -> tuple[set[str], set[str]]:
+        """Return those of the marks that are in the table, and those that were, but had expired and are deleted now."""
+        table = self._table
+        rows = _executed(session, select(table.c.mark, table.c.made_at).where(table.c.mark.in_(list(marks)))).all()
+        session.rollback()
+        expired = {mark for mark, made_ms in rows if made_ms < expired_ms}
+        if expired:
+            _executed(session, delete(table).where(table.c.mark.in_(expired), table.c.made_at < expired_ms))
+            session.commit()
+        return {mark for mark, _ in rows} - expired, expired
+
+    async def clean_up(self, *, expired_ms: int, limit: int, threads: Callable[[], Executor]) -> int:
+        """Delete up to ``limit`` marks made before ``expired_ms``; return their number.
+
+        Raises:
+            SQLAlchemyError: The database cannot be reached, or refuses.
+        """
+        work = _Work(self._sessions(), threads)
+        try:
+            return await work(self._delete_expired, expired_ms, limit)
+        finally:
+            await work.abandon()
+
+    def _delete_expired(self, session: Session, expired_ms: int, limit: int) -> int:
+        table = self._table
+        oldest = select(table.c.mark).where(table.c.made_at < expired_ms).order_by(table.c.made_at).limit(limit)
+        try:
+            expired = list(_executed(session, oldest).scalars())
+            session.rollback()
+            if expired:
+                _executed(session, delete(table).where(table.c.mark.in_(expired), table.c.made_at < expired_ms))
+                session.commit()
+        except DBAPIError as error:
+            if _is_locked(error) or _interfered(error):  # the next clean-up deletes them
+                return 0
+            raise
+        return len(expired)
+
+    def __repr__(self) -> str:
+        return f"<SqlMarks in {self._table.fullname}>"
+
+
+class _Work:
+    """Runs functions of a session where the session belongs: on the loop, or on a thread."""
+
+    def __init__(self, session: AsyncSession | Session, threads: Callable[[], Executor]) -> None:
+        self.session = session
+        self._threads = threads
+
+    async def __call__(self, function: Callable[..., R], *arguments: Any) -> R:
+        """Call ``function(session, *arguments)``."""
+        session = self.session
+        if isinstance(session, AsyncSession):
+            return await session.run_sync(function, *arguments)
+        loop = asyncio.get_running_loop()
+        call = loop.run_in_executor(self._threads(), function, session, *arguments)
+        try:
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            # The thread still works with the session, which nothing else may use until then.
+            await asyncio.wait([call])
+            raise
+
+    async def abandon(self) -> None:
+        """Roll back and close the session; an error is logged."""
+        try:
+            await self(_rolled_back)
+        except (SQLAlchemyError, RuntimeError) as error:  # RuntimeError: the threads are closed
+            logger.warning("A transaction of the inbox could not be rolled back: %s", kind_and_text(error))
+
+
+def _rolled_back(session: Session) -> None:
+    try:
+        session.rollback()
+    finally:
+        session.close()
+
+
+class _SqlClaim(Claim):
+    def __init__(
+        self, table: Table, work: _Work, claimed: Collection[Mark], done: Collection[Mark], busy: Collection[Mark]
+    ) -> None:
+        super().__init__(claimed, done, busy, work.session)
+        self._table = table
+        self._work = work
+
+    async def commit(self, done: Collection[Mark]) -> None:
+        """Commit the transaction: what the listener did in it, and the marks that are in ``done``.
+
+        Raises:
+            SQLAlchemyError: The database refused, or the answer is lost: then a later delivery finds out.
+        """
+        dropped = [mark.digest for mark in self.claimed if mark not in done]
+        try:
+            await self._work(self._commit, dropped)
+        except BaseException:
+            await self._work.abandon()
+            raise
+
+    def _commit(self, session: Session, dropped: list[str]) -> None:
+        if dropped:
+            session.execute(delete(self._table).where(self._table.c.mark.in_(dropped)))
+        session.commit()
+        session.close()
+
+    async def abandon(self) -> None:
+        """Roll the transaction back."""
+        if self.claimed:
+            await self._work.abandon()
+
+
+def _is_mariadb(dialect: Dialect) -> bool:
+    return bool(getattr(dialect, "is_mariadb", False))
+
+
+def _executed(session: Session, statement: "Select[Any] | Delete") -> CursorResult[Any]:
+    """Execute a statement; on MariaDB it fails instead of waiting for a lock, as a SELECT may at `SERIALIZABLE`."""
+    connection = session.connection()
+    if not _is_mariadb(connection.dialect):
+        return connection.execute(statement)
+    compiled = statement.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
+    return connection.exec_driver_sql(f"{_WITHOUT_WAITING}{compiled}")
+
+
+def _shown(value: str) -> str:
+    """Return the beginning of a text in characters that every database stores."""
+    return value.encode(errors="replace").decode().replace("\0", "?")[:_SHOWN]
+
+
+def _code(error: DBAPIError) -> object:
+    arguments = getattr(error.orig, "args", ())
+    return arguments[0] if arguments else None
+
+
+def _is_locked(error: DBAPIError) -> bool:
+    """Return whether another transaction has a lock that the statement needs."""
+    return _code(error) == _LOCKED or "is locked" in str(error.orig)  # SQLite's texts begin with "database"
+
+
+def _interfered(error: DBAPIError) -> bool:
+    """Return whether the transaction can be repeated: another one was faster."""
+    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    return _code(error) in _INTERFERED or state in _INTERFERED_STATES
