@@ -287,7 +287,7 @@ def _is_mariadb(dialect: Dialect) -> bool:
     return bool(getattr(dialect, "is_mariadb", False))
 
 
-def _executed(session: Session, statement: "Select[Any] | Delete") -> CursorResult[Any]:
+def _executed(session: Session, statement: "Select[*tuple[Any, ...]] | Delete") -> "CursorResult[*tuple[Any, ...]]":
     """Execute a statement; on MariaDB it fails instead of waiting for a lock, as a SELECT may at `SERIALIZABLE`."""
     connection = session.connection()
     if not _is_mariadb(connection.dialect):
