@@ -92,7 +92,7 @@ def rate_of(topic: str, group: str | None, counters: Sequence[BrokerStatsData]) 
         of_span = [known[number] for known in spans]
         told = [each for each in of_span if each is not None]
         is_known = told and len(told) == len(of_span)
-        sums.append((round(sum(tps for tps, _ in told), 2), sum(count for _, count in told)) if is_known else None)
+        sums.append((round(sum(tps for tps, _ in told), 6), sum(count for _, count in told)) if is_known else None)
     minute, hour, day = sums
     return TopicRate(
         topic=topic,

@@ -44,7 +44,7 @@ def list_(*, wants_all: bool, cluster: ClusterConnection, output: Output) -> Non
     cluster.show(show, output)
 
 
-@dlq.command()
+@dlq.command(short_help="Show a group's dead letters by their causes, or one by one.")
 @group_argument("group")
 @click.option("--letters", "wants_letters", is_flag=True, help="Show the letters one by one.")
 @where_option
@@ -92,7 +92,7 @@ def show(
     cluster.show(print_, output)
 
 
-@dlq.command()
+@dlq.command(short_help="Send dead letters back to their topics.")
 @group_argument("group")
 @where_option
 @click.option("--to", shell_complete=complete_topics, help="The topic; by default the one each was first sent to.")
@@ -171,9 +171,14 @@ def replay(
         click.get_current_context().exit(1)
 
 
-@dlq.command()
+@dlq.command(short_help="Drop dead letters: neither list them nor send them back.")
 @group_argument("group")
-@click.option("--before", type=only_time, help="Only those stored before: 30m (ago; s, m, h, d) or 2026-11-26T14:30.")
+@click.option(
+    "--before",
+    type=only_time,
+    metavar="TIME",
+    help="Only those stored before: 30m (ago; s, m, h, d), 2026-11-26T14:30.",
+)
 @connection_options
 @json_option
 @dry_run_option

@@ -25,7 +25,7 @@ def group() -> None:
     """List, show, create, change, delete and rewind the consumer groups of a RocketMQ cluster."""
 
 
-@group.command("list")
+@group.command("list", short_help="List groups with their members and lag.")
 @click.argument("pattern", default="*")
 @click.option("--all", "wants_all", is_flag=True, help="Also the brokers' own groups.")
 @click.option("--behind", is_flag=True, help="Only groups that have messages to consume, or whose lag is not known.")
@@ -47,7 +47,7 @@ def list_(*, pattern: str, wants_all: bool, behind: bool, cluster: ClusterConnec
     cluster.show(show, output)
 
 
-@group.command()
+@group.command(short_help="Show a group's lag by topic, subscriptions and settings.")
 @group_argument("name", metavar="GROUP")
 @connection_options
 @output_options
@@ -74,7 +74,7 @@ def show(*, name: str, cluster: ClusterConnection, output: Output) -> None:
     cluster.show(print_, output)
 
 
-@group.command()
+@group.command(short_help="Show a group's members, and the queues that each consumes.")
 @group_argument("name", metavar="GROUP")
 @connection_options
 @output_options
@@ -114,7 +114,7 @@ def create(*, name: str, brokers: tuple[str, ...], cluster: ClusterConnection, *
     click.echo(f"Created group {name}.")
 
 
-@group.command()
+@group.command(short_help="Change settings of a group.")
 @group_argument("name", metavar="GROUP")
 @click.option("--retries", type=click.IntRange(min=-1), help="Redeliveries before a message becomes a dead letter.")
 @click.option("--retry-queues", type=click.IntRange(min=0), help="Queues of the retry topic.")
@@ -137,7 +137,7 @@ def update(*, name: str, brokers: tuple[str, ...], cluster: ClusterConnection, *
     Output(as_json=False).table(cluster.run(change), _BROKERS)
 
 
-@group.command()
+@group.command(short_help="Delete a group with its offsets.")
 @group_argument("name", metavar="GROUP")
 @connection_options
 @yes_option
@@ -165,7 +165,7 @@ def delete(*, name: str, cluster: ClusterConnection, is_sure: bool) -> None:
     click.echo(f"Deleted group {name}.")
 
 
-@group.command()
+@group.command(short_help="Move a group to a time, to consume again or to skip.")
 @group_argument("name", metavar="GROUP")
 @topic_argument("topics", nargs=-1, metavar="[TOPIC]...")
 @click.option(
@@ -234,12 +234,16 @@ def _yes(value: bool) -> str:
 
 
 def _queues(member: "Member") -> str | None:
-    """Return the queues with their topic named once for each broker."""
+    """Return the queues with their topic named once for each broker; the group's own topic as `retry`."""
     if member.queues is None:
         return None
+    from rocket_remoting.wire.topics import is_retry_topic
+
     numbers: dict[str, list[str]] = {}
     for queue in member.queues:
         place, _, number = queue.rpartition(":")
+        if is_retry_topic(place):  # a member has queues of its own group's only
+            place = f"retry {place.rpartition(' ')[2]}"
         numbers.setdefault(place, []).append(number)
     return ", ".join(f"{place}:{','.join(found)}" for place, found in numbers.items()) or "none"
 

@@ -87,7 +87,7 @@ def send(
     cluster.run(send_)
 
 
-@message.command()
+@message.command(short_help="Show messages as they arrive.")
 @topic_argument("topic")
 @click.option(
     "--from",
@@ -141,11 +141,11 @@ def tail(
         pass
 
 
-@message.command()
+@message.command(short_help="Find messages with a key, or of a time.")
 @topic_argument("topic")
 @click.option("--key", help="Only messages with this key.")
-@click.option("--since", type=only_time, help="Stored since: 30m (ago; s, m, h, d) or 2026-11-26T14:30.")
-@click.option("--until", type=only_time, help="Stored until then; now, if not given.")
+@click.option("--since", type=only_time, metavar="TIME", help="Stored since: 30m (ago; s, m, h, d), 2026-11-26T14:30.")
+@click.option("--until", type=only_time, metavar="TIME", help="Stored until then; now, if not given.")
 @where_option
 @click.option("--limit", type=click.IntRange(min=1), default=64, show_default=True, help="The most messages.")
 @connection_options
@@ -187,7 +187,7 @@ def query(
     cluster.run(find)
 
 
-@message.command()
+@message.command(short_help="Tell a message's story: where it is, and who received it.")
 @click.argument("message_id", metavar="ID")
 @click.option("--topic", shell_complete=complete_topics, help="Its topic; without it the topics are searched in turn.")
 @click.option(
@@ -220,7 +220,7 @@ def show(
     cluster.show(tell, output)
 
 
-@message.command()
+@message.command(short_help="Send a copy of a message to its topic.")
 @click.argument("message_id", metavar="ID")
 @click.option("--topic", shell_complete=complete_topics, help="Its topic; without it the topics are searched in turn.")
 @click.option("--to", shell_complete=complete_topics, help="The topic to send it to; by default its own.")
@@ -325,17 +325,18 @@ def _story_facts(found: "Story") -> "list[tuple[str, object]]":
     stored = found.message
     broker = stored.broker or "?"
     own = ", ".join(f"{name}={value}" for name, value in sorted(stored.properties.items()))
+    size = "1 byte" if stored.body_size == 1 else f"{stored.body_size:,} bytes"
     return [
         ("Message", stored.message_id),
         ("Record", stored.offset_message_id),
         ("Topic", stored.topic),
-        ("Stored", f"{time_text(stored.stored_at)}, broker {broker}, queue {stored.queue}@{stored.offset}"),
+        ("Stored", f"{time_text(stored.stored_at)}, broker {broker}, queue {stored.queue}, offset {stored.offset}"),
         ("Sent", f"{time_text(stored.born_at)} from {stored.born_host}"),
         ("Due", time_text(found.waits_until)),
         ("Tags", stored.tags),
         ("Keys", stored.keys),
         ("Properties", own or None),
-        ("Body", f"{stored.body_size} bytes{f', {stored.content_type}' if stored.content_type else ''}"),
+        ("Body", f"{size}{f', {stored.content_type}' if stored.content_type else ''}"),
     ]
 
 

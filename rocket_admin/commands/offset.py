@@ -23,7 +23,7 @@ def offset() -> None:
     """Show, set and copy the offsets that the groups of a RocketMQ cluster have committed."""
 
 
-@offset.command()
+@offset.command(short_help="Show how far a group is in each queue.")
 @group_argument("group")
 @topic_argument("topics", nargs=-1, metavar="[TOPIC]...")
 @connection_options
@@ -44,7 +44,7 @@ def show(*, group: str, topics: tuple[str, ...], cluster: ClusterConnection, out
     cluster.show(print_, output)
 
 
-@offset.command("set")
+@offset.command("set", short_help="Set a group's offsets in a topic.")
 @group_argument("group")
 @topic_argument("topic")
 @click.argument("target", type=offset_or_time, metavar="TARGET")
@@ -93,7 +93,7 @@ def set_(
     move(cluster, output, plan, is_dry=is_dry, is_sure=is_sure)
 
 
-@offset.command()
+@offset.command(short_help="Set a group's offsets to those of another group.")
 @group_argument("source", metavar="FROM")
 @group_argument("group", metavar="TO")
 @topic_argument("topics", nargs=-1, metavar="[TOPIC]...")

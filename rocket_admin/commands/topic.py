@@ -25,7 +25,7 @@ def topic() -> None:
     """List, show, create, change and delete the topics of a RocketMQ cluster."""
 
 
-@topic.command("list")
+@topic.command("list", short_help="List topics.")
 @click.argument("pattern", default="*")
 @click.option("--all", "wants_all", is_flag=True, help="Also retry, dead-letter and system topics.")
 @connection_options
@@ -48,7 +48,7 @@ def list_(*, pattern: str, wants_all: bool, cluster: ClusterConnection, output: 
     cluster.show(show, output)
 
 
-@topic.command()
+@topic.command(short_help="Show a topic's settings, messages and groups.")
 @topic_argument("name", metavar="TOPIC")
 @connection_options
 @output_options
@@ -68,7 +68,7 @@ def show(*, name: str, cluster: ClusterConnection, output: Output) -> None:
     cluster.show(print_, output)
 
 
-@topic.command()
+@topic.command(short_help="Show a topic's offsets by queue, and its messages a second.")
 @topic_argument("name", metavar="TOPIC")
 @click.option("--rates", "wants_rates", is_flag=True, help="Only the rates; with --json they are shown with it only.")
 @connection_options
@@ -99,7 +99,7 @@ def stats(*, name: str, wants_rates: bool, cluster: ClusterConnection, output: O
     cluster.show(print_, output)
 
 
-@topic.command()
+@topic.command(short_help="Create a topic, and wait until the name servers know it.")
 @click.argument("name", metavar="TOPIC")
 @click.option("--queues", type=click.IntRange(min=0), default=4, show_default=True, help="Queues on each broker.")
 @click.option("--read-queues", type=click.IntRange(min=0), help="Readable queues, if they are not as many.")
@@ -141,7 +141,7 @@ def create(
     click.echo(f"Created topic {name}.")
 
 
-@topic.command()
+@topic.command(short_help="Change settings of a topic.")
 @topic_argument("name", metavar="TOPIC")
 @click.option("--queues", type=click.IntRange(min=0), help="Queues on each broker.")
 @click.option("--read-queues", type=click.IntRange(min=0), help="Readable queues, if they are not as many.")
@@ -229,6 +229,11 @@ def _queues(topic: "Topic | TopicOnBroker") -> str | None:
     return f"{topic.write_queues} w, {topic.read_queues} r"
 
 
+def _per_second(rate: float | None) -> str | None:
+    """Return a rate as text; one that is small is not 0."""
+    return None if rate is None else "under 0.01" if 0 < rate < 0.01 else f"{rate:,.2f}"
+
+
 _LIST: "list[Column[Topic]]" = [
     Column(title="TOPIC", text=lambda topic: topic.topic, may_wrap=True),
     Column(title="QUEUES", text=_queues, is_number=True),
@@ -261,8 +266,8 @@ _RATES: "list[Column[TopicRate]]" = [
         text=lambda rate: "stored" if rate.group is None else f"delivered to {rate.group}",
         may_wrap=True,
     ),
-    Column(title="/S IN A MINUTE", text=lambda rate: rate.per_second_minute, is_number=True),
-    Column(title="/S IN AN HOUR", text=lambda rate: rate.per_second_hour, is_number=True),
-    Column(title="/S IN A DAY", text=lambda rate: rate.per_second_day, is_number=True),
-    Column(title="IN A DAY", text=lambda rate: rate.messages_day, is_number=True),
+    Column(title="/S LAST MINUTE", text=lambda rate: _per_second(rate.per_second_minute), is_number=True),
+    Column(title="/S LAST HOUR", text=lambda rate: _per_second(rate.per_second_hour), is_number=True),
+    Column(title="/S LAST DAY", text=lambda rate: _per_second(rate.per_second_day), is_number=True),
+    Column(title="LAST DAY", text=lambda rate: rate.messages_day, is_number=True),
 ]

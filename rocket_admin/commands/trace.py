@@ -19,7 +19,7 @@ def trace() -> None:
     """Show the message traces that clients of a RocketMQ cluster have written."""
 
 
-@trace.command()
+@trace.command(short_help="Show the trace of a message.")
 @click.argument("message_id")
 @click.option("--topic", default="RMQ_SYS_TRACE_TOPIC", show_default=True, help="The topic that clients write to.")
 @connection_options

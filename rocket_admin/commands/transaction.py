@@ -17,7 +17,7 @@ def transaction() -> None:
     """Bring back transactions that a RocketMQ broker has given up."""
 
 
-@transaction.command()
+@transaction.command(short_help="Resume the checks of a transaction that was given up.")
 @click.argument("message_id")
 @connection_options
 def resume(*, message_id: str, cluster: ClusterConnection) -> None:

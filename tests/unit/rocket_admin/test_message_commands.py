@@ -39,7 +39,7 @@ def test_message_is_sent_and_its_story_is_told(terminal: Terminal) -> None:
     assert told["message"]["offset_message_id"] == stored["offset_message_id"]
     assert [(each["group"], each["state"]) for each in told["groups"]] == [("kitchen", "waiting")]
     text = terminal.run(message, "show", stored["offset_message_id"], "--group", "kitchen", columns=200).stdout
-    assert "broker broker-a, queue 1@0" in text
+    assert "broker broker-a, queue 1, offset 0" in text
     assert '  "table": 7' in text
     assert "not consumed: no member of the group is connected; it is the next one of its queue" in text
 

@@ -32,7 +32,7 @@ def test_zero_of_a_long_span_is_not_known_yet(sums: tuple[int, ...], messages: t
     rate = rate_of("orders", None, [counter(*sums)])
     assert (rate.messages_minute, rate.messages_hour, rate.messages_day) == messages
     assert (rate.per_second_minute, rate.per_second_hour, rate.per_second_day) == tuple(
-        None if each is None else round(each / 60, 2) for each in messages
+        None if each is None else round(each / 60, 6) for each in messages
     )
 
 
