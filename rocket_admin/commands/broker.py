@@ -112,8 +112,8 @@ def config(
 def wipe_perm(*, name: str, cluster: ClusterConnection, is_sure: bool) -> None:
     """Take BROKER's write permission out of all routes: producers choose other brokers within 30 seconds.
 
-    Consumers go on. The broker itself still accepts messages. A restart of it, or a topic created on it, gives the
-    permission back.
+    Consumers go on. The broker itself still accepts messages. A restart of it gives the permission back, and a
+    topic that is created or changed on it can be written to again.
     """
     others = cluster.run(lambda admin: _others(admin, name))
     alone = "" if others else " It is the only one: nothing could be sent any more."

@@ -83,7 +83,8 @@ class BrokerAdminRequests(AdminRequests):
         """Remove the broker's write permission from all routes; return the number of its topics.
 
         Producers stop to choose the broker when they next refresh their routes. The broker itself still accepts
-        messages, and consumers continue. A restart of the broker, or a topic created on it, restores the permission.
+        messages, and consumers continue. A restart of the broker restores the permission, and so do a change or the
+        creation of a topic, for that topic.
         """
         header = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name)
         answers = await self._invoke_name_servers(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
