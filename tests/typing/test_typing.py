@@ -12,59 +12,51 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
 
-def mypy(file: Path, cache: Path) -> "subprocess.CompletedProcess[str]":
-    """Return mypy's result for a file, with the project's settings."""
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--cache-dir",
-        str(cache),
-        "--no-error-summary",
-        str(file),
-    ]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+TYPED = HERE / "typed_application.py"
 
 
-def pyright(file: Path) -> "list[tuple[int, str]]":
-    """Return the lines and rules of pyright's errors in its standard mode."""
+@pytest.fixture
+def wrong(tmp_path: Path) -> Path:
+    """The wrongly typed file. In the repository it is a text, so that checkers of the whole project pass over it."""
+    file = tmp_path / "wrongly_typed.py"
+    file.write_text((HERE / "wrongly_typed.txt").read_text())
+    return file
+
+
+def announced(file: Path) -> list[tuple[int, str]]:
+    """Return the lines whose comments announce an error, each with mypy's name of it."""
+    lines = enumerate(file.read_text().splitlines(), start=1)
+    return [(number, line.partition("  # ")[2]) for number, line in lines if "  # " in line]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_pyright_reports_exactly_the_announced_errors(wrong: Path) -> None:
+    """In its standard mode none in the well typed file; in the other one those on announced lines."""
+    pytest.importorskip("pyright", reason="pyright is not installed")
     done = subprocess.run(
-        [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, str(file)],
+        [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, str(TYPED), str(wrong)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    found = json.loads(done.stdout)["generalDiagnostics"]
-    return [(each["range"]["start"]["line"] + 1, each.get("rule", "")) for each in found if each["severity"] == "error"]
+    verdict = json.loads(done.stdout)
+    assert verdict["summary"]["filesAnalyzed"] == 2
+    found = [each for each in verdict["generalDiagnostics"] if each["severity"] == "error"]
+    assert {Path(each["file"]).name for each in found} == {wrong.name}
+    assert sorted({each["range"]["start"]["line"] + 1 for each in found}) == [number for number, _ in announced(wrong)]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_pyright_reports_exactly_the_announced_errors(tmp_path: Path) -> None:
-    """None in the well typed file; in the other one those on announced lines."""
-    pytest.importorskip("pyright", reason="pyright is not installed")
-    assert pyright(HERE / "typed_application.py") == []
-    wrong = tmp_path / "wrongly_typed.py"
-    wrong.write_text((HERE / "wrongly_typed.txt").read_text())
-    announced = [n for n, line in enumerate(wrong.read_text().splitlines(), start=1) if "  # " in line]
-    assert sorted({line for line, _ in pyright(wrong)}) == announced
+def test_mypy_keeps_handler_types_and_refuses_wrong_calls(wrong: Path) -> None:
+    """With the project's settings it reports exactly the errors that comments announce, all in the wrongly typed file.
 
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_mypy_keeps_handler_types_and_refuses_wrong_calls(tmp_path: Path) -> None:
-    """It reports exactly the errors that comments announce."""
-    cache = tmp_path / "cache"
-    verdict = mypy(HERE / "typed_application.py", cache)
-    assert verdict.returncode == 0, verdict.stdout + verdict.stderr
-    # A text here, so that checkers of the whole project do not trip over it.
-    wrong = tmp_path / "wrongly_typed.py"
-    wrong.write_text((HERE / "wrongly_typed.txt").read_text())
-    verdict = mypy(wrong, cache)
-    found = re.findall(r"wrongly_typed\.py:(\d+): error: .*\[([a-z-]+)\]", verdict.stdout)
-    lines = wrong.read_text().splitlines()
-    expected = [
-        (str(number), line.partition("  # ")[2]) for number, line in enumerate(lines, start=1) if "  # " in line
-    ]
-    assert found == expected
+    It uses the cache of the project, so that after a check of the project it reads its files no more.
+    """
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", str(TYPED), str(wrong)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    found = re.findall(r"^(.*):(\d+): error: .*\[([a-z-]+)\]$", done.stdout, re.MULTILINE)
+    assert {Path(file).name for file, _, _ in found} == {wrong.name}, done.stdout + done.stderr
+    assert [(int(number), error) for _, number, error in found] == announced(wrong)
