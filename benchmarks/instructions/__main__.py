@@ -14,7 +14,6 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
@@ -27,6 +26,7 @@ from rocket_remoting.native import has_native_core
 COUNTS = Path(__file__).with_name("counts.json")
 TOLERATED = 0.05
 """The part by which a count may exceed the one in the file; repeated counts differ by less than a hundredth."""
+_COUNT = re.compile(r"==(\d+)== I\s+refs:\s+([\d,]+)")
 
 
 @click.command()
@@ -84,14 +84,13 @@ def _has_grown(count: int, before: int | None) -> bool:
 def _count(names: Sequence[str]) -> dict[str, int]:
     """Return the instructions that each message of the scenes takes."""
     # The first scene with a start stands for the others with the same one.
-    starts = {SCENES[name].start: name for name in reversed(names)}
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        begun = {name: threads.submit(_instructions, name, 1) for name in starts.values()}
-        done = {name: threads.submit(_instructions, name, SCENES[name].rounds) for name in names}
-        return {
-            name: _per_message(SCENES[name], begun[starts[SCENES[name].start]].result(), done[name].result())
-            for name in names
-        }
+    starts = {SCENES[name].start: f"{name}=1" for name in reversed(names)}
+    pieces = {name: f"{name}={SCENES[name].rounds}" for name in names}
+    counted = _instructions([*starts.values(), *pieces.values()])
+    return {
+        name: _per_message(SCENES[name], counted[starts[SCENES[name].start]], counted[piece])
+        for name, piece in pieces.items()
+    }
 
 
 def _per_message(scene: Scene, begun: int, done: int) -> int:
@@ -99,17 +98,18 @@ def _per_message(scene: Scene, begun: int, done: int) -> int:
     return round((done - begun) / (scene.rounds * scene.messages))
 
 
-def _instructions(name: str, rounds: int) -> int:
-    """Run a scene under Valgrind; return the instructions of its process."""
+def _instructions(pieces: Sequence[str]) -> dict[str, int]:
+    """Do pieces of work under Valgrind; return the instructions of each one's process, with those before its fork."""
     command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
-    command += [sys.executable, "-m", "benchmarks.instructions.scenes", name, str(rounds)]
+    command += [sys.executable, "-m", "benchmarks.instructions.scenes", *pieces]
     # The order of sets, and with it the work, must be the same in each run.
     environment = os.environ | {"PYTHONHASHSEED": "0"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    found = re.search(r"I\s+refs:\s+([\d,]+)", done.stderr)
-    if done.returncode or found is None:
+    counted = {number: int(count.replace(",", "")) for number, count in _COUNT.findall(done.stderr)}
+    processes = {piece: number for number, piece in map(str.split, done.stdout.splitlines())}
+    if done.returncode or not counted.keys() >= {processes.get(piece) for piece in pieces}:
         raise click.ClickException(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-4000:]}")
-    return int(found[1].replace(",", ""))
+    return {piece: counted[processes[piece]] for piece in pieces}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""The work that is counted: `python -m benchmarks.instructions.scenes NAME ROUNDS` does it once and prints nothing.
+"""The work that is counted: `python -m benchmarks.instructions.scenes NAME=ROUNDS NAME=ROUNDS ...` does it once.
+
+Each piece is done in a fork of the process, after the process has started every kind of scene once: a start takes
+Valgrind five times as long as all the work. The process prints the number and the piece of each fork.
 
 A broker and the load on it are in one process and on one loop. The load encodes its requests once and writes the same
 bytes to raw sockets again and again, so nearly all instructions are the broker's. Only the scene of our client counts a
@@ -6,13 +9,18 @@ client, too, and those over TLS count the encryption at both ends.
 """
 
 import asyncio
+import gc
+import os
 import re
 import socket
 import ssl
 import sys
 import tempfile
+import threading
+import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from benchmarks import memory
@@ -175,6 +183,11 @@ async def _pulls(broker: EmbeddedBroker, rounds: int) -> None:
     raw.close()
 
 
+def _producer_settings(broker: EmbeddedBroker) -> ProducerSettings:
+    """Return settings without a limit that Valgrind could reach."""
+    return ProducerSettings(name_servers=broker.name_server_address, send_timeout=timedelta(minutes=10))
+
+
 async def _client(broker: EmbeddedBroker, rounds: int) -> None:
     """Send messages with a producer, 32 at a time, and receive them with a push consumer."""
     received = asyncio.Semaphore(0)
@@ -187,7 +200,7 @@ async def _client(broker: EmbeddedBroker, rounds: int) -> None:
     consumer = PushConsumer("counting", PushConsumerSettings(name_servers=broker.name_server_address))
     consumer.subscribe(TOPIC)
     consumer.listen_concurrently(listener)
-    async with Producer("counting", ProducerSettings(name_servers=broker.name_server_address)) as producer, consumer:
+    async with Producer("counting", _producer_settings(broker)) as producer, consumer:
         for _ in range(rounds):
             await asyncio.gather(*(producer.send(Message(TOPIC, BODY)) for _ in range(32)))
             for _ in range(32):
@@ -252,6 +265,7 @@ async def _receipts(broker: EmbeddedBroker, rounds: int) -> None:
             f"{prefix}.bindings.orders.group": "counting",
             f"{prefix}.bindings.orders.consumer.concurrency": "32",
             f"{prefix}.bindings.receipts.destination": "receipts",
+            f"{prefix}.rocketmq.default.producer.send-message-timeout": "600000",
         }
     )
     received = asyncio.Semaphore(0)
@@ -263,7 +277,7 @@ async def _receipts(broker: EmbeddedBroker, rounds: int) -> None:
         return Receipt(order.number, order.price)
 
     async with (
-        Producer("orders", ProducerSettings(name_servers=broker.name_server_address)) as producer,
+        Producer("orders", _producer_settings(broker)) as producer,
         app,
     ):
         for _ in range(rounds):
@@ -300,6 +314,43 @@ SCENES = {
 }
 
 
-if __name__ == "__main__":
+def _do(name: str, rounds: int) -> None:
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(SCENES[sys.argv[1]].work(int(sys.argv[2])))
+        runner.run(SCENES[name].work(rounds))
+
+
+def _fork(name: str, rounds: int) -> int:
+    """Do a piece of work in a fork; return its process number."""
+    process = os.fork()
+    if process:
+        return process
+    try:
+        _do(name, rounds)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def main(pieces: Sequence[str]) -> bool:
+    """Do the pieces of work, as many at a time as there are processors; return whether all succeeded."""
+    names = [piece.partition("=")[0] for piece in pieces]
+    for name in {SCENES[name].start: name for name in names}.values():
+        _do(name, 1)
+    if threading.active_count() > 1:
+        raise RuntimeError(f"a fork would lack these threads: {threading.enumerate()}")
+    gc.collect()
+    gc.freeze()
+    at_once = os.cpu_count() or 1
+    results = []
+    for number, piece in enumerate(pieces):
+        if number >= at_once:
+            results.append(os.wait()[1])
+        name, _, rounds = piece.partition("=")
+        print(_fork(name, int(rounds)), piece, flush=True)
+    results += [os.wait()[1] for _ in pieces[:at_once]]
+    return not any(results)
+
+
+if __name__ == "__main__":
+    sys.exit(0 if main(sys.argv[1:]) else 1)
