@@ -139,12 +139,11 @@ class TimerWheel:
 
     def moments(self) -> Iterator[int]:
         """Yield the moment's number in each slot in use, whatever precision it was written with."""
-        for page in range(self._pages):
-            if self._used[page]:
-                view = self._file.open()[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]
-                for found, *_ in _SLOT.iter_unpack(view):
-                    if found:
-                        yield found
+        for page in self._pages_from(0):
+            view = self._file.open()[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]
+            for found, *_ in _SLOT.iter_unpack(view):
+                if found:
+                    yield found
 
     def sync(self) -> None:
         """Flush the slots to the disk.

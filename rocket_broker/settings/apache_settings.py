@@ -286,13 +286,20 @@ class _Field(NamedTuple):
         return _Change(self.name, value, entry)
 
 
-def _honoured(settings: type[ApacheSettings]) -> dict[str, _Field]:
-    """Return the fields of a settings class by their keys."""
-    hints = get_type_hints(settings)
-    declared: dict[str, _Declaration] = {
-        f.name: f.metadata["setting"] for f in fields(settings) if "setting" in f.metadata
-    }
-    return {d.key or _camel(name): _Field(name, _without_none(hints[name]), d) for name, d in declared.items()}
+_fields_by_class: dict[type[ApacheSettings], Mapping[str, _Field]] = {}
+
+
+def _honoured(settings: type[ApacheSettings]) -> Mapping[str, _Field]:
+    """Return the fields of a settings class by their keys; made once, since a start reads them several times."""
+    if settings not in _fields_by_class:
+        hints = get_type_hints(settings)
+        declared: dict[str, _Declaration] = {
+            f.name: f.metadata["setting"] for f in fields(settings) if "setting" in f.metadata
+        }
+        _fields_by_class[settings] = {
+            d.key or _camel(name): _Field(name, _without_none(hints[name]), d) for name, d in declared.items()
+        }
+    return _fields_by_class[settings]
 
 
 def _without_none(type_: Any) -> Any:
