@@ -380,14 +380,15 @@ def test_missing_timers_are_rebuilt_from_the_messages(
     timer_disk: Disk, time: VirtualTime, lost: Sequence[int], *, wheel: bool, down: float
 ) -> None:
     """Whatever is left of the timer log: each is delivered once, in order except overdue ones."""
-    first = Timers(timer_disk)
+    small: dict[str, Any] = {"log_file_size": 2048}  # so that there are several files
+    first = Timers(timer_disk, **small)
     files = timer_disk.file_system
 
     async def scene() -> None:
-        for number in range(300):
+        for number in range(150):
             first.send(str(number), 1 + number)
-        first.send("cancelled", 250)
-        first.send("cancel", 250, TIMER_DEL_UNIQKEY="orders+cancelled")
+        first.send("cancelled", 120)
+        first.send("cancel", 120, TIMER_DEL_UNIQKEY="orders+cancelled")
         await asyncio.sleep(52)
         assert len(first.delivered) > 50
 
@@ -400,23 +401,23 @@ def test_missing_timers_are_rebuilt_from_the_messages(
         files.remove(timer_disk.root / "timerwheel")
     time.advance(down)
     killed: list[Disk] = []
-    again = Timers(timer_disk)
+    again = Timers(timer_disk, **small)
 
     async def goes_on() -> None:
-        await asyncio.sleep(260)
+        await asyncio.sleep(110)
         came = again.delivered
-        assert (sorted(came, key=int) if down else came) == list(map(str, range(300)))
+        assert (sorted(came, key=int) if down else came) == list(map(str, range(150)))
         again.send("new", 10)
         await asyncio.sleep(12)
-        assert again.delivered[300:] == ["new"]
+        assert again.delivered[150:] == ["new"]
         killed.append(timer_disk.kill())
 
     again.run(time, goes_on)
-    last = Timers(killed[0])
+    last = Timers(killed[0], **small)
 
     async def ends() -> None:
         await asyncio.sleep(30)
-        assert len(last.delivered) == 301
+        assert len(last.delivered) == 151
 
     last.run(time, ends)
     killed[0].close()
