@@ -134,6 +134,7 @@ class SendReader:
         most_bytes: int,
         most_sends: int,
         store_host: bytes,
+        keeps_signatures: bool,
     ) -> Self:
         """Make a reader.
 
@@ -147,6 +148,7 @@ class SendReader:
             most_bytes: The largest size of a batch in bytes.
             most_sends: The largest number of requests that are read at once.
             store_host: The broker's address, as a record has it.
+            keeps_signatures: Whether `PlainSends.signatures` will be asked for.
         """
 
     def read(
@@ -185,6 +187,28 @@ class PlainSends:
     def uses(self) -> list[tuple[int, int, int]]:
         """Which connection sends to which queue: the numbers of the connection, of the queue in `targets`, and of the
         connection's first request that does so."""
+
+    @property
+    def counts(self) -> list[int]:
+        """For each connection the number of its requests."""
+
+    @property
+    def senders(self) -> list[tuple[int, int, str, int]]:
+        """The senders that sign requests: the number of the connection, the code, the access key, and the number of the
+        queue in `targets`."""
+
+    def signatures(self, connection: int) -> list[tuple[int, bytes, bytes, tuple[bytes, bytes] | None] | None]:
+        """Return the signatures of a connection's requests.
+
+        Returns:
+            For each request the number of its sender in `senders`, what is signed, the signature, and the scope. Signed
+            are the values of the fields in the order of their names, and the body. With the scope, which not every
+            client sends, come the names and lengths of the other fields, in JSON. None for a request without an access
+            key, or with other fields than clients of 4.9 and 5, and our own, send.
+
+        Raises:
+            ValueError: There is no such connection.
+        """
 
     @property
     def tags_codes(self) -> list[list[int]]:

@@ -23,6 +23,19 @@ pub struct Head<'a> {
     remark: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "extFields")]
     pub fields: Fields<'a>,
+    /// Who has signed the request; only if it has no other fields than these and `fields`.
+    #[serde(skip)]
+    pub keys: Option<Keys<'a>>,
+}
+
+/// The fields that a sender with an account adds to a request.
+pub struct Keys<'a> {
+    /// The field with the code and the layout of the request that is signed, and the names and lengths of the other
+    /// fields but the signature, in JSON.
+    pub scope: Option<(Cow<'a, str>, Vec<u8>)>,
+    pub access_key: Cow<'a, str>,
+    pub security_token: Option<Cow<'a, str>>,
+    pub signature: Cow<'a, str>,
 }
 
 /// The fields of both requests by their short names, those that decide about storing the message.
@@ -65,8 +78,12 @@ const VERSION: u8 = 4;
 const LANGUAGE: u8 = 8;
 const FIELDS: u8 = 16;
 
-/// The number of fields of `Fields`, whose names are the letters from `a` on.
-const FIELD_COUNT: usize = 14;
+/// The number of fields of `Fields`, whose names are the letters from `a` on, and of `Keys` behind them.
+const FIELD_COUNT: usize = 18;
+const ACCESS_KEY: usize = 14;
+const SECURITY_TOKEN: usize = 15;
+const SIGNATURE: usize = 16;
+const SCOPE: usize = 17;
 
 impl<'a> Head<'a> {
     /// Returns the header; `None` if it is not one of a request with these fields.
@@ -94,6 +111,7 @@ impl<'a> Scan<'a> {
             language: None,
             remark: None,
             fields: Fields::default(),
+            keys: None,
         };
         let mut seen = 0;
         while self.next()? == b',' {
@@ -116,7 +134,7 @@ impl<'a> Scan<'a> {
                     LANGUAGE
                 }
                 "extFields" => {
-                    head.fields = self.fields()?;
+                    (head.fields, head.keys) = self.fields()?;
                     FIELDS
                 }
                 "serializeTypeCurrentRPC" => {
@@ -136,14 +154,23 @@ impl<'a> Scan<'a> {
     }
 
     #[allow(clippy::many_single_char_names)] // the fields have these names
-    fn fields(&mut self) -> Option<Fields<'a>> {
+    fn fields(&mut self) -> Option<(Fields<'a>, Option<Keys<'a>>)> {
         self.skip(b":{")?;
         let mut found = [const { None }; FIELD_COUNT];
         loop {
             self.skip(b"\"")?;
-            let name = self.next()?.wrapping_sub(b'a');
+            let place = match self.next()? {
+                letter @ b'a'..=b'n' => usize::from(letter - b'a'),
+                b'!' => self.skip(b"Scope").map(|()| SCOPE)?,
+                b'A' => self.skip(b"ccessKey").map(|()| ACCESS_KEY)?,
+                b'S' => match self.skip(b"ignature") {
+                    Some(()) => SIGNATURE,
+                    None => self.skip(b"ecurityToken").map(|()| SECURITY_TOKEN)?,
+                },
+                _ => return None,
+            };
             self.skip(b"\":\"")?;
-            if found.get_mut(usize::from(name))?.replace(self.text()?).is_some() {
+            if found[place].replace(self.text()?).is_some() {
                 return None;
             }
             match self.next()? {
@@ -152,9 +179,13 @@ impl<'a> Scan<'a> {
                 _ => return None,
             }
         }
-        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = found;
+        let layout = found[SCOPE].is_some().then(|| layout(&found));
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, access_key, security_token, signature, scope] = found;
         let i = i.unwrap_or_default();
-        Some(Fields { a: a?, b: b?, c: c?, d: d?, e: e?, f: f?, g: g?, h: h?, i, j, k, l, m, n })
+        let fields = Fields { a: a?, b: b?, c: c?, d: d?, e: e?, f: f?, g: g?, h: h?, i, j, k, l, m, n };
+        let (scope, signature) = (scope.zip(layout), signature.unwrap_or_default());
+        let keys = access_key.map(|access_key| Keys { scope, access_key, security_token, signature });
+        Some((fields, keys))
     }
 
     fn next(&mut self) -> Option<u8> {
@@ -233,6 +264,29 @@ impl<'a> Scan<'a> {
     }
 }
 
+/// Returns the names and the lengths in characters of all fields but scope and signature, in JSON.
+fn layout(found: &[Option<Cow<str>>; FIELD_COUNT]) -> Vec<u8> {
+    const LETTERS: &[u8] = b"abcdefghijklmn";
+    let (mut names, mut lengths) = (b"[[".to_vec(), Vec::with_capacity(64));
+    let mut add = |name: &[u8], value: &Option<Cow<str>>| {
+        if let Some(value) = value {
+            names.push(b'"');
+            names.extend_from_slice(name);
+            names.extend_from_slice(b"\",");
+            lengths.extend_from_slice(value.chars().count().to_string().as_bytes());
+            lengths.push(b',');
+        }
+    };
+    add(b"AccessKey", &found[ACCESS_KEY]);
+    add(b"SecurityToken", &found[SECURITY_TOKEN]);
+    for (place, letter) in LETTERS.iter().enumerate() {
+        add(&[*letter], &found[place]);
+    }
+    names.pop();
+    lengths.pop();
+    [names.as_slice(), b"],[", &lengths, b"]]"].concat()
+}
+
 /// For each byte whether it ends a text, or is not itself in it.
 const SPECIAL: [bool; 256] = {
     let mut special = [false; 256];
@@ -245,6 +299,21 @@ const SPECIAL: [bool; 256] = {
     special[b'\\' as usize] = true;
     special
 };
+
+impl Keys<'_> {
+    /// Returns the values of all fields but the signature, in the order of their names: what is signed, with the body.
+    pub fn content(&self, fields: &Fields) -> Vec<u8> {
+        let Fields { a, b, c, d, e, f, g, h, i, j, k, l, m, n } = fields;
+        let scope = self.scope.as_ref().map(|(scope, _)| scope);
+        let before = [scope, Some(&self.access_key), self.security_token.as_ref()];
+        let (always, perhaps) = ([a, b, c, d, e, f, g, h, i].map(Some), [j, k, l, m, n].map(Option::as_ref));
+        let mut content = Vec::with_capacity(256);
+        for value in before.into_iter().chain(always).chain(perhaps).flatten() {
+            content.extend_from_slice(value.as_bytes());
+        }
+        content
+    }
+}
 
 impl Fields<'_> {
     /// Returns whether the request says that it carries a batch; `None` if that is unclear.

@@ -17,7 +17,7 @@ mod sends;
 use pyo3::prelude::*;
 
 /// Number of this interface; `rocket_remoting.native` uses no module with another one.
-const INTERFACE: u32 = 4;
+const INTERFACE: u32 = 5;
 
 #[pymodule]
 fn rocket_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

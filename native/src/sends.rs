@@ -9,7 +9,7 @@ use pyo3::types::PyBytes;
 use crate::batch::{int_at, read, Bounds, Entry};
 use crate::header::{number, Head};
 use crate::java_hash::JavaHash;
-use crate::memory::Memory;
+use crate::memory::{outside, Memory};
 use crate::properties::{each_property, Known};
 use crate::record::{IndexTail, Message, Packer, Producer, Run, Shared, Tail};
 
@@ -42,6 +42,25 @@ struct Request {
     properties: Vec<u8>,
     messages: Range<usize>,
     longest_body: usize,
+    signed: Option<Signed>,
+}
+
+/// The signature of a request.
+struct Signed {
+    sender: usize,
+    /// What is signed: the values of the fields, and the body.
+    fields: Vec<u8>,
+    body: Range<usize>,
+    signature: Vec<u8>,
+    scope: Option<(String, Vec<u8>)>,
+}
+
+/// Who sends what: a connection, a code, an account by its access key, and a queue.
+struct Sender {
+    connection: usize,
+    code: i32,
+    access_key: String,
+    target: usize,
 }
 
 /// A message; in a batch its own properties are there.
@@ -85,6 +104,7 @@ pub struct SendReader {
     most_bytes: usize,
     most_sends: usize,
     store_host: Vec<u8>,
+    keeps_signatures: bool,
 }
 
 /// Messages of requests that are stored as they are.
@@ -107,13 +127,15 @@ struct Found {
     targets: Vec<Target>,
     uses: Vec<Use>,
     keys: Vec<JavaHash>,
+    senders: Vec<Sender>,
 }
 
 #[pymethods]
 impl SendReader {
     #[new]
     #[pyo3(signature = (
-        *, waiting, timed, sys_flags, most_keys, most_keys_in_all, most_messages, most_bytes, most_sends, store_host
+        *, waiting, timed, sys_flags, most_keys, most_keys_in_all, most_messages, most_bytes, most_sends, store_host,
+        keeps_signatures
     ))]
     #[allow(clippy::too_many_arguments)] // the bounds of a run
     fn new(
@@ -126,6 +148,7 @@ impl SendReader {
         most_bytes: usize,
         most_sends: usize,
         store_host: Vec<u8>,
+        keeps_signatures: bool,
     ) -> Self {
         Self {
             waiting,
@@ -137,6 +160,7 @@ impl SendReader {
             most_bytes,
             most_sends,
             store_host,
+            keeps_signatures,
         }
     }
 
@@ -250,6 +274,13 @@ impl SendReader {
             found.targets.push(Target { topic: fields.b.to_string(), queue_id, tags_codes: Vec::new() });
             found.targets.len() - 1
         });
+        let signed = head.keys.filter(|_| self.keeps_signatures).map(|keys| {
+            let sender = found.sender(head.code, &keys.access_key, target);
+            let signature = keys.signature.as_bytes().to_vec();
+            let content = keys.content(fields);
+            let scope = keys.scope.map(|(scope, layout)| (scope.into_owned(), layout));
+            Signed { sender, fields: content, body: body_start..end, signature, scope }
+        });
         found.targets[target].tags_codes.extend(messages.iter().map(|message| message.tags_code));
         found.messages.extend(messages);
         found.keys.extend(keys);
@@ -263,6 +294,7 @@ impl SendReader {
             properties,
             messages: first_message..found.messages.len(),
             longest_body,
+            signed,
         });
         Some(end)
     }
@@ -291,6 +323,26 @@ impl SendReader {
         Some(stored)
     }
 }
+
+impl Found {
+    /// Returns the number of a sender on the connection that is being read.
+    fn sender(&mut self, code: i32, access_key: &str, target: usize) -> usize {
+        let connection = self.parts.len();
+        let is_same = |sender: &Sender| {
+            (sender.connection, sender.code, sender.target) == (connection, code, target)
+                && sender.access_key == access_key
+        };
+        self.senders.iter().position(is_same).unwrap_or_else(|| {
+            self.senders.push(Sender { connection, code, access_key: access_key.to_owned(), target });
+            self.senders.len() - 1
+        })
+    }
+}
+
+/// The scope of a request, and the names and lengths of the other fields.
+type Scope<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+/// The number of a request's sender, what is signed, the signature, and the scope.
+type Signature<'py> = (usize, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Option<Scope<'py>>);
 
 #[pymethods]
 impl PlainSends {
@@ -334,6 +386,42 @@ impl PlainSends {
     #[getter]
     fn uses(&self) -> Vec<(usize, usize, usize)> {
         self.found.uses.iter().map(|found| (found.connection, found.target, found.first)).collect()
+    }
+
+    /// For each connection the number of its requests.
+    #[getter]
+    fn counts(&self) -> Vec<usize> {
+        self.found.parts.iter().map(|part| part.requests.len()).collect()
+    }
+
+    /// The senders that sign their requests: the number of the connection, the code, the access key and the number of
+    /// the queue.
+    #[getter]
+    fn senders(&self) -> Vec<(usize, i32, &str, usize)> {
+        let senders = self.found.senders.iter();
+        senders.map(|sender| (sender.connection, sender.code, sender.access_key.as_str(), sender.target)).collect()
+    }
+
+    /// Returns for each of a connection's requests the number of its sender, what is signed, the signature, and the scope; `None`
+    /// for a request without a signature, or with other fields than usual.
+    fn signatures<'py>(&self, py: Python<'py>, connection: usize) -> PyResult<Vec<Option<Signature<'py>>>> {
+        let part = self.found.parts.get(connection).ok_or_else(outside)?;
+        let one = |signed: &Signed| {
+            let body = &self.data[signed.body.clone()];
+            let content = PyBytes::new_with(py, signed.fields.len() + body.len(), |content| {
+                let (fields, rest) = content.split_at_mut(signed.fields.len());
+                fields.copy_from_slice(&signed.fields);
+                rest.copy_from_slice(body);
+                Ok(())
+            })?;
+            let scope = signed.scope.as_ref();
+            let scope = scope.map(|(scope, layout)| (PyBytes::new(py, scope.as_bytes()), PyBytes::new(py, layout)));
+            Ok((signed.sender, content, PyBytes::new(py, &signed.signature), scope))
+        };
+        self.found.requests[part.requests.clone()]
+            .iter()
+            .map(|each| each.signed.as_ref().map(one).transpose())
+            .collect()
     }
 
     /// Returns the messages as records, written if log, queues and index have room for them.

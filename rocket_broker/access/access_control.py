@@ -70,6 +70,15 @@ class AccessControl:
 
     # Checks
 
+    @property
+    def version(self) -> object:
+        """The rules, which are replaced as a whole."""
+        return self.rules
+
+    def secret_key(self, access_key: str) -> str:
+        """Return the key that signs the requests of an account, which exists."""
+        return self.rules.accounts[access_key].secret_key
+
     def check(self, connection: Connection, command: RemotingCommand, needs: Needs) -> bool:
         """Check a request before it is handled; return whether an account has signed it.
 

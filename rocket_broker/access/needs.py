@@ -86,6 +86,23 @@ _ACTIONS = {PUB: (Action.PUB,), SUB: (Action.SUB,), ANY: (Action.PUB, Action.SUB
 class RequestCheck(Protocol):
     """Decides which requests are handled; a broker has one or none."""
 
+    @property
+    def version(self) -> object:
+        """An object that is another one after each change of accounts or rights.
+
+        As long as it is the same, requests with the same code, access key and resources from the same connection have
+        the same rights, and only their signatures need to be checked.
+        """
+        ...
+
+    def secret_key(self, access_key: str) -> str:
+        """Return the key that signs the requests of an account or user, which exists.
+
+        Raises:
+            KeyError: It does not exist.
+        """
+        ...
+
     def check(self, connection: Connection, command: RemotingCommand, needs: "Needs") -> bool:
         """Check a request before it is handled; return whether an account or user has signed it.
 

@@ -39,7 +39,11 @@ _GROUP = f"{ResourceType.GROUP}:"
 
 
 class PolicyControl:
-    """Checks requests by the users and policies in the broker's store."""
+    """Checks requests by the users and policies in the broker's store.
+
+    Attributes:
+        version: Another object after each change of a user or a policy.
+    """
 
     def __init__(self, settings: BrokerSettings, directory: UserDirectory) -> None:
         self._users = directory.users
@@ -53,6 +57,16 @@ class PolicyControl:
         self._policies: dict[str, Policies] = {}
         self._producer_groups: frozenset[str] | None = None
         self._acls.on_change.append(self._acls_have_changed)
+        self.version: object = object()
+        for table in (self._users, self._acls):
+            table.on_change.append(self._changed)
+
+    def _changed(self) -> None:
+        self.version = object()
+
+    def secret_key(self, access_key: str) -> str:
+        """Return the password of a user, which exists."""
+        return self._users.configs()[access_key].password or ""
 
     def check(self, connection: Connection, command: RemotingCommand, needs: Needs) -> bool:
         """Check a request before it is handled; return whether a user has signed it.

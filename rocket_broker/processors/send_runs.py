@@ -10,21 +10,20 @@ Policy is asked once for each queue of a run, and for the run as a whole. Whatev
 `SendProcessor`, request by request: a topic or queue that does not exist, a refusal, a message that waits, a full file,
 a flush for each message. So each rule is written once, there.
 
-With access control each request of a run is checked as it is elsewhere, over the bytes that the run is read from. A run
-ends before the first request that its sender may not send.
+With access control a run ends before the first request that its sender may not send (`SendGrants`).
 """
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rocket_broker.access.needs import SIGNED, Check, Needs
-from rocket_broker.limits.refusal import Refusal
+from rocket_broker.access.needs import Needs
 from rocket_broker.loop.watchdog import Watchdog
 from rocket_broker.processors.batches import MOST_KEYS, PART_BYTES, PART_MESSAGES
 from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.processors.destinations import Destinations
 from rocket_broker.processors.origin_properties import ORIGIN_PROPERTIES, origin_properties
 from rocket_broker.processors.send import SendProcessor
+from rocket_broker.processors.send_grants import SendGrants
 from rocket_broker.processors.waiting import WAITING_PROPERTIES
 from rocket_broker.put_times import FAST_SECONDS
 from rocket_broker.writing.message_keys import MAX_KEYS
@@ -34,9 +33,8 @@ from rocket_broker.writing.timer_request import TIMED_NAME
 from rocket_remoting.native import has_native_core
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.codes import RequestCode
-from rocket_remoting.wire.command import PREFIX, RemotingCommand, decode_json_header
-from rocket_remoting.wire.credentials import ACCESS_KEY
-from rocket_remoting.wire.errors import LocalProtocolError, RemoteProtocolError
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import LocalProtocolError
 from rocket_remoting.wire.headers import SendMessageResponseHeader
 from rocket_remoting.wire.message import Host
 from rocket_remoting.wire.properties import PROPERTY_DELAY_TIME_LEVEL
@@ -49,15 +47,6 @@ __all__ = ["MOST_SENDS", "SendRuns"]
 
 MOST_SENDS = 128
 """Maximum number of requests of a run. With as many messages as `PART_MESSAGES` they take about a millisecond."""
-
-_READ = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
-"""The requests that the native core reads."""
-
-_TOPIC = "b"
-"""The name of the topic among the fields of these requests."""
-
-_LONGEST_HEADER = 16 * 1024
-"""Bytes of a header that the native core reads at most."""
 
 _ID, _QUEUE, _QUEUE_OFFSET, _OPAQUE = "<id>", 1_111_111_111, 2_222_222_222, 1_333_333_333
 """What stands in an answer where `_divided` divides it."""
@@ -83,9 +72,9 @@ class SendRuns:
         self._fast_failure = context.fast_failure
         self._destinations = destinations
         self._sending = sending
-        self._check: Check | None = None if context.access is None else context.access.check
-        self._needs = needs
-        self._reader = _reader(context.writer.store_host) if has_native_core() else None
+        self._grants = None if context.access is None else SendGrants(context.access, needs)
+        keeps_signatures = self._grants is not None
+        self._reader = _reader(context.writer.store_host, keeps_signatures) if has_native_core() else None
         self._origin = ""
         self._template: AnswerTemplate | None = None
         self._template_of: tuple[object, ...] = ()
@@ -120,7 +109,7 @@ class SendRuns:
         if sends is None:
             return None
         targets = sends.targets
-        if self._check is not None or not self._destinations.are_plain(targets):
+        if self._grants is not None or not self._destinations.are_plain(targets):
             sends = self._permitted(reader, received, arrived, sends)
             if sends is None:
                 return None
@@ -164,17 +153,14 @@ class SendRuns:
             arrived: The same, as the reader gets it.
             sends: The requests that the reader has found.
         """
-        targets = sends.targets
-        most = None
-        if not self._destinations.are_plain(targets):
-            most = self._most(sends, targets, len(received))
-        if self._check is not None:
-            most = self._most_allowed(self._check, received, most, len(sends))
-        if most is None:
+        counts = most = sends.counts
+        if not self._destinations.are_plain(sends.targets):
+            most = self._most(sends, counts)
+        if self._grants is not None:
+            most = self._grants.allowed(received, sends, most)
+        if most == counts:
             return sends
-        fewer = reader.read(arrived, self._origin, most) if any(most) else None
-        # What was left out may have made room for requests that are not plain.
-        return fewer if fewer is not None and self._destinations.are_plain(fewer.targets) else None
+        return reader.read(arrived, self._origin, most) if any(most) else None
 
     def _count(self, sends: "PlainSends", targets: Sequence[tuple[str, int]], run: "Run") -> None:
         """Count the messages of each topic.
@@ -195,61 +181,13 @@ class SendRuns:
             self._statistics.puts[topic].count(messages, own_size, own_calls)
             rest, size, calls = rest - messages, size - own_size, calls - own_calls
 
-    def _most(self, sends: "PlainSends", targets: Sequence[tuple[str, int]], connections: int) -> list[int]:
+    def _most(self, sends: "PlainSends", counts: Sequence[int]) -> list[int]:
         """Return for each connection the number of its requests before the first that is not stored as it is."""
-        most = [MOST_SENDS] * connections
+        most, targets = list(counts), sends.targets
         for connection, target, first in sends.uses:
             if not self._destinations.are_plain([targets[target]]):
                 most[connection] = min(most[connection], first)
         return most
-
-    def _most_allowed(
-        self,
-        check: Check,
-        received: Sequence[tuple[Connection, memoryview]],
-        most: list[int] | None,
-        in_all: int,
-    ) -> list[int] | None:
-        """Return for each connection the number of its first requests that their senders may send.
-
-        Args:
-            check: Checks a request.
-            received: As `take` gets it.
-            most: For each connection the number of its first requests to check; None: all.
-            in_all: The number of requests that the native core has found.
-
-        Returns:
-            The numbers. None if they are no bounds: each request that the native core has found was checked.
-        """
-        allowed: list[int] = []
-        are_all_checked, left = most is None, in_all
-        for number, (connection, data) in enumerate(received):
-            bound = left if most is None else min(left, most[number])
-            count, end = self._allowed(check, connection, data, bound)
-            # No connection has more of the found requests than there are in all.
-            are_all_checked &= count == in_all or not _has_frame(data, end)
-            allowed.append(count)
-            left -= count
-        return None if are_all_checked else allowed
-
-    def _allowed(self, check: Check, connection: Connection, data: memoryview, most: int) -> tuple[int, int]:
-        """Return the number of the first requests that their sender may send, and the position behind them."""
-        count = position = 0
-        # Codes of requests, since 5.3 checks some codes only, accounts, and topics that they may send to.
-        granted: set[tuple[int, str | None, str | None]] = set()
-        while count < most and _has_frame(data, position):
-            command, end = _read_send(data, position)
-            if command is None:
-                break
-            try:
-                fields = command.keep_fields()
-                right = (command.code, fields.get(ACCESS_KEY), fields.get(_TOPIC))
-                check(connection, command, SIGNED if right in granted else self._needs)
-            except (Refusal, RemoteProtocolError):  # the request's own handler answers it
-                break
-            granted.add(right)
-            count, position = count + 1, end
-        return count, position
 
     def _make_template(self) -> "AnswerTemplate":
         """Make the properties that each message gets, and return the answer's header in five pieces."""
@@ -277,28 +215,7 @@ class SendRuns:
         return before, queue, queue_offset, opaque, rest
 
 
-def _read_send(data: memoryview, position: int) -> tuple[RemotingCommand | None, int]:
-    """Return the request at a position, and where it ends; None if the native core reads no such request."""
-    length, header_length = PREFIX.unpack_from(data, position)
-    body, end = position + PREFIX.size + header_length, position + 4 + length
-    # A header in another encoding, which the top byte names, seems to be long, too.
-    if header_length > _LONGEST_HEADER or body > end:
-        return None, end
-    try:
-        command = decode_json_header(bytes(data[position + PREFIX.size : body]))
-    except RemoteProtocolError:
-        return None, end
-    command.body = data[body:end]
-    return (command if command.code in _READ else None), end
-
-
-def _has_frame(data: memoryview, position: int) -> bool:
-    """Return whether a whole frame begins at a position."""
-    left = len(data) - position
-    return left >= PREFIX.size and bool(PREFIX.unpack_from(data, position)[0] + 4 <= left)
-
-
-def _reader(store_host: Host) -> "SendReader":
+def _reader(store_host: Host, keeps_signatures: bool) -> "SendReader":
     from rocket_native import SendReader
 
     return SendReader(
@@ -311,4 +228,5 @@ def _reader(store_host: Host) -> "SendReader":
         most_bytes=PART_BYTES,
         most_sends=MOST_SENDS,
         store_host=packed_host(store_host),
+        keeps_signatures=keeps_signatures,
     )

@@ -25,19 +25,21 @@ There is no time in it: whoever sees a request can send it again as it is. Only 
 does no I/O.
 """
 
-import hmac
+import hashlib
 from binascii import b2a_base64
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from hashlib import sha256
 
 import msgspec
 
 from rocket_remoting.wire.codes import request_name
 from rocket_remoting.wire.errors import RemoteProtocolError
 
-__all__ = ["ACCESS_KEY", "SCOPE", "SECURITY_TOKEN", "SIGNATURE", "Credentials", "signature_of", "signed_content"]
+__all__ = [
+    "ACCESS_KEY", "BEGIN_OF_SCOPE", "SCOPE", "SECURITY_TOKEN", "SIGNATURE", "Credentials", "SigningKey", "scope_of",
+    "signature_of", "signed_content",
+]  # fmt: skip
 
 ACCESS_KEY = "AccessKey"
 SECURITY_TOKEN = "SecurityToken"
@@ -47,6 +49,8 @@ SCOPE = "!Scope"
 
 _NO_SCOPE = f"its code is not signed, and this server has requireSignedCode=true (its client sends no field {SCOPE})"
 _BEGIN = "code="
+BEGIN_OF_SCOPE = _BEGIN.encode()
+"""What a signed content begins with if, and only if, its request has a scope."""
 _DIGITS = 32
 _to_json = msgspec.json.Encoder().encode
 
@@ -121,11 +125,8 @@ def signature_of(content: str, body: bytes | memoryview, secret_key: str) -> str
         body: The body.
         secret_key: The secret key of the account.
     """
-    mac = _keyed(secret_key).copy()
     # As Java does, a surrogate without its partner becomes a question mark.
-    mac.update(content.encode("utf-8", "replace"))
-    mac.update(body)
-    return b2a_base64(mac.digest(), newline=False).decode()
+    return _signing_key(secret_key).signature(content.encode("utf-8", "replace"), body).decode()
 
 
 def _in_order(fields: Mapping[str, str], without: Collection[str] = ()) -> list[str]:
@@ -141,13 +142,56 @@ def _in_order(fields: Mapping[str, str], without: Collection[str] = ()) -> list[
 def _scope_of(code: int, names: Sequence[str], fields: Mapping[str, str]) -> str:
     """Return the scope of a request with these other fields."""
     lengths = [len(fields[name]) for name in names]
-    return f"{_BEGIN}{code};fields={sha256(_to_json((names, lengths))).hexdigest()[:_DIGITS]};"
+    return scope_of(code, _to_json((names, lengths))).decode()
 
 
-@lru_cache(maxsize=256)
-def _keyed(secret_key: str) -> hmac.HMAC:
-    """Return an HMAC that has taken the key in; a copy of it takes less time than a new one."""
-    return hmac.new(secret_key.encode("utf-8", "replace"), digestmod="sha1")
+def scope_of(code: int, layout: bytes) -> bytes:
+    """Return the scope of a request.
+
+    Args:
+        code: The code of the request.
+        layout: ``[[names], [lengths]]`` of its other fields, in JSON without spaces.
+    """
+    return f"{_BEGIN}{code};fields={hashlib.sha256(layout).hexdigest()[:_DIGITS]};".encode()
+
+
+class SigningKey:
+    """A secret key that signs one request after the other.
+
+    ::
+
+        HMAC    SHA1(key ^ 0x5C… | SHA1(key ^ 0x36… | content))        key: zeros up to 64 bytes; a longer one is hashed
+
+    Both hashes have taken the key in, and are copied for each request. That takes less than half the time of `hmac`,
+    which looks its hash up at each call or has a method in Python for each step.
+    """
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, secret_key: str) -> None:
+        key = secret_key.encode("utf-8", "replace")
+        if len(key) > _BLOCK:
+            key = hashlib.sha1(key, usedforsecurity=False).digest()
+        key = key.ljust(_BLOCK, b"\0")
+        # Without the flag, OpenSSL may refuse SHA-1 where it is held to FIPS; Apache's clients sign with nothing else.
+        self._inner = hashlib.sha1(key.translate(_INNER), usedforsecurity=False)
+        self._outer = hashlib.sha1(key.translate(_OUTER), usedforsecurity=False)
+
+    def signature(self, *content: bytes | memoryview) -> bytes:
+        """Return the signature of the content, given in pieces."""
+        inner, outer = self._inner.copy(), self._outer.copy()
+        for piece in content:
+            inner.update(piece)
+        outer.update(inner.digest())
+        return b2a_base64(outer.digest(), newline=False)
+
+
+_BLOCK = 64
+"""Bytes of a block of SHA-1."""
+_INNER = bytes(byte ^ 0x36 for byte in range(256))
+_OUTER = bytes(byte ^ 0x5C for byte in range(256))
+
+_signing_key = lru_cache(maxsize=256)(SigningKey)
 
 
 def _utf_16(text: str) -> bytes:

@@ -1,15 +1,22 @@
 """The native core reads a usual header by a scan of its own and any other by a general parser, with equal results."""
 
+import json
 import struct
 from random import Random
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rocket_broker.writing.message_keys import MAX_KEYS
+from rocket_remoting.wire.credentials import ACCESS_KEY, SCOPE, SIGNATURE, Credentials, SigningKey, scope_of
 from tests.native_core import needs_native_core
 from tests.properties.test_send_paths import BATCHES, ODD, PLAIN, PROPERTIES, SENDS, frame, send
+from tests.signatures import signed_as_apache
+
+if TYPE_CHECKING:
+    from rocket_native import PlainSends
 
 pytestmark = needs_native_core
 
@@ -19,14 +26,10 @@ SPECIAL = b'{}[]",:\\u0019-.eE+ntf \0\x1f\x7f\xff/b'
 
 
 def read(data: bytes) -> object:
-    """Return all that the core makes of a request, None if it does not take it."""
-    from rocket_native import AnswerTemplate, SendReader
+    """Return all that the core makes of a request, except its signature; None if it does not take it."""
+    from rocket_native import AnswerTemplate
 
-    reader = SendReader(
-        waiting=["DELAY"], timed="TIMER_", sys_flags=0x701, most_keys=MAX_KEYS, most_keys_in_all=9_999,
-        most_messages=99, most_bytes=1 << 20, most_sends=9, store_host=HOST,
-    )  # fmt: skip
-    sends = reader.read([(HOST, 0, memoryview(data))], "CLUSTER\x01c")
+    sends = sends_in(data)
     if sends is None:
         return None
     log, queues = bytearray(ROOM), [bytearray(ROOM) for _ in sends.targets]
@@ -35,6 +38,17 @@ def read(data: bytes) -> object:
     template = AnswerTemplate("7F", ("{a", "b", "c", "d", "e}"))
     answers = [(taken - len(data), own) for taken, own in sends.answers(run, template)]
     return sends.targets, sends.tags_codes, sends.all_wait, run.result, run.key_count, log, queues, answers
+
+
+def sends_in(data: bytes) -> "PlainSends | None":
+    """Return the request as the core has read it, None if it does not take it."""
+    from rocket_native import SendReader
+
+    reader = SendReader(
+        waiting=["DELAY"], timed="TIMER_", sys_flags=0x701, most_keys=MAX_KEYS, most_keys_in_all=9_999,
+        most_messages=99, most_bytes=1 << 20, most_sends=9, store_host=HOST, keeps_signatures=True,
+    )  # fmt: skip
+    return reader.read([(HOST, 0, memoryview(data))], "CLUSTER\x01c")
 
 
 def with_space(data: bytes) -> bytes:
@@ -77,3 +91,41 @@ def test_damaged_headers_are_read_equally() -> None:
         assert found == read(with_space(data)), bytes(header)
         taken += found is not None
     assert taken > 100
+
+
+KEYS, TEMPORARY = Credentials("shop-app", "12345678"), Credentials("shop-äpp", "x" * 80, "token")
+
+
+@given(data=st.one_of(SENDS, BATCHES), keys=st.sampled_from([KEYS, TEMPORARY]), as_apache=st.booleans())
+def test_core_reads_what_clients_sign(data: bytes, keys: Credentials, as_apache: bool) -> None:
+    """The values of all fields, as decoded, and the body."""
+    header_end = 8 + struct.unpack_from(">ii", data)[1]
+    head, body = json.loads(data[8:header_end]), data[header_end:]
+    fields, code = head["extFields"], head["code"]
+    fields = signed_as_apache(keys, fields, body) if as_apache else keys.signed(code, fields, body)
+    head["extFields"] = fields
+    header = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    sends = sends_in(frame(header, body))
+    assert (sends is None) == (sends_in(data) is None)
+    if sends is not None and (signed := sends.signatures(0)[0]) is not None:
+        assert [key for *_, key, _ in sends.senders] == [fields[ACCESS_KEY]]
+        _, content, signature, scope = signed
+        assert (scope is None) == as_apache
+        if scope is not None:
+            assert scope_of(code, scope[1]) == scope[0] == fields[SCOPE].encode()
+        assert SigningKey(keys.secret_key).signature(content) == signature == fields[SIGNATURE].encode()
+
+
+@pytest.mark.parametrize("field", ["o", "_UNIQUE_KEY_QUERY", "!scope", "accessKey", "Accesskey", "B", ""])
+def test_core_reads_no_signature_beside_unknown_fields(field: str) -> None:
+    """Nor one that a request without an access key has."""
+    fields: dict[str, Any] = KEYS.signed(310, {"i": "a\x01b\x02"}, b"hello")
+    usual, more = sends_in(send(**fields)), sends_in(send(**{**fields, field: "1"}))
+    assert usual is not None
+    assert more is not None
+    assert usual.signatures(0)[0] is not None
+    assert (more.signatures(0), more.senders) == ([None], [])
+    del fields[ACCESS_KEY]
+    without = sends_in(send(**fields))
+    assert without is not None
+    assert without.signatures(0) == [None]

@@ -2,16 +2,20 @@
 
 import asyncio
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from rocket_broker.access.access_control import AccessControl
+from rocket_broker.access.policies import Action, Decision, PolicyType, UserStatus, UserType
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.processors import send_runs
 from rocket_remoting.session import turns
+from rocket_remoting.wire.bodies import PolicyEntryInfo, PolicyInfo, UserInfo
 from rocket_remoting.wire.credentials import SIGNATURE, Credentials
 from rocket_remoting.wire.frame_decoder import FrameDecoder
 from tests.end_to_end.raw_client import RawClient, with_broker
@@ -53,6 +57,20 @@ def guarded(tmp_path: Path) -> dict[str, Any]:
     own = json.dumps({"accessKey": OPERATOR.access_key, "secretKey": SECRET})
     settings = {"aclEnable": "true", "rocketmqHome": str(tmp_path), "innerClientAuthenticationCredentials": own}
     return settings | {"keys": OPERATOR, "pool": False}
+
+
+def with_policies(guarded: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments for 5.3's access control, which takes over the accounts."""
+    provider = "org.apache.rocketmq.auth.{0}.provider.Local{1}MetadataProvider".format
+    settings = guarded | {
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+        "authenticationMetadataProvider": provider("authentication", "Authentication"),
+        "authorizationMetadataProvider": provider("authorization", "Authorization"),
+        "migrateAuthFromV1Enabled": "true",
+    }
+    del settings["aclEnable"]
+    return settings
 
 
 def accounts_in(home: Path) -> Path:
@@ -127,15 +145,7 @@ def test_signed_requests_of_a_turn_are_stored_together(guarded: dict[str, Any]) 
 
 def test_signed_run_is_checked_by_users_and_policies(guarded: dict[str, Any]) -> None:
     """With 5.3's access control it is the same; a code in the white list gives no right to another code."""
-    provider = "org.apache.rocketmq.auth.{0}.provider.Local{1}MetadataProvider".format
-    settings = guarded | {
-        "authenticationEnabled": "true",
-        "authorizationEnabled": "true",
-        "authenticationMetadataProvider": provider("authentication", "Authentication"),
-        "authorizationMetadataProvider": provider("authorization", "Authorization"),
-        "migrateAuthFromV1Enabled": "true",
-    }
-    del settings["aclEnable"]
+    settings = with_policies(guarded)
 
     async def scene(both: TwoPaths) -> None:
         three = signed(b"1") + signed(b"2") + signed(b"3")
@@ -181,6 +191,84 @@ def test_changed_accounts_apply_to_the_next_run(guarded: dict[str, Any]) -> None
         assert await compare(both, signed() * 3) == [3]
 
     with_both(scene, **guarded)
+
+
+def change_accounts(embedded: EmbeddedBroker, home: Path) -> Iterator[tuple[str, int]]:
+    """Change 4.9's accounts; yield what was changed, and the code of answers to the account from then on."""
+    access = embedded.broker.access
+    assert isinstance(access, AccessControl)
+    for name, text, code in (
+        ("nothing", ACCOUNTS, 0),
+        ("another right", ACCOUNTS.replace("orders=PUB", "orders=SUB"), 16),
+        ("the right again", ACCOUNTS, 0),
+        (
+            "another secret",
+            ACCOUNTS.replace(f'shop-app\n    secretKey: "{SECRET}"', 'shop-app\n    secretKey: "87654321"'),
+            16,
+        ),
+        ("no account", ACCOUNTS.replace("shop-app", "other-app"), 16),
+        ("the account again", ACCOUNTS, 0),
+        ("the white list", ACCOUNTS.replace("shop-app", "other-app") + 'globalWhiteRemoteAddresses: ["*"]\n', 0),
+    ):
+        accounts_in(home).write_text(text)
+        access.load()
+        yield name, code
+
+
+def change_users(embedded: EmbeddedBroker, _: Path) -> Iterator[tuple[str, int]]:
+    """Change 5.3's users and policies likewise."""
+    directory = embedded.broker.directory
+    assert directory is not None
+    users, acls = directory.users, directory.acls
+    shop = UserInfo(username="shop-app", password=SECRET, user_type=UserType.NORMAL, user_status=UserStatus.ENABLE)
+    orders = PolicyEntryInfo(resource="Topic:orders", actions=[Action.PUB], decision=Decision.ALLOW)
+    yield "nothing", 0
+    acls.delete_entry("User:shop-app", PolicyType.CUSTOM, "Topic:orders")
+    yield "no right", 16
+    acls.merge("User:shop-app", [PolicyInfo(policy_type=PolicyType.CUSTOM, entries=[orders])])
+    yield "the right again", 0
+    users.put(structs.replace(shop, password="87654321"))
+    yield "another password", 16
+    users.put(shop)
+    yield "the password again", 0
+    users.put(structs.replace(shop, user_status=UserStatus.DISABLE))
+    yield "a disabled user", 16
+    users.delete("shop-app")
+    yield "no user", 16
+    users.put(shop)
+    yield "the user again", 0
+
+
+@pytest.mark.parametrize("change", [change_accounts, change_users])
+def test_changes_apply_to_known_senders(
+    change: Callable[[EmbeddedBroker, Path], Iterator[tuple[str, int]]], guarded: dict[str, Any]
+) -> None:
+    """Whose requests on the same connection have been allowed; a wrong signature is refused at any time."""
+    arguments = with_policies(guarded) if change is change_users else guarded
+    settings = {key: value for key, value in arguments.items() if isinstance(value, str)}
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        broker = embedded.broker
+        client.connection.sign_with(OPERATOR)
+        await client.create_topic("orders", queues=4)
+        await client.send("orders", body=b"first")
+        connection = await broker.transport.connect(embedded.broker_address)
+        pipe: Any = connection._transport
+        pipe._protocol = received = Received()
+        wrong = signed(b"tea")[:-1] + b"m"
+        for name, code in change(embedded, Path(settings["rocketmqHome"])):
+            received.data.clear()
+            before = broker.statistics.put_messages
+            for frames in (signed() * 3, signed() + wrong + signed(batched=True)):
+                pipe.write(frames)
+                await asyncio.sleep(1)
+            is_white = name == "the white list"
+            answers = [answer.code for answer in FrameDecoder().feed(received.data)]
+            assert answers == [code] * 4 + [0 if is_white else 16] + [code], name
+            assert broker.statistics.put_messages - before == (0 if code else 7 + is_white), name
+        pipe.close()
+
+    with_broker(scene, **settings)
 
 
 def test_clients_on_the_white_list_are_stored_together_without_a_signature(guarded: dict[str, Any]) -> None:

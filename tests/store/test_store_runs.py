@@ -399,7 +399,7 @@ def test_sends_are_written_at_once_if_all_files_have_room(lack: dict[str, int], 
 
     reader = SendReader(
         waiting=[], timed="TIMER_", sys_flags=0, most_keys=9, most_keys_in_all=9, most_messages=9, most_bytes=99,
-        most_sends=9, store_host=bytes(8),
+        most_sends=9, store_host=bytes(8), keeps_signatures=False,
     )  # fmt: skip
     fields = '"a":"g","b":"orders","c":"t","d":"4","e":"1","f":"0","g":"1","h":"0","i":"UNIQ_KEY\\u0001k\\u0002"'
     header = f'{{"code":310,"extFields":{{{fields}}},"opaque":7}}'.encode()
