@@ -54,6 +54,31 @@ def read_batch(
         The messages; None if one of them is not plain, or the lengths in the batch do not agree.
     """
 
+def read_records(
+    entries: tuple[memoryview, int, int, int],
+    log: tuple[memoryview, int],
+    bounds: tuple[int, int, int],
+    topic: str,
+    tags: list[int] | None,
+    limits: tuple[int, int],
+    /,
+) -> tuple[int, list[bytes], int] | None:
+    """Read messages of a queue through its entries: the first that matches, and more within the limits.
+
+    Args:
+        entries: The bytes of a file of the queue, the positions of the first entry and behind the last one, and the
+            number of the first message.
+        log: The bytes of a file of the log, and its first offset.
+        bounds: Offsets of the log: of its first message; before which a record may be damaged; behind the last one.
+        topic: The queue's topic.
+        tags: Only messages whose tags have one of these hashes; None: all.
+        limits: The largest number of messages, and their largest size in bytes; one message is returned in any case.
+
+    Returns:
+        The number of entries that were looked at, the records and their bytes. None if a record is not in this file of
+        the log, or may be damaged.
+    """
+
 @final
 class PlainBatch:
     """Messages of a batch that are stored as they are.

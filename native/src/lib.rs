@@ -11,6 +11,7 @@ mod index;
 mod java_hash;
 mod memory;
 mod properties;
+mod queue;
 mod record;
 mod sends;
 
@@ -28,5 +29,6 @@ fn rocket_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sends::AnswerTemplate>()?;
     module.add_class::<sends::SendReader>()?;
     module.add_function(wrap_pyfunction!(batch::read_batch, module)?)?;
-    module.add_function(wrap_pyfunction!(batch::part_bounds, module)?)
+    module.add_function(wrap_pyfunction!(batch::part_bounds, module)?)?;
+    module.add_function(wrap_pyfunction!(queue::read_records, module)?)
 }

@@ -49,16 +49,30 @@ impl Memory {
         Ok(unsafe { start.cast::<[u8; COUNT]>().read() })
     }
 
-    /// Adds the bytes to others.
-    pub fn append_to(&self, bytes: &mut Vec<u8>) {
-        let (start, count) = (bytes.len(), self.cells.len());
+    /// Adds all bytes to others.
+    pub fn append_all_to(&self, bytes: &mut Vec<u8>) -> PyResult<()> {
+        self.append_to(0, self.cells.len(), bytes)
+    }
+
+    /// Adds the bytes at a position to others.
+    ///
+    /// # Errors
+    ///
+    /// `ValueError` if the memory has no such bytes.
+    pub fn append_to(&self, position: usize, count: usize, bytes: &mut Vec<u8>) -> PyResult<()> {
+        if !self.has(position, count) {
+            return Err(outside());
+        }
+        let start = bytes.len();
         bytes.reserve(count);
-        // SAFETY: there is room for the bytes, which `self.buffer` keeps and which lie elsewhere than Rust's own. They
-        // are copied before they count.
+        let source = self.cells.as_ptr().cast::<u8>().wrapping_add(position);
+        // SAFETY: there is room for the bytes, which `has` finds in the buffer that `self.buffer` keeps, and which lie
+        // elsewhere than Rust's own. They are copied before they count.
         unsafe {
-            bytes.as_mut_ptr().add(start).copy_from_nonoverlapping(self.cells.as_ptr().cast(), count);
+            bytes.as_mut_ptr().add(start).copy_from_nonoverlapping(source, count);
             bytes.set_len(start + count);
         }
+        Ok(())
     }
 
     /// Returns whether there are this many bytes at a position.

@@ -8,12 +8,12 @@ use crate::index::{self, place_for, IndexPlace, Key};
 use crate::java_hash::JavaHash;
 use crate::memory::{in_order, outside, Memory};
 
-const MAGIC_V1: u32 = 0xDAA3_20A7;
+pub const MAGIC_V1: u32 = 0xDAA3_20A7;
 const LONGEST_TOPIC: u8 = 127;
 /// Bytes of the fixed fields without the two hosts.
 const FIXED: usize = 72;
 /// Bytes of an entry of the consume queue: commit log offset, size and tags code.
-const QUEUE_ENTRY: usize = 20;
+pub const QUEUE_ENTRY: usize = 20;
 /// Bytes of a record that are written last: its size and magic, without which there is no record.
 const RECORD_HEAD: usize = 8;
 

@@ -181,7 +181,7 @@ impl SendReader {
             };
             // A copy, since the connection's buffer is read into again before the messages are dropped.
             let start = data.len();
-            Memory::of(&bytes)?.append_to(&mut data);
+            Memory::of(&bytes)?.append_all_to(&mut data)?;
             slf.get().read_part(&data, start, most, last_property, &mut found);
             hosts.push((host.unbind(), host_flags));
         }

@@ -1,6 +1,6 @@
 """Requests 11 and 361: read messages of a queue, or wait for a message.
 
-Records are sent as they lie in the commit log, without a copy. A consumer's filter comes with the request or with its
+Records are sent as they lie in the commit log. A consumer's filter comes with the request or with its
 heartbeats. Tags are filtered by their hash codes in the consume queue, SQL92 expressions by the properties in
 the records.
 

@@ -176,13 +176,26 @@ class ConsumeQueue:
 
     def entries(self, offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
         """Return commit log offset, size and tags code of messages: at most ``limit``, and of one file."""
+        place = self.place_of(offset, limit)
+        if place is None:
+            return iter(())
+        view, start, end, _ = place
+        return ENTRY.iter_unpack(view[start:end])
+
+    def place_of(self, offset: int, limit: int) -> tuple[memoryview, int, int, int] | None:
+        """Return where the entries of messages are: at most ``limit``, and of one file.
+
+        Returns:
+            The file's bytes, the positions of the first entry and behind the last one, and ``offset``; None if there is
+            no such message.
+        """
         position = offset * ENTRY_SIZE
         file = self.files.file_at(position)
         if file is None or offset < self.min_offset or offset >= self.max_offset:
-            return iter(())
+            return None
         file.used = True
         end = min(position + limit * ENTRY_SIZE, self.max_offset * ENTRY_SIZE, file.base + file.size)
-        return ENTRY.iter_unpack((file.view or file.readable())[position - file.base : end - file.base])
+        return file.view or file.readable(), position - file.base, end - file.base, offset
 
     def entry(self, offset: int) -> tuple[int, int, int] | None:
         """Return commit log offset, size and tags code of a message, None if there is no entry."""

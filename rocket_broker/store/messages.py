@@ -136,7 +136,7 @@ class GetResult(msgspec.Struct, gc=False):
         next_begin_offset: The queue offset for the next read.
         min_offset: First offset of the queue.
         max_offset: Offset of the queue's next message.
-        records: The records, as views of the commit log.
+        records: The records, as views of the commit log or as copies.
         size: Bytes of the records.
     """
 
@@ -144,5 +144,5 @@ class GetResult(msgspec.Struct, gc=False):
     next_begin_offset: int
     min_offset: int
     max_offset: int
-    records: list[memoryview] = []
+    records: list[bytes | memoryview] = []
     size: int = 0

@@ -1,10 +1,15 @@
 """Reading from a queue: each status of Apache's ``DefaultMessageStore.getMessage``."""
 
+from collections.abc import Sequence
+from random import Random
+
 import pytest
 
-from rocket_broker.store import GetStatus, MessageStore
+from rocket_broker.store import GetStatus, MessageStore, queue_reader
+from rocket_broker.store.consume_queue import ENTRY_SIZE
 from rocket_remoting.wire.java_hash import java_hash
 from rocket_remoting.wire.record import decode_record
+from tests.native_core import needs_native_core
 from tests.store.disk import ENTRIES_PER_FILE, LOG_FILE_SIZE, Disk, delete_old, message
 
 ALL = 1_000_000
@@ -17,7 +22,7 @@ def fill(store: MessageStore, number: int, tags: tuple[str, ...] = ("",)) -> Non
         store.put(message(body=b"%d" % n, tags_code=java_hash(tag)))
 
 
-def bodies(records: list[memoryview]) -> list[int]:
+def bodies(records: Sequence[bytes | memoryview]) -> list[int]:
     """Return the numbers in the bodies."""
     return [int(decode_record(record).body) for record in records]
 
@@ -167,3 +172,32 @@ def test_blank_at_the_end_of_a_file_is_no_message(disk: Disk) -> None:
     end = store.put(message(body=b"x" * (LOG_FILE_SIZE - 300))).size
     store.put(message(body=b"y" * 300))
     assert store.message_at(end) is None
+
+
+@needs_native_core
+def test_native_core_reads_the_same(disk: Disk) -> None:
+    """With any limits and tags, over the borders of files, and if bytes of records or entries have changed."""
+    random = Random(5)
+    store = disk.open()
+    for number in range(ENTRIES_PER_FILE * 2):
+        body = bytes(random.randrange(500))
+        store.put(message(body=body, tags_code=number % 3, properties={"k": "v"} if number % 2 else {}))
+    store.flush()
+    log, queue = store._commit_log, store._queues.find(("orders", 0))
+    assert queue is not None
+    alone = 0
+    for round_ in range(120):
+        if round_ == 20:
+            log.found = log.end  # as after a restart
+        if round_ > 40:
+            file = random.choice(random.choice([log.files, queue.files]).files)
+            end = ENTRY_SIZE * ENTRIES_PER_FILE if file in queue.files.files else LOG_FILE_SIZE
+            file.open()[random.randrange(end)] ^= 1 << random.randrange(8)
+        offset = random.randrange(queue.max_offset)
+        limits = (random.choice([1, 2, 32]), random.choice([1, 1_000, ALL]))
+        tags = random.choice([None, None, frozenset({0}), frozenset({1, 2}), frozenset({7}), frozenset(range(99))])
+        found = queue_reader.read(log, queue, offset, *limits, tags)
+        expected = queue_reader._read_each(log, queue, offset, 800, *limits, tags, None)
+        assert found == expected
+        alone += all(isinstance(record, bytes) for record in found.records)
+    assert alone > 40
