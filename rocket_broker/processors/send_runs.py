@@ -79,7 +79,7 @@ class SendRuns:
         self._template: AnswerTemplate | None = None
         self._template_of: tuple[object, ...] = ()
 
-    def take(  # noqa: PLR0911 - a return for each reason to take nothing
+    def take(  # noqa: PLR0911, PLR0912 - a return for each reason to take nothing
         self, received: Sequence[tuple[Connection, memoryview]]
     ) -> Sequence[tuple[int, bytes]] | None:
         """Store and answer the first requests of what connections have received, if they are plain.
@@ -126,7 +126,13 @@ class SendRuns:
         if stored is None:
             return None
         run, last = stored
-        self._count(sends, targets, run)
+        if len(targets) == 1:
+            traffic = self._statistics.puts[targets[0][0]]
+            traffic.calls += len(sends)
+            traffic.messages += sends.message_count
+            traffic.size += run.size
+        else:
+            self._count(sends, targets, run)
         if seconds >= FAST_SECONDS:
             self._statistics.put_times.note(seconds, sends.message_count)
             Watchdog.check(began, "storing messages of consecutive requests")
@@ -163,17 +169,14 @@ class SendRuns:
         return reader.read(arrived, self._origin, most) if any(most) else None
 
     def _count(self, sends: "PlainSends", targets: Sequence[tuple[str, int]], run: "Run") -> None:
-        """Count the messages of each topic.
+        """Count the messages of each topic, where they are of several queues.
 
         The core tells the messages of each queue, but only the bytes of all messages. Where they are of several topics,
         bytes and requests are shared out by the number of messages.
         """
         topic = targets[0][0]
-        if len(targets) == 1 or all(target[0] == topic for target in targets):
-            traffic = self._statistics.puts[topic]
-            traffic.calls += len(sends)
-            traffic.messages += sends.message_count
-            traffic.size += run.size
+        if all(target[0] == topic for target in targets):
+            self._statistics.puts[topic].count(sends.message_count, run.size, len(sends))
             return
         rest, size, calls = sends.message_count, run.size, len(sends)
         for (topic, _), (messages, _) in zip(targets, run.queues, strict=True):

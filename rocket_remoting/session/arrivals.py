@@ -66,12 +66,12 @@ class Arrivals(Generic[_Connection]):
     Attributes:
         take: As given.
         begin_turn: As given.
+        alone: The connection that was read last, if it came alone: read once more, it comes alone again.
     """
 
-    # Invariant: while _is_in_turn, `_end` is scheduled for the end of this turn. _last is the connection that was read
-    # last, if it came alone.
+    # Invariant: while _is_in_turn, `_end` is scheduled for the end of this turn, and `alone` is None.
     __slots__ = (
-        "_buffer", "_connections", "_count", "_end_turn", "_is_in_turn", "_last", "_last_count", "_loop", "begin_turn",
+        "_buffer", "_connections", "_count", "_end_turn", "_is_in_turn", "_last_count", "_loop", "alone", "begin_turn",
         "take",
     )  # fmt: skip
 
@@ -90,7 +90,7 @@ class Arrivals(Generic[_Connection]):
         self._connections: list[_Connection] = []
         self._is_in_turn = False
         self._count = self._last_count = 0  # reads of this turn, and of the turn before
-        self._last: _Connection | None = None
+        self.alone: _Connection | None = None
 
     def is_alone(self, connection: _Connection) -> bool:
         """Count a connection that was read; return whether it handles its requests itself, now.
@@ -100,13 +100,13 @@ class Arrivals(Generic[_Connection]):
         """
         if not self._is_in_turn:
             # If another connection was read last, that may have been in this same turn.
-            last = self._last
-            if self._last_count <= 1 and (last is connection or last is None):
-                self._last = connection
+            alone = self.alone
+            if self._last_count <= 1 and (alone is connection or alone is None):
+                self.alone = connection
                 return True
             self._is_in_turn = True
-            self._count = 0 if self._last is None else 1
-            self._last = None
+            self._count = 0 if alone is None else 1
+            self.alone = None
             # The loop runs a callback of `call_soon` before it reads anything in the next turn.
             self._loop.call_soon(self._end)
             self.begin_turn()

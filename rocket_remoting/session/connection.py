@@ -446,7 +446,7 @@ class Connection(asyncio.BufferedProtocol):
         arrivals = self._arrivals
         if arrivals is None:
             self._handle_all()
-        elif not self._has_arrived and arrivals.is_alone(self):
+        elif arrivals.alone is self or (not self._has_arrived and arrivals.is_alone(self)):
             self._handle_alone(arrivals)
         else:
             if not self._has_arrived:
@@ -555,11 +555,11 @@ class Connection(asyncio.BufferedProtocol):
         """Handle the frames that have been read from a connection that came alone.
 
         If all of them are taken, as of a client that sends and waits for the answer, that needs few steps: no turn of
-        the loop is counted, and the answers are not collected.
+        the loop and no time is counted, and the answers are not collected.
         """
-        decoder, turns, party = self._decoder, self._turns, self.counted_as or self
+        decoder, turns = self._decoder, self._turns
         frames, taken = decoder.readable(), None
-        if frames and (turns is None or turns.left(party) > 0):
+        if frames and (turns is None or not turns.waiting or turns.left(self.counted_as or self) > 0):
             began = perf_counter()
             taken = arrivals.take(((self, frames),))
             if taken is not None:
@@ -567,10 +567,10 @@ class Connection(asyncio.BufferedProtocol):
                 is_all = decoder.skip_all(count)
                 if answers:
                     self._write(answers)
-                if turns is not None:
-                    turns.use(party, perf_counter() - began)
                 if is_all:
                     return
+                if turns is not None:
+                    turns.use(self.counted_as or self, perf_counter() - began)
                 if self.is_closed or self._must_wait():
                     decoder.settle()
                     return

@@ -9,6 +9,9 @@
 When an address has used up its time in a round, its further requests wait for a later round, and its connections are
 not read until then. A new round begins in the turn of the loop after a connection had to wait. So a client with few
 requests waits for one turn of the loop at most, however many requests the others send.
+
+Requests that are handled together need no round while their connection comes alone (`Arrivals`): one read of it takes
+less than a turn, and if any other connection is read, it is alone no more.
 """
 
 import asyncio
@@ -37,20 +40,23 @@ class Turns:
     """The time that each party has used in this round, and the connections that wait for the next round.
 
     A party is an address, whose connections share its time, or a single connection of a client without quotas.
+
+    Attributes:
+        waiting: The connections that wait, of each party, in the order of the parties' turns; to be read only.
     """
 
-    __slots__ = ("_is_scheduled", "_loop", "_used", "_waiting")
+    __slots__ = ("_is_scheduled", "_loop", "_used", "waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._used: dict[Hashable, float] = {}
-        self._waiting: dict[Hashable, deque[_Waiting]] = {}  # in the order of the parties' turns
+        self.waiting: dict[Hashable, deque[_Waiting]] = {}
         self._is_scheduled = False
 
     def left(self, party: Hashable) -> float:
         """Return the seconds that the party has left in this round; with 0 or less it must wait."""
         # While connections of the party wait, its others must not go first.
-        return 0.0 if party in self._waiting else TURN_SECONDS - self._used.get(party, 0.0)
+        return 0.0 if party in self.waiting else TURN_SECONDS - self._used.get(party, 0.0)
 
     def use(self, party: Hashable, seconds: float) -> None:
         """Add seconds to the time that the party has used in this round."""
@@ -66,7 +72,7 @@ class Turns:
 
     def wait(self, party: Hashable, connection: _Waiting) -> None:
         """Queue a connection behind others of its party, to be handled in a later round."""
-        self._waiting.setdefault(party, deque()).append(connection)
+        self.waiting.setdefault(party, deque()).append(connection)
         self._schedule()
 
     def _schedule(self) -> None:
@@ -78,18 +84,18 @@ class Turns:
         self._is_scheduled = False
         self._used.clear()
         until = perf_counter() + TURN_SECONDS
-        while self._waiting and (left := until - perf_counter()) > 0:
-            party = next(iter(self._waiting))
+        while self.waiting and (left := until - perf_counter()) > 0:
+            party = next(iter(self.waiting))
             # The party goes to the end of the dict, if more of its connections wait: each party has one
             # turn before any has the second one.
-            line = self._waiting.pop(party)
+            line = self.waiting.pop(party)
             connection = line.popleft()
             if line:
-                self._waiting[party] = line
+                self.waiting[party] = line
             connection.take_turn(left)
-        if self._waiting:
+        if self.waiting:
             self._schedule()
 
     def __repr__(self) -> str:
-        waiting = sum(map(len, self._waiting.values()))
-        return f"<Turns: {waiting} connections of {len(self._waiting)} parties wait>"
+        waiting = sum(map(len, self.waiting.values()))
+        return f"<Turns: {waiting} connections of {len(self.waiting)} parties wait>"
