@@ -5,6 +5,7 @@ import json
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
@@ -20,6 +21,7 @@ from rocket_admin.doctor.brokers import BrokerView, check_clocks, check_disks, c
 from rocket_admin.doctor.examination import examine
 from rocket_admin.doctor.findings import Finding, Severity
 from rocket_admin.doctor.groups import GroupSample, growing, sample
+from rocket_admin.doctor.slaves import check_slaves
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.threaded_broker import ThreadedBroker
 from rocket_client import (
@@ -333,6 +335,29 @@ def test_disk_is_judged_by_what_brokers_do_when_it_fills(share: str, severity: s
     (found,) = check_disks([view(commitLogDiskRatio=share)])
     assert found.severity == severity
     assert says in found.found
+
+
+@pytest.mark.parametrize(
+    ("role", "has_slave", "ends", "found"),
+    [
+        ("ASYNC_MASTER", False, ("100", ""), []),
+        ("SYNC_MASTER", False, ("100", ""), ["error: broker broker-a is a SYNC_MASTER and has no slave"]),
+        ("SYNC_MASTER", True, ("100", "90"), ["ok: the slave that is farthest behind lacks 10 bytes"]),
+        ("SYNC_MASTER", True, ("2000", "90"), ["error: slave broker-a (id 1) lacks 1,910 bytes of its master's log"]),
+        ("ASYNC_MASTER", True, ("2000", "90"), ["warning: slave broker-a (id 1) lacks 1,910 bytes"]),
+        ("ASYNC_MASTER", True, ("2000", ""), []),
+    ],
+)
+def test_slaves_are_compared_with_their_master(
+    role: str, has_slave: bool, ends: tuple[str, str], found: list[str]
+) -> None:
+    """By the ends of both logs."""
+    settings = {"brokerRole": role, "haSlaveFallbehindMax": "1000"}
+    master = replace(view(commitLogMaxOffset=ends[0]), settings=settings, has_slaves=has_slave)
+    slave = replace(view(commitLogMaxOffset=ends[1]), broker_id=1)
+    findings = check_slaves([master, slave] if has_slave else [master])
+    told = [f"{finding.severity}: {finding.found}" for finding in findings]
+    assert [text[: len(start)] for text, start in zip(told, found, strict=True)] == found
 
 
 def write_settings(directory: Path, name_server: str, *more: str) -> None:
