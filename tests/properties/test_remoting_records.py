@@ -1,5 +1,6 @@
 """Records, batches, properties and ids round-trip."""
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given
@@ -9,10 +10,17 @@ from rocket_remoting.wire.batch import decode_batch, encode_batch
 from rocket_remoting.wire.compression import CompressionType, compress, decompress
 from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.java_hash import java_hash
-from rocket_remoting.wire.message import Message
+from rocket_remoting.wire.message import Message, MessageExt
 from rocket_remoting.wire.message_id import create_offset_id, parse_offset_id, unpack_ip
 from rocket_remoting.wire.properties import decode_properties, encode_properties
-from rocket_remoting.wire.record import decode_records, encode_record, peek_record, record_check, record_size
+from rocket_remoting.wire.record import (
+    decode_record,
+    decode_records,
+    encode_record,
+    peek_record,
+    record_check,
+    record_size,
+)
 from rocket_remoting.wire.sys_flag import COMPRESSED
 
 int32 = st.integers(-(2**31), 2**31 - 1)
@@ -68,17 +76,32 @@ def test_records_round_trip(made: list[tuple[str, bytes, dict[str, str], dict[st
         position += size
 
 
+def one_by_one(data: bytes) -> list[MessageExt]:
+    """Decode the records of a pull each by itself."""
+    found: list[MessageExt] = []
+    position = 0
+    while position < len(data):
+        found.append(decode_record(data, position))
+        position += found[-1].store_size
+    return found
+
+
+def outcome_of(decode: Callable[[bytes], list[MessageExt]], data: bytes) -> list[MessageExt] | str:
+    """Return the messages, or the text of the error: any other error than one of the protocol fails the test."""
+    try:
+        return decode(data)
+    except RemoteProtocolError as error:
+        return str(error)
+
+
 @given(records, st.integers(0, 10_000), st.integers(0, 255))
-def test_changed_byte_of_a_record_is_a_message_or_an_error(
+def test_records_with_a_changed_byte_are_messages_or_an_error(
     record: tuple[str, bytes, dict[str, str], dict[str, Any]], position: int, value: int
 ) -> None:
-    """The only error is a protocol error."""
-    data = bytearray(encode(record))
+    """Records that are decoded together give the same messages, or error, as one by one."""
+    data = bytearray(encode(record) * 2)
     data[position % len(data)] = value
-    try:
-        decode_records(data)
-    except RemoteProtocolError:
-        pass
+    assert outcome_of(decode_records, bytes(data)) == outcome_of(one_by_one, bytes(data))
 
 
 @given(records, st.none() | st.tuples(st.integers(0, 10_000), st.integers(0, 255)))
