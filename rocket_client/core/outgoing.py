@@ -12,7 +12,7 @@ from rocket_client.errors import IllegalMessageError, MessageTooLargeError
 from rocket_client.namespace import Namespace
 from rocket_client.settings import ProducerSettings
 from rocket_remoting.clock import Clock
-from rocket_remoting.wire.batch import BatchEntry, encode_batch, encode_entries
+from rocket_remoting.wire.batch import encode_batch, encode_entries
 from rocket_remoting.wire.codes import RequestCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.compression import CompressionType, compress
@@ -100,8 +100,12 @@ class OutgoingMessages:
         body, properties = message.body, message.properties
         topic = self._check(message.topic, body)
         msg_id = properties.get(PROPERTY_UNIQUE_KEY)
+        text = None
         if msg_id is None:
-            msg_id = properties[PROPERTY_UNIQUE_KEY] = self._create_id()
+            msg_id = self._create_id()
+            if not properties and not self._instance_id:
+                text = f"{PROPERTY_UNIQUE_KEY}\x01{msg_id}\x02"  # needs no check
+            properties[PROPERTY_UNIQUE_KEY] = msg_id
         if self._instance_id:
             properties[PROPERTY_INSTANCE_ID] = self._instance_id
         sys_flag = compression
@@ -114,7 +118,7 @@ class OutgoingMessages:
             RequestCode.SEND_MESSAGE_V2,
             topic,
             body,
-            _properties_text(message),
+            text or _properties_text(message),
             message.flag,
             sys_flag,
             self._clock.now_ms(),
@@ -159,7 +163,7 @@ class OutgoingMessages:
     def shared(self, messages: Sequence[Outgoing]) -> Outgoing:
         """Return one request for several messages of one topic that may share it."""
         first = messages[0]
-        body = encode_entries([BatchEntry(each.flag, each.body, each.properties.encode()) for each in messages])
+        body = encode_entries([(each.flag, each.body, each.properties.encode()) for each in messages])
         return Outgoing(RequestCode.SEND_BATCH_MESSAGE, first.topic, body, "", 0, 0, first.born_timestamp, "")
 
     def header(self, outgoing: Outgoing, broker_name: str, queue_id: int) -> SendMessageRequestHeaderV2:

@@ -156,7 +156,8 @@ class Producer(GroupMember[ProducerSettings]):
                 `SendRejectedError` that a broker refused the message.
         """
         outgoing, choose = self._prepare(message, queue, selector, argument)
-        sending = self._sender.send(outgoing, choose, self._limit(timeout), sync=True, first=first)
+        limit = self._timeout if timeout is None else timeout
+        sending = self._sender.send(outgoing, choose, limit, sync=True, first=first)
         return await (sending if self._traces is None else self._traced([message], sending, self._traces))
 
     async def send_batch(
@@ -378,6 +379,8 @@ class Producer(GroupMember[ProducerSettings]):
         """Return the encoded message, and the function that chooses its queue; None for all queues in turn."""
         self._life.require_running()
         outgoing = self._outgoing.message(message)
+        if queue is None and selector is None:
+            return outgoing, None
         return outgoing, self._chooser(outgoing.topic, message, queue, selector, argument)
 
     def _chooser(

@@ -75,16 +75,17 @@ class Sender:
         """
         self._under_way += 1
         try:
-            begun = self._now()
+            started = begun = self._now()
             route = self._client.routes.get(outgoing.topic)
             # Another member of the client may have looked the route up. `route` also adds the topic to those of this
             # producer, so that the route is kept up to date when the other member has left.
             if route is None or not route.publish_queues or outgoing.topic not in self.topics:
                 route = await self.route_within(outgoing.topic, limit)
+                begun = self._now()
             fixed = choose(route) if choose is not None else None
-            attempts = SendAttempts(outgoing.topic, self._rules[fixed is not None, sync], begun, limit)
+            attempts = SendAttempts(outgoing.topic, self._rules[fixed is not None, sync], started, limit)
             shares = first is None and self._shared.takes(outgoing, fixed, is_only=self._under_way == 1)
-            while attempts.may_begin(begun := self._now()):
+            while attempts.may_begin(begun):
                 try:
                     if shares:  # the first attempt only
                         shares = False
@@ -102,19 +103,21 @@ class Sender:
                     self._choice.note(attempts.brokers[-1], begun)
                     if attempts.is_final(result):
                         return result
-            return attempts.conclude(self._now())
+                begun = self._now()
+            return attempts.conclude(begun)
         finally:
             self._under_way -= 1
             if self._idle is not None and not self._under_way and not self._idle.done():
                 self._idle.set_result(None)
 
     async def wait_idle(self) -> None:
-        """Wait until no send is under way."""
+        """Wait until no send is under way, then stop the timer of their time limits."""
         # A loop: another send may begin after the last one has ended and before this task runs.
         while self._under_way:
             if self._idle is None or self._idle.done():
                 self._idle = asyncio.get_running_loop().create_future()
             await asyncio.wait((self._idle,))
+        self._shared.close()
 
     async def send_oneway(self, outgoing: Outgoing, choose: ChooseQueue | None, limit: float) -> None:
         """Write a message to the broker's connection; the broker sends no answer.

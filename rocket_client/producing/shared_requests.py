@@ -64,22 +64,24 @@ class _Member:
     Attributes:
         outgoing: The encoded message.
         deadline: The time at which the send ends at the latest.
+        limit: Seconds for all attempts of the send together, for errors.
         answer: Gets the result or the error.
         queue: The queue that was chosen; None before.
     """
 
-    __slots__ = ("answer", "deadline", "outgoing", "queue")
+    __slots__ = ("answer", "deadline", "limit", "outgoing", "queue")
 
-    def __init__(self, outgoing: Outgoing, deadline: float, answer: asyncio.Future[SendResult]) -> None:
+    def __init__(self, outgoing: Outgoing, deadline: float, limit: float, answer: asyncio.Future[SendResult]) -> None:
         self.outgoing = outgoing
         self.deadline = deadline
+        self.limit = limit
         self.answer = answer
         self.queue: MessageQueue | None = None
 
-    def expire(self, limit: float) -> None:
+    def expire(self) -> None:
         """End the send, because its time is over."""
         broker = "a broker" if self.queue is None else self.queue.broker_name
-        self.fail(RequestTimeout(broker, self.outgoing.code, limit))
+        self.fail(RequestTimeout(broker, self.outgoing.code, self.limit))
 
     def succeed(self, result: SendResult) -> None:
         """End the send with a result, unless it has ended."""
@@ -90,6 +92,48 @@ class _Member:
         """End the send with an error, unless it has ended."""
         if not self.answer.done():
             self.answer.set_exception(error)
+
+
+class _TimeLimits:
+    """Ends sends whose time is over; one timer serves all of them, since nearly all end in time."""
+
+    __slots__ = ("_loop", "_members", "_timer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._members: dict[_Member, None] = {}
+        # Invariant: if there are sends, the timer is due at the earliest of their deadlines, or before.
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, member: _Member) -> None:
+        """Watch a send."""
+        self._members[member] = None
+        timer = self._timer
+        if timer is None:
+            self._timer = self._loop.call_at(member.deadline, self._expire)
+        elif member.deadline < timer.when():
+            timer.cancel()
+            self._timer = self._loop.call_at(member.deadline, self._expire)
+
+    def remove(self, member: _Member) -> None:
+        """Watch a send no more; the timer stays, for the sends that follow."""
+        self._members.pop(member, None)
+
+    def close(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        for member in [member for member in self._members if member.deadline <= now]:
+            del self._members[member]
+            member.expire()
+        if self._members:
+            earliest = min(member.deadline for member in self._members)
+            self._timer = self._loop.call_at(earliest, self._expire)
 
 
 class _Lane:
@@ -152,9 +196,14 @@ class SharedRequests:
         # Invariant: a lane is here while it is going to be flushed, at the end of the turn or after a request.
         self._lanes: dict[_Key, _Lane] = {}
         self._connecting: set[asyncio.Task[None]] = set()
+        self._limits = _TimeLimits(self._loop)
 
     def __repr__(self) -> str:
         return f"<SharedRequests: {len(self._lanes)} lanes>"
+
+    def close(self) -> None:
+        """Stop the timer of the time limits; called when no send is under way."""
+        self._limits.close()
 
     def takes(self, outgoing: Outgoing, queue: MessageQueue | None, *, is_only: bool) -> bool:
         """Return whether a send is to wait for the end of the turn, or for others to its queue.
@@ -183,18 +232,18 @@ class SharedRequests:
         Raises:
             RemotingError: The attempt failed.
         """
-        member = _Member(outgoing, attempts.deadline, self._loop.create_future())
+        member = _Member(outgoing, attempts.deadline, limit, self._loop.create_future())
         key = _key(outgoing, queue)
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = _Lane(key, route, queue)
             self._loop.call_soon(self._flush, lane)
         lane.waiting.append(member)
-        timer = self._loop.call_at(attempts.deadline, member.expire, limit)
+        self._limits.add(member)
         try:
             return await member.answer
         finally:
-            timer.cancel()
+            self._limits.remove(member)
             if member.queue is not None:
                 attempts.begin(member.queue.broker_name)
 

@@ -34,13 +34,14 @@ def encode_batch(messages: Iterable[Message]) -> bytes:
     Raises:
         LocalProtocolError: A message's properties are too long, or contain a separator or characters outside UTF-8.
     """
-    return encode_entries(
-        BatchEntry(message.flag, message.body, encode_properties(message.properties)) for message in messages
-    )
+    return encode_entries([(message.flag, message.body, encode_properties(message.properties)) for message in messages])
 
 
-def encode_entries(entries: Iterable[BatchEntry]) -> bytes:
+def encode_entries(entries: Iterable[tuple[int, bytes, bytes]]) -> bytes:
     """Return the body of a batch request.
+
+    Args:
+        entries: Flag, body and encoded properties of each message, as a `BatchEntry` has them.
 
     Raises:
         LocalProtocolError: A message's properties are too long.
