@@ -1,5 +1,6 @@
 """``streamkit run module:app``: run an application until a signal."""
 
+import gc
 import importlib
 import logging
 import os
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from streamkit.cli.garbage import collect_less_often
 from streamkit.cli.setting_arguments import expect_settings
 from streamkit.cli.terminal_log import log_to_terminal
 from streamkit.cli.worker import SOCKET_VARIABLE, Worker
@@ -110,7 +112,9 @@ def run(
 
 
 def _run_here(options: _Options) -> None:
+    thresholds = gc.get_threshold()
     application = load_application(options.target)
+    collect_less_often(application, thresholds)
     line = os.environ.pop(SOCKET_VARIABLE, None)
     if line is not None:
         Worker(application, int(line)).attach()

@@ -1,12 +1,14 @@
 """A streamkit application that makes receipts of orders, on RocketMQ or Kafka."""
 
 import asyncio
+import gc
 from dataclasses import dataclass
 
 import uvloop
 
 from benchmarks.peers.apps.task import Count, Task
 from streamkit import StreamApplication, send_to
+from streamkit.cli.garbage import collect_less_often
 
 STREAM = "spring.cloud.stream"
 
@@ -41,6 +43,7 @@ async def main(task: Task) -> None:
             **({f"{STREAM}.bindings.receipts.destination": task.receipts} if task.receipts else {}),
         }
     )
+    collect_less_often(app, gc.get_threshold())  # as `streamkit run` does
     count = Count(task.messages)
 
     if task.receipts:

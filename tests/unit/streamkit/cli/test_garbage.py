@@ -1,0 +1,40 @@
+"""Garbage collections of `streamkit run`."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from streamkit import StreamApplication
+from streamkit.cli.garbage import COLLECTED_AFTER, collect_less_often
+from streamkit.events import application_started
+
+
+@pytest.fixture(autouse=True)
+def thresholds() -> Iterator[tuple[int, int, int]]:
+    """The thresholds of this process, which the test may change."""
+    before = gc.get_threshold()
+    yield before
+    gc.set_threshold(*before)
+
+
+def test_objects_of_the_start_are_not_examined_again(thresholds: tuple[int, int, int]) -> None:
+    """Nothing changes before the start, nor when another application starts."""
+    app = StreamApplication()
+    collect_less_often(app, thresholds)
+    kept: list[object] = [[] for _ in range(1_000)]
+    frozen = gc.get_freeze_count()
+    application_started.send(StreamApplication())
+    assert (gc.get_threshold(), gc.get_freeze_count()) == (thresholds, frozen)
+    application_started.send(app)
+    assert gc.get_threshold() == COLLECTED_AFTER
+    assert gc.get_freeze_count() >= frozen + len(kept)
+
+
+def test_thresholds_of_the_application_stay(thresholds: tuple[int, int, int]) -> None:
+    """Its own code knows better."""
+    app = StreamApplication()
+    gc.set_threshold(12_345)
+    collect_less_often(app, thresholds)
+    application_started.send(app)
+    assert gc.get_threshold()[0] == 12_345
