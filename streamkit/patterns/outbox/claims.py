@@ -7,13 +7,24 @@ last for single transactions only; nothing is locked while messages are sent.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Connection, Select, Update, func, insert, select, text, update
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    Connection,
+    Integer,
+    SmallInteger,
+    String,
+    bindparam,
+    func,
+    insert,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import aliased
 
-from streamkit.patterns.outbox.tables import LANES, Lane, ProducerMessage
+from streamkit.patterns.outbox.tables import LANES, PRODUCER_TABLES, Lane
 
 __all__ = [
     "Claim",
@@ -28,16 +39,47 @@ __all__ = [
 
 _MOST_LANES = LANES // 2
 """The most lanes of one claim, so that a second relay has work too."""
-_COLUMNS = (
-    ProducerMessage.id,
-    ProducerMessage.msgid,
-    ProducerMessage.lane,
-    ProducerMessage.message_key,
-    ProducerMessage.body,
-    ProducerMessage.headers,
-    ProducerMessage.send_times,
+_ROW, _LANE = PRODUCER_TABLES[0].c, PRODUCER_TABLES[1].c
+_EARLIER = PRODUCER_TABLES[0].alias("earlier")
+_TOPIC: BindParameter[str] = bindparam("topic_", type_=String)
+_NOW_MS: BindParameter[int] = bindparam("now_", type_=BigInteger)
+_TOKEN: BindParameter[str] = bindparam("token_", type_=String)
+_LANES: BindParameter[int] = bindparam("lanes_", type_=SmallInteger, expanding=True)
+_LIMIT: BindParameter[int] = bindparam("limit_", type_=Integer)
+
+# Statements are made once: to make one takes SQLAlchemy longer than to run it.
+_BLOCKED = select(_EARLIER.c.message_key).where(
+    _EARLIER.c.topic == _TOPIC,
+    _EARLIER.c.pending == 1,
+    _EARLIER.c.due_time > _NOW_MS,
+    _EARLIER.c.message_key.is_not(None),
+)
+"""The keys of rows that wait after a failure: later rows of these keys wait with them."""
+_DUE = (
+    _ROW.topic == _TOPIC,
+    _ROW.pending == 1,
+    # The sum keeps databases from the index of times: they would sort the whole backlog for each round.
+    _ROW.due_time + 0 <= _NOW_MS,
+    _ROW.message_key.is_(None) | _ROW.message_key.not_in(_BLOCKED),
+)
+_TAKEN = select(_LANE.lane).where(_LANE.topic == _TOPIC, _LANE.claimed_until > _NOW_MS)
+_WAITING = select(_ROW.lane).where(*_DUE, _ROW.lane.not_in(_TAKEN)).order_by(_ROW.id).limit(_LIMIT)
+_FREE = (_LANE.topic == _TOPIC, _LANE.lane.in_(_LANES), _LANE.claimed_until <= _NOW_MS)
+_LOCK_FREE = select(_LANE.lane).where(*_FREE).with_for_update(skip_locked=True)
+_CLAIM = update(PRODUCER_TABLES[1]).where(*_FREE).values(claim=_TOKEN, claimed_until=bindparam("until_"))
+_HELD = select(_LANE.lane).where(_LANE.topic == _TOPIC, _LANE.claim == _TOKEN)
+_LOCK_HELD = _HELD.with_for_update()
+_ROWS = (
+    select(_ROW.id, _ROW.msgid, _ROW.lane, _ROW.message_key, _ROW.body, _ROW.headers, _ROW.send_times)
+    .where(*_DUE, _ROW.lane.in_(_LANES))
+    .order_by(_ROW.id)
+    .limit(_LIMIT)
 )
 """The attributes of a `ClaimedRow`."""
+_FREED: dict[str, object] = {"claim": None, "claimed_until": 0}
+_RELEASE = update(PRODUCER_TABLES[1]).where(_LANE.topic == _TOPIC, _LANE.claim == _TOKEN).values(_FREED)
+_RELEASE_SOME = _RELEASE.where(_LANE.lane.in_(_LANES))
+_NEXT_DUE = select(func.min(_ROW.due_time)).where(_ROW.topic == _TOPIC, _ROW.pending == 1)
 
 _NOW = {
     "postgresql": "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
@@ -103,60 +145,34 @@ def claim_rows(connection: Connection, topic: str, token: str, *, now: int, leas
         lease: Milliseconds until another relay may take the lanes over.
         limit: The most rows.
     """
-    taken = select(Lane.lane).where(Lane.topic == topic, Lane.claimed_until > now)
-    waiting = _due(topic, now).with_only_columns(ProducerMessage.lane).where(ProducerMessage.lane.not_in(taken))
-    wanted = list(dict.fromkeys(connection.scalars(waiting.order_by(ProducerMessage.id).limit(limit))))[:_MOST_LANES]
+    given: dict[str, object] = {"topic_": topic, "now_": now, "token_": token, "limit_": limit}
+    wanted = list(dict.fromkeys(connection.scalars(_WAITING, given)))[:_MOST_LANES]
     if not wanted:
         return Claim(token, [])
-    free = select(Lane.lane).where(Lane.topic == topic, Lane.lane.in_(wanted), Lane.claimed_until <= now)
-    lanes = list(connection.scalars(free.with_for_update(skip_locked=True)))
+    lanes = list(connection.scalars(_LOCK_FREE, {**given, "lanes_": wanted}))
     # The condition again: databases without SKIP LOCKED have locked nothing.
-    mine = update(Lane).where(Lane.topic == topic, Lane.lane.in_(lanes), Lane.claimed_until <= now)
-    claimed = connection.execute(mine.values(claim=token, claimed_until=now + lease)).rowcount
+    claimed = connection.execute(_CLAIM, {**given, "lanes_": lanes, "until_": now + lease}).rowcount
     if claimed != len(lanes):
-        lanes = list(connection.scalars(select(Lane.lane).where(Lane.topic == topic, Lane.claim == token)))
+        lanes = list(connection.scalars(_HELD, given))
     # Read after the claim: what the relay before has recorded is seen, its failures too.
-    due = _due(topic, now).where(ProducerMessage.lane.in_(lanes)).order_by(ProducerMessage.id).limit(limit)
-    rows = [ClaimedRow(*row) for row in connection.execute(due.with_only_columns(*_COLUMNS))]
+    rows = [ClaimedRow(*row) for row in connection.execute(_ROWS, {**given, "lanes_": lanes})]
     unused = set(lanes).difference(row.lane for row in rows)
     if unused:
-        connection.execute(_freed(topic, token).where(Lane.lane.in_(unused)))
+        connection.execute(_RELEASE_SOME, {**given, "lanes_": list(unused)})
     return Claim(token, rows)
 
 
 def held_lanes(connection: Connection, topic: str, token: str) -> Collection[int]:
     """Lock and return the lanes that still have the token: the transaction may record what was sent from them."""
-    held = select(Lane.lane).where(Lane.topic == topic, Lane.claim == token)
-    return set(connection.scalars(held.with_for_update()))
+    return set(connection.scalars(_LOCK_HELD, {"topic_": topic, "token_": token}))
 
 
 def release(connection: Connection, topic: str, token: str) -> None:
     """Give the lanes of a claim up."""
-    connection.execute(_freed(topic, token))
+    connection.execute(_RELEASE, {"topic_": topic, "token_": token})
 
 
 def seconds_until_due(connection: Connection, topic: str, now: int) -> float | None:
     """Return the seconds until the next row of a topic is due, 0 or less if one is, or None if no row is pending."""
-    due: int | None = connection.scalar(
-        select(func.min(ProducerMessage.due_time)).where(ProducerMessage.topic == topic, ProducerMessage.pending == 1)
-    )
+    due: int | None = connection.scalar(_NEXT_DUE, {"topic_": topic})
     return None if due is None else (due - now) / 1000
-
-
-def _freed(topic: str, token: str) -> Update:
-    return update(Lane).where(Lane.topic == topic, Lane.claim == token).values(claim=None, claimed_until=0)
-
-
-def _due(topic: str, now: int) -> Select[Any]:
-    """Return the statement for rows that are due. Rows whose key has a row that waits after a failure wait with it."""
-    failed = aliased(ProducerMessage)
-    blocked = select(failed.message_key).where(
-        failed.topic == topic, failed.pending == 1, failed.due_time > now, failed.message_key.is_not(None)
-    )
-    key = ProducerMessage.message_key
-    return select(ProducerMessage).where(
-        ProducerMessage.topic == topic,
-        ProducerMessage.pending == 1,
-        ProducerMessage.due_time <= now,
-        key.is_(None) | key.not_in(blocked),
-    )

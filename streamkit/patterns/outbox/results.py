@@ -3,15 +3,25 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, bindparam, update
 
 from streamkit.patterns.outbox.claims import ClaimedRow, held_lanes, release
 from streamkit.patterns.outbox.status import MessageStatus
-from streamkit.patterns.outbox.tables import ProducerMessage
+from streamkit.patterns.outbox.tables import PRODUCER_TABLES, ProducerMessage
 
 __all__ = ["Results", "Retries"]
 
 _MOST_OF_ERROR = 2000
+
+_ROW = PRODUCER_TABLES[0].c
+_VALUES: dict[str, object] = {
+    "pending": None,
+    "sent_time": bindparam("now_"),
+    "update_time": bindparam("now_"),
+    "last_error": None,
+}
+_STORED = update(PRODUCER_TABLES[0]).where(_ROW.id.in_(bindparam("ids_", expanding=True)), _ROW.pending == 1)
+_STORED = _STORED.values(_VALUES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +60,7 @@ class Results:
         held = held_lanes(connection, topic, token)
         sent = [row.id for row in self.sent if row.lane in held]
         if sent:
-            stored = update(ProducerMessage).where(ProducerMessage.id.in_(sent), ProducerMessage.pending == 1)
-            connection.execute(stored.values(pending=None, sent_time=now, update_time=now, last_error=None))
+            connection.execute(_STORED, {"ids_": sent, "now_": now})
         for row, reason in self.refused:
             if row.lane in held:
                 self._refuse(connection, row, reason, now, retries)
