@@ -128,9 +128,12 @@ class Refusing(ChannelInterceptor):
 
     def __init__(self) -> None:
         self.numbers: set[str] = set()
+        self.stops: set[str] = set()
         self.error: type[Exception] = ValueError
 
-    def pre_send(self, message: Message[object], channel: object) -> Message[object]:
+    def pre_send(self, message: Message[object], channel: object) -> Message[object] | None:
+        if message.headers.get(OUTBOX_ID) in self.stops:
+            return None
         if message.headers.get(OUTBOX_ID) in self.numbers:
             raise self.error("refused")
         return message
@@ -168,6 +171,14 @@ def test_message_over_its_sends_waits_for_a_person_and_lets_its_key_go_on(shop: 
     shop.test.advance(minutes=2)
     assert shop.sent() == ["1"]
     assert shop.row("1").status is MessageStatus.NOT_CONSUMED
+
+
+def test_message_that_an_interceptor_stops_is_not_taken_for_sent(shop: Shop, refusing: Refusing) -> None:
+    refusing.stops = {"1"}
+    shop.take("1")
+    shop.test.advance(minutes=1)
+    assert shop.row("1").status is MessageStatus.CONFIRMATION_RETRIES_EXCEEDED
+    assert shop.row("1").sent_time is None
 
 
 def test_outage_counts_against_no_message(shop: Shop, refusing: Refusing) -> None:
