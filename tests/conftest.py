@@ -94,13 +94,13 @@ def _levels() -> dict[str, int]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Hand out one test at a time, and the peer tests of one Apache version or database server as one."""
-    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+    """Hand out one test at a time, and as one: a group, the peer tests of one Apache version or database server."""
+    from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]
 
-    class LoadByVersion(LoadScopeScheduling):  # type: ignore[misc]
+    class LoadByVersion(LoadGroupScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             server = APACHE_VERSION.match(nodeid) or DATABASE.match(nodeid)
-            return server[1] if server else nodeid
+            return server[1] if server else super()._split_scope(nodeid)
 
         def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
             # At each end of a test xdist looks at all that its worker was ever given: 10 million looks for 9,500 tests.

@@ -15,6 +15,9 @@ from tests.contract.test_inmemory_contract import InMemoryEnvironment
 from tests.properties.shop import TAKES, Shop
 from tests.properties.stepping import SteppingLoop, no_tasks_left, no_unhandled_errors
 
+# One worker counts the steps of a run, for all places at which it is interrupted.
+one_worker = pytest.mark.xdist_group
+
 SHORT = 0.05
 """Seconds of a call that ends before a queue changes hands."""
 LONGEST = 60.0
@@ -170,6 +173,7 @@ def lose_broker(home: Path, at: int) -> None:
     )
 
 
+@one_worker("stops in memory")
 @pytest.mark.parametrize("at", range(0, 96, 6))
 @pytest.mark.parametrize("how", MEDDLING)
 def test_stopping_at_any_step_in_memory(tmp_path: Path, how: str, at: int) -> None:
@@ -177,6 +181,7 @@ def test_stopping_at_any_step_in_memory(tmp_path: Path, how: str, at: int) -> No
     meddle(in_memory, tmp_path, how, at)
 
 
+@one_worker("stops")
 @pytest.mark.parametrize("at", [*range(10), *range(10, 96, 9)])
 @pytest.mark.parametrize("how", ["stop", "give up"])
 def test_stopping_at_any_step_on_the_bundled_broker(tmp_path: Path, how: str, at: int) -> None:
@@ -184,6 +189,7 @@ def test_stopping_at_any_step_on_the_bundled_broker(tmp_path: Path, how: str, at
     meddle(bundled_broker, tmp_path, how, at)
 
 
+@one_worker("restarts")
 @pytest.mark.parametrize("at", range(2, 96, 11))
 @pytest.mark.parametrize("how", ["restart bindings", "pause bindings"])
 def test_restarting_bindings_at_any_step_on_the_bundled_broker(tmp_path: Path, how: str, at: int) -> None:
@@ -191,18 +197,21 @@ def test_restarting_bindings_at_any_step_on_the_bundled_broker(tmp_path: Path, h
     meddle(bundled_broker, tmp_path, how, at)
 
 
+@one_worker("stops of brokers")
 @pytest.mark.parametrize("at", range(0, 96, 6))
 def test_stopping_together_with_the_broker(tmp_path: Path, at: int) -> None:
     """The stop ends, and nothing is lost."""
     lose_broker(tmp_path, at)
 
 
+@one_worker("stops of one in memory")
 @pytest.mark.parametrize("at", range(0, 96, 6))
 def test_stopping_one_of_two_in_memory(tmp_path: Path, at: int) -> None:
     """At any step the other one continues where the first has stopped."""
     change_hands(in_memory, tmp_path, at)
 
 
+@one_worker("stops of one")
 @pytest.mark.parametrize("at", range(0, 91, 5))
 def test_stopping_one_of_two_on_the_bundled_broker(tmp_path: Path, at: int) -> None:
     """At any step, while they share or hand over queues."""
