@@ -101,6 +101,7 @@ class ApplicationContainer(containers.DeclarativeContainer):
         named=named_objects,
         retry_policy=retry_policy,
         customizers=customizers,
+        make_keeper=plugins.provided.message_keeper,
     )
     """Creates bindings."""
     bindings = providers.Singleton(BindingService, application, settings.provided.value, binders, binding_factory)

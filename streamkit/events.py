@@ -35,6 +35,9 @@ binding_removed = _signals.signal("binding_removed", "binding: its name.")
 binding_changed = _signals.signal("binding_changed", "binding, state: it was paused or resumed.")
 
 message_sent = _signals.signal("message_sent", "binding, message: the messaging system accepted it.")
+message_kept = _signals.signal(
+    "message_kept", "binding, message: it could not be sent now, and is kept to be sent later."
+)
 send_failed = _signals.signal("send_failed", "binding, message, error: it was not accepted.")
 message_received = _signals.signal("message_received", "binding, message: it came, and goes to the listener.")
 message_handled = _signals.signal("message_handled", "binding, message, seconds: the listener returned.")

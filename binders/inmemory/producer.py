@@ -71,7 +71,8 @@ class InMemoryProducerBinding(ProducerBinding):
         if self._faults is None:
             self._put(home, message.payload, values, chosen, delay)
         elif not await self._faults.send(lambda: self._put(home, message.payload, dict(values), chosen, delay)):
-            raise self._unsent("chaos has dropped the connection at each attempt; the message may be stored")
+            reason = "chaos has dropped the connection at each attempt; the message may be stored"
+            raise self._unsent(reason, away=True)
 
     def _put(
         self, home: Destination, payload: bytes, headers: dict[str, object], partition: int | None, delay: float

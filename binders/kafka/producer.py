@@ -92,7 +92,7 @@ class KafkaProducerBinding(ProducerBinding):
         try:
             await answer
         except KafkaError as error:
-            raise self._unsent(error) from error
+            raise self._unsent(error, away=error.retriable) from error
 
     async def _handed_over(self, message: Message[bytes]) -> "asyncio.Future[RecordMetadata]":
         """Pass a message to the producer, and return a future of the acknowledgment."""
@@ -100,7 +100,7 @@ class KafkaProducerBinding(ProducerBinding):
         try:
             return self._sender.begin(await self._sender.ready(topic), topic, **record)
         except (KafkaError, ValueError, TypeError) as error:
-            raise self._unsent(error) from error
+            raise self._unsent(error, away=getattr(error, "retriable", False)) from error
 
     def record_of(self, message: Message[bytes]) -> tuple[str, dict[str, object]]:
         """Return the topic of a message, and its record as arguments of kafka-python's `send`.

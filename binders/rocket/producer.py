@@ -11,8 +11,10 @@ from binders.rocket.headers import to_properties
 from binders.rocket.producer_properties import SendType
 from binders.rocket.queue_batches import QueueBatches
 from rocket_client import Producer, SendResult, SendStatus
+from rocket_client.errors import ClientStateError, IllegalMessageError, SendRejectedError
 from rocket_remoting import Message as RocketMessage
 from rocket_remoting import MessageQueue, RemotingError
+from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_KEYS,
@@ -103,7 +105,7 @@ class RocketProducerBinding(ProducerBinding):
                 result = await self.producer.send(rocket_message, selector=selector, argument=partition)
                 self._check(rocket_message, result)
         except RemotingError as error:
-            raise self._unsent(error) from error
+            raise self._unsent(error, away=is_away(error)) from error
 
     async def send_all(self, messages: Sequence[Message[bytes]]) -> Sequence[Exception | None]:
         """Send messages, with send type Sync in one request for each queue (:mod:`binders.rocket.queue_batches`).
@@ -131,7 +133,7 @@ class RocketProducerBinding(ProducerBinding):
     def _explained(self, error: Exception | None) -> Exception | None:
         if not isinstance(error, RemotingError):
             return error
-        failure = self._unsent(error)
+        failure = self._unsent(error, away=is_away(error))
         failure.__cause__ = error
         return failure
 
@@ -158,7 +160,7 @@ class RocketProducerBinding(ProducerBinding):
         try:
             self._check(rocket_message, await sending)
         except RemotingError as error:
-            failure = self._unsent(error)
+            failure = self._unsent(error, away=is_away(error))
             failure.__cause__ = error
             await self._on_failure(message, failure)
         except BinderError as failure:
@@ -240,6 +242,13 @@ class RocketProducerBinding(ProducerBinding):
 
     def __repr__(self) -> str:
         return f"<RocketProducerBinding {self._binding!r} to {self._topic!r}>"
+
+
+def is_away(error: RemotingError) -> bool:
+    """Return whether the brokers are away or busy, so that they may accept the same message later."""
+    if isinstance(error, SendRejectedError):
+        return error.code == ResponseCode.SYSTEM_BUSY
+    return not isinstance(error, IllegalMessageError | ClientStateError)
 
 
 Selector = Callable[[Sequence[MessageQueue], RocketMessage, object], MessageQueue]

@@ -93,7 +93,7 @@ from streamkit.binder.stand_in import StandIn
 from streamkit.clock import Clock
 from streamkit.config.environment import Environment
 from streamkit.config.settings import ConsumerProperties, ProducerProperties
-from streamkit.errors import BinderError
+from streamkit.errors import BinderError, BinderUnavailable
 from streamkit.messaging.message import Message
 from streamkit.messaging.transaction import BrokerTransaction, TransactionState
 from streamkit.settlement import Settlement
@@ -235,14 +235,17 @@ class ProducerDestination:
         if self.customizers is not None:
             self.customizers(native, self)
 
-    def unsent(self, binder: str, reason: object) -> BinderError:
+    def unsent(self, binder: str, reason: object, *, away: bool = False) -> BinderError:
         """Return the error for a message that could not be sent to this destination.
 
         Args:
             binder: The binder's name.
             reason: The reason, as text or exception.
+            away: Whether the system is away or busy, so that the same message may be accepted later. The error is
+                `BinderUnavailable` then.
         """
-        return BinderError(
+        kind = BinderUnavailable if away else BinderError
+        return kind(
             f"binding {self.binding!r} could not send to {self.name!r}: {reason}",
             binder=binder,
             binding=self.binding,
@@ -338,7 +341,9 @@ class ProducerBinding(ABC):
         """Send ``message``; return when the system has accepted it, in the sense of the binding's settings.
 
         Raises:
-            BinderError: The system refused the message or could not be reached; the cause is chained.
+            BinderUnavailable: The system could not be reached or is busy; the cause is chained. It may have stored the
+                message.
+            BinderError: The system refused the message; the cause is chained.
         """
 
     async def send_all(self, messages: Sequence[Message[bytes]]) -> "Sequence[Exception | None]":

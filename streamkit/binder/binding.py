@@ -19,6 +19,7 @@ from streamkit.binder.binder import (
     ProducerDestination,
 )
 from streamkit.binder.capabilities import Capability, describe
+from streamkit.binder.keeping import MessageKeeper, UnboundProducer
 from streamkit.binder.receiving import MessageReceiver
 from streamkit.binder.sending import SendingHandler
 from streamkit.binder.transactional_sending import TransactionalSendingHandler
@@ -212,10 +213,13 @@ class OutputBinding(Binding):
         destination: ProducerDestination,
         binder: ReadyBinder,
         make_sender: MakeSender,
+        *,
+        keeper: MessageKeeper | None = None,
     ) -> None:
         super().__init__(owner, destination.binding, [destination.name], channel, binder)
         self.destination = destination
-        self.feeders: list[Feeder] = []
+        self.feeders: list[Feeder] = [] if keeper is None else [keeper]
+        self._keeps = keeper is not None
         self._make_sender = make_sender
         self._producer: ProducerBinding | None = None
         self._subscriber: SendingHandler | TransactionalSendingHandler | None = None
@@ -308,11 +312,14 @@ class OutputBinding(Binding):
         name = self.binder.binder.name
         if self.failure is not None:
             raise BinderError(f"binding {self.name!r} cannot be bound: {self.failure}", binder=name, binding=self.name)
-        raise BinderUnavailable(
+        away = BinderUnavailable(
             f"binding {self.name!r} is not bound yet: binder {name!r} is away, and tried again",
             binder=name,
             binding=self.name,
         )
+        if not self._keeps:
+            raise away
+        await self._make_sender(UnboundProducer(away)).handle_message(message)
 
 
 class InputBinding(Binding):

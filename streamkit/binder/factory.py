@@ -23,6 +23,7 @@ from streamkit.binder.error_channels import ErrorChannels, ErrorFunction
 from streamkit.binder.error_handling import ErrorHandling
 from streamkit.binder.failure_log import FailureLog
 from streamkit.binder.header_modes import reading_in, writing_in
+from streamkit.binder.keeping import KeptOutput, MakeKeeper, MessageKeeper
 from streamkit.binder.local_transactions import LocalTransactions, TransactionHandlers
 from streamkit.binder.named_objects import NamedObjects
 from streamkit.binder.partitioners import ASKED_BY, partitioner_of
@@ -31,7 +32,7 @@ from streamkit.binder.polled import PolledReceiver
 from streamkit.binder.receiving import MessageReceiver
 from streamkit.binder.registry import BinderRegistry
 from streamkit.binder.retry_policies import RetryPolicies
-from streamkit.binder.sending import SendingHandler, Writer, reporting_loss, write_native
+from streamkit.binder.sending import SendingHandler, Writer, keeping_unsent, reporting_loss, write_native
 from streamkit.binder.transactional_sending import TransactionalSendingHandler
 from streamkit.binder.unread_settings import Side, UnreadSettings
 from streamkit.config.environment import Environment
@@ -86,6 +87,7 @@ class BindingFactory:
         named: NamedObjects,
         retry_policy: RetryPolicy | None = None,
         customizers: Customizers | None = None,
+        make_keeper: MakeKeeper | None = None,
     ) -> None:
         """Make a factory.
 
@@ -99,8 +101,10 @@ class BindingFactory:
             named: The registered objects, which settings name.
             retry_policy: The policy of bindings that name no policy; it replaces their settings.
             customizers: Change consumers and producers before they start.
+            make_keeper: Makes the keepers of output bindings; None for no keepers.
         """
         self._owner = owner
+        self._make_keeper = make_keeper
         self.settings = BindingSettings(settings, environment.files)
         self._environment = environment
         self._registry = registry
@@ -186,14 +190,21 @@ class BindingFactory:
             partitioner = partitioner_of(properties.producer, self._named, extended.value.message_selector)
         write = self._writer(name, properties)
         handlers = self._transaction_handlers(topic, chosen, extended)
+        keeper: MessageKeeper | None = None
         if handlers is not None:
             destination = replace(destination, checker=self.transactions.checker(handlers))
+        elif self._make_keeper is not None:
+            output = KeptOutput(name, topic, chosen.is_local, destination.on_failure, self._environment, self._named)
+            keeper = self._make_keeper(self._owner, output)
+            if keeper is not None:
+                unsent = keeping_unsent(self._owner, name, keeper, destination.on_failure)
+                destination = replace(destination, on_failure=unsent)
 
         def make_sender(producer: ProducerBinding) -> SendingHandler | TransactionalSendingHandler:
             plain = SendingHandler(
                 self._owner,
                 name,
-                producer,
+                producer if keeper is None else keeper.producer(producer),
                 chosen.capabilities(),
                 write,
                 key=extended.value.message_key,
@@ -211,7 +222,7 @@ class BindingFactory:
             asked.append(LocatedRequirement(partitioned, self.settings.origins_of(name)))
         ready = CheckedBinder(self._registry, chosen, name, asked)
         ready.refuse_impossible()
-        return OutputBinding(self._owner, channel, destination, ready, make_sender)
+        return OutputBinding(self._owner, channel, destination, ready, make_sender, keeper=keeper)
 
     def input(
         self, name: str, channel: SubscribableChannel, *, manual: bool = False, polled: bool = False

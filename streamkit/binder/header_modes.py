@@ -22,6 +22,7 @@ from streamkit.messaging.headers import (
     KEY,
     PARTITION,
     PARTITION_OVERRIDE,
+    RECEIPT,
     TAGS,
     MessageHeaders,
 )
@@ -32,7 +33,9 @@ __all__ = ["reading_in", "writing_in"]
 Target = Callable[[Message[object]], Awaitable[object]]
 
 # The headers that control the send; they are for the messaging system and not for the receiver.
-_STEERING: Final = frozenset({KEY, TAGS, DELAY, DELIVER_AT, DELAY_LEVEL, PARTITION, PARTITION_OVERRIDE, "KEYS", "TAGS"})
+_STEERING: Final = frozenset(
+    {KEY, TAGS, DELAY, DELIVER_AT, DELAY_LEVEL, PARTITION, PARTITION_OVERRIDE, RECEIPT, "KEYS", "TAGS"}
+)
 
 
 def writing_in(mode: HeaderMode | None, write: Writer) -> Writer:

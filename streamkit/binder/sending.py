@@ -16,9 +16,10 @@ from typing import Final, NoReturn
 
 from streamkit.binder.binder import ProducerBinding
 from streamkit.binder.capabilities import Capability, describe
+from streamkit.binder.keeping import MessageKeeper, MessageKept, note_kept
 from streamkit.binder.partitioning import Partitioner, explicit_partition
 from streamkit.errors import BinderError, MessageConversionError, MessageDeliveryError, UnsupportedCapability
-from streamkit.events import message_sent, notify, send_failed
+from streamkit.events import message_kept, message_sent, notify, send_failed
 from streamkit.messaging.handler import Failed
 from streamkit.messaging.headers import (
     DELAY,
@@ -31,7 +32,7 @@ from streamkit.messaging.headers import (
 )
 from streamkit.messaging.message import Message
 
-__all__ = ["SendFailure", "SendingHandler", "Writer", "reporting_loss", "write_native"]
+__all__ = ["SendFailure", "SendingHandler", "Writer", "keeping_unsent", "reporting_loss", "write_native"]
 
 _CHOOSES_PARTITION: Final = frozenset({PARTITION, PARTITION_OVERRIDE})
 
@@ -102,6 +103,8 @@ class SendingHandler:
         wire = self.to_wire(message)
         try:
             await self._producer.send(wire)
+        except MessageKept:
+            self.report_kept(wire)
         except BinderError as error:
             self.report_failure(wire, error)
             if self._on_failure is None:
@@ -132,6 +135,8 @@ class SendingHandler:
         for message, wire, outcome in zip(messages, wires, await self._producer.send_all(wires), strict=False):
             if outcome is None:
                 self.report_success(wire)
+            elif isinstance(outcome, MessageKept):
+                self.report_kept(wire)
             elif outcome not in failed:  # messages that were not sent because of it have the same error
                 failed[outcome] = message
                 if isinstance(outcome, BinderError):
@@ -176,6 +181,12 @@ class SendingHandler:
         if message_sent.receivers:
             notify(message_sent, self._owner, binding=self._binding, message=wire)
 
+    def report_kept(self, wire: Message[bytes]) -> None:
+        """Send the event `message_kept`, and tell the receipt of the message."""
+        note_kept(wire)
+        if message_kept.receivers:
+            notify(message_kept, self._owner, binding=self._binding, message=wire)
+
     def _refuse_transaction(self, message: Message[object]) -> NoReturn:
         raise MessageDeliveryError(
             f"binding {self._binding!r} is not transactional, so it has no transactions: make it transactional "
@@ -198,6 +209,25 @@ class SendingHandler:
             return explicit_partition(message) if message.headers.has_any(_CHOOSES_PARTITION) else None
         count = self._producer.partition_count or self._partition_count
         return self._partitioner.partition(message, count)
+
+
+def keeping_unsent(owner: object, binding: str, keeper: MessageKeeper, lost: SendFailure) -> SendFailure:
+    """Return a failure listener that keeps messages which could not be sent after ``send`` has returned.
+
+    Args:
+        owner: The application, for events.
+        binding: The binding's name.
+        keeper: Keeps them.
+        lost: The failure listener for those that are not kept.
+    """
+
+    async def unsent(message: Message[bytes], error: BinderError) -> None:
+        if not await keeper.keep(message, error):
+            await lost(message, error)
+        elif message_kept.receivers:
+            notify(message_kept, owner, binding=binding, message=message)
+
+    return unsent
 
 
 def reporting_loss(owner: object, binding: str, report: SendFailure) -> SendFailure:

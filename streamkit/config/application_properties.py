@@ -12,8 +12,10 @@ from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from streamkit.config.data_sizes import DataSize
 from streamkit.config.durations import Milliseconds, Positive, Seconds
 from streamkit.config.function_properties import CloudFunctionProperties, PollerProperties
+from streamkit.config.relaxed import uniform
 from streamkit.config.setting_limits import Rejected
 from streamkit.config.settings_model import SettingsModel, ShownWithoutSecrets
 
@@ -79,6 +81,47 @@ class InboxProperties(SettingsModel):
     """The pause between two deletions of expired marks, by a listener that has messages."""
     clean_up_slice: int = Field(default=1000, ge=1)
     """How many expired marks are deleted at a time."""
+
+
+class KeptBindingProperties(SettingsModel):
+    """`streamkit.local-store.bindings.<name>.*`."""
+
+    enabled: bool = True
+    """Whether messages of this output binding are kept."""
+    keep_expression: str | None = None
+    """Which messages are kept: an expression over the message as it is sent, such as `headers['kind'] != 'metric'`.
+    Unset: all."""
+    keep_name: str | None = None
+    """The same, as the name of a registered function of the message."""
+    max_age: Annotated[Seconds, Positive] | None = None
+    """How long a message of this binding is kept; unset: `streamkit.local-store.max-age`."""
+
+
+class LocalStoreProperties(SettingsModel):
+    """`streamkit.local-store.*`."""
+
+    path: str | None = None
+    """The file in which messages are kept that cannot be sent because the messaging system is away or busy. Unset: none
+    are kept, and their send fails. One process has the file open. Messages of a binder in memory are kept in memory."""
+    max_count: int = Field(default=100_000, ge=1)
+    """The most messages in the file; further sends fail as without it."""
+    max_size: Annotated[DataSize, Field(ge=1)] = 256 << 20
+    """The most bytes of messages in it, such as `256MB`; further sends fail as without it."""
+    max_age: Annotated[Seconds, Positive] = timedelta(days=7)
+    """How long a message is kept. Then it is given up, and reported to the error channels."""
+    rate: int = Field(default=1000, ge=1)
+    """The most kept messages that a binding sends in a second."""
+    retry_interval: Annotated[Seconds, Positive] = timedelta(seconds=1)
+    """The pause until kept messages are tried again; it doubles while none gets through."""
+    max_retry_interval: Annotated[Seconds, Positive] = timedelta(seconds=30)
+    """The longest such pause."""
+    bindings: dict[str, KeptBindingProperties] = Field(default_factory=dict)
+    """Settings of single output bindings."""
+
+    def of(self, binding: str) -> KeptBindingProperties:
+        """Return the settings of an output binding."""
+        found = (own for name, own in self.bindings.items() if uniform(name) == uniform(binding))
+        return next(found, KeptBindingProperties())
 
 
 class ManagementServerProperties(SharedSettingsModel):
@@ -330,6 +373,7 @@ HEALTH_ENDPOINT: Final = f"{ENDPOINT}.health"
 HEALTH: Final = "management.health"
 
 INBOX: Final = "streamkit.inbox"
+LOCAL_STORE: Final = "streamkit.local-store"
 
 FUNCTION: Final = "spring.cloud.function"
 POLLER: Final = "spring.integration.poller"
@@ -343,6 +387,7 @@ GROUPS: Final = (
     Group("The schemas of its converter", SCHEMA, SchemaProperties),
     Group("Stopping", LIFECYCLE, LifecycleProperties),
     Group("Idempotent listeners", INBOX, InboxProperties),
+    Group("The local store", LOCAL_STORE, LocalStoreProperties),
     Group("The management server", MANAGEMENT_SERVER, ManagementServerProperties),
     Group("Who logs in to it", SECURITY_USER, SecurityUserProperties),
     Group("Its endpoints", WEB_ENDPOINTS, WebEndpointsProperties),

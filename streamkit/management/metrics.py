@@ -60,6 +60,7 @@ RETRIED: Final = Meter("streamkit.messages.retried", "Messages that were given b
 REJECTED: Final = Meter("streamkit.messages.rejected", "Messages that went to the dead letters.")
 DUPLICATES: Final = Meter("streamkit.messages.duplicates", "Messages that were handled before and left out.")
 SENT: Final = Meter("streamkit.messages.sent", "Messages the messaging system accepted.")
+KEPT: Final = Meter("streamkit.messages.kept", "Messages that were kept on this side, to be sent later.")
 UNSENT: Final = Meter("streamkit.messages.unsent", "Messages that could not be sent.")
 LAG: Final = Meter(
     "streamkit.messages.lag",
@@ -72,7 +73,7 @@ QUERY_TIME: Final = Meter("streamkit.queries.working", "Time spent in those batc
 QUERY_FAILED: Final = Meter("streamkit.queries.failed", "How often a query failed.")
 
 METERS: Final = (
-    RECEIVED, HANDLED, HANDLING, FAILED, ACCEPTED, RETRIED, REJECTED, DUPLICATES, SENT, UNSENT, LAG,
+    RECEIVED, HANDLED, HANDLING, FAILED, ACCEPTED, RETRIED, REJECTED, DUPLICATES, SENT, KEPT, UNSENT, LAG,
     QUERY_BATCHES, QUERY_ROWS, QUERY_TIME, QUERY_FAILED,
 )  # fmt: skip
 
@@ -108,6 +109,7 @@ class BindingMetrics:
             (events.message_failed, lambda sender, binding, **_: self._add(FAILED, binding)),
             (events.message_duplicate, lambda sender, binding, **_: self._add(DUPLICATES, binding)),
             (events.message_sent, lambda sender, binding, **_: self._add(SENT, binding)),
+            (events.message_kept, lambda sender, binding, **_: self._add(KEPT, binding)),
             (events.send_failed, lambda sender, binding, **_: self._add(UNSENT, binding)),
             (events.message_handled, self._handled),
             (events.message_settled, self._settled),

@@ -42,6 +42,8 @@ TRANSACTIONAL_ARGS = "TRANSACTIONAL_ARGS"
 """The same, in the spelling of Spring Cloud Alibaba's second generation."""
 TRANSACTION = "streamkit_transaction"
 """TransactionRequest: asks the binding to begin a transaction with the message; it is not sent."""
+RECEIPT = "streamkit_receipt"
+"""SendReceipt: is told whether the message was stored or kept on the sender's side; it is not sent."""
 SEQUENCE = "streamkit_sequence"
 """int: the place of an incoming message among all messages of its destination, if the binder knows it."""
 JSON_HEADER_TYPES = "spring_json_header_types"
@@ -70,6 +72,7 @@ STEERING = frozenset(
         ERROR_CHANNEL,
         REPLY_CHANNEL,
         SEND_TO_DESTINATION,
+        RECEIPT,
         JSON_HEADER_TYPES,
     }
 )

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, cast
 import pluggy
 
 from streamkit.binder.binder_type import BinderType, BinderTypes
+from streamkit.binder.keeping import KeptOutput, MessageKeeper
 from streamkit.config.environment import Environment
 from streamkit.config.source import PropertySource
 from streamkit.entry_points import BINDERS, PLUGINS, claim_conflict, described, offers_of
@@ -34,6 +35,7 @@ _CONVERTER: Final = ("reader", "writer")
 _SOURCE: Final = ("name", "get", "entries")
 _ENDPOINT: Final = ("name", "routes")
 _ADVICE: Final = ("find", "around", "results")
+_KEEPER: Final = ("producer", "keep", "start", "stop", "health")
 
 _Claim: TypeAlias = "tuple[str, Callable[[], BinderType]]"
 """A plugin that offers a binder type, as errors describe it, and a function that returns the type."""
@@ -134,6 +136,17 @@ class ApplicationPlugins:
                 f"listener {listener.description} is declared with idempotent_by, but no plugin does that: the plugin "
                 "'inbox' of streamkit-messaging is missing among the installed entry points; install the package again"
             )
+        return offered[0][1] if offered else None
+
+    def message_keeper(self, application: ManagedApplication, output: KeptOutput) -> MessageKeeper | None:
+        """Return the keeper of a plugin for an output binding, or None.
+
+        Raises:
+            ConfigurationError: Two plugins have a keeper for the binding, or the settings are wrong.
+        """
+        offered = list(self._items("streamkit_message_keeper", _KEEPER, application=application, output=output))
+        if len(offered) > 1:
+            raise ConfigurationError(claim_conflict(f"output {output.binding!r}", [who for who, _ in offered]))
         return offered[0][1] if offered else None
 
     def _register(self, plugin: object, description: str) -> None:

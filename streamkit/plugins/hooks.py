@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 import pluggy
 
 from streamkit.binder.binder_type import BinderType
+from streamkit.binder.keeping import KeptOutput, MessageKeeper
 from streamkit.config.environment import Environment
 from streamkit.config.source import PropertySource
 from streamkit.listeners.advice import AdvisedListener, ListenerAdvice
@@ -81,4 +82,20 @@ class PluginHooks:
 
         Raises:
             ConfigurationError: The listener cannot have the advice. The application does not start.
+        """
+
+    @hookspec
+    def streamkit_message_keeper(
+        self, application: ManagedApplication, output: KeptOutput
+    ) -> Iterable[MessageKeeper] | None:
+        """Return a keeper for an output binding: it keeps messages while their messaging system is away.
+
+        Called for each output binding that has no transactions, when it is made.
+
+        Args:
+            application: The application.
+            output: The output binding.
+
+        Raises:
+            ConfigurationError: The settings of the keeper are wrong. The application does not start.
         """

@@ -41,6 +41,7 @@ OWN = {
     "docs/idempotence.md": f"{ORDERS}def Booking(*columns: object) -> object: ...",
     "docs/integration.md": "import json\nfood, books, others = map(app.channel, ('food', 'books', 'others'))",
     "docs/kafka.md": "class Rewind: ...",
+    "docs/local-store.md": f"{ORDERS}{LOG}",
     "docs/operations.md": "async def note(text: str) -> None: ...",
     "docs/partitions-and-headers.md": f"{ORDERS}VIPS = {{'c-1'}}\nhash_of = hash",
     "docs/payloads.md": f"{ORDERS}class Parcel: ...\nclass Row: ...\nparse = write = print\n"
