@@ -89,7 +89,11 @@ class Sender:
                 try:
                     if shares:  # the first attempt only
                         shares = False
-                        result = await self._shared.send(outgoing, route, fixed, attempts, limit)
+                        member = self._shared.begin(outgoing, route, fixed, attempts, limit)
+                        try:
+                            result = await member.answer
+                        finally:
+                            self._shared.end(member, attempts)
                     else:
                         target = fixed or first or self._choice.next_queue(route, attempts.last_broker)
                         first = None

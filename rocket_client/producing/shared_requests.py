@@ -58,7 +58,7 @@ Connect: TypeAlias = Callable[[str, str, float], Awaitable[Connection]]
 _Key: TypeAlias = "str | tuple[str, str, int]"
 
 
-class _Member:
+class Member:
     """A send.
 
     Attributes:
@@ -101,11 +101,11 @@ class _TimeLimits:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._members: dict[_Member, None] = {}
+        self._members: dict[Member, None] = {}
         # Invariant: if there are sends, the timer is due at the earliest of their deadlines, or before.
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, member: _Member) -> None:
+    def add(self, member: Member) -> None:
         """Watch a send."""
         self._members[member] = None
         timer = self._timer
@@ -115,7 +115,7 @@ class _TimeLimits:
             timer.cancel()
             self._timer = self._loop.call_at(member.deadline, self._expire)
 
-    def remove(self, member: _Member) -> None:
+    def remove(self, member: Member) -> None:
         """Watch a send no more; the timer stays, for the sends that follow."""
         self._members.pop(member, None)
 
@@ -152,12 +152,12 @@ class _Lane:
         self.key = key
         self.route = route
         self.queue = queue
-        self.waiting: deque[_Member] = deque()
+        self.waiting: deque[Member] = deque()
 
-    def take(self) -> list[_Member]:
+    def take(self) -> list[Member]:
         """Take the first sends that one request can hold; return none if no sends wait."""
         waiting = self.waiting
-        run: list[_Member] = []
+        run: list[Member] = []
         size = 0
         while waiting and len(run) < MOST_MESSAGES:
             member = waiting[0]
@@ -217,22 +217,24 @@ class SharedRequests:
             return outgoing.may_share and not is_only
         return _key(outgoing, queue) in self._lanes or self._connection(queue.broker_name) is None
 
-    async def send(
+    def begin(
         self, outgoing: Outgoing, route: TopicRoute, queue: MessageQueue | None, attempts: SendAttempts, limit: float
-    ) -> SendResult:
-        """Send a message, if possible in one request with others.
+    ) -> Member:
+        """Take a send, to be sent if possible in one request with others; `end` must follow.
+
+        This is no coroutine, because each send would wait in one more.
 
         Args:
             outgoing: The encoded message.
             route: The route of the topic.
             queue: The queue, or None for the next in turn.
-            attempts: Notes the attempt and has its deadline.
+            attempts: The send's attempts; they have its deadline.
             limit: Seconds for all attempts together, for errors.
 
-        Raises:
-            RemotingError: The attempt failed.
+        Returns:
+            The send. Its `answer` is awaited by the caller, and gets a RemotingError if the attempt fails.
         """
-        member = _Member(outgoing, attempts.deadline, limit, self._loop.create_future())
+        member = Member(outgoing, attempts.deadline, limit, self._loop.create_future())
         key = _key(outgoing, queue)
         lane = self._lanes.get(key)
         if lane is None:
@@ -240,12 +242,13 @@ class SharedRequests:
             self._loop.call_soon(self._flush, lane)
         lane.waiting.append(member)
         self._limits.add(member)
-        try:
-            return await member.answer
-        finally:
-            self._limits.remove(member)
-            if member.queue is not None:
-                attempts.begin(member.queue.broker_name)
+        return member
+
+    def end(self, member: Member, attempts: SendAttempts) -> None:
+        """Forget a send whose answer has come, or whose caller has given up; note the attempt."""
+        self._limits.remove(member)
+        if member.queue is not None:
+            attempts.begin(member.queue.broker_name)
 
     def _flush(self, lane: _Lane) -> None:
         """Write the requests of a lane; if its queue is fixed, only up to the first that others must wait for."""
@@ -265,7 +268,7 @@ class SharedRequests:
                 return
         del self._lanes[lane.key]
 
-    async def _write_later(self, lane: _Lane, run: Sequence[_Member], queue: MessageQueue) -> None:
+    async def _write_later(self, lane: _Lane, run: Sequence[Member], queue: MessageQueue) -> None:
         deadline = max(member.deadline for member in run)
         try:
             connection = await self._connect(queue.broker_name, run[0].outgoing.topic, deadline)
@@ -278,7 +281,7 @@ class SharedRequests:
         if lane.queue is not None and not must_wait:
             self._flush(lane)
 
-    def _write(self, connection: Connection, lane: _Lane, run: Sequence[_Member], queue: MessageQueue) -> bool:
+    def _write(self, connection: Connection, lane: _Lane, run: Sequence[Member], queue: MessageQueue) -> bool:
         """Write sends as one request; return whether the lane must wait for the answer before it is flushed again."""
         if len(run) < 2:
             self._write_each(connection, run, queue)
@@ -299,7 +302,7 @@ class SharedRequests:
         self,
         connection: Connection,
         lane: _Lane,
-        run: Sequence[_Member],
+        run: Sequence[Member],
         queue: MessageQueue,
         answer: asyncio.Future[RemotingCommand],
     ) -> None:
@@ -320,7 +323,7 @@ class SharedRequests:
             # Not now: the callers that were just woken may send again, and share the next request.
             self._loop.call_soon(self._flush, lane)
 
-    def _write_each(self, connection: Connection, run: Sequence[_Member], queue: MessageQueue) -> None:
+    def _write_each(self, connection: Connection, run: Sequence[Member], queue: MessageQueue) -> None:
         for member in run:
             outgoing = member.outgoing
             if member.answer.done():
@@ -335,7 +338,7 @@ class SharedRequests:
                 answer.add_done_callback(partial(self._answered_alone, connection, member, queue))
 
     def _answered_alone(
-        self, connection: Connection, member: _Member, queue: MessageQueue, answer: asyncio.Future[RemotingCommand]
+        self, connection: Connection, member: Member, queue: MessageQueue, answer: asyncio.Future[RemotingCommand]
     ) -> None:
         try:
             result = self._outgoing.result(member.outgoing, queue, answer.result(), connection.remote_address)
