@@ -63,6 +63,22 @@ _SKIPPED: Final = (
     | RESERVED_PROPERTIES
 )
 
+_NOT_SENT: Final = _SKIPPED | {
+    TOPIC,
+    MESSAGE_ID,
+    BORN_TIMESTAMP,
+    BORN_HOST,
+    FLAG,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    SYS_FLAG,
+    TRANSACTION_ID,
+    RECONSUME_TIMES,
+    KEYS,
+    TAGS,
+}
+"""The headers with facts, too: answers have those of the message that they answer. Others are known by their prefix."""
+
 _SEPARATORS: Final = "\x01\x02"
 
 _MOST_DIGITS: Final = 19
@@ -79,7 +95,7 @@ def to_properties(headers: portable.MessageHeaders) -> dict[str, str]:
     properties = {portable.ID: str(headers.id), portable.TIMESTAMP: str(headers.timestamp)}
     types: dict[str, str] = {}
     for name, value in headers.items():
-        if name in properties or name in _SKIPPED or value is None or name.startswith(ROCKETMQ_PREFIX):
+        if name in _NOT_SENT or name in properties or value is None or name.startswith(ROCKETMQ_PREFIX):
             continue
         if isinstance(value, str) and value:
             text = value
