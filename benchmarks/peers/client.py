@@ -160,5 +160,5 @@ def _section(run: Run, systems: list[str], medians: Medians) -> Section:
                 for system in systems
             },
         ),
-        run.notes(),
+        run.notes(servers=run.servers),
     )

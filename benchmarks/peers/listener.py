@@ -82,7 +82,7 @@ def measure(run: Run) -> Section:
         ],
         [Table(["application", *tasks.values()], cells(list(tasks), systems, medians))],
         _plot(tasks, systems, medians),
-        run.notes(f"FastStream {PACKAGES['faststream']}"),
+        run.notes(f"FastStream {PACKAGES['faststream']}", servers=run.servers),
     )
 
 
@@ -102,7 +102,7 @@ def measure_kafka(run: Run) -> Section:
         ],
         [Table(["application", *tasks.values()], cells(list(tasks), systems, medians))],
         _plot(tasks, systems, medians),
-        run.notes(f"FastStream {PACKAGES['faststream']} with aiokafka {PACKAGES['aiokafka']}"),
+        run.notes(f"FastStream {PACKAGES['faststream']} with aiokafka {PACKAGES['aiokafka']}", servers=["Kafka"]),
     )
 
 

@@ -28,10 +28,18 @@ class Run:
     servers: Sequence[str]
     say: Callable[[str], None]
 
-    def notes(self, *more: str) -> list[str]:
-        """Return the paragraph that says how and with which versions the figures were measured."""
-        versions = [f"Python {platform.python_version()} on {platform.system()} {platform.machine()}", *more]
-        versions += [f"Kafka {KAFKA_VERSION}"] if "Kafka" in self.servers else []
-        versions += [version_of("nats-server").replace(":", "")] if "NATS" in self.servers else []
-        versions += [version_of("redis-server").partition(" sha")[0]] if "Redis" in self.servers else []
-        return [f"Medians of {self.rounds} rounds, in turns. {', '.join(versions)}."]
+    def notes(self, *versions: str, servers: Sequence[str] = ()) -> list[str]:
+        """Return the paragraph that says how often the figures were measured, and with which versions.
+
+        Args:
+            versions: Packages with their versions.
+            servers: Which of `servers` took part.
+        """
+        of_server = {
+            "Kafka": lambda: f"Kafka {KAFKA_VERSION}",
+            "NATS": lambda: version_of("nats-server").replace(":", ""),
+            "Redis": lambda: version_of("redis-server").partition(" sha")[0],
+        }
+        named = [f"Python {platform.python_version()} on {platform.system()} {platform.machine()}", *versions]
+        named += [of_server[name]() for name in servers if name in of_server]
+        return [f"Medians; rounds: {self.rounds}, the systems in turns. {', '.join(named)}."]
