@@ -8,7 +8,7 @@ __all__ = ["promote"]
 
 
 @click.command(short_help="Make a slave the master, in its settings file.")
-@click.argument("config", metavar="BROKER.CONF", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("config", metavar="BROKER.CONF", type=click.Path(path_type=Path))
 @click.option(
     "--role",
     type=click.Choice(["SYNC_MASTER", "ASYNC_MASTER"]),
