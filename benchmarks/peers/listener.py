@@ -180,6 +180,7 @@ def _exchanged(app: Worker, broker: MeasuredBroker, filler: Worker, task: Task, 
         seconds=seconds,
         group=f"{task.group}-receipts",
         first=WARM_UP,
+        waiting=WARM_UP + 1,
     )
     count = done["messages"]
     own, server = cpu_seconds(app.pid) - own, cpu_seconds(broker.pid) - server

@@ -52,9 +52,10 @@ def _send_batches(command: Command) -> Result:
 
 def _consume(command: Command) -> Result:
     consumer = Consumer({"bootstrap.servers": ADDRESS, "group.id": command["group"], "auto.offset.reset": "earliest"})
-    consumer.subscribe([command["topic"]])
     done = []
     count = Count(command["messages"], lambda: done.append(True))
+    # From the assignment on it fetches tens of thousands of messages in the background, before it returns the first.
+    consumer.subscribe([command["topic"]], on_assign=lambda consumer, partitions: count.begin())
     while not done:
         for message in consumer.consume(BATCH, 1.0):
             message.value()
