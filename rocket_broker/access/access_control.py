@@ -55,6 +55,7 @@ class AccessControl:
         needs_scope: Whether signatures that do not cover the request's code are refused.
 
     Attributes:
+        needs_scope: As given.
         rules: The rules that hold now.
         default_file: ``plain_acl.yml``.
     """
@@ -65,7 +66,7 @@ class AccessControl:
         self._acl_directory = directory / "acl"
         self._tools_file = directory / "tools.yml"
         self._clock = clock
-        self._needs_scope = needs_scope
+        self.needs_scope = needs_scope
         self._stamp: Stamp = ()
 
     # Checks
@@ -137,7 +138,7 @@ class AccessControl:
         if _matches(account.white_list, host):
             return None
         remark = f"Check signature failed for accessKey={access_key}"
-        check_signature(command, fields, account.secret_key, remark, needs_scope=self._needs_scope)
+        check_signature(command, fields, account.secret_key, remark, needs_scope=self.needs_scope)
         return account
 
     # Files

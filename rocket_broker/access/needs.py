@@ -87,6 +87,11 @@ class RequestCheck(Protocol):
     """Decides which requests are handled; a broker has one or none."""
 
     @property
+    def needs_scope(self) -> bool:
+        """Whether signatures that do not cover the request's code are refused."""
+        ...
+
+    @property
     def version(self) -> object:
         """An object that is another one after each change of accounts or rights.
 

@@ -42,6 +42,7 @@ class PolicyControl:
     """Checks requests by the users and policies in the broker's store.
 
     Attributes:
+        needs_scope: Whether signatures that do not cover the request's code are refused.
         version: Another object after each change of a user or a policy.
     """
 
@@ -50,7 +51,7 @@ class PolicyControl:
         self._acls = directory.acls
         self._authenticates = settings.authentication_enabled
         self._authorizes = settings.authorization_enabled
-        self._needs_scope = settings.require_signed_code
+        self.needs_scope = settings.require_signed_code
         self._unauthenticated = _codes(settings.authentication_whitelist)
         self._unauthorized = _codes(settings.authorization_whitelist)
         self._cluster = Resource(ResourceType.CLUSTER, settings.broker_cluster_name)
@@ -125,7 +126,7 @@ class PolicyControl:
         if user.user_status == UserStatus.DISABLE:
             raise refused(f"User:{name} is disabled.")
         password, remark = user.password or "", "check signature failed."
-        check_signature(command, fields, password, remark, needs_scope=self._needs_scope)
+        check_signature(command, fields, password, remark, needs_scope=self.needs_scope)
 
     def _authorize(self, name: str | None, host: str, accesses: Iterable[Access]) -> None:
         policies: Policies | None = None

@@ -47,6 +47,7 @@ class SendGrants:
     def __init__(self, access: RequestCheck, needs: Needs) -> None:
         self._access = access
         self._needs = needs
+        self._needs_scope = access.needs_scope
         # The keys that sign the requests of senders, as long as access control has this version.
         self._keys: dict[_Sender, SigningKey] = {}
         self._version = access.version
@@ -98,7 +99,10 @@ class SendGrants:
                 key, code = keys[sender], senders[sender][1]
             if key is not None:
                 # As `signed_content` does. What is wrong is left to the request's own handler, which says so.
-                if _scope_of(code, scope[1]) != scope[0] if scope is not None else content.startswith(BEGIN_OF_SCOPE):
+                if scope is None:
+                    if self._needs_scope or content.startswith(BEGIN_OF_SCOPE):
+                        return number
+                elif _scope_of(code, scope[1]) != scope[0]:
                     return number
                 if not compare_digest(key.signature(content), signature):
                     return number

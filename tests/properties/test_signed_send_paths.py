@@ -143,6 +143,19 @@ def test_signed_requests_of_a_turn_are_stored_together(guarded: dict[str, Any]) 
     with_both(scene, **guarded)
 
 
+@pytest.mark.parametrize("generation", ["accounts", "users and policies"])
+def test_signed_run_ends_before_a_request_without_the_scope_that_is_required(
+    guarded: dict[str, Any], generation: str
+) -> None:
+    """Also behind a request of the same account with one."""
+    settings = guarded if generation == "accounts" else with_policies(guarded)
+
+    async def scene(both: TwoPaths) -> None:
+        assert await compare(both, signed() * 3 + signed(as_apache=True) + signed()) == [3, 1]
+
+    with_both(scene, **settings | {"requireSignedCode": "true"})
+
+
 def test_signed_run_is_checked_by_users_and_policies(guarded: dict[str, Any]) -> None:
     """With 5.3's access control it is the same; a code in the white list gives no right to another code."""
     settings = with_policies(guarded)
