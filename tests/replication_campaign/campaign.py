@@ -13,6 +13,7 @@ Messages that were answered otherwise may be there or not.
 """
 
 import asyncio
+import logging
 import shutil
 import signal
 from contextlib import ExitStack
@@ -30,10 +31,14 @@ from rocket_remoting.wire.message import Message, MessageQueue
 from tests.end_to_end.broker_process import PATIENT, ServerProcess
 from tests.ports import free_ports
 
+logger = logging.getLogger(__name__)
+
 TOPIC = "campaign"
 QUEUES = 4
 SENDERS = 8
 PATIENCE = 120.0
+PAUSE = 0.02
+"""Seconds of a sender after each answer: each promotion copies and reads the whole log, so it must stay small."""
 
 
 @dataclass
@@ -131,10 +136,12 @@ class Campaign:
             async with Producer("campaign-senders", settings) as producer:
                 await producer.send(Message(TOPIC, b"first"), timeout=PATIENCE)
                 senders = [asyncio.create_task(self._send(producer, number)) for number in range(SENDERS)]
-                for kill in kills:
+                for number, kill in enumerate(kills, 1):
                     await self._until_followed()
                     await asyncio.sleep(self._random.uniform(0.05, 0.5))
                     await (self._kill_master() if kill == "m" else self._kill_slave())
+                    self.report.acknowledged = len(self._places)
+                    logger.info("kill %d of %d, so far %s", number, len(kills), self.report)
                 await self._until_followed()
                 self._is_over = True
                 await asyncio.gather(*senders)
@@ -179,13 +186,14 @@ class Campaign:
                 continue
             if result.status is not SendStatus.SEND_OK:
                 self.report.without_slave += 1
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(PAUSE)
                 continue
             place = queue.queue_id, result.queue_offset
             if place in self._places:
                 self.report.problems.append(f"{name} and {self._places[place]} were both told {place}")
             self._places[place] = name
             self._new_success.set()
+            await asyncio.sleep(PAUSE)
 
     def _audit(self) -> None:
         """Check that each acknowledged message is at its place."""
