@@ -14,12 +14,12 @@ from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING, Final
 
 from rocket_admin.commands.application_settings import KEYS, addresses_at
-from rocket_admin.doctor.findings import Finding, Severity, listed
 from rocket_client import Admin, TopicNotFoundError
 from rocket_remoting import RemotingError
 from streamkit.config.environment import Environment
 from streamkit.config.verdict import Verdict
 from streamkit.errors import ConfigurationError
+from streamkit.findings import Finding, Severity, listed
 
 if TYPE_CHECKING:
     from rocket_client import ClientSettings

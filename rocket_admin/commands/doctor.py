@@ -8,8 +8,8 @@ from rocket_admin.commands.connection_options import ClusterConnection, connecti
 from rocket_admin.commands.output import Column, Output, json_option
 
 if TYPE_CHECKING:
-    from rocket_admin.doctor.findings import Finding
     from rocket_client import Admin
+    from streamkit.findings import Finding
 
 __all__ = ["doctor"]
 
@@ -36,7 +36,7 @@ def doctor(context: click.Context, *, watched: float, cluster: ClusterConnection
     do not count.
     """
     from rocket_admin.commands.application_checks import check_bindings, check_process, read_application
-    from rocket_admin.doctor.findings import Finding, Severity, exit_status, worst_first
+    from streamkit.findings import Finding, Severity, exit_status, worst_first
 
     application = read_application()
     findings = [check_process(), *(application.findings if application is not None else ())]

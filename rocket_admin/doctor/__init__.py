@@ -7,7 +7,6 @@
     brokers.py        are brokers reachable at the addresses that they advertise? versions, clocks, disks, settings
     permissions.py    what was taken away: by the name servers, by a broker's setting, from a topic, from a group
     groups.py         lag without members, lag that grows, members that subscribe to different things, dead letters
-    findings.py       what a check returns
 
-What cannot be known is a finding, too (`Severity.UNKNOWN`).
+A check returns findings (`streamkit.findings`). What cannot be known is a finding, too (`Severity.UNKNOWN`).
 """

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rocket_admin.brokers import MASTER_ID
-from rocket_admin.doctor.findings import Finding, Severity, listed
 from rocket_admin.versions import version_of_name
 from rocket_client import Admin
 from rocket_remoting import RemotingError, ResponseError
 from rocket_remoting.clock import Clock
 from rocket_remoting.wire.bodies import ClusterInfo
+from streamkit.findings import Finding, Severity, listed
 
 __all__ = ["BrokerView", "check_clocks", "check_disks", "check_settings", "check_versions", "clock_skew", "look"]
 

@@ -8,7 +8,6 @@ from typing import Final
 from rocket_admin.doctor import brokers as broker_checks
 from rocket_admin.doctor import name_servers as name_server_checks
 from rocket_admin.doctor.brokers import BrokerView
-from rocket_admin.doctor.findings import Finding, Severity
 from rocket_admin.doctor.groups import check_dead_letters, check_subscriptions, growing, sample, waiting
 from rocket_admin.doctor.name_servers import NameServerView
 from rocket_admin.doctor.permissions import check_permissions
@@ -18,6 +17,7 @@ from rocket_client import Admin
 from rocket_remoting import RemotingError
 from rocket_remoting.clock import SystemClock
 from rocket_remoting.wire.bodies import SubscriptionGroupConfig, TopicConfig
+from streamkit.findings import Finding, Severity
 
 __all__ = ["examine"]
 

@@ -7,13 +7,13 @@ from typing import Final
 
 from rocket_admin.dead_letters import first_kept
 from rocket_admin.doctor.brokers import BrokerView
-from rocket_admin.doctor.findings import Finding, Severity, listed
 from rocket_admin.offsets import group_queues, lag_of
 from rocket_admin.times import moment
 from rocket_client import Admin, TopicNotFoundError
 from rocket_remoting import RemotingError
 from rocket_remoting.wire.bodies import TopicConfig
 from rocket_remoting.wire.topics import DLQ_PREFIX, is_dead_letter_topic, is_retry_topic
+from streamkit.findings import Finding, Severity, falls_behind, listed
 
 __all__ = ["GroupSample", "check_dead_letters", "check_subscriptions", "growing", "sample", "waiting"]
 
@@ -22,9 +22,6 @@ AT_ONCE: Final = 32
 
 MEMBERS_ASKED: Final = 20
 """Members of a group that are asked for their subscriptions."""
-
-BEHIND_SECONDS: Final = 10
-"""A backlog of more arrivals than those of so many seconds is no mere delay of commits: clients commit every five."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,10 +92,6 @@ def waiting(samples: Mapping[str, GroupSample]) -> list[Finding]:
 def growing(before: Mapping[str, GroupSample], after: Mapping[str, GroupSample], seconds: float) -> list[Finding]:
     """Return groups with members that fall behind.
 
-    Commits lag behind the work, so the lag of a healthy group goes up and down. A group falls behind if it had a lag
-    before, and either consumed less than half of what arrived, or has a backlog of more than `BEHIND_SECONDS` of
-    arrivals, and that grew.
-
     Args:
         before: The groups at first.
         after: The groups later.
@@ -107,10 +100,9 @@ def growing(before: Mapping[str, GroupSample], after: Mapping[str, GroupSample],
     findings: list[Finding] = []
     for name in sorted(before.keys() & after.keys()):
         first, second = before[name], after[name]
-        if not first.lag or second.lag is None or second.lag <= first.lag or not second.members:
+        if first.lag is None or second.lag is None or not second.members:
             continue
-        arrived, growth = second.stored - first.stored, second.lag - first.lag
-        if growth * 2 >= arrived or second.lag * seconds > arrived * BEHIND_SECONDS:
+        if falls_behind(first.lag, second.lag, arrived=second.stored - first.stored, seconds=seconds):
             text = f"the lag of group {name} grew from {first.lag:,} to {second.lag:,} in {seconds:g} s"
             mend = f"add members, or look where they hang: streamkit group members {name}"
             findings.append(Finding(severity=Severity.WARNING, check="lag", about=(name,), found=text, mend=mend))

@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from rocket_admin.doctor.findings import Finding, Severity, listed
 from rocket_client import Admin, NameServersUnreachableError
 from rocket_remoting import RemotingError
 from rocket_remoting.wire.bodies import ClusterInfo
+from streamkit.findings import Finding, Severity, listed
 
 __all__ = ["NameServerView", "disagreements", "look"]
 

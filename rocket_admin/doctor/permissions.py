@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
 from rocket_admin.doctor.brokers import BrokerView
-from rocket_admin.doctor.findings import Finding, Severity, listed
 from rocket_admin.doctor.name_servers import NameServerView
 from rocket_admin.topics import TopicKind, kind_of, own_topics
 from rocket_client import TopicNotFoundError
 from rocket_remoting.wire.bodies import SubscriptionGroupConfig, TopicConfig
 from rocket_remoting.wire.sys_flag import PERM_READ, PERM_WRITE
+from streamkit.findings import Finding, Severity, listed
 
 __all__ = ["check_permissions"]
 

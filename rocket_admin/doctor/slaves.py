@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rocket_admin.doctor.brokers import BrokerView
-from rocket_admin.doctor.findings import Finding, Severity
+from streamkit.findings import Finding, Severity
 
 __all__ = ["check_slaves"]
 

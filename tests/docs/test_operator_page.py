@@ -14,7 +14,6 @@ from rocket_admin.activity import GroupActivity
 from rocket_admin.brokers import Backlog, Broker, Draining
 from rocket_admin.cluster import Overview
 from rocket_admin.dead_letters import CauseGroup, DeadLetter, DeadLetterGroup, DroppedLetters
-from rocket_admin.doctor.findings import Finding
 from rocket_admin.failure_causes import Cause
 from rocket_admin.groups import Group, GroupDetails, GroupOnBroker, Member, Subscription, TopicLag
 from rocket_admin.messages import SentMessage, StoredMessage
@@ -25,6 +24,7 @@ from rocket_admin.topic_rates import TopicRate
 from rocket_admin.topics import Topic, TopicDetails, TopicOnBroker, TopicQueue
 from rocket_broker.threaded_broker import ThreadedBroker
 from streamkit.cli import main
+from streamkit.findings import Finding
 from tests.docs.pages import ROOT, blocks_of
 from tests.unit.rocket_admin.cluster import commit, send
 from tests.unit.rocket_admin.letters import bury

@@ -19,7 +19,6 @@ from rocket_admin.commands.group import group
 from rocket_admin.commands.topic import topic
 from rocket_admin.doctor.brokers import BrokerView, check_clocks, check_disks, check_versions, clock_skew
 from rocket_admin.doctor.examination import examine
-from rocket_admin.doctor.findings import Finding, Severity
 from rocket_admin.doctor.groups import GroupSample, growing, sample
 from rocket_admin.doctor.slaves import check_slaves
 from rocket_broker.embedded import EmbeddedBroker
@@ -36,6 +35,7 @@ from rocket_client import (
 )
 from rocket_remoting import Message, MessageExt
 from rocket_remoting.clock import SystemClock
+from streamkit.findings import Finding, Severity
 from tests.ports import free_ports
 from tests.unit.rocket_admin.cluster import commit, send
 from tests.unit.rocket_admin.terminal import Terminal

@@ -1,13 +1,21 @@
-"""What a check returns."""
+"""What a check of a messaging system, or of an application's settings, found.
+
+`streamkit doctor` shows findings. Its checks of RocketMQ are in `rocket_admin`; those of other systems are in binders
+(:meth:`streamkit.binder.binder.Binder.examine`). This module imports nothing of the framework, because
+`rocket_admin.doctor` imports nothing else of it.
+"""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["Finding", "Severity", "exit_status", "listed", "worst_first"]
+__all__ = ["Finding", "Severity", "exit_status", "falls_behind", "listed", "worst_first"]
 
 NAMES_SHOWN: Final = 5
+
+BEHIND_SECONDS: Final = 10
+"""A backlog of more arrivals than those of so many seconds is no mere delay of commits: clients commit every five."""
 
 
 class Severity(StrEnum):
@@ -40,6 +48,23 @@ class Finding:
     about: tuple[str, ...] = ()
     found: str
     mend: str | None = None
+
+
+def falls_behind(first: int, second: int, *, arrived: int, seconds: float) -> bool:
+    """Return whether a group falls behind, by two looks at its lag.
+
+    Commits lag behind the work, so the lag of a healthy group goes up and down. A group falls behind if it had a lag
+    before, and either consumed less than half of what arrived, or has a backlog of more than `BEHIND_SECONDS` of
+    arrivals, and that grew.
+
+    Args:
+        first: The lag at first, in messages.
+        second: The lag later.
+        arrived: The messages that arrived between.
+        seconds: The time between.
+    """
+    growth = second - first
+    return first > 0 and growth > 0 and (growth * 2 >= arrived or second * seconds > arrived * BEHIND_SECONDS)
 
 
 def exit_status(findings: Iterable[Finding]) -> int:
