@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -21,6 +21,7 @@ from binders.kafka.clients import ClientMaker, ProducerClient, connect_producer,
 from binders.kafka.connecting import RefusedError, located
 from binders.kafka.consumer import KafkaConsumerBinding, KafkaMember, Membership
 from binders.kafka.dead_letter import DeadLetters, DeadLetterTopic, NoDeadLetters
+from binders.kafka.examination import Examination, bound_consumer, bound_producer, check_addresses
 from binders.kafka.fetching import ConsumerClient, Subscription
 from binders.kafka.handling import to_framework
 from binders.kafka.headers import OFFSET, RECEIVED_PARTITION, RECEIVED_TOPIC
@@ -45,6 +46,7 @@ from streamkit.binder.binder import (
 from streamkit.binder.capabilities import Capability
 from streamkit.binder.receiver_calls import in_batches, one_by_one
 from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError
+from streamkit.findings import Finding, Severity
 from streamkit.messaging.message import Message
 
 logger = logging.getLogger(__name__)
@@ -223,6 +225,49 @@ class KafkaBinder(Binder):
         for member in members:
             lags[member.binding] += member.thread.lag(ends)
         return lags
+
+    async def examine(
+        self,
+        consumers: Sequence[ConsumerDestination],
+        producers: Sequence[ProducerDestination],
+        *,
+        watch: float,
+        answer_within: float,
+    ) -> Sequence[Finding]:
+        """Return what is wrong with brokers, topics and groups; only the admin client connects."""
+        brokers = self._clients.brokers(Client.ADMIN)
+        kinds = {Client.ADMIN, *([Client.CONSUMER] if consumers else []), *([Client.PRODUCER] if producers else [])}
+        mend = f"start it, or correct {PREFIX}.brokers"
+        reached = await check_addresses(
+            [address for kind in kinds for address in self._clients.brokers(kind)], mend, answer_within
+        )
+        findings = [finding for finding in reached.values() if finding is not None]
+        if all(reached[address] is not None for address in brokers):
+            return findings
+        try:
+            topics = await Topics.connected(partial(self._clients.admin, answer_within=answer_within), self._properties)
+        except KafkaError as error:
+            return [*findings, self._unexamined(error)]
+        try:
+            examination = Examination(
+                topics,
+                self._properties,
+                brokers,
+                [bound_consumer(each, self.dead_letter_destination(each)) for each in consumers],
+                [bound_producer(each) for each in producers],
+            )
+            return [*findings, *await examination.findings(watch, answer_within)]
+        finally:
+            await topics.close()
+
+    def _unexamined(self, error: KafkaError) -> Finding:
+        """Return the finding that the admin client could not connect, though something listens for it."""
+        if isinstance(error, RefusedError):
+            text, mend = str(self._refused(error, "admin")), "correct the setting, or the brokers"
+        else:
+            text = f"no Kafka broker answers at {self.address}, though something listens there: {error!r}"
+            mend = f"see that brokers listen there for clients, by the protocol of {PREFIX}.configuration"
+        return Finding(severity=Severity.ERROR, check="brokers", about=(self.name,), found=text, mend=mend)
 
     # Bindings
 

@@ -86,11 +86,13 @@ class ClientMaker:
             "client_id": self._name,
         }
 
-    def admin(self, interruption: Interruption) -> Admin:
+    def admin(self, interruption: Interruption, answer_within: float | None = None) -> Admin:
         """Return a connected client for topics and groups.
 
         Args:
             interruption: Ends the attempt when another thread calls it.
+            answer_within: Seconds that brokers may take to accept the client, and to answer a request; None: as the
+                settings say.
 
         Raises:
             RefusedError: The brokers refuse the client, or the client refuses them.
@@ -98,7 +100,11 @@ class ClientMaker:
         """
         layers = (self._boot.of(Client.ADMIN), self._binder.configuration)
         properties = translated(Client.ADMIN, *layers)
-        return connected(KafkaAdminClient, self._common(Client.ADMIN) | properties, interruption)
+        config = self._common(Client.ADMIN) | properties
+        if answer_within is not None:
+            limit = max(1, round(answer_within * 1000))
+            config |= {"bootstrap_timeout_ms": limit, "request_timeout_ms": limit}
+        return connected(KafkaAdminClient, config, interruption)
 
     def consumer_config(
         self, destination: ConsumerDestination, extended: KafkaConsumerProperties, group: str

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar
 
 from binders.kafka.binder_properties import PREFIX, KafkaBinderProperties
@@ -10,8 +11,8 @@ from binders.kafka.clients import Admin
 from binders.kafka.connecting import Interruption
 from binders.kafka.properties import TopicProperties
 from kafka import TopicPartition
-from kafka.admin import OffsetSpec
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.admin import ConfigFilterType, ConfigResource, ConfigResourceType, OffsetSpec
+from kafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 from streamkit.errors import BinderError
 
 logger = logging.getLogger(__name__)
@@ -21,6 +22,25 @@ R = TypeVar("R")
 _NO_ERROR: Final = 0
 _UNKNOWN_TOPIC: Final = 3
 _NO_LEADER: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic as the brokers describe it.
+
+    Attributes:
+        name: Its name.
+        partitions: The number of its partitions.
+        replicas: The replicas of the partition that has the fewest.
+        without_leader: The numbers of the partitions that have no leader.
+        error: Why the brokers do not describe it; None if they do.
+    """
+
+    name: str
+    partitions: int = 0
+    replicas: int = 0
+    without_leader: tuple[int, ...] = ()
+    error: str | None = None
 
 
 class Topics:
@@ -166,6 +186,61 @@ class Topics:
         cluster = await self.call(self._admin.describe_cluster)
         return sorted(f"{each['host']}:{each['port']}" for each in cluster["brokers"])
 
+    async def names(self) -> list[str]:
+        """Return the names of all topics.
+
+        Raises:
+            KafkaError: The brokers are away, or refuse.
+        """
+        return await self.call(self._admin.list_topics)
+
+    async def views(self, topics: Collection[str]) -> dict[str, TopicView]:
+        """Return how the brokers describe topics, by name; those that do not exist are left out.
+
+        Raises:
+            KafkaError: The brokers are away, or refuse.
+        """
+        described = await self._described(sorted(topics)) if topics else []
+        return {each["name"]: _view(each) for each in described if each["error_code"] != _UNKNOWN_TOPIC}
+
+    async def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Return the configurations of topics, the defaults included, by the names of topics and keys.
+
+        Raises:
+            KafkaError: The brokers are away, or refuse.
+        """
+        resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
+        if not resources:
+            return {}
+        found = await self.call(self._admin.describe_configs, resources, config_filter=ConfigFilterType.ALL)
+        return {
+            topic: {key: str(each["value"]) for key, each in configs.items() if each["value"] is not None}
+            for topic, configs in found.get("topic", {}).items()
+        }
+
+    async def members(self, groups: Collection[str]) -> dict[str, int | None]:
+        """Return the number of each group's members; None if the brokers do not tell.
+
+        Raises:
+            KafkaError: The brokers are away, or refuse.
+        """
+        if not groups:
+            return {}
+        found = await self.call(self._admin.describe_groups, sorted(groups))
+        return {name: None if each["error"] else len(each["members"]) for name, each in found.items()}
+
+    async def committed(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, int]]:
+        """Return the committed offsets of groups, by the group's name and the partition.
+
+        Raises:
+            KafkaError: The brokers are away, or refuse.
+        """
+        offsets: dict[str, dict[TopicPartition, int]] = {}
+        for group in groups:  # brokers before Kafka 3.0 answer for one group at a time
+            found = await self.call(self._admin.list_group_offsets, {group: None})
+            offsets[group] = {key: each.offset for key, each in found[group].items() if each.offset >= 0}
+        return offsets
+
     async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the ends of partitions: the offsets that their next messages will have.
 
@@ -181,3 +256,15 @@ class Topics:
     async def close(self) -> None:
         """Disconnect."""
         await asyncio.to_thread(self._admin.close)
+
+
+def _view(described: Mapping[str, Any]) -> TopicView:
+    name, partitions, error = described["name"], described["partitions"], described["error_code"]
+    if error != _NO_ERROR:
+        return TopicView(name, error=for_code(error).__name__)
+    return TopicView(
+        name,
+        len(partitions),
+        min((len(each["replica_nodes"]) for each in partitions), default=0),
+        tuple(sorted(each["partition_index"] for each in partitions if each["leader_id"] == _NO_LEADER)),
+    )

@@ -23,6 +23,7 @@ from streamkit.findings import Finding, Severity, listed
 
 if TYPE_CHECKING:
     from rocket_client import ClientSettings
+    from streamkit.binder.binding import Binding
     from streamkit.config.report import ReportedSetting
     from streamkit.config.settings import StreamSettings
     from streamkit.plugins.application_plugins import ApplicationPlugins
@@ -73,17 +74,35 @@ class Application:
 
     Attributes:
         findings: What was found in its settings, and at its management port.
-        topics: The topics that its bindings name.
+        topics: The topics that its bindings of RocketMQ name.
+        bindings: The bindings that its settings name, made but not bound; empty if a setting is wrong.
     """
 
     findings: tuple[Finding, ...]
     topics: tuple[BoundTopic, ...]
+    bindings: "tuple[Binding, ...]" = ()
+
+    @property
+    def needs_rocketmq(self) -> bool:
+        """Whether a binding uses RocketMQ, or none is named, so that the code may have some that do."""
+        return bool(self.topics) or not self.bindings
+
+    async def examine(self, *, watch: float, answer_within: float) -> list[Finding]:
+        """Return what the binders of the application find.
+
+        Args:
+            watch: Seconds between the two looks that tell whether lag grows; 0 for one look.
+            answer_within: Seconds that a server may take to answer.
+        """
+        from streamkit.binder.examination import examine_bindings
+
+        return await examine_bindings(self.bindings, watch=watch, answer_within=answer_within)
 
 
 def read_application() -> Application | None:
     """Judge the settings in the current directory; return None if there are no settings of an application."""
-    # The findings have the settings without effect; the warnings in the log would repeat them.
-    logging.getLogger("streamkit").addHandler(logging.NullHandler())
+    # The findings have what the framework and the clients of binders would log.
+    logging.getLogger().addHandler(logging.NullHandler())
     try:
         if not any(Environment.load().sets_below(prefix) for prefix in _OF_APPLICATIONS):
             return None
@@ -112,7 +131,7 @@ def _judge() -> Application:
     if start.problems:
         return Application(findings=tuple(findings), topics=())
     topics = tuple(_topics(environment, plugins, start.type_of))
-    return Application(findings=(*findings, *_management(environment)), topics=topics)
+    return Application(findings=(*findings, *_management(environment)), topics=topics, bindings=tuple(start.bindings))
 
 
 def _judged(rows: "Sequence[ReportedSetting]") -> list[Finding]:

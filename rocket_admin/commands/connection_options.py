@@ -64,6 +64,19 @@ class ClusterConnection:
     tls_config: Path | None = None
     credentials: "Credentials | None" = None
 
+    @property
+    def is_named(self) -> bool:
+        """Whether the options or the settings of the application here say which cluster it is.
+
+        Raises:
+            click.ClickException: The settings of the application cannot be read.
+        """
+        if self.name_servers is not None:
+            return True
+        from rocket_admin.commands.application_settings import cluster_of_application
+
+        return cluster_of_application() is not None
+
     def show(self, work: "Callable[[Admin], Awaitable[None]]", output: Output) -> None:
         """Connect, do the work, again and again with `--watch`; end the command with status 1 if a broker failed.
 

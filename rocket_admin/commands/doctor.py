@@ -30,34 +30,47 @@ __all__ = ["doctor"]
 def doctor(context: click.Context, *, watched: float, cluster: ClusterConnection, output: Output) -> None:
     """Check a RocketMQ cluster and the application in the current directory, and show how to mend what is wrong.
 
+    Bindings of Kafka are checked, too: brokers, topics, partitions, groups.
+
     Nothing is changed. All checks run at once, and a server that does not answer costs --answer-within once or twice.
 
     The exit status is 2 if there is an error, 1 if there is a warning, and 0 otherwise: what is not known, and hints,
     do not count.
     """
+    import asyncio
+
     from rocket_admin.commands.application_checks import check_bindings, check_process, read_application
     from streamkit.findings import Finding, Severity, exit_status, worst_first
 
     application = read_application()
     findings = [check_process(), *(application.findings if application is not None else ())]
 
-    async def examined(admin: "Admin") -> "list[Finding]":
-        import asyncio
+    async def of_binders() -> "list[Finding]":
+        if application is None:
+            return []
+        return await application.examine(watch=watched, answer_within=cluster.seconds)
 
+    async def examined(admin: "Admin") -> "list[Finding]":
         from rocket_admin.doctor.examination import examine
 
         of_cluster = examine(admin, seconds=watched)
         if application is None:
             return await of_cluster
-        found, more = await asyncio.gather(of_cluster, check_bindings(application, admin.settings))
-        return [*found, *more]
+        found = await asyncio.gather(of_cluster, check_bindings(application, admin.settings), of_binders())
+        return [finding for each in found for finding in each]
 
     try:
-        findings += cluster.run(examined)
+        if application is not None and not application.needs_rocketmq and not cluster.is_named:
+            text, mend = "no RocketMQ cluster was examined: no binding here uses one", "name one by --name-server"
+            findings.append(Finding(severity=Severity.OK, check="cluster", found=text, mend=mend))
+            findings += asyncio.run(of_binders())
+        else:
+            findings += cluster.run(examined)
     except click.UsageError:
         raise
     except click.ClickException as error:  # no name server is known, or a file of keys or TLS cannot be used
         findings.append(Finding(severity=Severity.ERROR, check="cluster", found=error.message))
+        findings += asyncio.run(of_binders())
     findings = worst_first(findings)
     if output.as_json:
         output.json(*findings)

@@ -21,6 +21,8 @@ methods of its :class:`~streamkit.binder.binder_type.BinderType`.
     stop of each ConsumerBinding, then stop of each ProducerBinding
     stop                             closes everything that start opened
 
+Without a start, :meth:`Binder.examine` tells what is wrong with the system.
+
 Every method and every callback runs on the application's event loop; a binder starts no loop of its own. If the system
 cannot be reached, ``start`` and ``bind_*`` raise :class:`~streamkit.errors.BinderUnavailable`, and the framework calls
 them again every ``spring.cloud.stream.binding-retry-interval``. Any other exception ends the start of the application.
@@ -94,6 +96,7 @@ from streamkit.clock import Clock
 from streamkit.config.environment import Environment
 from streamkit.config.settings import ConsumerProperties, ProducerProperties
 from streamkit.errors import BinderError, BinderUnavailable
+from streamkit.findings import Finding
 from streamkit.messaging.message import Message
 from streamkit.messaging.transaction import BrokerTransaction, TransactionState
 from streamkit.settlement import Settlement
@@ -561,6 +564,29 @@ class Binder(ABC):
             BinderError: The system did not answer.
         """
         return {}
+
+    async def examine(
+        self,
+        consumers: Sequence[ConsumerDestination],
+        producers: Sequence[ProducerDestination],
+        *,
+        watch: float,
+        answer_within: float,
+    ) -> Sequence[Finding]:
+        """Return what is wrong with the system and with the destinations of bindings, and how to mend it.
+
+        `streamkit doctor` calls it on a binder that is not started; the binder connects and disconnects for it. The
+        application may be running elsewhere, and nothing may change for it: no group is joined, no destination created,
+        no producer started.
+
+        Args:
+            consumers: The destinations of input bindings.
+            producers: The destinations of output bindings. A binding whose direction the settings do not tell is in
+                both.
+            watch: Seconds between the two looks that tell whether lag grows; 0 for one look.
+            answer_within: Seconds that a server may take to answer.
+        """
+        return ()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"

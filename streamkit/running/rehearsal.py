@@ -60,11 +60,14 @@ class Rehearsed:
         problems: Everything because of which the application would not start, in the order of files and lines.
         types: By the uniform names of configured bindings, the binder type whose settings each of them reads.
         default_type: The same for all other bindings; None if there is no default binder.
+        bindings: The bindings that the settings name, none of them bound, if settings alone were rehearsed. A binding
+            whose direction the settings do not tell is there as an input and as an output.
     """
 
     problems: Sequence[ConfigurationError]
     types: Mapping[str, str] = field(default_factory=dict)
     default_type: str | None = None
+    bindings: Sequence[Binding] = ()
 
     def type_of(self, binding: str) -> str | None:
         """Return the binder type whose settings a binding reads; None if its settings do not determine the binder."""
@@ -109,9 +112,10 @@ def rehearse_settings(environment: Environment, plugins: ApplicationPlugins) -> 
     if readable is None:
         return Rehearsed(in_order(problems))
     container = _container(readable, plugins)
+    rehearsal = _Rehearsal(container)
     with _collected(problems):
-        problems.extend(_Rehearsal(container).problems())
-    return _rehearsed(problems, container)
+        problems.extend(rehearsal.problems())
+    return replace(_rehearsed(problems, container), bindings=rehearsal.bindings)
 
 
 def _rehearsed(problems: list[ConfigurationError], container: ApplicationContainer) -> Rehearsed:
@@ -214,9 +218,14 @@ class _UnseenTransactions(LocalTransactions):
 
 
 class _Rehearsal:
-    """One rehearsal of settings without code."""
+    """One rehearsal of settings without code.
+
+    Attributes:
+        bindings: The bindings that it has made, without those that a function has only if it is of another kind.
+    """
 
     def __init__(self, container: ApplicationContainer) -> None:
+        self.bindings: list[Binding] = []
         self._container = container
         self._settings: Bound[StreamSettings] = container.settings()
         self._factory = container.binding_factory()
@@ -306,6 +315,8 @@ class _Rehearsal:
             made.append(self._factory.input(name, channel, polled=name in polled))
         if _OUTPUT in directions:
             made.append(self._factory.output(name, channel))
+        if uniform(name) not in self._guessed:
+            self.bindings.extend(made)
         sides = [judged(each, properties, has_policy=False, is_polled_supplier=True) for each in made]
         return replace(
             sides[0],

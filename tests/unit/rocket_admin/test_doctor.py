@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from click.testing import CliRunner
 
 from rocket_admin.commands import broker as broker_commands
 from rocket_admin.commands.dlq import dlq
@@ -392,6 +393,22 @@ def test_name_server_of_the_application_that_is_away_is_an_error(terminal: Termi
     write_settings(directory, "127.0.0.1:1")
     status, (found,) = diagnosis(terminal)
     assert (status, found["check"], found["about"]) == (2, "bindings", ["bills-out-0"])
+
+
+def test_cluster_is_not_looked_for_if_no_binding_uses_rocketmq(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, terminal: Terminal
+) -> None:
+    """Unless one is named; the bindings of other binders are examined all the same."""
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    lines = ("default-binder=kafka", "kafka.binder.brokers=127.0.0.1:1", "bindings.bills-out-0.destination=bills")
+    text = "\n".join(f"spring.cloud.stream.{line}" for line in lines)
+    (directory / "application.properties").write_text(text)
+    done = CliRunner().invoke(doctor, ["--for", "0", "--json"])
+    findings = [json.loads(line) for line in done.stdout.splitlines()]
+    assert ("ok", "cluster") in {(each["severity"], each["check"]) for each in findings}
+    (error,) = [each for each in findings if each["severity"] == "error"]
+    assert (done.exit_code, error["check"], error["about"]) == (2, "brokers", ["127.0.0.1:1"])
+    assert diagnosis(terminal) == (2, [error])
 
 
 def test_management_port_that_is_taken_is_warned_of(
