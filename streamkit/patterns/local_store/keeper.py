@@ -29,7 +29,7 @@ from streamkit.config.durations import format_duration
 from streamkit.errors import BinderError, BinderUnavailable
 from streamkit.events import message_sent, notify
 from streamkit.messaging.cause import kind_and_text
-from streamkit.messaging.message import Message
+from streamkit.messaging.message import NO_PAYLOAD, Message
 from streamkit.patterns.local_store.kept_message import KeptMessage, decoded, encoded_headers, order_key, size_of
 from streamkit.patterns.local_store.local_store import LocalStore
 
@@ -160,17 +160,20 @@ class LocalKeeper(MessageKeeper):
         self._is_full = False
         key = order_key(message)
         kept = KeptMessage(0, key, self._clock.now_ms(), size)
+        payload = None if message.payload is NO_PAYLOAD else message.payload
         # A task of its own: a sender that is cancelled meanwhile must not leave a message that nobody knows.
-        return await asyncio.shield(asyncio.create_task(self._add(store, kept, headers, message.payload)))
+        return await asyncio.shield(asyncio.create_task(self._add(store, kept, headers, payload)))
 
-    async def _add(self, store: LocalStore, kept: KeptMessage, headers: bytes, payload: bytes) -> bool:
+    async def _add(self, store: LocalStore, kept: KeptMessage, headers: bytes, payload: bytes | None) -> bool:
         if kept.key is not None:
             self._keys[kept.key] += 1
         try:
             kept.number = await store.add((self._output.binding, kept.key, kept.kept_ms, headers, payload))
-        except sqlite3.Error as error:
+        except Exception as error:  # of the file, of a value that it cannot hold, or of a store that is closed
             self._forget_key(kept)
-            logger.error("The local store cannot keep a message of binding %r: %s", self._output.binding, error)
+            logger.error(
+                "The local store cannot keep a message of binding %r: %s", self._output.binding, kind_and_text(error)
+            )
             return False
         self._kept[kept.number] = kept
         self._work.set()
@@ -212,7 +215,15 @@ class LocalKeeper(MessageKeeper):
                 await self._work.wait()
                 pause = limits.retry_interval
             await asyncio.sleep(pause)
-            progressed = await self._round()
+            try:
+                progressed = await self._round()
+            except Exception as error:  # of the file or the producer: what is kept stays kept, and is tried again
+                logger.error(
+                    "Binding %r cannot send what the local store keeps, and tries again: %s",
+                    self._output.binding,
+                    kind_and_text(error),
+                )
+                progressed = False
             pause = limits.retry_interval if progressed else min(2 * pause, limits.max_retry_interval)
 
     async def _round(self) -> bool:
@@ -262,10 +273,13 @@ class LocalKeeper(MessageKeeper):
             age = format_duration(self._limits.max_age)
             error = BinderError(f"a message of binding {self._output.binding!r} was kept longer than {age}")
         now_ms = self._clock.now_ms()
-        messages = [
-            decoded(payload, headers, timedelta(milliseconds=max(0, now_ms - each.kept_ms)))
-            for each, (headers, payload) in zip(fresh, await store.read(fresh), strict=True)
-        ]
+        messages: list[Message[bytes]] = []
+        for each, (headers, payload) in zip(fresh, await store.read(fresh), strict=True):
+            try:
+                messages.append(decoded(payload, headers, timedelta(milliseconds=max(0, now_ms - each.kept_ms))))
+            except ValueError as damage:
+                error = BinderError(f"the headers of a kept message of {self._output.binding!r} are damaged: {damage}")
+                break
         # A stop may cancel this task in the middle: what is sent is removed all the same.
         sending = asyncio.create_task(self._send_all(producer, store, chunk, messages))
         sent, failure = await _finished(sending)
@@ -302,7 +316,10 @@ class LocalKeeper(MessageKeeper):
         """Report a message that will not be sent, and forget it."""
         store = self._opened()
         [(headers, payload)] = await store.read([kept])
-        message = decoded(payload, headers, timedelta())
+        try:
+            message = decoded(payload, headers, timedelta())
+        except ValueError:  # the reason to give it up
+            message = Message(payload or b"")
         reason = error if isinstance(error, BinderError) else BinderError(kind_and_text(error))
         reason.add_note("The message was kept in the local store, and is given up.")
         await self._output.on_failure(message, reason)

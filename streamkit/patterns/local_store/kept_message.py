@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from streamkit.messaging.headers import DELAY, KEY, PARTITION, RECEIPT, MessageHeaders
-from streamkit.messaging.message import Message
+from streamkit.messaging.message import NO_PAYLOAD, Message
 
 __all__ = ["KeptMessage", "decoded", "encoded_headers", "order_key", "size_of"]
 
@@ -56,19 +56,22 @@ def encoded_headers(headers: MessageHeaders) -> bytes:
     return msgspec.msgpack.encode(values)
 
 
-def decoded(payload: bytes, headers: bytes, waited: timedelta) -> Message[bytes]:
+def decoded(payload: bytes | None, headers: bytes, waited: timedelta) -> Message[bytes]:
     """Return a message for its binder.
 
     Args:
-        payload: The payload.
+        payload: The payload, or None for a message without one.
         headers: The headers, as `encoded_headers` has returned them.
         waited: How long the message was kept: its delay is that much shorter.
+
+    Raises:
+        ValueError: The headers are damaged.
     """
     values = msgspec.msgpack.decode(headers, type=dict[str, object])
     delay = values.get(DELAY)
     if isinstance(delay, int | float):
         values[DELAY] = max(0.0, delay - waited / _SECOND)
-    return Message(payload, MessageHeaders.adopt(values))
+    return Message(NO_PAYLOAD if payload is None else payload, MessageHeaders.adopt(values))
 
 
 def size_of(payload: bytes, headers: bytes) -> int:

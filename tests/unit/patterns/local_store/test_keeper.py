@@ -14,6 +14,7 @@ import pytest
 from streamkit import Message
 from streamkit.binder.keeping import MessageKept
 from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError
+from streamkit.messaging.message import NO_PAYLOAD
 from streamkit.patterns.local_store.local_store import MEMORY, LocalStore
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.patterns.local_store.away_broker import LIMITS, Broker, Lost, keeper_of, message
@@ -310,3 +311,144 @@ def test_cancelled_sender_leaves_a_message_that_is_sent(tmp_path: Path) -> None:
         await keeper.stop(1)
 
     run(case, tmp_path / "unsent.db")
+
+
+def test_failed_removal_stops_neither_keeping_nor_sending() -> None:
+    """The disk is full while sent messages are removed: the file takes messages again later."""
+
+    async def case(store: LocalStore) -> None:
+        broker, keeper = Broker(is_away=True), keeper_of(store)
+        producer = keeper.producer(broker)
+        await keeper.start()
+        store._connection.execute(
+            "CREATE TRIGGER full BEFORE DELETE ON kept BEGIN SELECT RAISE(FAIL, 'disk is full'); END"
+        )
+        for payload in (b"1", b"2"):
+            with pytest.raises(MessageKept):
+                await producer.send(message(payload))
+            broker.is_away = False
+            await asyncio.sleep(3)
+            broker.is_away = True
+        assert broker.stored == [b"1", b"2"]
+        await keeper.stop(1)
+
+    run(case)
+
+
+def test_file_that_cannot_be_read_for_a_while_is_tried_again() -> None:
+    """What is kept is sent when the file can be read."""
+
+    async def case(store: LocalStore) -> None:
+        broker, keeper = Broker(is_away=True), keeper_of(store)
+        producer = keeper.producer(broker)
+        await keeper.start()
+        with pytest.raises(MessageKept):
+            await producer.send(message(b"1"))
+        store._connection.execute("ALTER TABLE kept RENAME TO away")
+        broker.is_away = False
+        await asyncio.sleep(3)
+        store._connection.execute("ALTER TABLE away RENAME TO kept")
+        await asyncio.sleep(10)
+        assert broker.stored == [b"1"]
+        await keeper.stop(1)
+
+    run(case)
+
+
+def test_message_without_payload_stays_one() -> None:
+    """It deletes a key of a compacted topic; an empty payload does not."""
+
+    async def case(store: LocalStore) -> None:
+        broker, keeper = Broker(is_away=True), keeper_of(store)
+        producer = keeper.producer(broker)
+        await keeper.start()
+        with pytest.raises(MessageKept):
+            await producer.send(Message(NO_PAYLOAD))
+        broker.is_away = False
+        await asyncio.sleep(3)
+        assert broker.messages[0].payload is NO_PAYLOAD
+        assert (store.count, store.size) == (0, 0)
+        await keeper.stop(1)
+
+    run(case)
+
+
+def test_message_with_damaged_headers_is_given_up() -> None:
+    """With its payload; the messages behind it are sent."""
+
+    async def case(store: LocalStore) -> None:
+        broker, lost = Broker(is_away=True), Lost()
+        keeper = keeper_of(store, lost=lost)
+        producer = keeper.producer(broker)
+        for payload in (b"1", b"2", b"3"):
+            with pytest.raises(MessageKept):
+                await producer.send(message(payload))
+        store._connection.execute("UPDATE kept SET headers = x'C1' WHERE number = 2")
+        broker.is_away = False
+        await keeper.start()
+        await asyncio.sleep(3)
+        assert broker.stored == [b"1", b"3"]
+        assert [payload for payload, _ in lost.reports] == [b"2"]
+        assert "are damaged" in lost.reports[0][1]
+        await keeper.stop(1)
+
+    run(case)
+
+
+def test_closed_store_refuses_a_message() -> None:
+    """The send fails as without a store, and does not wait for ever."""
+
+    async def case(store: LocalStore) -> None:
+        producer = keeper_of(store).producer(Broker(is_away=True))
+        store.close()
+        with pytest.raises(BinderUnavailable, match="nobody there"):
+            await asyncio.wait_for(producer.send(message(b"1")), 5)
+
+    run(case)
+
+
+def test_file_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    """Neither a table of the store nor its lock is put into the application's own database."""
+    path = tmp_path / "shop.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE booked (number TEXT)")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(ConfigurationError, match="a database of something else"):
+        LocalStore(str(path))
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("damage", "error"),
+    [
+        ("PRAGMA user_version=2", "its format is 2, and this version of streamkit reads 1"),
+        (b"no database at all" * 100, "move it away"),
+        (None, "create its directory"),
+    ],
+)
+def test_unusable_file_is_an_error_that_says_what_to_do(tmp_path: Path, damage: str | bytes | None, error: str) -> None:
+    """A file of a later version, a damaged one, and one whose directory is missing."""
+    path = tmp_path / "unsent.db"
+    if isinstance(damage, str):
+        with opened(path):
+            pass
+        connection = sqlite3.connect(path)
+        connection.execute(damage)
+        connection.close()
+    elif damage is not None:
+        path.write_bytes(damage)
+    with pytest.raises(ConfigurationError, match=error):
+        LocalStore(str(path if damage is not None else tmp_path / "missing" / "unsent.db"))
+
+
+def test_damaged_page_is_an_error_at_the_start(tmp_path: Path) -> None:
+    """It is neither passed over nor replaced by an empty store."""
+    path = tmp_path / "unsent.db"
+    with opened(path):
+        pass
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"unsent\.db cannot be opened: .*damaged"):
+        LocalStore(str(path))
