@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, RowMapping, Select, func, select, text, update
 
@@ -13,13 +13,28 @@ from streamkit.patterns.outbox.listening import CHANNEL
 from streamkit.patterns.outbox.status import OVER_LIMITS, MessageStatus
 from streamkit.patterns.outbox.tables import PRODUCER_TABLES, ProducerMessage
 
-__all__ = ["OutboxRow", "Selection", "list_rows", "resend", "roll_back", "show_row", "topic_counts"]
+__all__ = [
+    "SLICE",
+    "OutboxRow",
+    "Selection",
+    "count_over_limits",
+    "list_rows",
+    "resend",
+    "roll_back",
+    "show_row",
+    "topic_counts",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
-    """A row as commands show it."""
+    """A row as commands show it.
 
+    Attributes:
+        number: Its place in the order in which rows were inserted.
+    """
+
+    number: int
     topic: str
     id: str
     status: str
@@ -51,11 +66,16 @@ class TopicCount:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which rows are meant; what is None or empty does not matter."""
+    """Which rows are meant; what is None or empty does not matter.
+
+    Attributes:
+        after: The number of the last row of the slice before: only rows inserted later are meant.
+    """
 
     topic: str | None = None
     statuses: Collection[MessageStatus] = ()
     ids: Collection[str] = ()
+    after: int | None = None
 
     def applied(self, statement: Select[Any]) -> Select[Any]:
         """Return the statement with the conditions."""
@@ -65,10 +85,16 @@ class Selection:
             statement = statement.where(ProducerMessage.message_status.in_(map(str, self.statuses)))
         if self.ids:
             statement = statement.where(ProducerMessage.msgid.in_(self.ids))
+        if self.after is not None:
+            statement = statement.where(ProducerMessage.id > self.after)
         return statement
 
 
 _TABLE = PRODUCER_TABLES[0]
+_LISTED = [column for column in _TABLE.columns if column.name not in ("body", "headers")]
+_OVER = ProducerMessage.message_status.in_(map(str, OVER_LIMITS))
+SLICE: Final = 500
+"""The most rows that one transaction changes: relays and senders do not wait long for its locks."""
 
 
 def topic_counts(connection: Connection) -> Sequence[TopicCount]:
@@ -88,7 +114,7 @@ def topic_counts(connection: Connection) -> Sequence[TopicCount]:
 
 def list_rows(connection: Connection, selection: Selection, limit: int) -> Sequence[OutboxRow]:
     """Return rows, the newest first, without bodies and headers."""
-    newest = selection.applied(select(_TABLE)).order_by(ProducerMessage.id.desc()).limit(limit)
+    newest = selection.applied(select(*_LISTED)).order_by(ProducerMessage.id.desc()).limit(limit)
     return [_row(each, is_whole=False) for each in connection.execute(newest).mappings()]
 
 
@@ -107,29 +133,37 @@ def show_row(connection: Connection, selection: Selection) -> OutboxRow:
     return _row(found[0], is_whole=True)
 
 
+def count_over_limits(connection: Connection, selection: Selection) -> int:
+    """Return the number of selected rows that are over a limit.
+
+    Raises:
+        OutboxError: A row that is named by its id is missing or not over a limit.
+    """
+    _refuse_others(connection, selection)
+    return connection.execute(selection.applied(select(func.count(ProducerMessage.id))).where(_OVER)).scalar_one()
+
+
 def resend(connection: Connection, selection: Selection, now: int, *, dry_run: bool = False) -> Sequence[OutboxRow]:
     """Send rows again that are over a limit: their status is NOT_CONSUMED, and their sends are counted anew.
 
     Returns:
-        The rows as they were.
+        The first `SLICE` rows, as they were; the next slice begins after the last one.
 
     Raises:
-        OutboxError: A row that is named by its id is not over a limit.
+        OutboxError: A row that is named by its id is missing or not over a limit.
     """
-    rows = _over_limits(connection, selection)
-    if rows and not dry_run:
-        again = {
-            "message_status": str(MessageStatus.NOT_CONSUMED),
-            "send_times": 0,
-            "pending": 1,
-            "due_time": 0,
-            "check_id": None,
-            "update_time": now,
-        }
-        _change(connection, rows, again)
-        if connection.dialect.name == "postgresql":
-            for topic in sorted({row.topic for row in rows}):
-                connection.execute(text("SELECT pg_notify(:channel, :topic)"), {"channel": CHANNEL, "topic": topic})
+    again = {
+        "message_status": str(MessageStatus.NOT_CONSUMED),
+        "send_times": 0,
+        "pending": 1,
+        "due_time": 0,
+        "check_id": None,
+        "update_time": now,
+    }
+    rows = _changed(connection, selection, again, dry_run=dry_run)
+    if not dry_run and connection.dialect.name == "postgresql":
+        for topic in sorted({row.topic for row in rows}):
+            connection.execute(text("SELECT pg_notify(:channel, :topic)"), {"channel": CHANNEL, "topic": topic})
     return rows
 
 
@@ -137,43 +171,54 @@ def roll_back(connection: Connection, selection: Selection, now: int, *, dry_run
     """Mark rows that are over a limit as rolled back; the application that relays them undoes the sender's work.
 
     Returns:
-        The rows as they were.
+        The first `SLICE` rows, as they were; the next slice begins after the last one.
 
     Raises:
-        OutboxError: A row that is named by its id is not over a limit.
+        OutboxError: A row that is named by its id is missing or not over a limit.
     """
-    rows = _over_limits(connection, selection)
+    gone = {"message_status": str(MessageStatus.ROLLED_BACK), "pending": None, "check_id": None, "update_time": now}
+    return _changed(connection, selection, gone, dry_run=dry_run)
+
+
+def _changed(
+    connection: Connection, selection: Selection, values: Mapping[str, object], *, dry_run: bool
+) -> Sequence[OutboxRow]:
+    """Change one slice of the rows that are over a limit, and return it as it was."""
+    if selection.after is None:
+        _refuse_others(connection, selection)
+    found = selection.applied(select(*_LISTED)).where(_OVER).order_by(ProducerMessage.id).limit(SLICE)
+    rows = [
+        _row(each, is_whole=False)
+        for each in connection.execute(found if dry_run else found.with_for_update()).mappings()
+    ]
     if rows and not dry_run:
-        gone = {"message_status": str(MessageStatus.ROLLED_BACK), "pending": None, "check_id": None, "update_time": now}
-        _change(connection, rows, gone)
+        changed = update(ProducerMessage).where(ProducerMessage.id.in_([row.number for row in rows]), _OVER)
+        connection.execute(changed.values(values))
     return rows
 
 
-def _over_limits(connection: Connection, selection: Selection) -> Sequence[OutboxRow]:
-    found = connection.execute(selection.applied(select(_TABLE)).with_for_update()).mappings().all()
-    over = {str(each) for each in OVER_LIMITS}
-    missing = set(selection.ids).difference(row["msgid"] for row in found)
+def _refuse_others(connection: Connection, selection: Selection) -> None:
+    """Check the rows that are named by their ids."""
+    if not selection.ids:
+        return
+    named = (ProducerMessage.msgid, ProducerMessage.topic, ProducerMessage.message_status)
+    found = connection.execute(selection.applied(select(*named))).all()
+    missing = set(selection.ids).difference(row.msgid for row in found)
     if missing:
         raise OutboxError(f"there is no message {', '.join(sorted(missing))} in the outbox")
-    others = [row for row in found if row["message_status"] not in over]
-    if others and selection.ids:
-        first = others[0]
-        raise OutboxError(
-            f"message {first['msgid']} to {first['topic']} is {first['message_status']}: only messages over a limit "
-            f"({' or '.join(sorted(over))}) are sent again or rolled back"
-        )
-    return [_row(row, is_whole=False) for row in found if row["message_status"] in over]
-
-
-def _change(connection: Connection, rows: Sequence[OutboxRow], values: Mapping[str, object]) -> None:
-    for row in rows:
-        changed = update(ProducerMessage).where(ProducerMessage.topic == row.topic, ProducerMessage.msgid == row.id)
-        connection.execute(changed.where(ProducerMessage.message_status == row.status).values(values))
+    over = sorted(map(str, OVER_LIMITS))
+    for row in found:
+        if row.message_status not in over:
+            raise OutboxError(
+                f"message {row.msgid} to {row.topic} is {row.message_status}: only messages over a limit "
+                f"({' or '.join(over)}) are sent again or rolled back"
+            )
 
 
 def _row(row: RowMapping, *, is_whole: bool) -> OutboxRow:
-    body: bytes | None = row["body"]
+    body: bytes | None = row["body"] if is_whole else None
     return OutboxRow(
+        number=row["id"],
         topic=row["topic"],
         id=row["msgid"],
         status=row["message_status"],
@@ -186,7 +231,7 @@ def _row(row: RowMapping, *, is_whole: bool) -> OutboxRow:
         compensated_at=_time(row["compensated_time"]),
         error=row["last_error"],
         headers=json.loads(row["headers"]) if is_whole else None,
-        body=body.decode(errors="backslashreplace") if is_whole and body is not None else None,
+        body=body.decode(errors="backslashreplace") if body is not None else None,
     )
 
 

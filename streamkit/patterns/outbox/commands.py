@@ -19,6 +19,8 @@ __all__ = ["outbox"]
 
 R = TypeVar("R")
 
+_MOST_SHOWN = 50
+"""The most rows in the table of messages that were sent again or rolled back."""
 _DRIVERS = {"postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
 _STATUSES = (
     "NOT_CONSUMED",
@@ -213,11 +215,16 @@ def _database(url: str | None) -> "Database":
         raise click.UsageError("name the database: --url, STREAMKIT_OUTBOX_URL, or the setting streamkit.outbox.url")
     try:
         parsed = make_url(url)
+    except SQLAlchemyError as error:
+        raise click.UsageError(
+            "the URL of the database is none that SQLAlchemy reads: write it like postgresql://user@host/shop"
+        ) from error
+    try:
         driver = _DRIVERS.get(parsed.get_backend_name())
         parsed = parsed.set(drivername=parsed.get_backend_name() + (f"+{driver}" if driver else ""))
         return Database(create_engine(parsed))
     except (SQLAlchemyError, ImportError) as error:
-        raise click.UsageError(f"cannot use the database {url!r}: {error}") from error
+        raise click.UsageError(f"cannot use the database {parsed}: {error}") from error
 
 
 def _done(database: "Database", work: "Callable[[Connection], R]") -> R:
@@ -230,7 +237,14 @@ def _done(database: "Database", work: "Callable[[Connection], R]") -> R:
     except OutboxError as error:
         raise click.ClickException(str(error)) from error
     except SQLAlchemyError as error:
-        raise click.ClickException(f"the database refuses: {error.__cause__ or error}") from error
+        hint = "; `streamkit outbox schema` prints the statements that create it" if _lacks_table(error) else ""
+        raise click.ClickException(f"the database refuses: {error.__cause__ or error}{hint}") from error
+
+
+def _lacks_table(error: Exception) -> bool:
+    """Return whether the tables of the outbox do not exist."""
+    said = str(error.__cause__)
+    return any(each in said for each in ("no such table", "does not exist", "doesn't exist")) and "producer_" in said
 
 
 def _change(
@@ -244,19 +258,26 @@ def _change(
     as_json: bool,
 ) -> None:
     from streamkit.clock import current_clock
+    from streamkit.patterns.outbox.administration import count_over_limits
 
     if not selection.ids and not selection.topic and not selection.statuses:
         raise click.UsageError("name messages by their ids, or select them by --topic or --status")
-    now = current_clock().now_ms()
-    planned = _done(database, lambda connection: act(connection, selection, now, dry_run=True))
     verb, done, undone = words
-    if planned and not is_dry:
-        if not is_sure:
-            click.confirm(f"{verb} {len(planned)} messages?", abort=True, err=True)
-        planned = _done(database, lambda connection: act(connection, selection, now))
-    _print_rows(planned, as_json)
+    count = _done(database, lambda connection: count_over_limits(connection, selection))
+    if count and not is_dry and not is_sure:
+        click.confirm(f"{verb} {count} messages?", abort=True, err=True)
+    now, shown, count = current_clock().now_ms(), list["OutboxRow"](), 0
+    while rows := _done(database, functools.partial(act, selection=selection, now=now, dry_run=is_dry)):
+        count += len(rows)
+        if as_json:
+            _print(rows, [], as_json)
+        else:
+            shown += rows[: _MOST_SHOWN - len(shown)]
+        selection = dataclasses.replace(selection, after=rows[-1].number)
     if not as_json:
-        click.echo(f"Would {undone} {len(planned)} messages." if is_dry else f"{len(planned)} messages are {done}.")
+        _print_rows(shown, as_json)
+        more = f" The table shows the first {_MOST_SHOWN}." if count > _MOST_SHOWN else ""
+        click.echo(f"{f'Would {undone} {count} messages.' if is_dry else f'{count} messages are {done}.'}{more}")
 
 
 def _print_rows(rows: "Sequence[OutboxRow]", as_json: bool) -> None:

@@ -10,6 +10,7 @@ from alembic.operations import Operations
 from click.testing import CliRunner
 from sqlalchemy import create_engine, inspect
 
+from streamkit.patterns.outbox.administration import SLICE, Selection, resend
 from streamkit.patterns.outbox.commands import outbox
 from streamkit.patterns.outbox.schema import DIALECTS, alembic_migration, sql_script
 
@@ -61,6 +62,36 @@ def test_resend_and_rollback(url: str) -> None:
     assert status(url, "o-1") == "NOT_CONSUMED"
     told = run(url, "rollback", "o-2", "--yes", fails=True)
     assert "message o-2 to orders is NOT_CONSUMED: only messages over a limit" in told
+
+
+def test_many_messages_are_sent_again_in_slices(url: str) -> None:
+    """One transaction does not lock a whole topic, and the table does not list it."""
+    connection = sqlite3.connect(url.removeprefix("sqlite:///"))
+    with connection:
+        connection.executemany(ROW, [[f"many-{number}", "CONSUMPTION_RETRIES_EXCEEDED"] for number in range(2 * SLICE)])
+    connection.close()
+    told = run(url, "resend", "--topic", "orders", "--dry-run")
+    assert f"Would send again {2 * SLICE + 1} messages. The table shows the first 50." in told
+    assert len(told.splitlines()) < 60
+    engine = create_engine(url)
+    with engine.begin() as connected:
+        assert len(resend(connected, Selection(topic="orders"), 0)) == SLICE
+    engine.dispose()
+    lines = run(url, "resend", "--topic", "orders", "--yes", "--json").splitlines()
+    assert len(lines) == SLICE + 1
+    assert len(run(url, "list", "--status", "NOT_CONSUMED", "--limit", "5000", "--json").splitlines()) == 2 * SLICE + 2
+
+
+def test_password_of_the_database_is_not_printed() -> None:
+    for url in ("unknown://shop:secret@db/shop", "shop:secret@db"):
+        told = run(url, "list", fails=True)
+        assert "secret" not in told
+        assert "database" in told
+
+
+def test_missing_tables_are_told_with_what_creates_them(tmp_path: Path) -> None:
+    told = run(f"sqlite:///{tmp_path}/empty.db", "list", fails=True)
+    assert "no such table: producer_msg; `streamkit outbox schema` prints the statements" in told
 
 
 def test_rollback_marks_the_row(url: str) -> None:
