@@ -59,7 +59,7 @@ def _key(find: Callable[[Message[object]], object], description: str) -> Message
             raise Reject(f"the message has no key by which it is handled once: {error}", cause=error) from error
         if isinstance(found, bytes):  # a header or payload that was not converted
             found = _text(found)
-        if found is None or found == "" or not isinstance(found, str | int | UUID):
+        if found is None or found == "" or isinstance(found, bool) or not isinstance(found, str | int | UUID):
             raise Reject(
                 f"the message has no key by which it is handled once: {description} is {found!r}; expected text, a "
                 "whole number or a UUID"

@@ -375,9 +375,9 @@ def test_message_without_a_key_is_rejected(app: StreamApplication, deliver: Call
         handled.append(orders)
 
     with app.test(properties={f"{STREAM}.bindings.a.destination": "c"}) as test:
-        deliver(test, {"id": None}, {"id": [1]})
+        deliver(test, {"id": None}, {"id": [1]}, {"id": True})
         letters = test.dead_letters("a").receive_all()
-    assert len(letters) == 2
+    assert len(letters) == 3
     assert "the message has no key" in str(letters[0].headers["FAILURE_MESSAGE"])
     assert handled == []
 
