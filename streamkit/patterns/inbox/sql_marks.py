@@ -41,6 +41,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from streamkit.messaging.cause import kind_and_text
 from streamkit.patterns.inbox.marks import Claim, Mark, MarkStore
+from streamkit.patterns.storable_text import storable
 
 __all__ = ["SqlMarks", "inbox_table"]
 
@@ -150,7 +151,12 @@ class SqlMarks(MarkStore):
         """Insert marks; return False if one is there, or another run is about to insert it."""
         table = self._table
         rows = [
-            {"mark": digest, "made_at": now_ms, "scope": _shown(mark.scope), "message_key": _shown(mark.key)}
+            {
+                "mark": digest,
+                "made_at": now_ms,
+                "scope": storable(mark.scope, _SHOWN),
+                "message_key": storable(mark.key, _SHOWN),
+            }
             for digest, mark in marks.items()
         ]
         dialect = session.connection().dialect
@@ -294,11 +300,6 @@ def _executed(session: Session, statement: "Select[*tuple[Any, ...]] | Delete") 
         return connection.execute(statement)
     compiled = statement.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
     return connection.exec_driver_sql(f"{_WITHOUT_WAITING}{compiled}")
-
-
-def _shown(value: str) -> str:
-    """Return the beginning of a text in characters that every database stores."""
-    return value.encode(errors="replace").decode().replace("\0", "?")[:_SHOWN]
 
 
 def _code(error: DBAPIError) -> object:

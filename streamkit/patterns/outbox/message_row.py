@@ -10,6 +10,7 @@ from streamkit.patterns.outbox.claims import ClaimedRow
 from streamkit.patterns.outbox.errors import OutboxError
 from streamkit.patterns.outbox.status import MessageStatus
 from streamkit.patterns.outbox.tables import ProducerMessage, lane_of
+from streamkit.patterns.storable_text import storable
 
 __all__ = ["OUTBOX_ID", "message_of", "row_of"]
 
@@ -34,13 +35,14 @@ def row_of(
 
     Raises:
         MessageConversionError: The payload cannot be converted.
-        OutboxError: A header cannot be kept in the database, or the id or the key is too long.
+        OutboxError: A header, the id or the key cannot be kept in the database.
     """
     wire = write(message)
     id_ = id_ or message.headers.id
+    key = key or None
     for name, value in (("id", id_), ("key", key)):
-        if value is not None and len(value) > _LONGEST:
-            raise OutboxError(f"the {name} of a message to {topic!r} has {len(value)} characters; at most {_LONGEST}")
+        if value is not None:
+            _check(topic, name, value)
     headers = {name: _kept(topic, name, value) for name, value in wire.headers.user_values().items()}
     headers |= {ID: message.headers.id, TIMESTAMP: message.headers.timestamp}
     if wire.headers.content_type is not None:
@@ -70,6 +72,21 @@ def message_of(row: ClaimedRow | ProducerMessage) -> Message[bytes]:
     return Message(NO_PAYLOAD if row.body is None else row.body, MessageHeaders.adopt(headers))
 
 
+def _check(topic: str, name: str, value: object) -> None:
+    """Refuse an id or a key that a database refuses, or compares in another way than Python."""
+    if not isinstance(value, str):
+        fault = f"is {value!r}; expected text: {name}=str(…)"
+    elif len(value) > _LONGEST:
+        fault = f"has {len(value)} characters; at most {_LONGEST}"
+    elif storable(value, _LONGEST) != value:
+        fault = f"is {value!r}: databases store neither NUL nor lone surrogates"
+    elif value.endswith(" "):  # MariaDB compares text without the spaces at its end
+        fault = f"is {value!r}: remove the space at its end, which some databases do not compare"
+    else:
+        return
+    raise OutboxError(f"the {name} of a message to {topic!r} {fault}")
+
+
 def _kept(topic: str, name: str, value: object) -> object:
     """Return a header's value as JSON has it; durations are seconds, times milliseconds since 1970."""
     if isinstance(value, timedelta):
@@ -77,9 +94,10 @@ def _kept(topic: str, name: str, value: object) -> object:
     if isinstance(value, datetime):
         return round(value.timestamp() * 1000)
     try:
-        if json.loads(json.dumps(value)) == value:
+        text = json.dumps(value, ensure_ascii=False)
+        if json.loads(text) == value and storable(text, len(text)) == text:
             return value
-    except TypeError:
+    except (TypeError, ValueError, RecursionError):
         pass
     raise OutboxError(
         f"header {name!r} of a message to {topic!r} is {type(value).__name__}, which an outbox cannot keep: use text, "

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, bindparam, update
 from streamkit.patterns.outbox.claims import ClaimedRow, held_lanes, release
 from streamkit.patterns.outbox.status import MessageStatus
 from streamkit.patterns.outbox.tables import PRODUCER_TABLES, ProducerMessage
+from streamkit.patterns.storable_text import storable
 
 __all__ = ["Results", "Retries"]
 
@@ -70,7 +71,11 @@ class Results:
     @staticmethod
     def _refuse(connection: Connection, row: ClaimedRow, reason: str, now: int, retries: Retries) -> None:
         times = row.send_times + 1
-        values: dict[str, object] = {"send_times": times, "last_error": reason[:_MOST_OF_ERROR], "update_time": now}
+        values: dict[str, object] = {
+            "send_times": times,
+            "last_error": storable(reason, _MOST_OF_ERROR),
+            "update_time": now,
+        }
         if times >= retries.max_send_times:
             values |= {"pending": None, "message_status": str(MessageStatus.CONFIRMATION_RETRIES_EXCEEDED)}
         else:

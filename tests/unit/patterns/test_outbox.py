@@ -113,6 +113,33 @@ def test_header_that_a_database_cannot_keep_is_refused(shop: Shop) -> None:
         shop.outbox.send("orders", {}, {"price": object()})
 
 
+@pytest.mark.parametrize("value", [[float("nan")], "\ud800", {1: 2}, (1, 2), b"x"])
+def test_header_that_would_come_back_changed_is_refused(shop: Shop, value: object) -> None:
+    with shop.outbox.transaction(), pytest.raises(OutboxError, match="header 'price' of a message to 'orders'"):
+        shop.outbox.send("orders", {}, {"price": value})
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        (7, r"is 7; expected text: id=str\(…\)"),
+        ("x" * 256, "has 256 characters; at most 255"),
+        ("a\0b", "neither NUL nor lone surrogates"),
+        ("\ud800", "neither NUL nor lone surrogates"),
+        ("o-1 ", "remove the space at its end"),
+    ],
+)
+def test_id_that_a_database_does_not_keep_is_refused(shop: Shop, value: str, error: str) -> None:
+    with shop.outbox.transaction(), pytest.raises(OutboxError, match=error):
+        shop.outbox.send("orders", {}, id=value)
+
+
+def test_empty_key_is_no_key(shop: Shop) -> None:
+    with shop.outbox.transaction():
+        shop.outbox.send("orders", {"number": "1"}, id="1", key="")
+    assert shop.row("1").message_key is None
+
+
 def test_message_keeps_its_id_and_headers(shop: Shop) -> None:
     with shop.outbox.transaction():
         message = Message({"number": "1"}, {"colour": "red"})
@@ -130,12 +157,13 @@ class Refusing(ChannelInterceptor):
         self.numbers: set[str] = set()
         self.stops: set[str] = set()
         self.error: type[Exception] = ValueError
+        self.text = "refused"
 
     def pre_send(self, message: Message[object], channel: object) -> Message[object] | None:
         if message.headers.get(OUTBOX_ID) in self.stops:
             return None
         if message.headers.get(OUTBOX_ID) in self.numbers:
-            raise self.error("refused")
+            raise self.error(self.text)
         return message
 
 
@@ -179,6 +207,15 @@ def test_message_that_an_interceptor_stops_is_not_taken_for_sent(shop: Shop, ref
     shop.test.advance(minutes=1)
     assert shop.row("1").status is MessageStatus.CONFIRMATION_RETRIES_EXCEEDED
     assert shop.row("1").sent_time is None
+
+
+def test_reason_that_a_database_refuses_stops_no_other_message(shop: Shop, refusing: Refusing) -> None:
+    """The reason is a text of anybody's; the other messages of the round are sent once."""
+    refusing.numbers, refusing.text = {"1"}, "bad \ud800 \0 text"
+    shop.take("1", "2")
+    shop.test.advance(minutes=1)
+    assert shop.sent() == ["2"]
+    assert shop.row("1").last_error == "ValueError: bad ? ? text"
 
 
 def test_outage_counts_against_no_message(shop: Shop, refusing: Refusing) -> None:
