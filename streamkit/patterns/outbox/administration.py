@@ -77,7 +77,7 @@ class Selection:
     ids: Collection[str] = ()
     after: int | None = None
 
-    def applied(self, statement: Select[Any]) -> Select[Any]:
+    def applied(self, statement: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
         """Return the statement with the conditions."""
         if self.topic is not None:
             statement = statement.where(ProducerMessage.topic == self.topic)
@@ -140,7 +140,9 @@ def count_over_limits(connection: Connection, selection: Selection) -> int:
         OutboxError: A row that is named by its id is missing or not over a limit.
     """
     _refuse_others(connection, selection)
-    return connection.execute(selection.applied(select(func.count(ProducerMessage.id))).where(_OVER)).scalar_one()
+    counted = selection.applied(select(func.count(ProducerMessage.id))).where(_OVER)
+    count: int = connection.execute(counted).scalar_one()
+    return count
 
 
 def resend(connection: Connection, selection: Selection, now: int, *, dry_run: bool = False) -> Sequence[OutboxRow]:
