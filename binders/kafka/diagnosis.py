@@ -169,7 +169,7 @@ def judge_topics(terms: Terms, bindings: Sequence[Bound], seen: SeenTopics) -> l
         topics = {each.topic for each in bindings}
         created = topics - seen.views.keys() - seen.matched.keys()
         more = f"; the application creates {listed(created)}" if created else ""
-        found.append(_finding(Severity.OK, f"the topics of all bindings fit them: {listed(topics)}{more}", None))
+        found.append(_finding(Severity.OK, f"the Kafka topics of all bindings fit them: {listed(topics)}{more}", None))
     return list(dict.fromkeys(found))
 
 

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import os
 import re
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -48,7 +49,9 @@ async def check_addresses(addresses: Iterable[str], mend: str, seconds: float) -
                 _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
         except TimeoutError:
             reason = f"nothing answers within {seconds:g} s"
-        except (OSError, ValueError) as error:
+        except OSError as error:  # a name that cannot be resolved has a negative number
+            reason = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
+        except ValueError as error:
             reason = str(error)
         else:
             writer.close()

@@ -19,7 +19,7 @@ from streamkit.findings import Finding, Severity
 BROKERS = "kafka:9092"
 INPUT = BoundConsumer(binding="in", topic="orders", group="kitchen", letters="error.orders.kitchen")
 OUTPUT = BoundProducer(binding="out", topic="orders")
-FITS = "ok: the topics of all bindings fit them: orders"
+FITS = "ok: the Kafka topics of all bindings fit them: orders"
 LETTERS = TopicView("error.orders.kitchen", 1, 1)
 
 

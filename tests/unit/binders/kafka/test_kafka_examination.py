@@ -48,7 +48,7 @@ def test_each_address_at_which_nothing_listens_is_an_error() -> None:
     first, second = examined("127.0.0.1:1", "localhost:none")
     assert {first.severity, second.severity} == {Severity.ERROR}
     assert (first.about, second.about) == (("127.0.0.1:1",), ("localhost:none",))
-    assert first.found.startswith("Kafka broker 127.0.0.1:1 cannot be reached from here: ")
+    assert first.found.startswith("Kafka broker 127.0.0.1:1 cannot be reached from here: Connection refused")
     assert first.mend == "start it, or correct spring.cloud.stream.kafka.binder.brokers"
 
 
