@@ -3,8 +3,8 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Select, Update, select, update
 from sqlalchemy.engine import CursorResult, Engine
@@ -25,6 +25,9 @@ __all__ = ["Compensation"]
 
 logger = logging.getLogger(__name__)
 
+_AT_ONCE: Final = 100
+"""The most rows of one run: messages are not sent meanwhile."""
+
 
 class Compensation:
     """Calls the function of one topic for each row that is rolled back; row and function share one transaction."""
@@ -39,29 +42,35 @@ class Compensation:
         self._topic = topic
         self._function = function
         self._database = database
+        self._after = 0  # the row that this pass tried last
         hints = annotations_of(function)
         first = next(iter(inspect.signature(function).parameters))
         self._read = converter.payload_reader(hints.get(first, bytes), place=f"the roll-back of {topic!r}")
 
-    async def run(self) -> None:
-        """Roll back what is to be rolled back. A row whose function raises is left for the next time."""
-        failed: list[int] = []
-        is_more = True
-        while is_more:
-            if isinstance(self._database.engine, AsyncEngine):
-                is_more = await self._run_one(self._database.engine, failed)
-            else:
-                is_more = await asyncio.to_thread(self._run_one_in_thread, self._database.engine, failed)
+    async def run(self) -> bool:
+        """Roll some rows back; return whether more of them wait.
 
-    async def _run_one(self, engine: AsyncEngine, failed: list[int]) -> bool:
+        A row whose function raises is left for the next pass over all rows.
+        """
+        for _ in range(_AT_ONCE):
+            if isinstance(self._database.engine, AsyncEngine):
+                is_more = await self._run_one(self._database.engine)
+            else:
+                is_more = await asyncio.to_thread(self._run_one_in_thread, self._database.engine)
+            if not is_more:
+                self._after = 0
+                return False
+        return True
+
+    async def _run_one(self, engine: AsyncEngine) -> bool:
         id_: int | None = None
         try:
             async with AsyncSession(engine, expire_on_commit=False) as session:
                 with clock_held():
-                    row = await session.scalar(self._next(failed))
+                    row = await session.scalar(self._next())
                     if row is None:
                         return False
-                    id_ = row.id
+                    id_ = self._after = row.id
                     is_mine = _changes_one(await session.execute(self._mark(id_)))
                 if is_mine:
                     await self._function(self._read(message_of(row)), session)
@@ -71,17 +80,16 @@ class Compensation:
             if id_ is None:
                 raise
             logger.exception("The roll-back of row %d to %r failed; it is tried again", id_, self._topic)
-            failed.append(id_)
         return True
 
-    def _run_one_in_thread(self, engine: Engine, failed: list[int]) -> bool:
+    def _run_one_in_thread(self, engine: Engine) -> bool:
         id_: int | None = None
         try:
             with Session(engine, expire_on_commit=False) as session:
-                row = session.scalar(self._next(failed))
+                row = session.scalar(self._next())
                 if row is None:
                     return False
-                id_ = row.id
+                id_ = self._after = row.id
                 if _changes_one(session.execute(self._mark(id_))):
                     self._function(self._read(message_of(row)), session)
                 session.commit()
@@ -89,17 +97,16 @@ class Compensation:
             if id_ is None:
                 raise
             logger.exception("The roll-back of row %d to %r failed; it is tried again", id_, self._topic)
-            failed.append(id_)
         return True
 
-    def _next(self, failed: Collection[int]) -> Select[ProducerMessage]:
+    def _next(self) -> Select[ProducerMessage]:
         return (
             select(ProducerMessage)
             .where(
                 ProducerMessage.topic == self._topic,
                 ProducerMessage.message_status == str(MessageStatus.ROLLED_BACK),
                 ProducerMessage.compensated_time.is_(None),
-                ProducerMessage.id.not_in(failed),
+                ProducerMessage.id > self._after,
             )
             .order_by(ProducerMessage.id)
             .limit(1)

@@ -57,20 +57,21 @@ class Reconciliation:
         self._database = database
         self._properties = properties
 
-    async def ask(self, now: int) -> None:
-        """Ask the consumer about rows that are older than `check-after`."""
+    async def ask(self, now: int) -> bool:
+        """Ask the consumer about some rows that are older than `check-after`; return whether more of them may wait."""
         before = now - round(self._properties.check_after.total_seconds() * 1000)
         for _ in range(_MOST_QUESTIONS):
             question = str(uuid4())
             ids = await self._database.run(partial(self._pick, question=question, before=before, now=now))
             if not ids:
-                return
+                return False
             headers = {KEY: CHECK_KEY, CHECK: question, CONTENT_TYPE: "application/json"}
             try:
                 await self._app.channel(self._topic).asend(Message(json.dumps(ids).encode(), headers))
             except BinderError as error:
                 logger.warning("Cannot ask the consumer of %r; it is asked later: %s", self._topic, error)
-                return
+                return False
+        return True
 
     def _pick(self, connection: Connection, *, question: str, before: int, now: int) -> Sequence[str]:
         """Note the question at the rows that it is about, and return their ids."""

@@ -41,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_ROUNDS: Final = 10
+"""After so many rounds with messages in a row, a relay does its other work, too."""
 _QUIET_POLL: Final = 60
 """How many times `poll-interval` a relay waits that is told of commits."""
 _MEMORY_POLL: Final = 3600
@@ -127,17 +129,19 @@ class Relay:
 
     async def _run(self) -> None:
         async with Listening.on(self._database, self.topic, self._woken.set, self._properties) as self._listening:
-            is_ready = False
+            is_ready, is_more, rounds = False, False, 0
             while not self._stopped.is_set():
                 self._woken.clear()
                 try:
                     if not is_ready:
                         await self._database.run(lambda connection: add_lanes(connection, self.topic))
                         is_ready = True
-                    if await self._round():
+                    rounds = rounds + 1 if await self._round() else 0
+                    if rounds % _ROUNDS == 0:
+                        is_more = await self._upkeep.run(await self._at_database(lambda _, now: now))
+                    if rounds or is_more:
                         self._failures, self._trouble = 0, None
                         continue
-                    await self._upkeep.run(await self._at_database(lambda _, now: now))
                     wait, seconds = self._woken, await self._idle_time()
                     self._failures, self._trouble = 0, None
                 except Exception as error:  # of the database's driver, of the binder: both come back

@@ -1,4 +1,7 @@
-"""What a relay does when it has nothing to send: old rows are deleted, roll-backs run, consumers are asked."""
+"""What a relay does between its rounds: it deletes old rows, runs roll-backs and asks consumers.
+
+Each run does a limited part of it, so that messages do not wait long.
+"""
 
 from collections.abc import Awaitable, Callable
 
@@ -26,8 +29,8 @@ class Upkeep:
         database: Database,
         *,
         retention: int,
-        compensate: Callable[[], Awaitable[None]] | None,
-        reconcile: Callable[[int], Awaitable[None]] | None,
+        compensate: Callable[[], Awaitable[bool]] | None,
+        reconcile: Callable[[int], Awaitable[bool]] | None,
         check_interval: int,
     ) -> None:
         """Prepare the tasks; times are milliseconds.
@@ -36,8 +39,10 @@ class Upkeep:
             topic: The topic.
             database: The database.
             retention: The age from which rows that are done are deleted.
-            compensate: Runs the roll-backs that are asked for; None if the topic has none.
-            reconcile: Asks the consumer, given the time; None if the consumer does not confirm.
+            compensate: Runs some of the roll-backs that are asked for, and returns whether more wait; None if the topic
+                has none.
+            reconcile: Asks the consumer about some rows, given the time, and returns whether more wait; None if the
+                consumer does not confirm.
             check_interval: The time between two looks for old rows and for unconfirmed ones.
         """
         self._topic = topic
@@ -48,20 +53,23 @@ class Upkeep:
         self._interval = check_interval
         self.pause = None if reconcile is None else check_interval / 1000
         self._next = 0
+        self._may_ask = self._may_delete = False
 
-    async def run(self, now: int) -> None:
-        """Do what is due."""
-        if self._compensate is not None:
-            await self._compensate()
-        if now < self._next:
-            return
-        self._next = now + self._interval
-        if self._reconcile is not None:
-            await self._reconcile(now)
-        is_confirmed = self._reconcile is not None
-        await self._database.run(
-            lambda connection: delete_old(connection, self._topic, now - self._retention, is_confirmed=is_confirmed)
-        )
+    async def run(self, now: int) -> bool:
+        """Do a part of what is due; return whether more of it waits."""
+        is_more = self._compensate is not None and await self._compensate()
+        if now >= self._next:
+            self._next = now + self._interval
+            self._may_ask = self._may_delete = True
+        if self._may_ask:
+            self._may_ask = self._reconcile is not None and await self._reconcile(now)
+        if self._may_delete:
+            before, is_confirmed = now - self._retention, self._reconcile is not None
+            deleted = await self._database.run(
+                lambda connection: delete_old(connection, self._topic, before, is_confirmed=is_confirmed)
+            )
+            self._may_delete = deleted == _AT_ONCE
+        return is_more or self._may_ask or self._may_delete
 
 
 def delete_old(connection: Connection, topic: str, before: int, *, is_confirmed: bool) -> int:
@@ -82,6 +90,7 @@ def delete_old(connection: Connection, topic: str, before: int, *, is_confirmed:
         done.append(ProducerMessage.message_status.in_(map(str, OPEN)) & ProducerMessage.sent_time.is_not(None))
     old = select(ProducerMessage.id).where(
         ProducerMessage.topic == topic,
+        ProducerMessage.create_time < before,  # implied by the next condition, and in an index
         ProducerMessage.update_time < before,
         ProducerMessage.pending.is_(None),
         or_(*done),

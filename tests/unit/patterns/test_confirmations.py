@@ -29,8 +29,8 @@ SETTINGS = {
 class Shop:
     """A shop and a stock in one application, each with a database of its own."""
 
-    def __init__(self) -> None:
-        self.app = StreamApplication(config_location="optional:/none", properties=SETTINGS)
+    def __init__(self, **settings: object) -> None:
+        self.app = StreamApplication(config_location="optional:/none", properties={**SETTINGS, **settings})
         self.outbox = Outbox(self.app, create_engine("sqlite://"), "orders")
         self.outbox.reconcile("orders")
         self.test: Harness[StreamApplication]
@@ -76,6 +76,19 @@ def test_consumed_message_is_confirmed_after_a_minute(shop: Shop) -> None:
     shop.test.advance(minutes=2)
     assert shop.row().status is MessageStatus.CONSUMED
     assert shop.reserved == ["1"]
+
+
+def test_many_messages_are_confirmed_at_once() -> None:
+    """The number of questions of one look for unconfirmed rows does not limit the rate of confirmations."""
+    shop = Shop(**{"streamkit.outbox.check-size": 1})
+    with shop.outbox.in_memory(), shop.app.test() as shop.test:
+        with shop.outbox.transaction():
+            for number in range(45):
+                shop.outbox.send("orders", {"number": str(number)}, id=str(number))
+        shop.test.settle()
+        shop.test.advance(seconds=130)
+        with Session(shop.outbox.engine) as session:
+            assert set(session.scalars(select(ProducerMessage.message_status))) == {"CONSUMED"}
 
 
 def test_message_that_the_consumer_does_not_know_is_sent_again(shop: Shop) -> None:

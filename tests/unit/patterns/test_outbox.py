@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
-from sqlalchemy import Connection, Engine, String, create_engine, select
+from sqlalchemy import Connection, Engine, String, create_engine, insert, select
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
@@ -158,8 +158,10 @@ class Refusing(ChannelInterceptor):
         self.stops: set[str] = set()
         self.error: type[Exception] = ValueError
         self.text = "refused"
+        self.noted: Callable[[], None] = lambda: None
 
     def pre_send(self, message: Message[object], channel: object) -> Message[object] | None:
+        self.noted()
         if message.headers.get(OUTBOX_ID) in self.stops:
             return None
         if message.headers.get(OUTBOX_ID) in self.numbers:
@@ -239,6 +241,41 @@ def test_roll_back_runs_the_compensation_once_and_never_sends(shop: Shop, refusi
     assert shop.row("1").status is MessageStatus.ROLLED_BACK
 
 
+def test_busy_relay_runs_roll_backs() -> None:
+    """Between its rounds, of which each finds messages."""
+    shop, undone_before = Shop(**{"streamkit.outbox.batch-size": 1, "streamkit.outbox.max-send-times": 1}), list[int]()
+    refusing = Refusing()
+    with shop.outbox.in_memory(Booked.__table__), shop.app.test() as shop.test:
+        shop.app.channel("orders").add_interceptor(refusing)
+        refusing.numbers = {"gone"}
+        shop.take("gone")
+        shop.test.settle()
+        shop.take(*map(str, range(30)))
+        shop.on_rows(lambda connection: roll_back(connection, Selection(ids=["gone"]), shop.app.clock.now_ms()))
+        refusing.noted = lambda: undone_before.append(len(shop.undone))
+        shop.test.settle()
+    assert len(undone_before) == 30
+    assert (undone_before[0], undone_before[-1]) == (0, 1)
+
+
+def test_roll_back_that_fails_lets_others_run(shop: Shop, refusing: Refusing, caplog: pytest.LogCaptureFixture) -> None:
+    numbers = [str(number) for number in range(205)]
+    refusing.numbers = set(numbers)
+    shop.take(*numbers)
+    shop.test.advance(minutes=1)
+    with Session(shop.outbox.engine) as session, session.begin():
+        session.delete(session.get_one(Booked, "7"))
+    shop.on_rows(lambda connection: roll_back(connection, Selection(topic="orders"), shop.app.clock.now_ms()))
+    shop.test.settle()
+    assert len(shop.undone) == 204
+    assert "The roll-back of row 8 to 'orders' failed" in caplog.text
+    with Session(shop.outbox.engine) as session, session.begin():
+        session.add(Booked(number="7"))
+    shop.outbox.wake("orders")
+    shop.test.settle()
+    assert shop.undone[-1] == "7"
+
+
 def test_only_messages_over_a_limit_are_rolled_back(shop: Shop) -> None:
     shop.take("1")
     with pytest.raises(OutboxError, match="message 1 to orders is NOT_CONSUMED: only messages over a limit"):
@@ -254,6 +291,21 @@ def test_old_rows_that_are_sent_are_deleted() -> None:
         shop.test.advance(hours=2)
         with Session(shop.outbox.engine) as session:
             assert session.scalars(select(ProducerMessage)).all() == []
+
+
+def test_all_old_rows_are_deleted_in_slices() -> None:
+    """As many as there are, not only the first slice of each minute."""
+    shop = Shop(**{"streamkit.outbox.retention": "1h"})
+    with shop.outbox.in_memory(Booked.__table__), shop.app.test() as shop.test:
+        row = {"topic": "orders", "headers": "{}", "lane": 0, "message_status": "NOT_CONSUMED", "sent_time": 1}
+        times = {"create_time": 1, "update_time": 1, "send_times": 0, "due_time": 0, "check_time": 0}
+        old = [{"msgid": f"old-{number}", **row, **times} for number in range(2500)]
+        shop.on_rows(lambda connection: connection.execute(insert(ProducerMessage), old))
+        shop.test.advance(minutes=1)
+        shop.take("1")  # wakes the relay
+        shop.test.settle()
+        with Session(shop.outbox.engine) as session:
+            assert session.scalars(select(ProducerMessage.msgid)).all() == ["1"]
 
 
 def test_send_that_is_not_confirmed_is_refused_at_the_start() -> None:
