@@ -92,6 +92,7 @@ class Selection:
 
 _TABLE = PRODUCER_TABLES[0]
 _LISTED = [column for column in _TABLE.columns if column.name not in ("body", "headers")]
+_NAMED = [_TABLE.c.msgid, _TABLE.c.topic, _TABLE.c.message_status]
 _OVER = ProducerMessage.message_status.in_(map(str, OVER_LIMITS))
 SLICE: Final = 500
 """The most rows that one transaction changes: relays and senders do not wait long for its locks."""
@@ -141,8 +142,7 @@ def count_over_limits(connection: Connection, selection: Selection) -> int:
     """
     _refuse_others(connection, selection)
     counted = selection.applied(select(func.count(ProducerMessage.id))).where(_OVER)
-    count: int = connection.execute(counted).scalar_one()
-    return count
+    return int(connection.execute(counted).scalar_one())
 
 
 def resend(connection: Connection, selection: Selection, now: int, *, dry_run: bool = False) -> Sequence[OutboxRow]:
@@ -203,8 +203,7 @@ def _refuse_others(connection: Connection, selection: Selection) -> None:
     """Check the rows that are named by their ids."""
     if not selection.ids:
         return
-    named = (ProducerMessage.msgid, ProducerMessage.topic, ProducerMessage.message_status)
-    found = connection.execute(selection.applied(select(*named))).all()
+    found = connection.execute(selection.applied(select(*_NAMED))).all()
     missing = set(selection.ids).difference(row.msgid for row in found)
     if missing:
         raise OutboxError(f"there is no message {', '.join(sorted(missing))} in the outbox")

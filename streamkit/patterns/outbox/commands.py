@@ -77,6 +77,13 @@ dry_run_option = click.option("--dry-run", "is_dry", is_flag=True, help="Say wha
 yes_option = click.option("--yes", "-y", "is_sure", is_flag=True, help="Do not ask.")
 
 
+def change_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Add the options of a command that changes rows."""
+    for option in (url_option, json_option, yes_option, dry_run_option, selection_options):
+        command = option(command)
+    return command
+
+
 @outbox.command("list")
 @selection_options
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The most rows, newest first.")
@@ -115,11 +122,7 @@ def show(*, id: str, topic: str | None, as_json: bool, database: "Database") -> 
 
 
 @outbox.command()
-@selection_options
-@dry_run_option
-@yes_option
-@json_option
-@url_option
+@change_options
 def resend(*, selection: "Selection", is_dry: bool, is_sure: bool, as_json: bool, database: "Database") -> None:
     """Send messages again that are over a limit: those named by IDS, or all that the options select.
 
@@ -133,11 +136,7 @@ def resend(*, selection: "Selection", is_dry: bool, is_sure: bool, as_json: bool
 
 
 @outbox.command()
-@selection_options
-@dry_run_option
-@yes_option
-@json_option
-@url_option
+@change_options
 def rollback(*, selection: "Selection", is_dry: bool, is_sure: bool, as_json: bool, database: "Database") -> None:
     """Give messages up that are over a limit: those named by IDS, or all that the options select.
 
