@@ -24,7 +24,7 @@ MAX_PACKET: Final = 1024 * 1024
 MAX_INTERFACES: Final = 10_000
 
 _PCAP: Final = {0xA1B2C3D4: 1_000_000, 0xA1B23C4D: 1_000_000_000}
-"""The numbers at the begin of a pcap file, with the fractions of a second that its times count."""
+"""The numbers at the beginning of a pcap file, with the fractions of a second that its times count."""
 _SECTION: Final = 0x0A0D0D0A
 _BYTE_ORDER: Final = 0x1A2B3C4D
 _INTERFACE: Final = 1
