@@ -227,6 +227,8 @@ class Inbox:
                 raise
             if claim.claimed:
                 await claim.commit(final)
+            else:
+                await claim.abandon()
         finally:
             self._end(free, ended)
         await self._clean_up()

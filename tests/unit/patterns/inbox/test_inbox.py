@@ -16,7 +16,7 @@ from streamkit.events import message_duplicate
 from streamkit.listeners.advice import AdvisedListener, ListenerCall, WatchedThreads
 from streamkit.listeners.invocation import ListenerHandler
 from streamkit.listeners.listener import IdempotentBy, Listener
-from streamkit.patterns.inbox import MESSAGE_ID, InboxSession, Mark, MemoryMarks
+from streamkit.patterns.inbox import MESSAGE_ID, Claim, InboxSession, Mark, MarkStore, MemoryMarks
 from streamkit.patterns.inbox.inbox import Inbox
 from streamkit.patterns.inbox.message_key import message_key
 from streamkit.settlement import ACCEPT
@@ -76,6 +76,42 @@ def test_message_of_a_known_key_is_accepted_without_a_call(by: IdempotentBy, dup
             send(test, {"id": number}, order=number)
         assert not test.errors
     assert (handled, duplicates) == ([1, 2], ["a 1"])
+
+
+class CountedClaim(Claim):
+    """A claim that counts its ends."""
+
+    ends = 0
+
+    async def commit(self, done: object) -> None:
+        self.ends += 1
+
+    async def abandon(self) -> None:
+        self.ends += 1
+
+
+class CountingStore(MarkStore):
+    """A store of an application's own, to which each mark after the first is done."""
+
+    def __init__(self) -> None:
+        self.claims: list[CountedClaim] = []
+
+    async def claim(self, marks: Any, **_: object) -> Claim:
+        self.claims.append(CountedClaim([] if self.claims else marks, marks if self.claims else [], []))
+        return self.claims[-1]
+
+
+def test_each_claim_of_a_store_ends_once() -> None:
+    """Also that of a duplicate, for which a store may hold a connection."""
+    app, store = make_app(streamkit__inbox__store="counting"), CountingStore()
+    app.register("counting", store)
+
+    @app.stream_listener("a", idempotent_by="payload")
+    async def book(order: int) -> None: ...
+
+    with app.test() as test:
+        send(test, 1, 1)
+    assert [each.ends for each in store.claims] == [1, 1]
 
 
 def test_listener_that_is_a_def_is_called_once() -> None:
