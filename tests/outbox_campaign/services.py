@@ -1,12 +1,12 @@
-"""`python -m tests.outbox_campaign.services ROLE URL NAME_SERVER LEVEL`: the shop, its relay, or the stock.
+"""The shop, its relay, the stock, and the broker between them: what a process of the campaign runs until it is killed.
 
 The shop takes orders with an outbox until all are taken; the stock reserves each. Both go on where their databases say
-that they are, so they may be killed at any moment. A service ends with its standard input.
+that they are, so they may be killed at any moment.
 """
 
 import asyncio
-import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import String, select
@@ -14,19 +14,25 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from rocket_broker.process.cli import broker
 from streamkit import StreamApplication
 from streamkit.patterns.outbox import Consumptions, Outbox
 
+LEASE_SECONDS: Final = 1.0
 SETTINGS: Final = {
     "spring.cloud.stream.output-bindings": "orders",
     "spring.cloud.stream.bindings.orders-check.group": "shop",
     "spring.cloud.stream.rocketmq.binder.provisioning": "create",
+    "spring.cloud.stream.rocketmq.binder.poll-name-server-interval": "1s",
+    "spring.cloud.stream.rocketmq.binder.heartbeat-broker-interval": "1s",
+    "spring.cloud.stream.rocketmq.binder.persist-consumer-offset-interval": "1s",
     "spring.cloud.stream.rocketmq.default.consumer.consume-from-where": "CONSUME_FROM_FIRST_OFFSET",
-    "streamkit.outbox.lease": "2s",
-    "streamkit.outbox.poll-interval": "200ms",
-    "streamkit.outbox.max-backoff": "1s",
+    "streamkit.outbox.lease": f"{LEASE_SECONDS:g}s",
+    "streamkit.outbox.poll-interval": "100ms",
+    "streamkit.outbox.backoff": "100ms",
+    "streamkit.outbox.max-backoff": "500ms",
     "streamkit.outbox.max-send-times": 1000,
-    "streamkit.outbox.check-after": "3s",
+    "streamkit.outbox.check-after": "500ms",
 }
 STOCK_SETTINGS: Final = {
     "spring.cloud.stream.bindings.orders.group": "stock",
@@ -59,16 +65,38 @@ class Reserved(Table):
     session: Mapped[str] = mapped_column(String(10), default="")
 
 
-def application(name_server: str, settings: dict[str, Any]) -> StreamApplication:
-    """Return an application on the broker of the campaign."""
-    where = {"spring.cloud.stream.rocketmq.binder.name-server": name_server}
-    return StreamApplication(config_location="optional:/none", properties={**SETTINGS, **settings, **where})
+@dataclass(frozen=True)
+class Place:
+    """Where the services of one run work.
+
+    Attributes:
+        url: Their database, with an asynchronous driver.
+        level: The isolation level of their transactions, or `default`.
+        name_server: Of the broker.
+        namespace: Put before the names of their topics and groups at the broker.
+    """
+
+    url: str
+    level: str
+    name_server: str
+    namespace: str
+
+    def engine(self) -> AsyncEngine:
+        """Return an engine on the database."""
+        options = {} if self.level == "default" else {"isolation_level": self.level.replace("_", " ")}
+        return create_async_engine(self.url, pool_pre_ping=True, **options)
+
+    def application(self, settings: dict[str, Any]) -> StreamApplication:
+        """Return an application on the broker."""
+        binder = "spring.cloud.stream.rocketmq.binder"
+        where = {f"{binder}.name-server": self.name_server, f"{binder}.namespace": self.namespace}
+        return StreamApplication(config_location="optional:/none", properties={**SETTINGS, **settings, **where})
 
 
-async def shop(engine: AsyncEngine, name_server: str, orders: int) -> None:
+async def shop(place: Place, orders: int) -> None:
     """Take the orders that are not taken, four at a time."""
-    app = application(name_server, {})
-    outbox = Outbox(app, engine, "orders")
+    app = place.application({})
+    outbox = Outbox(app, place.engine(), "orders")
     outbox.reconcile("orders")
     numbers: asyncio.Queue[int] = asyncio.Queue()
 
@@ -89,21 +117,21 @@ async def shop(engine: AsyncEngine, name_server: str, orders: int) -> None:
         for number in range(orders):
             numbers.put_nowait(number)
         await asyncio.gather(*(take() for _ in range(4)))
-        await asyncio.to_thread(sys.stdin.read)
+        await asyncio.Event().wait()
 
 
-async def relay(engine: AsyncEngine, name_server: str, _: int) -> None:
+async def relay(place: Place, _: int) -> None:
     """Relay beside the shop."""
-    app = application(name_server, {})
-    Outbox(app, engine, "orders")
+    app = place.application({})
+    Outbox(app, place.engine(), "orders")
     async with app:
-        await asyncio.to_thread(sys.stdin.read)
+        await asyncio.Event().wait()
 
 
-async def stock(engine: AsyncEngine, name_server: str, _: int) -> None:
+async def stock(place: Place, _: int) -> None:
     """Reserve what is ordered."""
-    app = application(name_server, STOCK_SETTINGS)
-    consumptions = Consumptions(app, engine)
+    app = place.application(STOCK_SETTINGS)
+    consumptions = Consumptions(app, place.engine())
 
     @consumptions.listener("orders")
     async def reserve(order: dict[str, int], session: AsyncSession) -> None:
@@ -111,25 +139,21 @@ async def stock(engine: AsyncEngine, name_server: str, _: int) -> None:
         await session.execute(select(1))
 
     async with app:
-        await asyncio.to_thread(sys.stdin.read)
+        await asyncio.Event().wait()
 
 
-ROLES: Final[dict[str, Callable[[AsyncEngine, str, int], Coroutine[Any, Any, None]]]] = {
+ROLES: Final[dict[str, Callable[[Place, int], Coroutine[Any, Any, None]]]] = {
     "shop": shop,
     "relay": relay,
     "stock": stock,
 }
 
 
-async def main(role: str, url: str, name_server: str, level: str, orders: str) -> None:
+def serve(role: str, place: Place, orders: int) -> None:
     """Run a service."""
-    options = {} if level == "default" else {"isolation_level": level.replace("_", " ")}
-    engine = create_async_engine(url, pool_pre_ping=True, **options)
-    try:
-        await ROLES[role](engine, name_server, int(orders))
-    finally:
-        await engine.dispose()
+    asyncio.run(ROLES[role](place, orders))
 
 
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+def serve_broker(settings: str, name_server: str) -> None:
+    """Run the broker of a settings file."""
+    broker.main(["-c", settings, "-n", name_server])
