@@ -1,12 +1,11 @@
-"""`python -m tests.peer.outbox_relay URL LOG`: relays an outbox and appends the id of each message sent to a file.
+"""A process that relays an outbox and appends the id of each message sent to a file.
 
-The messages go to the binder in memory, one after the other for each key, each taking 10 ms. The process ends with its
-standard input.
+The messages go to the binder in memory, one after the other for each key, each taking 10 ms.
 """
 
 import asyncio
 import os
-import sys
+import signal
 
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -31,8 +30,15 @@ class Slow(ChannelInterceptor):
         return message
 
 
-async def main(url: str, log: int) -> None:
-    """Relay until standard input ends."""
+def relay_until_terminated(url: str, file: str) -> None:
+    """Relay the outbox of a database until SIGTERM, which ends the application in order."""
+    log = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    asyncio.run(_relay(url, log))
+
+
+async def _relay(url: str, log: int) -> None:
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     app = StreamApplication(config_location="optional:/none", properties=SETTINGS)
     app.add_interceptor(Slow(), "orders")
     engine = create_async_engine(url)
@@ -43,9 +49,5 @@ async def main(url: str, log: int) -> None:
 
     message_sent.connect(note, sender=app)
     async with app:
-        await asyncio.to_thread(sys.stdin.read)
+        await ended.wait()
     await engine.dispose()
-
-
-if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)))

@@ -1,11 +1,9 @@
 """The outbox on PostgreSQL and MariaDB: relays side by side, fenced claims, isolation levels, all drivers."""
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,9 @@ from streamkit.patterns.outbox import OUTBOX_ID, Outbox
 from streamkit.patterns.outbox.claims import add_lanes, claim_rows
 from streamkit.patterns.outbox.results import Results, Retries
 from streamkit.patterns.outbox.tables import CONSUMER_TABLES, PRODUCER_TABLES, Lane, ProducerMessage
+from tests.outbox_campaign.stage import send
+from tests.outbox_campaign.warm_processes import start
+from tests.peer.outbox_relay import relay_until_terminated
 
 SETTINGS = {
     "spring.cloud.stream.default-binder": "inmemory",
@@ -211,7 +212,14 @@ def test_relay_that_is_stopped_beyond_its_lease_sends_at_most_what_was_under_way
     insert(outbox, engine, 0, count)
     log = tmp_path / "sent"
     log.touch()
-    command = [sys.executable, "-m", "tests.peer.outbox_relay", with_driver(server, ASYNCHRONOUS), str(log)]
+
+    def start_relay() -> BaseProcess:
+        url = with_driver(server, ASYNCHRONOUS)
+        return start(relay_until_terminated, url, str(log), log=tmp_path / "errors")
+
+    def end_relay(relay: BaseProcess) -> None:
+        relay.terminate()
+        relay.join()
 
     async def sent(least: int) -> bool:
         return len(set(log.read_text().split())) >= least
@@ -220,18 +228,18 @@ def test_relay_that_is_stopped_beyond_its_lease_sends_at_most_what_was_under_way
         with engine.connect() as connection:
             return not connection.scalar(select(func.count(ProducerMessage.pending)))
 
-    first = subprocess.Popen(command, stdin=subprocess.PIPE)
+    first = start_relay()
     try:
         asyncio.run(until(lambda: sent(5)))
-        os.kill(first.pid, signal.SIGSTOP)
-        second = subprocess.Popen(command, stdin=subprocess.PIPE)
+        send(first, signal.SIGSTOP)
+        second = start_relay()
         try:
             asyncio.run(until(recorded))
         finally:
-            os.kill(first.pid, signal.SIGCONT)
-            second.communicate()
+            send(first, signal.SIGCONT)
+            end_relay(second)
     finally:
-        first.communicate()
+        end_relay(first)
     ids = log.read_text().split()
     assert sorted(set(ids), key=int) == [str(number) for number in range(count)]
     assert in_order(ids)
