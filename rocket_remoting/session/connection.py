@@ -520,6 +520,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def frames_taken(self, count: int, answers: bytes, seconds: float) -> bool:
         """As `Arrivals` asks."""
+        if not self.is_known:
+            self._note_request()
         if self._turns is not None:
             self._turns.use(self.counted_as or self, seconds)
         if self._decoder.skip_all(count):
@@ -564,6 +566,8 @@ class Connection(asyncio.BufferedProtocol):
             taken = arrivals.take(((self, frames),))
             if taken is not None:
                 ((count, answers),) = taken
+                if not self.is_known:
+                    self._note_request()
                 is_all = decoder.skip_all(count)
                 if answers:
                     self._write(answers)
@@ -620,6 +624,7 @@ class Connection(asyncio.BufferedProtocol):
                 taken = take([(self, readable)]) if take is not None and readable else None
                 if taken is not None:
                     ((count, answers),) = taken
+                    self._note_request()
                     if answers:
                         self._outgoing.append(answers)
                         self._outgoing_size += len(answers)
@@ -675,7 +680,14 @@ class Connection(asyncio.BufferedProtocol):
             if not self._must_wait():
                 self._transport.resume_reading()
 
+    def _note_request(self) -> None:
+        """Note that a request of the peer is handled, which may have waited since it was read."""
+        if not self._limits.knows_by_handler:
+            self.mark_known()
+
     def _handle(self, request: RemotingCommand) -> None:
+        if not self.is_known:
+            self._note_request()
         try:
             response = self._handler(self, request) if self._handler is not None else _not_supported(request)
             if response is not None and not request.is_oneway:

@@ -159,8 +159,6 @@ class FirstRequest(asyncio.BufferedProtocol):
         self._stop_timer()
         if self._transport is not None and not self._connection.is_closed:
             self._transport.set_protocol(self._connection)
-            if not self._limits.knows_by_handler:
-                self._connection.mark_known()
 
     def _give_up(self, reason: str) -> None:
         self._stop_timer()

@@ -255,4 +255,5 @@ def test_flood_of_connections_leaves_the_broker_its_files(tmp_path: Path) -> Non
             resource.prlimit(broker.process_id, resource.RLIMIT_NOFILE, (300, 300))
             asyncio.run(main(name_server.address(), host, port))
             assert broker.signal(signal.SIGTERM) == 0
-    assert sum("refusing the connection" in line for line in broker.log) == 1
+    # At most one a second, for 300 connections that are too many.
+    assert 1 <= sum("refusing the connection" in line for line in broker.log) < 100

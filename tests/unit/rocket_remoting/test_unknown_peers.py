@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rocket_remoting.session import turns
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.session.limits import Limits
 from rocket_remoting.transports.memory import MemoryTransport
@@ -57,6 +58,19 @@ def alive(connections: list[Connection]) -> list[bool]:
 async def ask(connection: Connection, code: int = RequestCode.HEART_BEAT) -> None:
     """Send a request and wait for the answer."""
     await connection.invoke(code, timeout=10)
+
+
+def test_peer_is_known_whose_first_request_had_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the other requests of its address, which took all of the time that an address has at once."""
+    monkeypatch.setattr(turns, "TURN_SECONDS", 1e-7)
+
+    async def scene(transport: MemoryTransport, server: Server) -> None:
+        opened = await open_from(transport, "10.0.0.7", 10)
+        await asyncio.gather(*map(ask, opened))
+        assert [connection.is_known for connection in server.connections] == [True] * 10
+        assert alive(await open_from(transport, "10.0.0.7", 5)) == [True] * 5
+
+    with_server(scene)
 
 
 def test_unknown_peers_of_an_address_are_few(caplog: pytest.LogCaptureFixture) -> None:
