@@ -41,7 +41,7 @@ def unpacked(*names: str) -> UnpackedPackages:
             for folder in ("lists/partial", "archives/partial"):
                 (lists / folder).mkdir(parents=True, exist_ok=True)
             options = [f"Dir::State::lists={lists}/lists", f"Dir::Cache={lists}", "APT::Sandbox::User=root"]
-            options.append("Debug::NoLocking=1")
+            options += ["Debug::NoLocking=1", "Acquire::Retries=3"]
             apt_get = [apt, "-q", *(f"-o{option}" for option in options)]
             run([*apt_get, "update"])
             added = NEW.findall(run([*apt_get, "install", "--simulate", "--no-install-recommends", *names]))
