@@ -8,7 +8,7 @@ import pytest
 from tests.outbox_campaign.campaign import Campaign
 from tests.outbox_campaign.stage import Stage
 
-RUNS = {"postgresql": 7, "mariadb": 7, "sqlite": 6}
+RUNS = {"postgresql": 2, "mariadb": 2, "sqlite": 2}
 
 
 @pytest.mark.promise
