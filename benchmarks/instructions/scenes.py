@@ -26,6 +26,7 @@ from pathlib import Path
 from benchmarks import memory
 from benchmarks.guarded import KEYS, OPERATOR, settings_of
 from benchmarks.load.frames import QUEUES, SendFrames, pull_frame
+from benchmarks.orders import Order, Receipt
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_client import (
     Admin,
@@ -235,23 +236,6 @@ def _with_guarded_broker(work: BrokerWork) -> Callable[[int], Coroutine[object, 
                 await work(broker, rounds)
 
     return run
-
-
-@dataclass
-class Order:
-    """The payload that the listener of `_receipts` receives."""
-
-    number: int
-    customer: str
-    price: float
-
-
-@dataclass
-class Receipt:
-    """The payload that it returns."""
-
-    number: int
-    total: float
 
 
 async def _receipts(broker: EmbeddedBroker, rounds: int) -> None:

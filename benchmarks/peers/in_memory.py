@@ -22,7 +22,7 @@ _ONE_AT_A_TIME = "in_memory_faststream"
 
 
 def measure(run: Run) -> Section:
-    """Let each system make trips in turns."""
+    """Measure trips from a send to a listener's result, of one system after the other in each round."""
     with ExitStack() as stack:
         workers = {
             name: stack.enter_context(python_worker(f"clients.{module}", system, own=module == "in_memory_streamkit"))

@@ -251,7 +251,7 @@ def from_record(record: Record, group: str | None) -> dict[str, object]:
 
 
 def _stored_id(headers: Mapping[str, object], record: Record) -> str:
-    """Return the id of a record whose sender gave it none: its place, or for a dead letter its first place."""
+    """Return an id for a record without one: its topic, partition and offset; for a dead letter, its original's."""
     place = [headers.get(name) for name in (ORIGIN_DESTINATION, ORIGIN_PARTITION, ORIGIN_OFFSET)]
     topic, partition, offset = place if None not in place else (record.topic, record.partition, record.offset)
     return f"{topic}-{partition}-{offset}"

@@ -229,7 +229,7 @@ class _Unreadable:
         self._output.warn(f"letter {error.message.offset_message_id} on {error.message.broker_name}: {error}")
 
     def sum_up(self) -> None:
-        """Say how many there were since the last call."""
+        """Print the number of letters that could not be read since the last call."""
         if self._count:
             self._output.warn(f"Letters that could not be read and were passed over: {self._count:,}.")
             self._count = 0

@@ -98,7 +98,7 @@ MakeKeeper: TypeAlias = Callable[[object, KeptOutput], MessageKeeper | None]
 
 
 def note_kept(message: Message[bytes]) -> None:
-    """Tell the receipt that goes with a message, if there is one, that the message is kept."""
+    """Set the status of the message's receipt to KEPT, if the message has a receipt."""
     receipt = message.headers.get(RECEIPT)
     if isinstance(receipt, SendReceipt):
         receipt.is_kept = True

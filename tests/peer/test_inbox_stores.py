@@ -205,7 +205,7 @@ class RedisModel(InboxModel):
         self.runner.run(self.client.aclose())
 
     def let_time_pass(self, milliseconds: int = 0) -> None:
-        """Let no time pass."""
+        """Do nothing."""
 
 
 def test_redis_follows_the_model(redis: str) -> None:

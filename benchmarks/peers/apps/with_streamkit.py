@@ -2,32 +2,15 @@
 
 import asyncio
 import gc
-from dataclasses import dataclass
 
 import uvloop
 
+from benchmarks.orders import Order, Receipt
 from benchmarks.peers.apps.task import Count, Task
 from streamkit import StreamApplication, send_to
 from streamkit.cli.garbage import collect_less_often
 
 STREAM = "spring.cloud.stream"
-
-
-@dataclass
-class Order:
-    """The payload that the listener receives."""
-
-    number: int
-    customer: str
-    price: float
-
-
-@dataclass
-class Receipt:
-    """The payload that the listener returns."""
-
-    number: int
-    total: float
 
 
 async def main(task: Task) -> None:

@@ -1,30 +1,13 @@
 """streamkit's binder in memory: an order comes, a receipt leaves and is received, one order after the other."""
 
 import asyncio
-from dataclasses import dataclass
 
+from benchmarks.orders import Order, Receipt
 from benchmarks.peers.clients.serving import AsyncClient, Command, Result, order, run
 from streamkit import Message, StreamApplication, send_to
 
 STREAM = "spring.cloud.stream"
 JSON = {"contentType": "application/json"}
-
-
-@dataclass
-class Order:
-    """The payload that the listener receives."""
-
-    number: int
-    customer: str
-    price: float
-
-
-@dataclass
-class Receipt:
-    """The payload that it returns, and that the second listener receives."""
-
-    number: int
-    total: float
 
 
 class InMemory(AsyncClient):

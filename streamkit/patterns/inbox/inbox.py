@@ -261,7 +261,7 @@ class Inbox:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _end(self, marks: Sequence[Mark], ended: "asyncio.Future[None]") -> None:
-        """Let the next run of each mark begin."""
+        """End the runs of these marks, so that runs that wait for them begin."""
         for mark in marks:
             del self._running[mark]
         if marks:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, RowMapping, Select, func, select, text, update
+from sqlalchemy import Connection, RowMapping, Select, func, select, update
 
 from streamkit.patterns.outbox.errors import OutboxError
-from streamkit.patterns.outbox.listening import CHANNEL
+from streamkit.patterns.outbox.listening import notify_at_commit
 from streamkit.patterns.outbox.status import OVER_LIMITS, MessageStatus
 from streamkit.patterns.outbox.tables import PRODUCER_TABLES, ProducerMessage
 
@@ -164,8 +164,7 @@ def resend(connection: Connection, selection: Selection, now: int, *, dry_run: b
     }
     rows = _changed(connection, selection, again, dry_run=dry_run)
     if not dry_run and connection.dialect.name == "postgresql":
-        for topic in sorted({row.topic for row in rows}):
-            connection.execute(text("SELECT pg_notify(:channel, :topic)"), {"channel": CHANNEL, "topic": topic})
+        notify_at_commit(connection, {row.topic for row in rows})
     return rows
 
 

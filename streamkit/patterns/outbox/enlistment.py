@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from sqlalchemy import event, text
+from sqlalchemy import event
 from sqlalchemy.orm import Session, SessionTransaction
 
 from streamkit.listeners.listener import BindingName
 from streamkit.patterns.outbox.errors import OutboxError
-from streamkit.patterns.outbox.listening import CHANNEL
+from streamkit.patterns.outbox.listening import notify_at_commit
 from streamkit.patterns.outbox.tables import ProducerMessage
 
 __all__ = ["Enlistment"]
@@ -90,12 +90,11 @@ class Enlistment:
         return row.msgid
 
     def _before_commit(self, session: Session) -> None:
-        """Let the commit notify the relays of other processes."""
+        """Add to the transaction, on PostgreSQL, that its commit notifies the relays of other processes."""
         if self._topics and self._outbox.notifies:
             bind = session.get_bind(ProducerMessage)
             if bind.dialect.name == "postgresql":
-                for topic in sorted(self._topics):
-                    session.execute(text("SELECT pg_notify(:channel, :topic)"), {"channel": CHANNEL, "topic": topic})
+                notify_at_commit(session, self._topics)
 
     def _after_commit(self, _: Session) -> None:
         self._is_committed = True

@@ -3,15 +3,17 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final
 
+from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.orm import Session
 
 from streamkit.patterns.outbox.database import Database
 from streamkit.patterns.outbox.settings import OutboxProperties
 
-__all__ = ["CHANNEL", "Listening"]
+__all__ = ["CHANNEL", "Listening", "notify_at_commit"]
 
 logger = logging.getLogger(__name__)
 
@@ -20,6 +22,12 @@ CHANNEL: Final = "streamkit_outbox"
 
 _AGAIN: Final = 5.0
 """Seconds until a lost connection is made again."""
+
+
+def notify_at_commit(transaction: Connection | Session, topics: Iterable[str]) -> None:
+    """Add to a transaction on PostgreSQL that its commit notifies the relays of these topics."""
+    for topic in sorted(topics):
+        transaction.execute(text("SELECT pg_notify(:channel, :topic)"), {"channel": CHANNEL, "topic": topic})
 
 
 class Listening:

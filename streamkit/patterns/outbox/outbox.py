@@ -93,7 +93,7 @@ class Outbox:
         return OutboxTransaction(self)
 
     def enlist(self, session: Session | AsyncSession) -> Enlistment:
-        """Let :meth:`send` use the session of existing code, from here to the end of the session's transaction.
+        """Make :meth:`send` insert its rows by a session that the caller has, until the session's transaction ends.
 
         Returns:
             The enlistment; its own `send` does the same where :meth:`send` would not find the session, as on another

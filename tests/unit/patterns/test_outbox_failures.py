@@ -84,7 +84,7 @@ class Shop:
 
 @contextmanager
 def failing(engine: object, at: int) -> Iterator[None]:
-    """Let one statement fail, and the next one too: the connection is lost."""
+    """Make two statements in a row fail, the first being number `at`, as after the loss of a connection."""
     count = 0
 
     def fail(*_: object) -> None:

@@ -44,7 +44,7 @@ def examined(*brokers: str, answer_within: float = 60, **settings: str) -> list[
 
 
 def test_each_address_at_which_nothing_listens_is_an_error() -> None:
-    """All are asked at once, once each, whichever bindings need them; a port that is none is one, too."""
+    """Each address is tried once, for all bindings; an address whose port is no number is an error, too."""
     first, second = examined("127.0.0.1:1", "localhost:none")
     assert {first.severity, second.severity} == {Severity.ERROR}
     assert (first.about, second.about) == (("127.0.0.1:1",), ("localhost:none",))
