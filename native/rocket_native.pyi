@@ -1,4 +1,4 @@
-"""The native core of the broker: code that only handles bytes, and decides nothing. `native/src` has it, in Rust.
+"""The native core of the broker and its clients: code that only handles bytes, and decides nothing. It is in Rust.
 
 `rocket_remoting.native` says whether it is installed; without it Python code does the same.
 """
@@ -20,9 +20,19 @@ use, and the number of the next entry."""
 IndexTail: TypeAlias = tuple[memoryview | None, int, int, int, int, int, bytearray, int, int]
 """The last file of the index: as `IndexPlace`, if it is mapped; a byte for each part of the file, 0 if it has no space;
 the number of bits of a position in a part; and up to which position the file has space for entries."""
-IndexHeader: TypeAlias = tuple[int, int, int, int, int]
-"""What the header of an index file has then: begin timestamp, begin offset, end offset, slots in use, and the number of
-the next entry."""
+IndexHeader: TypeAlias = tuple[int, int, int, int, int, int]
+"""What the header of an index file has then: begin timestamp, end timestamp, begin offset, end offset, slots in use,
+and the number of the next entry."""
+BlockQueue: TypeAlias = tuple[str, int, int, int, int, int, int]
+"""The messages of a queue in a block: topic, queue id, number of the first message, offset of its record in the commit
+log, the number of messages, where the last one's record ends, and the last one's store timestamp."""
+
+MessageFields: TypeAlias = tuple[
+    int, int, int, int, int, int, int, int, tuple[str, int], int, tuple[str, int], int, int, bytes, str, dict[str, str]
+]
+"""The fields of a record that a message has: size, checksum, queue id, flag, queue offset, commit log offset, system
+flag, born timestamp, born host, store timestamp, store host, reconsume times, prepared transaction offset, body, topic,
+properties."""
 
 def part_bounds(data: bytes, *, most_messages: int, most_bytes: int, most_in_all: int) -> list[tuple[int, int]] | None:
     """Return where each part of a batch begins and ends, by the size fields of its messages alone.
@@ -52,6 +62,19 @@ def read_batch(
 
     Returns:
         The messages; None if one of them is not plain, or the lengths in the batch do not agree.
+    """
+
+def read_messages(data: bytes, start: int, /) -> tuple[list[MessageFields], int]:
+    """Return the messages of records that follow each other, up to the first record that is not plain.
+
+    Plain records are of version 1, with two IPv4 hosts, and properties that all have a name and a value.
+
+    Args:
+        data: The records.
+        start: Where the first one begins.
+
+    Returns:
+        The fields of each message, and where the record begins that is not plain; the end of `data` if there is none.
     """
 
 def read_records(
@@ -324,6 +347,78 @@ class Run:
 
         Args:
             log: Where the records go.
+            queues: Where the entries of each queue go.
+            index: The last file of the index; None if nothing is to be indexed.
+
+        Returns:
+            The header of the index file.
+
+        Raises:
+            ValueError: A file has no room, or is read-only. Nothing has changed.
+        """
+
+@final
+class LogReader:
+    """Reads records that are in the commit log already."""
+
+    def __new__(cls, *, apart: list[str], most_keys: int, checks_bodies: bool) -> Self:
+        """Make a reader.
+
+        Args:
+            apart: Topics whose records are not plain.
+            most_keys: A message with this number of separators in its keys, or more, is not plain.
+            checks_bodies: Whether a record whose body does not have its checksum is not plain.
+        """
+
+    def read(
+        self, data: memoryview, position: int, offset: int, most_bytes: int, index_room: int | None, /
+    ) -> LogBlock | None:
+        """Read the plain records at a place of the log, up to the first that is not plain or not whole.
+
+        Plain are messages of version 1 of the record that are in a queue, each with the next number of its queue, with
+        properties in the usual form and without zero bytes.
+
+        Args:
+            data: The bytes of a file of the log, up to where they are written.
+            position: Where the first record begins in them.
+            offset: Its offset in the log.
+            most_bytes: The largest size of all records.
+            index_room: The number of keys for which the index has room; None if keys are not indexed.
+
+        Returns:
+            The records; None if the first one is not plain, not whole or too large, or the index has no room for its
+            keys.
+        """
+
+@final
+class LogBlock:
+    """Records that follow each other in the commit log, and the entries that lead to them."""
+
+    @property
+    def records(self) -> tuple[int, int, int, int, int]:
+        """The bytes of the records, their number, the bytes of the last one, its store timestamp, and the number of
+        messages that have keys."""
+
+    @property
+    def queues(self) -> list[BlockQueue]:
+        """The queues that have messages in the block."""
+
+    @property
+    def tags_codes(self) -> list[list[int]]:
+        """For each queue of `queues` the tags codes of its messages."""
+
+    @property
+    def key_count(self) -> int:
+        """The number of keys, each of which has an entry in the index."""
+
+    def parts_without_space(self, slot_count: int, allocated: bytes | bytearray, bits: int) -> list[int]:
+        """Return the parts of an index file that have slots of the keys, and no space on the disk, as `Run` does."""
+
+    def write(self, queues: Sequence[Place], index: IndexPlace | None, /) -> IndexHeader | None:
+        """Write the entries into files, which have room for them: those of the index, its header, its slots, those of
+        the queues.
+
+        Args:
             queues: Where the entries of each queue go.
             index: The last file of the index; None if nothing is to be indexed.
 

@@ -16,8 +16,8 @@ const ENTRY: usize = 20;
 /// With as many keys or fewer, looking through all of them costs less than a table.
 const FEW: usize = 16;
 
-/// Begin timestamp, begin offset, end offset, slots in use and the number of the next entry.
-pub type Header = (i64, i64, i64, i32, i32);
+/// Begin timestamp, end timestamp, begin offset, end offset, slots in use and the number of the next entry.
+pub type Header = (i64, i64, i64, i64, i32, i32);
 
 /// The map of an index file, its number of slots, and begin timestamp, begin offset, slots in use and the number of the
 /// next entry as its header has them.
@@ -44,13 +44,14 @@ pub fn place_for<'py>(tail: IndexTail<'py>, keys: &[Key]) -> PyResult<Option<Ind
 pub struct Key {
     hash: u32,
     offset: i64,
+    store_timestamp: i64,
 }
 
 impl Key {
-    /// Returns the key with this hash of a message at this offset of the commit log.
-    pub fn of(hash: u32, offset: i64) -> Self {
+    /// Returns the key with this hash of a message that was stored at this time and offset of the commit log.
+    pub fn of(hash: u32, offset: i64, store_timestamp: i64) -> Self {
         // Java's Math.abs(Integer.MIN_VALUE) is negative; Apache's broker takes 0 for it.
-        Self { hash: hash.cast_signed().checked_abs().unwrap_or(0).unsigned_abs(), offset }
+        Self { hash: hash.cast_signed().checked_abs().unwrap_or(0).unsigned_abs(), offset, store_timestamp }
     }
 
     fn slot_position(&self, slot_count: u32) -> usize {
@@ -123,16 +124,15 @@ impl Newest {
 
 impl Entries {
     /// Makes the entries, each with the number of the older one in its slot.
-    pub fn of(place: IndexPlace<'_>, keys: &[Key], now: i64) -> PyResult<Self> {
+    pub fn of(place: IndexPlace<'_>, keys: &[Key]) -> PyResult<Self> {
         let (file, slot_count, mut begin_timestamp, mut begin_offset, mut slots_used, first) = place;
         let slot_count = checked(slot_count)?;
         let (Some(first_key), Some(last_key)) = (keys.first(), keys.last()) else {
             return Err(PyValueError::new_err("there are no keys to index"));
         };
         if first == 1 {
-            (begin_timestamp, begin_offset) = (now, first_key.offset);
+            (begin_timestamp, begin_offset) = (first_key.store_timestamp, first_key.offset);
         }
-        let seconds = i32::try_from((now.saturating_sub(begin_timestamp) / 1000).max(0)).unwrap_or(i32::MAX);
         let file = Memory::writable(&file)?;
         let mut bytes = Vec::with_capacity(keys.len() * ENTRY);
         let mut newest = Newest::of(keys.len());
@@ -151,15 +151,20 @@ impl Entries {
                     0
                 }
             };
-            bytes.extend_from_slice(&key.hash.to_be_bytes());
-            bytes.extend_from_slice(&key.offset.to_be_bytes());
-            bytes.extend_from_slice(&seconds.to_be_bytes());
-            bytes.extend_from_slice(&older.to_be_bytes());
+            let seconds = key.store_timestamp.saturating_sub(begin_timestamp) / 1000;
+            let seconds = i32::try_from(seconds.max(0)).unwrap_or(i32::MAX);
+            let mut entry = [0; ENTRY];
+            entry[..4].copy_from_slice(&key.hash.to_be_bytes());
+            entry[4..12].copy_from_slice(&key.offset.to_be_bytes());
+            entry[12..16].copy_from_slice(&seconds.to_be_bytes());
+            entry[16..].copy_from_slice(&older.to_be_bytes());
+            bytes.extend_from_slice(&entry);
             number += 1;
         }
-        let header = (begin_timestamp, begin_offset, last_key.offset, slots_used, number);
+        let end_timestamp = last_key.store_timestamp;
+        let header = (begin_timestamp, end_timestamp, begin_offset, last_key.offset, slots_used, number);
         let mut header_bytes = [0; HEADER];
-        for (field, number) in [begin_timestamp, now, begin_offset, last_key.offset].iter().enumerate() {
+        for (field, number) in [begin_timestamp, end_timestamp, begin_offset, last_key.offset].iter().enumerate() {
             header_bytes[field * 8..][..8].copy_from_slice(&number.to_be_bytes());
         }
         header_bytes[32..36].copy_from_slice(&slots_used.to_be_bytes());

@@ -1,7 +1,7 @@
-//! The native core of the broker: code that only handles bytes, and decides nothing.
+//! The native core of the broker and its clients: code that only handles bytes, and decides nothing.
 //!
 //! A function takes what is usual, and returns `None` for all else: Python code handles that, and finds the errors
-//! in it. So each rule of the broker is written once, in Python, and a broker without this module does the same.
+//! in it. So each rule is written once, in Python, and brokers and clients without this module do the same.
 //!
 //! The input comes from strangers: lengths are checked before they are used, and the only unsafe code is in `memory`.
 
@@ -9,8 +9,10 @@ mod batch;
 mod header;
 mod index;
 mod java_hash;
+mod log_block;
 mod memory;
 mod properties;
+mod pulled;
 mod queue;
 mod record;
 mod sends;
@@ -18,17 +20,20 @@ mod sends;
 use pyo3::prelude::*;
 
 /// Number of this interface; `rocket_remoting.native` uses no module with another one.
-const INTERFACE: u32 = 5;
+const INTERFACE: u32 = 7;
 
 #[pymodule]
 fn rocket_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add_class::<batch::PlainBatch>()?;
     module.add_class::<record::Run>()?;
+    module.add_class::<log_block::LogReader>()?;
+    module.add_class::<log_block::LogBlock>()?;
     module.add_class::<sends::PlainSends>()?;
     module.add_class::<sends::AnswerTemplate>()?;
     module.add_class::<sends::SendReader>()?;
     module.add_function(wrap_pyfunction!(batch::read_batch, module)?)?;
     module.add_function(wrap_pyfunction!(batch::part_bounds, module)?)?;
-    module.add_function(wrap_pyfunction!(queue::read_records, module)?)
+    module.add_function(wrap_pyfunction!(queue::read_records, module)?)?;
+    module.add_function(wrap_pyfunction!(pulled::read_messages, module)?)
 }

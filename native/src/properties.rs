@@ -2,8 +2,8 @@
 
 use crate::java_hash::JavaHash;
 
-const NAME_END: char = '\x01';
-const VALUE_END: char = '\x02';
+const NAME_END: u8 = 1;
+const VALUE_END: u8 = 2;
 
 const TAGS: &str = "TAGS";
 const KEYS: &str = "KEYS";
@@ -15,20 +15,39 @@ const WAIT: &str = "WAIT";
 /// Usual are properties that all have a name and a value, with one separator behind each. Behind the last value it may
 /// be missing: Java's clients from 4.9.1 to 5.1 leave it out. A zero byte is not usual: the store refuses it.
 pub fn each_property<'a>(text: &'a str, mut take: impl FnMut(&'a str, &'a str) -> Option<()>) -> Option<()> {
-    if text.is_empty() {
-        return Some(());
-    }
-    if text.as_bytes().contains(&0) {
-        return None;
-    }
-    for item in text.strip_suffix(VALUE_END).unwrap_or(text).split(VALUE_END) {
-        let (name, value) = item.split_once(NAME_END)?;
-        if name.is_empty() || value.is_empty() || value.contains(NAME_END) {
+    let mut start = 0;
+    while start < text.len() {
+        let name_end = separator(text, start)?;
+        let value_end = separator(text, name_end + 1).unwrap_or(text.len());
+        let is_usual = text.as_bytes()[name_end] == NAME_END
+            && text.as_bytes().get(value_end).is_none_or(|byte| *byte == VALUE_END)
+            && name_end > start
+            && value_end > name_end + 1;
+        if !is_usual {
             return None;
         }
-        take(name, value)?;
+        take(&text[start..name_end], &text[name_end + 1..value_end])?;
+        start = value_end + 1;
     }
     Some(())
+}
+
+/// Returns the position of the next separator or zero byte.
+fn separator(text: &str, start: usize) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHEST: u64 = 0x80 * ONES;
+    const BEHIND: u8 = VALUE_END + 1;
+    let (words, rest) = text.as_bytes().get(start..)?.as_chunks::<8>();
+    for (number, bytes) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*bytes);
+        // Sets the highest bit of the first byte that is below `BEHIND`, and perhaps of later ones.
+        let found = word.wrapping_sub(ONES * u64::from(BEHIND)) & !word & HIGHEST;
+        if found != 0 {
+            return Some(start + number * 8 + found.trailing_zeros() as usize / 8);
+        }
+    }
+    let place = rest.iter().position(|byte| *byte < BEHIND)?;
+    Some(start + words.len() * 8 + place)
 }
 
 /// The properties that the store reads.

@@ -4,10 +4,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::memory::Memory;
-use crate::record::{MAGIC_V1, QUEUE_ENTRY};
+use crate::record::{HOST_FLAGS, MAGIC_V1, QUEUE_ENTRY};
 
-/// The bits of the system flag that say which of the hosts have IPv6 addresses.
-const HOST_FLAGS: i32 = 0x30;
 /// Bytes of a record with two IPv4 hosts before its body.
 const BEFORE_BODY: usize = 88;
 

@@ -9,13 +9,18 @@ use crate::java_hash::JavaHash;
 use crate::memory::{in_order, outside, Memory};
 
 pub const MAGIC_V1: u32 = 0xDAA3_20A7;
+/// The bits of the system flag that say which of the hosts have IPv6 addresses.
+pub const HOST_FLAGS: i32 = 0x30;
 const LONGEST_TOPIC: u8 = 127;
 /// Bytes of the fixed fields without the two hosts.
-const FIXED: usize = 72;
+pub const FIXED: usize = 72;
 /// Bytes of an entry of the consume queue: commit log offset, size and tags code.
 pub const QUEUE_ENTRY: usize = 20;
 /// Bytes of a record that are written last: its size and magic, without which there is no record.
 const RECORD_HEAD: usize = 8;
+/// Bytes of a record before the hosts, and between them and the body; the store timestamp is between the hosts.
+pub const BEFORE_HOSTS: usize = 48;
+pub const BEFORE_BODY: usize = 16;
 
 /// What all records of a run have in common.
 #[derive(Clone, Copy)]
@@ -103,32 +108,35 @@ impl<'a> Packer<'a> {
         let end = offset.checked_add(i64::from(size)).ok_or_else(|| too_large("offset"))?;
         queue.next_offset = queue_offset.checked_add(1).ok_or_else(|| too_large("queue offset"))?;
 
+        // Fields of a fixed size are put together first: each piece that is added to the records costs a check of its own.
+        let mut before_hosts = [0; BEFORE_HOSTS];
+        before_hosts[..4].copy_from_slice(&size.to_be_bytes());
+        before_hosts[4..8].copy_from_slice(&MAGIC_V1.to_be_bytes());
+        before_hosts[8..12].copy_from_slice(&(crc32fast::hash(message.body) & 0x7FFF_FFFF).to_be_bytes());
+        before_hosts[12..16].copy_from_slice(&queue.id.to_be_bytes());
+        before_hosts[16..20].copy_from_slice(&message.flag.to_be_bytes());
+        before_hosts[20..28].copy_from_slice(&queue_offset.to_be_bytes());
+        before_hosts[28..36].copy_from_slice(&offset.to_be_bytes());
+        before_hosts[36..40].copy_from_slice(&(message.sys_flag | producer.host_flags).to_be_bytes());
+        before_hosts[40..48].copy_from_slice(&message.born_timestamp.to_be_bytes());
+        // Behind the hosts; the prepared transaction offset in the middle is 0.
+        let mut before_body = [0; BEFORE_BODY];
+        before_body[..4].copy_from_slice(&shared.reconsume_times.to_be_bytes());
+        before_body[12..].copy_from_slice(&body_length.to_be_bytes());
+
         let mut put = |field: &[u8]| self.records.extend_from_slice(field);
-        put(&size.to_be_bytes());
-        put(&MAGIC_V1.to_be_bytes());
-        put(&(crc32fast::hash(message.body) & 0x7FFF_FFFF).to_be_bytes());
-        put(&queue.id.to_be_bytes());
-        put(&message.flag.to_be_bytes());
-        put(&queue_offset.to_be_bytes());
-        put(&offset.to_be_bytes());
-        put(&(message.sys_flag | producer.host_flags).to_be_bytes());
-        put(&message.born_timestamp.to_be_bytes());
+        put(&before_hosts);
         put(producer.host);
         put(&shared.store_timestamp.to_be_bytes());
         put(shared.store_host);
-        put(&shared.reconsume_times.to_be_bytes());
-        put(&0_i64.to_be_bytes()); // prepared transaction offset
-        put(&body_length.to_be_bytes());
+        put(&before_body);
         put(message.body);
         put(&[queue.topic_length]);
         put(queue.topic.as_bytes());
         put(&properties_length.to_be_bytes());
         message.properties.iter().for_each(|piece| put(piece));
 
-        queue.entries.reserve(QUEUE_ENTRY);
-        queue.entries.extend_from_slice(&offset.to_be_bytes());
-        queue.entries.extend_from_slice(&size.to_be_bytes());
-        queue.entries.extend_from_slice(&message.tags_code.to_be_bytes());
+        queue.entries.extend_from_slice(&queue_entry(offset, size, message.tags_code));
         queue.end = end;
         self.offsets.push((offset, queue_offset));
         (self.next, self.last_size) = (end, i64::from(size));
@@ -138,7 +146,7 @@ impl<'a> Packer<'a> {
     /// Indexes the message that was added last under a key.
     pub fn add_key(&mut self, queue: usize, key: JavaHash) {
         let hash = key.behind(self.queues[queue].before_keys);
-        self.keys.push(Key::of(hash, self.next - self.last_size));
+        self.keys.push(Key::of(hash, self.next - self.last_size, self.shared.store_timestamp));
     }
 
     /// Returns what was packed.
@@ -148,7 +156,6 @@ impl<'a> Packer<'a> {
             queues: self.queues.into_iter().map(|queue| (queue.entries, queue.end)).collect(),
             offsets: self.offsets,
             last_size: self.last_size,
-            store_timestamp: self.shared.store_timestamp,
             keys: self.keys,
             header: None,
             is_written: false,
@@ -157,7 +164,7 @@ impl<'a> Packer<'a> {
 }
 
 /// The map of a file, and a position in it.
-type Place<'py> = (Bound<'py, PyAny>, usize);
+pub type Place<'py> = (Bound<'py, PyAny>, usize);
 
 /// The last file of the log or of a queue: its map, if it is mapped, the position of its end, up to where it has space, and
 /// the offset of the next record or message.
@@ -172,7 +179,6 @@ pub struct Run {
     /// For each message its offset in the commit log, and the one in its queue.
     pub offsets: Vec<(i64, i64)>,
     last_size: i64,
-    store_timestamp: i64,
     keys: Vec<Key>,
     /// The header of the index file, if entries have been written into it.
     header: Option<index::Header>,
@@ -206,13 +212,9 @@ impl Run {
         queues: &[(&Bound<'_, PyAny>, usize)],
         index: Option<IndexPlace<'_>>,
     ) -> PyResult<Option<index::Header>> {
-        if queues.len() != self.queues.len() {
-            return Err(PyValueError::new_err("a run is written into all of its queues"));
-        }
         let log = room(log, self.records.len())?;
-        let places = queues.iter().zip(&self.queues);
-        let queues = places.map(|(place, (entries, _))| room(*place, entries.len())).collect::<PyResult<Vec<_>>>()?;
-        let index = index.map(|place| index::Entries::of(place, &self.keys, self.store_timestamp)).transpose()?;
+        let entries = self.queues.iter().map(|(entries, _)| entries.as_slice());
+        let entries = EntryFiles::of(queues, entries, index, &self.keys)?;
 
         let (log, position) = log;
         let (head, rest) = self.records.split_at(self.records.len().min(RECORD_HEAD));
@@ -220,14 +222,46 @@ impl Run {
         in_order();
         log.write(position, head);
         in_order();
-        if let Some(index) = &index {
+        Ok(entries.write())
+    }
+}
+
+/// Entries of records in the log, and the files that have room for them.
+pub struct EntryFiles<'a> {
+    queues: Vec<(Memory, usize, &'a [u8])>,
+    index: Option<index::Entries>,
+}
+
+impl<'a> EntryFiles<'a> {
+    /// Checks that there is room for the entries of each queue at its place, and for those of the keys in the index.
+    pub fn of(
+        places: &[(&Bound<'_, PyAny>, usize)],
+        entries: impl ExactSizeIterator<Item = &'a [u8]>,
+        index: Option<IndexPlace<'_>>,
+        keys: &[Key],
+    ) -> PyResult<Self> {
+        if places.len() != entries.len() {
+            return Err(PyValueError::new_err("entries are written into all of their queues"));
+        }
+        let mut queues = Vec::with_capacity(places.len());
+        for (place, entries) in places.iter().zip(entries) {
+            let (file, position) = room(*place, entries.len())?;
+            queues.push((file, position, entries));
+        }
+        let index = index.map(|place| index::Entries::of(place, keys)).transpose()?;
+        Ok(Self { queues, index })
+    }
+
+    /// Writes the entries of the index, then those of the queues; returns the header of the index file.
+    pub fn write(self) -> Option<index::Header> {
+        if let Some(index) = &self.index {
             index.write();
         }
         in_order();
-        for ((queue, position), (entries, _)) in queues.iter().zip(&self.queues) {
+        for (queue, position, entries) in &self.queues {
             queue.write(*position, entries);
         }
-        Ok(index.map(|index| index.header))
+        self.index.map(|index| index.header)
     }
 }
 
@@ -309,4 +343,13 @@ fn room((file, position): (&Bound<'_, PyAny>, usize), size: usize) -> PyResult<(
 
 fn too_large(field: &str) -> PyErr {
     PyOverflowError::new_err(format!("the {field} of a message is too large for its field"))
+}
+
+/// Returns the entry of a message in its queue.
+pub fn queue_entry(offset: i64, size: i32, tags_code: i64) -> [u8; QUEUE_ENTRY] {
+    let mut entry = [0; QUEUE_ENTRY];
+    entry[..8].copy_from_slice(&offset.to_be_bytes());
+    entry[8..12].copy_from_slice(&size.to_be_bytes());
+    entry[12..].copy_from_slice(&tags_code.to_be_bytes());
+    entry
 }

@@ -5,7 +5,6 @@ from rocket_broker.processors.born_host import born_host
 from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.processors.send import put_refusal
 from rocket_broker.processors.waiting import WAITING_QUEUE
-from rocket_broker.schedule.recall_handle import RecallHandle
 from rocket_broker.schedule.timer_service import cancel_key
 from rocket_broker.store.messages import PutStatus
 from rocket_remoting.session.connection import Connection
@@ -23,6 +22,7 @@ from rocket_remoting.wire.properties import (
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_UNIQUE_KEY,
 )
+from rocket_remoting.wire.recall_handle import RecallHandle
 from rocket_remoting.wire.topics import TIMER_TOPIC
 
 __all__ = ["RecallProcessor"]

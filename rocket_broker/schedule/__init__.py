@@ -8,8 +8,8 @@
         timer_wheel                  moment -> the last of its timers
         timer_log                    the timers; each leads to the previous timer of its moment
         timer_checkpoint             the progress of both
-    recall_handle                    the handle by which a sender recalls a timed message
 
+`rocket_remoting.wire.recall_handle` is the handle by which a sender recalls a timed message.
 `rocket_broker.settings.delay_levels` has the delays of the levels, `rocket_broker.writing.timer_request` the moment
 that a sender asks for.
 """

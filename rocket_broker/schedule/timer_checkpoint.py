@@ -6,8 +6,10 @@
       0     8  next moment to deliver, a multiple of the precision
       8     8  position up to which the timer log is on the disk
      16     8  offset in the queue of rmq_sys_wheel_timer of the next message that gets a timer
-     24     8  the same offset, kept by masters for replicas
+     24     8  the same offset of the master: that of this broker if it is the master, behind it in a slave's file
      32    24  for Apache's replication, left unchanged
+
+A master answers slaves with the first 32 bytes (GET_TIMER_CHECK_POINT).
 """
 
 import struct
@@ -28,11 +30,29 @@ class TimerProgress(NamedTuple):
         moment: Next moment to deliver, in milliseconds since 1970; all earlier ones have been delivered.
         log_end: End of the timer log.
         queue_offset: Queue offset of the next message that gets a timer.
+        masters_queue_offset: The same of the master at `moment`: messages before it whose moment is before `moment`
+            have been delivered. More than `queue_offset` in the store of a slave, which makes no timers.
     """
 
     moment: int = 0
     log_end: int = 0
     queue_offset: int = 0
+    masters_queue_offset: int = 0
+
+    def encode(self) -> bytes:
+        """Return the form in the file, which is the answer to a slave too."""
+        return _PROGRESS.pack(*self)
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview) -> "TimerProgress":
+        """Return the progress in an answer of a master, or at the begin of the file.
+
+        Raises:
+            ValueError: The data are too short.
+        """
+        if len(data) < _PROGRESS.size:
+            raise ValueError(f"a timer checkpoint has {_PROGRESS.size} bytes, these are {len(data)}")
+        return cls(*_PROGRESS.unpack_from(data))
 
 
 class TimerCheckpoint:
@@ -52,7 +72,7 @@ class TimerCheckpoint:
         if size is None:
             return None
         # Read the file and not the map: a page that was never written may be a hole, and mapping it needs disk space.
-        return TimerProgress(*_PROGRESS.unpack(self._file_system.read(self._path, 0, _PROGRESS.size))[:3])
+        return TimerProgress.decode(self._file_system.read(self._path, 0, _PROGRESS.size))
 
     def write(self, progress: TimerProgress) -> None:
         """Write the progress, and wait until it is on the disk.
@@ -61,7 +81,7 @@ class TimerCheckpoint:
             OSError: The file cannot be written.
         """
         view = self._map()
-        _PROGRESS.pack_into(view, 0, *progress, progress.queue_offset)
+        _PROGRESS.pack_into(view, 0, *progress)
         self._file_system.sync(self._path)
 
     def _map(self) -> memoryview:

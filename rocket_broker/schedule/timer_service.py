@@ -20,6 +20,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 
 from rocket_broker.loop.loop_steps import LoopTurns
+from rocket_broker.schedule.timer_checkpoint import TimerProgress
 from rocket_broker.schedule.timer_log import CANCELS, ROLLS, TimerUnit
 from rocket_broker.schedule.timer_store import TimerStore
 from rocket_broker.settings.timer_settings import TimerSettings
@@ -80,6 +81,8 @@ class TimerService:
         self._statistics = statistics
         self._files = TimerStore(settings, store.file_system)
         self._have_timers: frozenset[int] = frozenset()
+        self._rolled: set[tuple[str, int]] = set()
+        """Key and number of rolls of messages of which there is a copy that has rolled once more."""
         self._arrivals = asyncio.Event()
         self._changes = asyncio.Event()
         self._is_stopping = False
@@ -124,6 +127,11 @@ class TimerService:
     def count(self, moment: int) -> int:
         """Return the number of messages that wait for a moment, given in milliseconds since 1970."""
         return self._files.count(moment)
+
+    @property
+    def progress(self) -> TimerProgress:
+        """What has been delivered and has timers: a slave that has the log up to here delivers the rest if promoted."""
+        return self._files.progress
 
     @property
     def seconds_behind(self) -> int:
@@ -180,6 +188,8 @@ class TimerService:
     async def _add_new_timers(self) -> bool:
         """Add timers for the messages that have none; return False if the store could not take one."""
         files = self._files
+        if files.lost is not None:
+            await self._find_rolled()
         while files.queue_offset < self._store.max_offset(TIMER_TOPIC, TIMER_QUEUE):
             entries = list(
                 self._store.consume_queue_entries(TIMER_TOPIC, TIMER_QUEUE, files.queue_offset, HANDLED_AT_ONCE)
@@ -203,8 +213,21 @@ class TimerService:
                 return True
             await self._turns.next()
         self._have_timers = frozenset()
+        self._rolled.clear()
         files.lost = None
         return True
+
+    async def _find_rolled(self) -> None:
+        """Find the messages that were stored again for a later timer: only the last of these copies gets a timer."""
+        number = self._store.min_offset(TIMER_TOPIC, TIMER_QUEUE)
+        while entries := list(self._store.consume_queue_entries(TIMER_TOPIC, TIMER_QUEUE, number, HANDLED_AT_ONCE)):
+            for at, commit_log_offset, size, _ in entries:
+                with self._turns:
+                    key, rolls = _roll_of(self._properties_at(commit_log_offset, size))
+                    if key and rolls:
+                        self._rolled.add((key, rolls - 1))
+                    number = at + 1
+                await self._turns.next()
 
     def _add_timer(self, number: int, commit_log_offset: int, size: int) -> bool:
         """Add a timer for a message, or deliver it if its moment is over; return False if the store is full."""
@@ -217,8 +240,11 @@ class TimerService:
             logger.error("the timed message at %d cannot be delivered: %r", commit_log_offset, e)
             return True
         lost = self._files.lost
-        if lost is not None and number < lost.queue_offset and self._files.moment_of(moment) < lost.moment:
-            return True  # it was delivered before the timers were lost
+        if lost is not None:
+            if number < lost.masters_queue_offset and self._files.moment_of(moment) < lost.moment:
+                return True  # it was delivered before the timers were lost
+            if _roll_of(properties) in self._rolled:
+                return True  # it was stored again, with the same moment
         now = self._clock.now_ms()
         cancels = PROPERTY_TIMER_DEL_UNIQKEY in properties
         if moment < self._files.moment_of(now):
@@ -297,7 +323,10 @@ class TimerService:
         return bool(key) and (cancel_key(properties.get(PROPERTY_REAL_TOPIC, ""), key) in keys or key in keys)
 
     def _properties(self, unit: TimerUnit) -> Mapping[str, str]:
-        record = self._store.message_at(unit.commit_log_offset, unit.size)
+        return self._properties_at(unit.commit_log_offset, unit.size)
+
+    def _properties_at(self, commit_log_offset: int, size: int) -> Mapping[str, str]:
+        record = self._store.message_at(commit_log_offset, size)
         try:
             return decode_stored_properties(peek_record(record).properties) if record is not None else {}
         except RemoteProtocolError:
@@ -364,6 +393,12 @@ class TimerService:
                 written = True
         finally:  # also if the task is cancelled at the stop
             files.is_dirty = files.is_dirty or not written
+
+
+def _roll_of(properties: Mapping[str, str]) -> tuple[str, int]:
+    """Return the key of a timed message, and how often it was stored again for a later timer."""
+    rolls = properties.get(PROPERTY_TIMER_ROLL_TIMES, "0")
+    return properties.get(PROPERTY_UNIQUE_KEY, ""), int(rolls) if rolls.isdecimal() else 0
 
 
 def cancel_key(topic: str, unique_key: str) -> str:

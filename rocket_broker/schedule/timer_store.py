@@ -13,6 +13,7 @@ A timer is written to the log first, then to its slot of the wheel. `load` recov
   that points behind that end, or has another precision, is rebuilt from the log.
 - If the log itself lost units that were on the disk, or may lack its first files and there is no wheel to tell, all
   messages of the queue are examined again, and those that are not delivered and have no timer get one.
+- A slave has the checkpoint of its master, and no timers. After a promotion its messages are examined in this way.
 
 A message whose moment lies beyond the roll window gets a timer within the window that *rolls*: when it is over, the
 message is stored again and gets its next timer.
@@ -44,8 +45,9 @@ class TimerStore:
         moment: Next moment to deliver, in milliseconds since 1970; all earlier ones have been delivered.
         queue_offset: Queue offset of the next message that gets a timer.
         is_dirty: Whether something has changed since the last `flushed`.
-        lost: The checkpoint's progress when timers were lost, until all messages have timers again: messages before its
-            queue offset whose moment is before its moment were delivered already. None if no timers are lost.
+        lost: The checkpoint's progress when timers were lost, or when this broker was a slave, until all messages have
+            timers: messages before its `masters_queue_offset` whose moment is before its moment were delivered already.
+            None if no timers are missing.
     """
 
     def __init__(self, settings: TimerSettings, file_system: FileSystem) -> None:
@@ -78,6 +80,9 @@ class TimerStore:
         """
         progress = self._checkpoint.load() or TimerProgress()
         self.queue_offset = progress.queue_offset
+        if progress.masters_queue_offset > progress.queue_offset:
+            logger.info("making the timers of the former master from their messages")
+            self.lost = progress
         has_wheel = self._wheel.load()
         newest = self._log.load(progress.log_end, messages_end)
         # Killed before the first checkpoint: no moment since the first timer was written has been delivered.
@@ -175,7 +180,7 @@ class TimerStore:
     @property
     def progress(self) -> TimerProgress:
         """The present progress, for `flushed`."""
-        return TimerProgress(self.moment, self._log.end, self.queue_offset)
+        return TimerProgress(self.moment, self._log.end, self.queue_offset, self.queue_offset)
 
     def sync(self) -> None:
         """Flush wheel and log to the disk.
@@ -244,7 +249,8 @@ class TimerStore:
     def _begin_anew(self, progress: TimerProgress) -> frozenset[int]:
         """Scan all messages again; return the commit log offsets of those that have a timer, or roll over."""
         logger.error("%r has lost flushed timers: they are made again from their messages", self._log)
-        self.lost, self.queue_offset = progress, 0
+        passed = max(progress.queue_offset, progress.masters_queue_offset)
+        self.lost, self.queue_offset = progress._replace(masters_queue_offset=passed), 0
         self._checkpoint.write(progress._replace(log_end=_NOWHERE))
         self._rebuild()
         return frozenset(

@@ -21,9 +21,10 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import cast
+
+import msgspec
 
 from rocket_remoting.session.address import counted_address, format_address, host_of, log_peer
 from rocket_remoting.session.arrivals import Arrivals
@@ -51,8 +52,7 @@ Handler = Callable[["Connection", RemotingCommand], RemotingCommand | None]
 TakeFrames = Callable[[Sequence[tuple["Connection", memoryview]]], Sequence[tuple[int, bytes]] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class FramesHandler:
+class FramesHandler(msgspec.Struct, frozen=True):
     """Handles the first frames that connections have received, without decoding them into commands.
 
     Attributes:
@@ -240,19 +240,27 @@ class Connection(asyncio.BufferedProtocol):
         """Sign all further requests of this end with the credentials; None for requests without a signature."""
         self._session.credentials = credentials
 
-    def respond(self, response: RemotingCommand) -> None:
+    def respond(self, response: RemotingCommand, *, at_once: bool = False) -> None:
         """Send a response; do nothing if the connection is closed.
+
+        Args:
+            response: The response.
+            at_once: Whether to write now, and not at the end of this turn of the loop together with what else is sent
+                in it; not while a request is being handled.
 
         Raises:
             LocalProtocolError: The response cannot be encoded.
         """
         if not self.is_closed:
-            self._send(response.encode())
+            self._send(response.encode(), at_once=at_once)
 
     def respond_encoded(self, responses: bytes) -> None:
-        """Send responses that are encoded already; do nothing if the connection is closed."""
+        """Send responses that are encoded already, without waiting for the end of this turn of the loop.
+
+        Nothing is done if the connection is closed.
+        """
         if not self.is_closed:
-            self._send([responses])
+            self._write(responses)
 
     def pause_requests(self, size: int) -> None:
         """Leave the peer's further requests unread until `resume_requests`, while a request is handled in steps.
@@ -703,12 +711,12 @@ class Connection(asyncio.BufferedProtocol):
 
     # ---- writing -------------------------------------------------------------------------------------
 
-    def _send(self, pieces: list[Buffer]) -> None:
+    def _send(self, pieces: list[Buffer], *, at_once: bool = False) -> None:
         self._outgoing += pieces
         self._outgoing_size += sum(map(len, pieces))
         if self._reading:
             return
-        if self._outgoing_size > self._limits.max_pending_bytes:
+        if at_once or self._outgoing_size > self._limits.max_pending_bytes:
             self._flush()  # now, so that `is_stalled` is up to date for a caller that sends more in this turn
         elif not self._flushing:
             self._flushing = True
@@ -731,7 +739,7 @@ class Connection(asyncio.BufferedProtocol):
             self._apply_limits()
 
     def _write(self, frames: bytes) -> None:
-        """Write frames now, behind those that wait; the connection was read in this turn of the loop."""
+        """Write frames now, behind those that wait; the connection was read a short time ago."""
         if self._outgoing or self.is_closed or self._transport is None:
             self._outgoing.append(frames)
             self._outgoing_size += len(frames)

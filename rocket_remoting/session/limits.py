@@ -1,6 +1,6 @@
 """The limits that one end of a connection sets for the other end."""
 
-from dataclasses import dataclass
+import msgspec
 
 from rocket_remoting.session.buffers import BufferBudget
 from rocket_remoting.wire.command import MAX_HEADER
@@ -9,8 +9,7 @@ from rocket_remoting.wire.frame_decoder import DEFAULT_MAX_FRAME
 __all__ = ["Limits"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of a connection, or of all connections of a server.
 
     Attributes:

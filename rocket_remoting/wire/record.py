@@ -29,9 +29,10 @@ record did not fit. This module does no I/O.
 import struct
 import zlib
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple, Protocol
 
+from rocket_remoting.native import has_native_core
 from rocket_remoting.wire.compression import DEFAULT_LIMIT
 from rocket_remoting.wire.compression import decompress as decompress_body
 from rocket_remoting.wire.errors import LocalProtocolError, RemoteProtocolError
@@ -401,18 +402,79 @@ def decode_records(buffer: Buffer, *, decompress: bool = True, limit: int = DEFA
         RemoteProtocolError: The bytes are not complete, well-formed records, or a body cannot be decompressed.
     """
     data = bytes(buffer)
+    decode_plain = _plain_decoder()
+    messages, offset = decode_plain(data, 0)
+    while offset < len(data):
+        other = decode_record(data, offset, decompress=False)
+        messages.append(other)
+        behind, offset = decode_plain(data, offset + other.store_size)
+        messages += behind
+    if decompress:
+        for message in messages:
+            if message.sys_flag & COMPRESSED:
+                message.body = decompress_body(message.body, message.sys_flag, limit)
+                message.sys_flag &= ~COMPRESSED
+    return messages
+
+
+_PlainDecoder = Callable[[bytes, int], tuple[list[MessageExt], int]]
+"""Returns the messages of plain records from an offset on, bodies as stored, and the offset behind them. Plain are
+records of version 1 with two IPv4 hosts; `decode_record` decodes others, and finds the errors in malformed ones."""
+
+
+@cache
+def _plain_decoder() -> _PlainDecoder:
+    """Return the decoder that uses the native core, if that is installed."""
+    if not has_native_core():
+        return _decode_plain_records
+    from rocket_native import read_messages
+
+    new = MessageExt.__new__
+
+    def decode(data: bytes, offset: int) -> tuple[list[MessageExt], int]:
+        found, end = read_messages(data, offset)
+        messages: list[MessageExt] = []
+        for fields in found:
+            # Without its constructor, as in `_decode_plain_record`.
+            message = new(MessageExt)
+            (
+                message.store_size,
+                message.body_crc,
+                message.queue_id,
+                message.flag,
+                message.queue_offset,
+                message.commit_log_offset,
+                message.sys_flag,
+                message.born_timestamp,
+                message.born_host,
+                message.store_timestamp,
+                message.store_host,
+                message.reconsume_times,
+                message.prepared_transaction_offset,
+                message.body,
+                message.topic,
+                message.properties,
+            ) = fields
+            message.broker_name = ""
+            messages.append(message)
+        return messages, end
+
+    return decode
+
+
+def _decode_plain_records(data: bytes, offset: int) -> tuple[list[MessageExt], int]:
+    """Decode plain records in Python."""
     messages: list[MessageExt] = []
-    offset, end = 0, len(data)
     # The records of a pull are of one topic and, mostly, of few hosts.
     topics: dict[bytes, str] = {}
     hosts: dict[bytes, Host] = {}
-    while offset < end:
+    while offset < len(data):
         message = _decode_plain_record(data, offset, topics, hosts)
-        if message is None or (decompress and message.sys_flag & COMPRESSED):
-            message = decode_record(data, offset, decompress=decompress, limit=limit)
+        if message is None:
+            break
         messages.append(message)
         offset += message.store_size
-    return messages
+    return messages, offset
 
 
 def _decode_plain_record(

@@ -16,12 +16,14 @@ from rocket_remoting.wire.headers.access import (
     CreateUserRequestHeader as CreateUserRequestHeader,
     DeleteAclRequestHeader as DeleteAclRequestHeader,
     DeleteUserRequestHeader as DeleteUserRequestHeader,
+    GetAclConfigRequestHeader as GetAclConfigRequestHeader,
     GetAclRequestHeader as GetAclRequestHeader,
     GetUserRequestHeader as GetUserRequestHeader,
     ListAclsRequestHeader as ListAclsRequestHeader,
     ListUsersRequestHeader as ListUsersRequestHeader,
     UpdateAclRequestHeader as UpdateAclRequestHeader,
     UpdateUserRequestHeader as UpdateUserRequestHeader,
+    WITH_SECRETS as WITH_SECRETS,
 )
 from rocket_remoting.wire.headers.administration import (
     CloneGroupOffsetRequestHeader as CloneGroupOffsetRequestHeader,

@@ -2,6 +2,15 @@
 
 from rocket_remoting.wire.ext_fields import Header
 
+WITH_SECRETS = "withSecrets"
+"""The field by which a slave asks its master for secret keys and passwords too; Apache's brokers always show them."""
+
+
+class GetAclConfigRequestHeader(Header, kw_only=True):
+    """GET_BROKER_CLUSTER_ACL_CONFIG (54) of a slave of this project; tools send no header."""
+
+    with_secrets: bool | None = None
+
 
 class CreateUserRequestHeader(Header, kw_only=True):
     """AUTH_CREATE_USER (3001): create a user; its password and kind are in the body (`UserInfo`)."""
@@ -28,9 +37,14 @@ class GetUserRequestHeader(Header, kw_only=True):
 
 
 class ListUsersRequestHeader(Header, kw_only=True):
-    """AUTH_LIST_USER (3005): return the users whose names contain a text; no body if there is none."""
+    """AUTH_LIST_USER (3005): return the users whose names contain a text; no body if there is none.
+
+    Attributes:
+        with_secrets: Whether a slave of this project asks, which needs the passwords.
+    """
 
     filter: str | None = None
+    with_secrets: bool | None = None
 
 
 class CreateAclRequestHeader(Header, kw_only=True):

@@ -122,6 +122,19 @@ def test_consecutive_records_are_decoded() -> None:
     assert decode_records(b"") == []
 
 
+def test_records_of_other_kinds_are_decoded_between_plain_ones() -> None:
+    """Version 2, IPv6 hosts and properties in an unusual form come one by one, those around them together."""
+    others = [
+        encode_record("t" * 128, b"v2", PROPERTIES, **FIELDS),
+        encode_record("orders", b"v6", PROPERTIES, **(FIELDS | {"born_host": ("2001:db8::1", 1)})),
+        encode_record("orders", b"odd", b"KEYS\x011\x02\x02TAGS\x01new", **FIELDS),
+    ]
+    found = decode_records(b"".join([RECORD, others[0], RECORD, RECORD, *others[1:], RECORD]))
+    assert [message.body for message in found] == [b"a body", b"v2", b"a body", b"a body", b"v6", b"odd", b"a body"]
+    assert {tuple(sorted(message.properties.items())) for message in found} == {(("KEYS", "1"), ("TAGS", "new"))}
+    assert found[4].born_host == ("2001:db8::1", 1)
+
+
 def test_blank_record_is_no_message() -> None:
     """The filler at the end of a file is recognised by its magic."""
     blank = struct.pack(">ii", 100, BLANK_MAGIC) + bytes(92)
