@@ -15,7 +15,8 @@ recovery clears what it cuts off, so that bytes of records that were cut off are
 
 import errno
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rocket_broker.settings.store_settings import StoreSettings
@@ -168,7 +169,7 @@ class CommitLog:
         Raises:
             LogMismatch: The bytes begin elsewhere, or cross the end of a file.
             StoreFull: The disk has no room. Nothing has changed.
-            OSError: The next file could not be made.
+            OSError: The next file could not be made, or the disk refused.
         """
         size = self.files.file_size
         if not self.files.files and self.end == 0 and offset % size == 0:
@@ -186,7 +187,8 @@ class CommitLog:
         position = offset - tail.base
         if position + len(data) > tail.allocated:
             tail.allocate(position + len(data), max(position, _SMALLEST_ALLOCATION))
-        (tail.view or tail.open())[position : position + len(data)] = data
+        # Not through the map: to touch a new page of a map costs four times as much as to write it.
+        self.files.maps.file_system.write(tail.path, position, data)
         self.copied += len(data)
 
     def end_file(self, file: MappedFile) -> None:
@@ -263,6 +265,20 @@ class CommitLog:
         position = offset - file.base
         file.used = True
         return (file.view or file.readable())[position : min(position + most, file.size, self.committed - file.base)]
+
+    def part(self, offset: int, most: int) -> Callable[[], bytes] | None:
+        """Return a function that reads the bytes that `slice` returns, from the disk if need be, in any thread.
+
+        It raises `FileNotFoundError` if the file has been deleted meanwhile, and `OSError` if the disk refuses.
+        """
+        if not self.files.first <= offset < self.committed:
+            return None
+        file = self.files.file_at(offset)
+        if file is None:
+            return None
+        position = offset - file.base
+        end = min(position + most, file.size, self.committed - file.base)
+        return partial(file.read, position, end - position)
 
     def load(self, doubtful_from: int) -> int:
         """Find the files and return how many were deleted (`MappedFileQueue.load`). The end is not known yet."""
@@ -356,15 +372,26 @@ class LogWalk:
         start: The offset.
         check_crc: Check the bodies.
         after_crash: Look for sectors that never reached the disk.
+        take: Called with the bytes of a file, a position in them and its offset in the log; handles whole records from
+            there on, and returns their size. The walk yields the records that it does not handle.
 
     Attributes:
         end: The end of the last whole record so far.
         torn: What is there instead of a whole record, once reading has stopped; empty if nothing is.
     """
 
-    def __init__(self, log: CommitLog, start: int, *, check_crc: bool, after_crash: bool) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        start: int,
+        *,
+        check_crc: bool,
+        after_crash: bool,
+        take: Callable[[memoryview, int, int], int] | None = None,
+    ) -> None:
         self.end = start
         self.torn = ""
+        self._take = take
         self._log = log
         self._check_crc = check_crc
         self._after_crash = after_crash
@@ -372,7 +399,12 @@ class LogWalk:
     def __iter__(self) -> Iterator[RecordHeader]:
         while (file := self._log.files.file_at(self.end)) is not None:
             view = file.data()
-            while (record := self._record(view, self.end - file.base, file.base)) is not None:
+            while True:
+                while self._take is not None and (taken := self._take(view, self.end - file.base, self.end)):
+                    self.end += taken
+                record = self._record(view, self.end - file.base, file.base)
+                if record is None:
+                    break
                 self.end += record.total_size
                 yield record
             if not is_blank(file, self.end):

@@ -238,6 +238,8 @@ class OsFileSystem:
     def sync(self, path: Path) -> None:
         _sync(path)
         self._unsynced_directories.discard(path)
+        if not self._unsynced_directories:  # as nearly always, and to walk up the parents takes longer than the rest
+            return
         for directory in path.parents:
             if directory in self._unsynced_directories:
                 # Removed first: a file that is made while the sync runs adds it again.

@@ -18,14 +18,16 @@ import errno
 import logging
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from rocket_broker.loop.loop_steps import run_in_steps
 from rocket_broker.loop.watchdog import Watchdog
 from rocket_broker.store.checkpoint import Mark
 from rocket_broker.store.consume_queue import ENTRY_SIZE, ConsumeQueue
 from rocket_broker.store.files import PAGE_SIZE
+from rocket_broker.store.group_commit import GroupCommit
 from rocket_broker.store.index_file import IndexFile
 from rocket_broker.store.store_files import StoreFiles
 from rocket_remoting.steps import run_all
@@ -42,16 +44,15 @@ _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
 PAUSE_AFTER_FAILURE = 0.1
 
 
-@dataclass(slots=True)
-class _Unflushed:
+class _Unflushed(msgspec.Struct):
     """The files that were not on the disk at one moment, and the end of the log then."""
 
     mark: Mark
     log_timestamp: int = 0
     index_timestamp: int = 0
-    queues: list[tuple[ConsumeQueue, int]] = field(default_factory=list)
-    index_files: list[tuple[IndexFile, int]] = field(default_factory=list)
-    paths: list[Path] = field(default_factory=list)
+    queues: list[tuple[ConsumeQueue, int]] = msgspec.field(default_factory=list)
+    index_files: list[tuple[IndexFile, int]] = msgspec.field(default_factory=list)
+    paths: list[Path] = msgspec.field(default_factory=list)
 
     def add_queue(self, queue: ConsumeQueue) -> None:
         self.queues.append((queue, queue.max_offset))
@@ -78,7 +79,12 @@ class Flusher:
         self._loops: list[asyncio.Task[None]] = []
         self._log_work = asyncio.Event()
         self._queue_work = asyncio.Event()
-        self._round: asyncio.Task[None] | None = None
+        self._group_commit = GroupCommit(
+            self._flush_round,
+            lambda: files.log.flushed,
+            lambda: self.is_broken,
+            files.settings.sync_flush_timeout / 1000,
+        )
         self._running: set[asyncio.Task[None]] = set()
         self._is_ending = False  # a file that cannot be flushed now is left
 
@@ -99,6 +105,7 @@ class Flusher:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
         self._loops = []
+        await self._group_commit.stop()
         # Cancelling a task does not end its thread (`_flush`), and that thread may still write the mark.
         if self._running:
             await asyncio.wait(self._running)
@@ -115,23 +122,9 @@ class Flusher:
         self._log_work.set()
         self._queue_work.set()
 
-    async def wait_for(self, offset: int) -> bool:
-        """Wait until the log is on the disk up to an offset; return False if that takes too long, or fails."""
-        try:
-            async with asyncio.timeout(self._files.settings.sync_flush_timeout / 1000):
-                while self._files.log.flushed < offset and not self.is_broken:
-                    if self.commit is not None and self._files.log.committed < offset:
-                        await self.commit()
-                    # A round that runs already may have begun before this message was stored. The sender
-                    # waits for it, and for the next round: at most two rounds if none fails.
-                    elif self._round is None:
-                        self._round = asyncio.create_task(self._flush_log())
-                    else:
-                        # The timeout of one sender must not cancel the round that others wait for.
-                        await asyncio.shield(self._round)
-        except TimeoutError:
-            return False
-        return self._files.log.flushed >= offset
+    def wait_for(self, offset: int) -> "asyncio.Future[bool]":
+        """Return a future of whether the log is on the disk up to an offset: False if that takes too long, or fails."""
+        return self._group_commit.wait_for(offset)
 
     async def flush(self) -> None:
         """Bring everything that is stored now to the disk.
@@ -209,9 +202,12 @@ class Flusher:
     def _marked(self) -> int:
         return self._files.checkpoint.mark.offset if self._files.checkpoint.mark is not None else 0
 
-    async def _flush_log(self) -> None:
-        await self._flush(self._unflushed_log(), self._sync)
-        self._round = None
+    async def _flush_round(self, wanted: int) -> None:
+        """Flush the log for those who wait until it is on the disk up to an offset."""
+        if self.commit is not None and self._files.log.committed < wanted:
+            await self.commit()
+        if not self.is_broken:
+            await self._flush_in_thread(self._unflushed_log(), self._sync)
 
     async def _flush(self, unflushed: _Unflushed, how: Callable[[_Unflushed], None]) -> None:
         """Flush in a thread, and record what is on the disk then; cancelling the caller does not stop the thread.

@@ -16,7 +16,7 @@ from rocket_remoting.wire.java_hash import java_hash
 from rocket_remoting.wire.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 
 if TYPE_CHECKING:
-    from rocket_native import IndexHeader, IndexPlace, IndexTail, Run
+    from rocket_native import IndexHeader, IndexPlace, IndexTail, LogBlock, Run
 
 __all__ = ["Index"]
 
@@ -88,6 +88,11 @@ class Index:
         """Return whether the last file has entries left for hashes, behind those that are held."""
         return not self.files or self.files[-1].has_room(self.held + len(hashes))
 
+    @property
+    def room(self) -> int:
+        """The number of entries for which the last file has room; 0 if there is no file."""
+        return self.files[-1].room if self.files else 0
+
     def prepare(self, hashes: list[int], now_ms: int, held: int = 0) -> None:
         """Make room for the entries of a message, behind those that are held, so that `put` cannot fail.
 
@@ -111,8 +116,8 @@ class Index:
         """Return the header of the last file, and the space that the file has."""
         return self.files[-1].tail() if self.files else _NO_FILE
 
-    def room_for(self, run: "Run", now_ms: int) -> "IndexPlace | None":
-        """Return the last file and what `Run.write` needs to add the entries of a run; None if the file is full.
+    def room_for(self, run: "Run | LogBlock", now_ms: int) -> "IndexPlace | None":
+        """Return the last file and what the native core needs to add entries; None if the file is full.
 
         Raises:
             StoreFull: The disk has no room. Nothing has changed, as with OSError.
@@ -122,11 +127,17 @@ class Index:
             self._add_file(now_ms)
         return self.files[-1].room_for(run)
 
-    def appended(self, header: "IndexHeader", timestamp: int) -> None:
-        """Take over the header of the last file, to which `Run.write` has added entries."""
+    def appended(self, header: "IndexHeader") -> None:
+        """Take over the header of the last file, to which the native core has added entries."""
         file = self.files[-1]
-        file.begin_timestamp, file.begin_offset, file.end_offset, file.slots_used, file.count = header
-        file.end_timestamp = timestamp
+        (
+            file.begin_timestamp,
+            file.end_timestamp,
+            file.begin_offset,
+            file.end_offset,
+            file.slots_used,
+            file.count,
+        ) = header
         self.dirty.add(file)
 
     def find(  # noqa: PLR0917 - as `MessageStore.find`

@@ -30,7 +30,7 @@ from rocket_broker.store.files import SECTOR_SIZE
 from rocket_broker.store.mapped_file import MappedFile, OpenMaps
 
 if TYPE_CHECKING:
-    from rocket_native import IndexPlace, IndexTail, Run
+    from rocket_native import IndexPlace, IndexTail, LogBlock, Run
 
 __all__ = ["EntryCheck", "IndexFile", "IndexSearch", "StoreTime", "file_size"]
 
@@ -124,6 +124,11 @@ class IndexFile:
         """Return whether `number` entries can be added."""
         return self.count + number <= self._capacity
 
+    @property
+    def room(self) -> int:
+        """The number of entries for which the file has room."""
+        return self._capacity - self.count
+
     def prepare(self, hashes: list[int], held: int = 0) -> None:
         """Make room for entries, behind `held` held ones, so that `put` cannot fail.
 
@@ -149,8 +154,8 @@ class IndexFile:
             file.allocated,
         )
 
-    def room_for(self, run: "Run") -> "IndexPlace | None":
-        """Return the file's bytes, and what `Run.write` needs to add the entries of a run; None if the file is full.
+    def room_for(self, run: "Run | LogBlock") -> "IndexPlace | None":
+        """Return the file's bytes, and what the native core needs to add entries; None if the file is full.
 
         Raises:
             StoreFull: The disk has no room. Nothing has changed.

@@ -239,7 +239,7 @@ class MessageStore:
             return None
         log.appended(size, last_size, now)
         if header is not None:
-            index.appended(header, now)
+            index.appended(header)
         if not self._flusher.is_awake:
             self._flusher.wake()
         for queue, (count, end), tags_codes in zip(queues, counts, messages.tags_codes, strict=True):
@@ -293,6 +293,10 @@ class MessageStore:
     async def flush_to(self, offset: int) -> bool:
         """Wait until the commit log is on the disk up to an offset; return False if that takes too long, or fails."""
         return await self._flusher.wait_for(offset)
+
+    def begin_flush_to(self, offset: int) -> "asyncio.Future[bool]":
+        """Begin what `flush_to` does; return a future of its result."""
+        return self._flusher.wait_for(offset)
 
     def flush(self) -> None:
         """Bring everything to the disk now; it may take long.
@@ -405,11 +409,11 @@ class MessageStore:
             held.store_timestamp,
         )
 
-    def _copied(self, queue: ConsumeQueue, queue_offset: int, tags_code: int, store_timestamp: int) -> None:
-        """Notify the flusher and the listeners of a message that was copied from the master."""
+    def _copied(self, queue: ConsumeQueue, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int) -> None:
+        """Notify the flusher and the listeners of messages that were copied from the master."""
         if not self._flusher.is_awake:
             self._flusher.wake()
-        self._notify(queue, queue_offset, (tags_code,), store_timestamp)
+        self._notify(queue, queue_offset, tags_codes, store_timestamp)
 
     def _copied_deletion(self) -> None:
         """Do not flush the queues that were deleted."""
@@ -585,6 +589,11 @@ class MessageStore:
     def log_slice(self, offset: int, most: int) -> memoryview | None:
         """Return bytes of the commit log from an offset on (`CommitLog.slice`); None if it has none there."""
         return self._commit_log.slice(offset, most)
+
+    def log_part(self, offset: int, most: int) -> Callable[[], bytes] | None:
+        """Return a function that reads bytes of the commit log in any thread (`CommitLog.part`); None if there are
+        none."""
+        return self._commit_log.part(offset, most)
 
     def next_log_file(self, offset: int) -> int:
         """Return the offset at which the commit log's file behind the one with `offset` begins."""

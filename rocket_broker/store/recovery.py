@@ -31,13 +31,14 @@ messages of the log, except those of topics whose deletion the log records (`del
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+
+import msgspec
 
 from rocket_broker.store.checkpoint import Mark
 from rocket_broker.store.commit_log import LogWalk, is_blank
 from rocket_broker.store.consume_queue import ConsumeQueue
 from rocket_broker.store.files import FileLock
-from rocket_broker.store.reput import Reput
+from rocket_broker.store.reput import Block, Reput
 from rocket_broker.store.store_files import StoreFiles
 from rocket_remoting.clock import Clock
 from rocket_remoting.wire.errors import RemoteProtocolError
@@ -55,8 +56,7 @@ _FILES_READ = 3
 """Number of the last files that are read after an orderly stop, as Apache's brokers do."""
 
 
-@dataclass(slots=True)
-class RecoveryReport:
+class RecoveryReport(msgspec.Struct):
     """The findings and actions of opening a store.
 
     Attributes:
@@ -343,7 +343,7 @@ class Recovery:
         log.last_timestamp = self._files.checkpoint.log_timestamp
         if mark is not None:
             log.last_record = mark.last_record
-        reput = Reput(self._files, makes_queues_from)
+        reput = Reput(self._files, makes_queues_from, checks_bodies=self._files.settings.check_crc_on_recover)
         report.end = self._read_whole_records(report.read_from, reput)
         if mark is not None and report.end < mark.offset:
             # Records that were whole on the disk are damaged. They are lost, but not the records behind them.
@@ -354,24 +354,39 @@ class Recovery:
 
     def _read_whole_records(self, start: int, reput: Reput) -> int:
         """Read up to the first record that is not whole and return where that is."""
-        log, report = self._files.log, self._report
+        report = self._report
+
+        def take(data: memoryview, position: int, offset: int) -> int:
+            block = reput.dispatch_block(data, position, offset, publish)
+            return block.size if block is not None else 0
+
+        def publish(block: Block) -> None:
+            self._read_to(walk.end, block.messages, block.last_record, block.last_timestamp)
+
         walk = LogWalk(
-            log,
+            self._files.log,
             start,
             check_crc=self._files.settings.check_crc_on_recover,
             after_crash=not report.ended_in_order,
+            take=take,
         )
         for record in walk:
             reput.dispatch(record)
-            report.records += 1
-            if report.records % _RECORDS_BETWEEN_LOOKS == 0:
-                self._report_progress(walk.end)
-            # Reading may begin before the mark. The last record before the mark stays the last one until a
-            # later one is read.
-            if record.commit_log_offset > log.last_record:
-                log.last_record, log.last_timestamp = record.commit_log_offset, record.store_timestamp
+            self._read_to(walk.end, 1, record.commit_log_offset, record.store_timestamp)
         report.torn = walk.torn
         return walk.end
+
+    def _read_to(self, reached: int, count: int, last_record: int, last_timestamp: int) -> None:
+        """Count records that were read and dispatched."""
+        log, report = self._files.log, self._report
+        before = report.records
+        report.records += count
+        if report.records // _RECORDS_BETWEEN_LOOKS > before // _RECORDS_BETWEEN_LOOKS:
+            self._report_progress(reached)
+        # Reading may begin before the mark. The last record before the mark stays the last one until a later
+        # one is read.
+        if last_record > log.last_record:
+            log.last_record, log.last_timestamp = last_record, last_timestamp
 
     def _report_progress(self, reached: int) -> None:
         """Log the progress of reading the log from time to time: it may take minutes."""

@@ -16,19 +16,15 @@ fits into its file. A log that fails a check is another one than the master's, o
 from collections.abc import Callable, Generator
 
 from rocket_broker.store.checkpoint import Mark
-from rocket_broker.store.consume_queue import ConsumeQueue
 from rocket_broker.store.errors import LogMismatch
 from rocket_broker.store.mapped_file import MappedFile
-from rocket_broker.store.reput import Reput
+from rocket_broker.store.reput import Block, Entered, Reput
 from rocket_broker.store.store_files import StoreFiles
 from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.record import BLANK_MAGIC, RecordHeader, body_crc32, peek_record, read_size_and_magic
 from rocket_remoting.wire.topics import DELETIONS_TOPIC
 
 __all__ = ["Replica"]
-
-Entered = Callable[[ConsumeQueue, int, int, int], None]
-"""Called with queue, queue offset, tags code and store timestamp of a message that has got its entry."""
 
 _SIZE_AND_MAGIC = 8
 
@@ -38,7 +34,7 @@ class Replica:
 
     Args:
         files: The files of the store.
-        entered: Called for each message, in the step in which it becomes visible.
+        entered: Called for messages in the step in which they become visible.
         deleted: Called when queues were deleted, because the log records a topic's deletion.
     """
 
@@ -47,7 +43,7 @@ class Replica:
         self._log = files.log
         self._deleted = deleted
         # Earlier messages of a queue than the first that is copied are not in this log.
-        self._reput = Reput(files, makes_queues_from=0, entered=entered, reads_back=False)
+        self._reput = Reput(files, makes_queues_from=0, checks_bodies=True, entered=entered, reads_back=False)
 
     @property
     def end(self) -> int:
@@ -69,7 +65,7 @@ class Replica:
         Raises:
             LogMismatch: The bytes do not belong there.
             StoreFull: The disk has no room; nothing has changed.
-            OSError: The next file could not be made.
+            OSError: The next file could not be made, or the disk refused.
         """
         begins = not self._log.files.files
         self._log.copy(offset, data)
@@ -78,7 +74,7 @@ class Replica:
             self._files.checkpoint.set_mark(Mark(offset), self._files.checkpoint.deletions_from)
 
     def dispatch(self) -> Generator[None, None, None]:
-        """Make the entries of the records that are whole, and yield after each.
+        """Make the entries of the records that are whole, and yield after each record or block of records.
 
         Raises:
             LogMismatch: The bytes are no record of a log with these files.
@@ -93,6 +89,9 @@ class Replica:
             data = file.open()[: min(log.copied - file.base, file.size)]
             if len(data) - position < _SIZE_AND_MAGIC:
                 return
+            if self._reput.dispatch_block(data, position, log.end, self._publish) is not None:
+                yield
+                continue
             size, magic = read_size_and_magic(data[position : position + _SIZE_AND_MAGIC])
             if not 0 < size <= file.size - position:
                 raise LogMismatch(log.end, "no record begins there")
@@ -117,6 +116,10 @@ class Replica:
         if body_crc32(body) != record.body_crc:
             raise LogMismatch(self._log.end, "the body of the record there is damaged")
         return record
+
+    def _publish(self, block: Block) -> None:
+        self._log.end += block.size
+        self._log.commit(self._log.end, block.last_record, block.last_timestamp)
 
     def _dispatch(self, record: RecordHeader) -> None:
         log = self._log

@@ -1,7 +1,8 @@
 """The files of one store, which its parts share."""
 
-from dataclasses import dataclass
 from typing import Self
+
+import msgspec
 
 from rocket_broker.settings.store_settings import StoreSettings
 from rocket_broker.store.checkpoint import Checkpoint
@@ -14,8 +15,7 @@ from rocket_broker.store.queue_table import QueueTable
 __all__ = ["StoreFiles"]
 
 
-@dataclass(frozen=True, slots=True)
-class StoreFiles:
+class StoreFiles(msgspec.Struct, frozen=True):
     """The files of a store. Recovery opens them, the flusher syncs them, retention deletes from them.
 
     Attributes:

@@ -3,10 +3,11 @@
 import asyncio
 import shutil
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from msgspec.structs import replace
 
 from rocket_broker.store import GetStatus, MessageStore, StoreMessage, StoreSettings
 from rocket_broker.store.files import FileSystem, OsFileSystem

@@ -4,11 +4,11 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rocket_broker.store import GetStatus, MessageStore, PutStatus
 from rocket_broker.store.files import OsFileSystem

@@ -373,7 +373,7 @@ def test_run_is_not_written_outside_of_its_files() -> None:
             write(**wrong)
     with pytest.raises(ValueError, match="read-only"):
         run.write((memoryview(bytes(run.size)), 0), [(memoryview(queue), 0)], None)
-    with pytest.raises(ValueError, match="all of its queues"):
+    with pytest.raises(ValueError, match="all of their queues"):
         run.write((memoryview(log), 0), [], None)
     assert not any(log + queue + index)
     write()
@@ -420,7 +420,7 @@ def test_sends_are_written_at_once_if_all_files_have_room(lack: dict[str, int], 
     assert any(log + queue + index) is (index_header is not None) is is_written
     found = bytes(log), bytes(queue), bytes(index)
     again = run.write((memoryview(log), 0), [(memoryview(queue), 0)], (memoryview(index), INDEX_SLOTS, 0, 0, 0, 1))
-    assert again == (1, 7, 7, 1, 2)
+    assert again == (1, 1, 7, 7, 1, 2)
     if is_written:
         assert (log, queue) == found[:2]
         assert index_header == again

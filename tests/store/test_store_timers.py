@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rocket_broker.schedule.timer_checkpoint import TimerCheckpoint
+from rocket_broker.schedule.timer_checkpoint import TimerCheckpoint, TimerProgress
 from rocket_broker.schedule.timer_service import TimerService
 from rocket_broker.settings.delay_levels import DelayLevels
 from rocket_broker.settings.timer_settings import TimerSettings
@@ -421,6 +421,37 @@ def test_missing_timers_are_rebuilt_from_the_messages(
 
     last.run(time, ends)
     killed[0].close()
+
+
+def test_a_promoted_slave_makes_the_timers_of_its_master(timer_disk: Disk, time: VirtualTime) -> None:
+    """From the messages and the checkpoint alone; also of messages that the master has stored again meanwhile."""
+    master = Timers(timer_disk)
+
+    async def scene() -> None:
+        for number in range(20):
+            master.send(str(number), 1 + number)
+        for number in range(3):
+            master.send(f"rolled{number}", 650 + number)  # 600 s ahead there are timers
+        await asyncio.sleep(400)  # the copy is made after half of that
+        assert len(master.delivered) == 20
+
+    master.run(time, scene)
+    assert master.store.max_offset(TIMER_TOPIC, 0) == 26
+    for name in timer_disk.file_system.names(timer_disk.root / "timerlog"):
+        timer_disk.file_system.remove(timer_disk.root / "timerlog" / name)
+    timer_disk.file_system.remove(timer_disk.root / "timerwheel")
+    checkpoint = TimerCheckpoint(timer_disk.root / "config" / "timercheck", timer_disk.file_system)
+    masters = TimerProgress.decode(master.service.progress.encode())
+    checkpoint.write(TimerProgress(moment=masters.moment, masters_queue_offset=masters.queue_offset))
+    promoted = Timers(timer_disk)
+
+    async def goes_on() -> None:
+        await asyncio.sleep(1)
+        promoted.send("new", 10)
+        await asyncio.sleep(300)
+        assert promoted.delivered[20:] == ["new", "rolled0", "rolled1", "rolled2"]
+
+    promoted.run(time, goes_on)
 
 
 @pytest.mark.parametrize("turns", range(1, 9))
