@@ -191,16 +191,17 @@ class AddressInUse(StartError):  # noqa: N818 - a state, not a mistake
 class CannotListen(StartError):  # noqa: N818 - a state, not a mistake
     """The operating system refuses to listen on an address that is not in use."""
 
-    def __init__(self, address: str, error: OSError) -> None:
-        super().__init__(address, f"cannot listen on {address}: {error.strerror or error}{_listening(error)}")
+    def __init__(self, address: str, error: OSError, host: str = "bindAddress", port: str = "listenPort") -> None:
+        remedy = _listening(error, host, port)
+        super().__init__(address, f"cannot listen on {address}: {error.strerror or error}{remedy}")
 
 
-def _listening(error: OSError) -> str:
-    """Return the remedy for an error of listening, as the end of a sentence."""
+def _listening(error: OSError, host: str, port: str) -> str:
+    """Return the remedy for an error of listening, as the end of a sentence; `host` and `port` are the settings."""
     if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-        return ". Set bindAddress to an address of this machine"
+        return f". Set {host} to an address of this machine"
     if error.errno in (errno.EACCES, errno.EPERM):
-        return ". Set listenPort to 1024 or more, or let the process bind ports below (CAP_NET_BIND_SERVICE)"
+        return f". Set {port} to 1024 or more, or let the process bind ports below (CAP_NET_BIND_SERVICE)"
     return f". {_REMEDIES[error.errno]}" if error.errno in OUT_OF_FILES else ""
 
 

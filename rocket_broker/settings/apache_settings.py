@@ -11,14 +11,13 @@ request changes an honoured setting only if it is neither *fixed* (read once, at
 could delete messages or lift a limit). A request never writes a key of the other two kinds into the settings file.
 """
 
-import difflib
 import enum
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast, get_args, get_type_hints
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast, get_args
 
 from rocket_broker.errors import LocalSetting, SettingError, UnknownSetting
 from rocket_broker.settings.properties_file import Entry, parse_properties, read_text, replace_text, rewritten
@@ -49,8 +48,7 @@ class Refused(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Declaration:
+class _Declaration(NamedTuple):
     description: str
     key: str
     minimum: int
@@ -95,9 +93,12 @@ def _camel(name: str) -> str:
     return head + "".join(part.capitalize() for part in rest)
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class ApacheSettings:
-    """Base class of `BrokerSettings` and `NameServerSettings`."""
+    """Base class of `BrokerSettings` and `NameServerSettings`.
+
+    The methods that `dataclass` would generate for hundreds of fields would take a twentieth of the CPU of a start.
+    """
 
     meaningless: ClassVar[Mapping[str, str]] = {}
     refused: ClassVar[Mapping[str, Refused]] = {}
@@ -111,6 +112,18 @@ class ApacheSettings:
     """The settings file, which `update` writes changes to."""
     on_update: list[Callable[[Collection[str]], None]] = field(default_factory=list, kw_only=True)
     """Called with the keys that `update` has changed."""
+
+    def __init__(self, **values: object) -> None:
+        """Make settings with their defaults, but for the given values."""
+        self.origins, self.warnings, self.source, self.on_update = {}, [], None, []
+        for name, value in values.items():
+            if name not in self.__dataclass_fields__:
+                raise TypeError(f"{type(self).__name__} has no setting {name}")
+            setattr(self, name, value)
+
+    def __repr__(self) -> str:
+        given = (f"{row.key}={row.value}" for row in self.rows() if row.key in self.origins)
+        return f"{type(self).__name__}({', '.join(given)})"
 
     @classmethod
     def from_entries(cls, entries: Iterable[Entry]) -> Self:
@@ -234,6 +247,8 @@ class ApacheSettings:
             raise SettingError(*entry, f"{rule.reason}; expected {rule.harmless.split('|')[0]}")
 
     def _unknown(self, entry: Entry) -> UnknownSetting:
+        import difflib
+
         known = {name.lower(): name for name in (*_honoured(type(self)), *self.refused, *self.meaningless)}
         near = difflib.get_close_matches(entry.key.lower(), known, n=1, cutoff=0.7)
         return UnknownSetting(*entry, known[near[0]] if near else None)
@@ -292,13 +307,8 @@ _fields_by_class: dict[type[ApacheSettings], Mapping[str, _Field]] = {}
 def _honoured(settings: type[ApacheSettings]) -> Mapping[str, _Field]:
     """Return the fields of a settings class by their keys; made once, since a start reads them several times."""
     if settings not in _fields_by_class:
-        hints = get_type_hints(settings)
-        declared: dict[str, _Declaration] = {
-            f.name: f.metadata["setting"] for f in fields(settings) if "setting" in f.metadata
-        }
-        _fields_by_class[settings] = {
-            d.key or _camel(name): _Field(name, _without_none(hints[name]), d) for name, d in declared.items()
-        }
+        found = [_Field(f.name, _without_none(f.type), f.metadata["setting"]) for f in fields(settings) if f.metadata]
+        _fields_by_class[settings] = {f.declared.key or _camel(f.name): f for f in found}
     return _fields_by_class[settings]
 
 

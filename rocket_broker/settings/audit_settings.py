@@ -10,7 +10,7 @@ from rocket_broker.settings.apache_settings import ApacheSettings, setting
 __all__ = ["AuditSettings"]
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class AuditSettings(ApacheSettings):
     """The settings of the audit log, which a broker and a name server share."""
 

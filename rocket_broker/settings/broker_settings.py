@@ -20,6 +20,8 @@ from rocket_broker.settings.audit_settings import AuditSettings
 from rocket_broker.settings.broker_role import BrokerRole
 from rocket_broker.settings.checks import LARGEST_PORT, MASTER_ID
 from rocket_broker.settings.delay_levels import DelayLevels
+from rocket_broker.settings.monitoring_settings import MonitoringSettings
+from rocket_broker.settings.networks import Networks
 from rocket_broker.settings.properties_file import Entry
 from rocket_broker.settings.store_settings import FlushDiskType, StoreSettings
 from rocket_broker.settings.timer_settings import TimerSettings
@@ -118,8 +120,8 @@ def address_connections_ratio() -> int:
     )
 
 
-@dataclass
-class BrokerSettings(BrokerTlsSettings, AuditSettings):
+@dataclass(init=False, repr=False, eq=False)
+class BrokerSettings(BrokerTlsSettings, AuditSettings, MonitoringSettings):
     """The settings of a broker, from ``broker.conf``, options and code."""
 
     meaningless: ClassVar[Mapping[str, str]] = BROKER_MEANINGLESS
@@ -444,6 +446,13 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
         maximum=LARGEST_PORT,
         fixed=True,
     )
+    ha_allowed_slaves: str = setting(
+        "",
+        "Addresses and networks from which slaves are accepted, separated by commas, as 192.168.0.2,10.1.0.0/24; "
+        "default: every address, and with access control none (no key of Apache's).",
+        check=checks.networks,
+        fixed=True,
+    )
     ha_master_address: str = setting(
         "",
         "Address (host:port) at which the master accepts this slave; default: what the name server says.",
@@ -477,10 +486,18 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
         fixed=True,
     )
     ha_send_heartbeat_interval: int = setting(
-        5_000, "Milliseconds without traffic after which a slave is sent a heartbeat.", minimum=1, fixed=True
+        5_000,
+        "Milliseconds after which a master sends its slave a heartbeat if it has sent nothing else, and a slave "
+        "reports again.",
+        minimum=1,
+        fixed=True,
     )
     ha_housekeeping_interval: int = setting(
-        20_000, "Milliseconds without a report of a slave after which its connection is closed.", minimum=1, fixed=True
+        20_000,
+        "Milliseconds without anything from the other one after which a master or a slave closes their connection; "
+        "the slave then connects again.",
+        minimum=1,
+        fixed=True,
     )
     sync_from_last_file: bool = setting(
         False,
@@ -746,6 +763,7 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
             )
         settings._check_users()
         settings._check_role()
+        settings._check_slaves()
         return settings
 
     def _check_role(self) -> None:
@@ -761,6 +779,15 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
         if self.is_slave and not self.name_servers:
             origin = self.origins["brokerRole"]
             raise SettingError("brokerRole", "SLAVE", origin, "needs namesrvAddr, which tells it its master")
+
+    def _check_slaves(self) -> None:
+        """Warn if slaves are accepted from no address."""
+        if self.slaves_port is not None and self.allowed_slaves is not None and not self.ha_allowed_slaves:
+            origin = self.origins.get("haListenPort") or self.origins.get("brokerRole", DEFAULT_ORIGIN)
+            self.warnings.append(
+                f"{origin}: no slave is accepted, because the port for slaves has no accounts, and access control "
+                "is on: set haAllowedSlaves to the addresses of the slaves"
+            )
 
     def _check_users(self) -> None:
         """Check that the settings of 5.3's access control go together.
@@ -840,6 +867,13 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
         return self.listen_port + 1 if self.listen_port else 0
 
     @property
+    def allowed_slaves(self) -> Networks | None:
+        """The addresses from which slaves are accepted; None for all."""
+        if self.ha_allowed_slaves or self.acl_enable or self.checks_users:
+            return checks.parse_networks(self.ha_allowed_slaves)
+        return None
+
+    @property
     def slaves_host(self) -> str:
         """The address to listen on for slaves."""
         return self.bind_address or self.broker_ip2 or self.listen_host
@@ -891,7 +925,7 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings):
         )
 
 
-_STORE_FIELDS = {f.name for f in fields(StoreSettings)} & {f.name for f in fields(BrokerSettings)} - {
+_STORE_FIELDS = {*StoreSettings.__struct_fields__} & {f.name for f in fields(BrokerSettings)} - {
     "mapped_file_size_consume_queue",
     "file_reserved_time",
     "delete_when",

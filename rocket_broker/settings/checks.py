@@ -6,6 +6,7 @@ from collections.abc import Callable
 import msgspec
 
 from rocket_broker.settings.delay_levels import DelayLevels
+from rocket_broker.settings.networks import Networks
 from rocket_broker.settings.timer_settings import PRECISIONS_MS
 from rocket_remoting.wire.bodies import UserInfo
 from rocket_remoting.wire.credentials import Credentials
@@ -20,10 +21,15 @@ __all__ = [
     "delay_levels",
     "host",
     "hours",
+    "labels",
+    "log_format",
+    "metrics_exporter",
     "name",
+    "networks",
     "no_test_mode",
     "only",
     "parse_credentials",
+    "parse_networks",
     "parse_user",
     "permission",
     "region",
@@ -51,6 +57,12 @@ class _Keys(msgspec.Struct, rename="camel"):
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
 _REGION = re.compile(r"[!-~]{0,127}")
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*:[^:]+")
+_OWN_LABELS = (
+    "cluster", "consume_mode", "consumer_group", "is_retry", "is_system", "language", "le", "level", "metric",
+    "node_id", "node_type", "protocol_type", "slave", "storage_medium", "storage_type", "topic",
+)  # fmt: skip
+"""The labels of the servers' metrics."""
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\s;]+):[0-9]{1,5}")
 
 
@@ -69,6 +81,19 @@ def addresses(value: str) -> str | None:
     parts = [part.strip() for part in value.split(";") if part.strip()]
     good = parts and all(_ADDRESS.fullmatch(part) and int(part.rpartition(":")[2]) <= LARGEST_PORT for part in parts)
     return None if good or not value else "host:port, several separated by ';', as 127.0.0.1:9876;192.168.0.1:9876"
+
+
+def networks(value: str) -> str | None:
+    """Check addresses and networks, separated by commas; there may be none."""
+    return None if parse_networks(value) is not None else "addresses and networks, as 192.168.0.2,10.1.0.0/24"
+
+
+def parse_networks(value: str) -> Networks | None:
+    """Return the addresses and networks in a text; None if it has something else."""
+    try:
+        return Networks(part.strip() for part in value.split(",") if part.strip())
+    except ValueError:
+        return None
 
 
 def credentials(value: str) -> str | None:
@@ -143,6 +168,24 @@ def timer_precision(value: int) -> str | None:
 def permission(value: int) -> str | None:
     """Check the permission of a broker."""
     return None if value in (2, 4, 6) else "6 (read and write), 4 (read only) or 2 (write only)"
+
+
+def log_format(value: str) -> str | None:
+    """Check the format of the log."""
+    return None if value in ("text", "json") else "text or json"
+
+
+def metrics_exporter(value: str) -> str | None:
+    """Check how metrics leave the server."""
+    return None if value in ("DISABLE", "PROM") else "DISABLE or PROM: metrics are served to Prometheus, not pushed"
+
+
+def labels(value: str) -> str | None:
+    """Check labels of metrics; there may be none."""
+    parts = [part.strip() for part in value.split(",") if part.strip()]
+    names = {part.partition(":")[0] for part in parts}
+    good = all(_LABEL.fullmatch(part) for part in parts) and len(names) == len(parts) and names.isdisjoint(_OWN_LABELS)
+    return None if good else f"labels as zone:a,rack:7, none of them twice, and none of {', '.join(_OWN_LABELS)}"
 
 
 def tls_mode(value: str) -> str | None:

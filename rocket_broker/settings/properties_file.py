@@ -9,13 +9,13 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
-
-import javaproperties
-from javaproperties.reading import KeyValue
+from typing import TYPE_CHECKING, NamedTuple
 
 from rocket_broker.errors import BrokerError
 from rocket_broker.files.private_files import open_private, sync_directory
+
+if TYPE_CHECKING:
+    import javaproperties
 
 __all__ = [
     "Entry",
@@ -65,11 +65,13 @@ def parse_properties(text: str, name: str) -> list[Entry]:
     Raises:
         BrokerError: An escape is invalid.
     """
+    import javaproperties  # most brokers have no such file, and the import takes 20 ms
+
     entries: list[Entry] = []
     line = 1
     try:
         for element in _elements(text):
-            if isinstance(element, KeyValue):
+            if isinstance(element, javaproperties.KeyValue):
                 entries.append(Entry(element.key, element.value.strip(), f"{name}:{line}"))
             line += element.source.count("\n") or element.source.count("\r")
     except javaproperties.InvalidUEscapeError as e:
@@ -90,10 +92,12 @@ def rewritten(text: str, changes: Mapping[str, str]) -> str:
     Raises:
         BrokerError: The result would not have the changed values, because a line of the file continues on the next.
     """
+    import javaproperties
+
     left = dict(changes)
     parts: list[str] = []
     for element in _elements(text):
-        if isinstance(element, KeyValue) and element.key in changes:
+        if isinstance(element, javaproperties.KeyValue) and element.key in changes:
             if element.key in left:
                 parts.append(_line(element.key, left.pop(element.key)))
         else:
@@ -116,7 +120,8 @@ def replace_text(path: Path, text: str) -> None:
         OSError: The file cannot be written, and is unchanged.
     """
     path = path.resolve()
-    temporary = path.with_name(path.name + ".tmp")
+    # With the process's id, since several brokers of one command may write the same file at once.
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     temporary.unlink(missing_ok=True)
     try:
         with open_private(temporary, "wb") as file:
@@ -132,7 +137,9 @@ def replace_text(path: Path, text: str) -> None:
     sync_directory(path.parent)
 
 
-def _elements(text: str) -> Iterator[javaproperties.PropertiesElement]:
+def _elements(text: str) -> Iterator["javaproperties.PropertiesElement"]:
+    import javaproperties
+
     return javaproperties.parse(io.StringIO(text, newline=""))
 
 
@@ -141,4 +148,6 @@ def _values(text: str) -> dict[str, str]:
 
 
 def _line(key: str, value: str) -> str:
+    import javaproperties
+
     return javaproperties.join_key_value(key, value) + "\n"

@@ -1,8 +1,9 @@
 """The settings of a store: names and defaults are those of Apache's ``MessageStoreConfig``."""
 
 import enum
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from rocket_broker.settings.delay_levels import DelayLevels
 
@@ -18,8 +19,7 @@ class FlushDiskType(enum.Enum):
     SYNC_FLUSH = "when the message is on the disk"
 
 
-@dataclass(frozen=True, slots=True)
-class StoreSettings:
+class StoreSettings(msgspec.Struct, frozen=True):
     """The settings of one store, with times in milliseconds and sizes in bytes.
 
     The other fields are described at their settings in `BrokerSettings`.
@@ -65,7 +65,7 @@ class StoreSettings:
     max_index_num: int = 20_000_000
     max_msgs_num_batch: int = 64
     check_crc_on_recover: bool = True
-    delay_levels: DelayLevels = field(default_factory=lambda: DelayLevels(_APACHE_DELAY_LEVELS))
+    delay_levels: DelayLevels = msgspec.field(default_factory=lambda: DelayLevels(_APACHE_DELAY_LEVELS))
     max_open_maps: int = 0
     is_replica: bool = False
     file_reserved_time: int = 72 * 3_600_000

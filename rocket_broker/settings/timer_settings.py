@@ -1,7 +1,8 @@
 """The settings of the timers: names and defaults are those of Apache 5.x's ``MessageStoreConfig``."""
 
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 __all__ = ["PRECISIONS_MS", "TimerSettings"]
 
@@ -11,8 +12,7 @@ SLOTS = 7 * 24 * 3600
 _BLANK_SLOTS = 60
 
 
-@dataclass(frozen=True, slots=True)
-class TimerSettings:
+class TimerSettings(msgspec.Struct, frozen=True):
     """The settings of the timers of one store.
 
     Attributes:
@@ -35,7 +35,7 @@ class TimerSettings:
         """Reduce the roll window to the wheel's size, as Apache's brokers do."""
         most = self.wheel_slots - _BLANK_SLOTS
         if not 2 <= self.roll_window_slots <= most:
-            object.__setattr__(self, "roll_window_slots", most)
+            msgspec.structs.force_setattr(self, "roll_window_slots", most)
 
     @property
     def wheel_path(self) -> Path:

@@ -26,7 +26,7 @@ _CLIENT = "tls.client."
 """The begin of the keys of a server's own connections; a name server opens none."""
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class TlsSettings(ApacheSettings):
     """The TLS settings that a broker and a name server share."""
 
@@ -144,7 +144,7 @@ class TlsSettings(ApacheSettings):
         return SettingError(key, value, self.origins.get(key, DEFAULT_ORIGIN), problem)
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class BrokerTlsSettings(TlsSettings):
     """The TLS settings of a broker, which also connects to name servers."""
 

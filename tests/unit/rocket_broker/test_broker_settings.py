@@ -96,6 +96,8 @@ def test_unknown_key_is_refused_with_a_suggestion(line: str, nearest: str | None
         ("mappedFileSizeCommitLog=9999999999", "a whole number from 4096 to 2147483647"),
         ("brokerIP1=http://10.0.0.1", "a host name or an IP address"),
         ("storePathRootDir=", "a path"),
+        ("haAllowedSlaves=10.0.0.1,slave-1", "addresses and networks"),
+        ("haAllowedSlaves=10.0.0.0/255.0.0.0", "addresses and networks"),
     ],
 )
 def test_invalid_value_is_refused_with_the_expected_form(line: str, expectation: str) -> None:
@@ -133,6 +135,21 @@ def test_settings_for_missing_features_are_refused(line: str) -> None:
 def test_slaves_are_accepted_where_the_settings_ask_for_them(lines: str, port: int | None) -> None:
     """Whoever reaches the port reads all messages, so it is closed by default."""
     assert broker_settings(lines).slaves_port == port
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_warned"),
+    [
+        ("haListenPort=10950", False),
+        ("haListenPort=10950\naclEnable=true", True),
+        ("aclEnable=true", False),
+        ("haListenPort=10950\naclEnable=true\nhaAllowedSlaves=10.0.0.0/8", False),
+    ],
+)
+def test_access_control_that_keeps_all_slaves_away_is_warned_of(lines: str, is_warned: bool) -> None:
+    """Senders to a SYNC_MASTER would wonder."""
+    warnings = broker_settings(lines).warnings
+    assert [warning.startswith("broker.conf:1: no slave is accepted") for warning in warnings] == [True] * is_warned
 
 
 @pytest.mark.parametrize(

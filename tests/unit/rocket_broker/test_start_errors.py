@@ -88,14 +88,15 @@ def test_recovery_needs_few_open_files(tmp_path: Path) -> None:
     assert printed == "240 queues, 10 connections", error
 
 
-@pytest.mark.parametrize("files", [30, 33])
-def test_too_low_open_file_limit_is_reported(tmp_path: Path, files: int) -> None:
-    """Otherwise the store would not open or every client would be refused;
+@pytest.mark.parametrize(("queues", "reported"), [(20, "StoreUnusable"), (2, "TooFewFiles")])
+def test_too_low_open_file_limit_is_reported(tmp_path: Path, queues: int, reported: str) -> None:
+    """The files of 20 queues cannot be opened; with those of two open, every client would be refused.
 
-    another address or directory does not help.
+    Another address or directory does not help.
     """
-    printed, error = run_with_few_files(tmp_path, files, 20)
+    printed, error = run_with_few_files(tmp_path, 25, queues)
     assert printed == ""
+    assert reported in error
     assert "storePathRootDir" not in error
     assert "brokerIP1" not in error
     assert "ulimit -n 65536" in error
