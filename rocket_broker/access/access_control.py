@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import cast
 
 from rocket_broker.access.account import PUB, AccessRules, Account, Right
-from rocket_broker.access.acl_file import AclFile, change_file, read_file
+from rocket_broker.access.acl_file import AclFile, change_file, contents_of, read_file
 from rocket_broker.access.needs import Needs, as_producer, on_topic, refused
 from rocket_broker.access.remote_address import AddressPattern
 from rocket_broker.access.signature import check_signature
@@ -271,6 +271,38 @@ class AccessControl:
             contents["globalWhiteRemoteAddresses"] = list(addresses)
 
         self._change(chosen or self.default_file, change)
+
+    def take_over(self, white_list: Sequence[str], accounts: Sequence[Mapping[str, object]]) -> bool:
+        """Replace all accounts and white lists by those of a master; return whether they differ from the present ones.
+
+        ``plain_acl.yml`` gets them, and the other files have none any more.
+
+        Args:
+            white_list: The addresses of all white lists.
+            accounts: The values of each account by their names in the file.
+
+        Raises:
+            AclFileError: A value is wrong, or a file cannot be changed.
+        """
+        taken = _merged([contents_of(self.default_file, white_list, accounts)])
+        rules = self.rules
+        if taken.accounts == rules.accounts and set(taken.white_list) == set(rules.white_list):
+            return False
+
+        def change(contents: dict[str, object]) -> None:
+            contents["globalWhiteRemoteAddresses"] = list(white_list)
+            contents["accounts"] = [dict(account) for account in accounts]
+
+        def empty(contents: dict[str, object]) -> None:
+            contents["globalWhiteRemoteAddresses"] = contents["accounts"] = []
+
+        now_ms = self._clock.now_ms()
+        change_file(self.default_file, change, now_ms)  # first: a kill before the next file loses no account
+        for path in self._paths():
+            if path != self.default_file:
+                change_file(path, empty, now_ms)
+        self.load()
+        return True
 
     def _change(self, path: Path, change: Callable[[dict[str, object]], None]) -> None:
         change_file(path, change, self._clock.now_ms())

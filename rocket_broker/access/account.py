@@ -5,8 +5,9 @@ the right on its retry topic.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from rocket_broker.access.remote_address import AddressPattern
 from rocket_remoting.wire.bodies import DataVersion
@@ -44,8 +45,7 @@ def parse_permission(text: str) -> int | None:
     return _PERMISSIONS.get(text.strip())
 
 
-@dataclass(frozen=True, slots=True)
-class Right:
+class Right(msgspec.Struct, frozen=True):
     """A right that a request needs, or that an account has.
 
     Attributes:
@@ -70,20 +70,23 @@ class Right:
         return f"group:{self.resource.removeprefix(RETRY_PREFIX)}" if self.is_group else f"topic:{self.resource}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Account:
+class Account(msgspec.Struct, frozen=True, kw_only=True):
     """An account of ``plain_acl.yml``."""
 
     access_key: str
-    secret_key: str = field(repr=False)
+    secret_key: str
     white_list: tuple[AddressPattern, ...] = ()
     """Requests from these addresses need no signature and no rights."""
     admin: bool = False
     """Whether the account may administrate; without `rights` it has all rights, too."""
     default_topic_permission: int = DENY
     default_group_permission: int = DENY
-    rights: Mapping[str, int] = field(default_factory=dict)
+    rights: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Permissions by topic, and by retry topic of a group."""
+
+    def __repr__(self) -> str:
+        """Return the name and no secret."""
+        return f"Account({self.access_key!r})"
 
     def has(self, right: Right) -> bool:
         """Return whether the account has a right."""
@@ -110,17 +113,16 @@ class Account:
         return topic not in TOPICS_CLOSED_TO_CLIENTS and not topic.endswith(f"_{REPLY_TOPIC_POSTFIX}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class AccessRules:
+class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
     """The rules of all files together; they are replaced as a whole."""
 
     white_list: tuple[AddressPattern, ...] = ()
     """Requests from these addresses need no signature and no rights."""
-    accounts: Mapping[str, Account] = field(default_factory=dict)
+    accounts: Mapping[str, Account] = msgspec.field(default_factory=dict)
     """The accounts by access key."""
-    files: Mapping[str, Path] = field(default_factory=dict)
+    files: Mapping[str, Path] = msgspec.field(default_factory=dict)
     """The file of each account, by access key."""
-    versions: Mapping[Path, DataVersion] = field(default_factory=dict)
+    versions: Mapping[Path, DataVersion] = msgspec.field(default_factory=dict)
     """The version of each file."""
     producer_groups: Collection[str] = ()
     """The retry topics of the groups on which an account has `PUB` by the group's name."""

@@ -77,6 +77,21 @@ def read_file(path: Path) -> AclFile:
     return _contents(path, _compose(path, _read(path)))
 
 
+def contents_of(path: Path, white_list: Sequence[str], accounts: Sequence[Mapping[str, object]]) -> AclFile:
+    """Return the contents that a file with this white list and these accounts would have.
+
+    Args:
+        path: The file.
+        white_list: The entries of `globalWhiteRemoteAddresses`.
+        accounts: The values of each account by their names in the file.
+
+    Raises:
+        AclFileError: A value is wrong.
+    """
+    contents = {"globalWhiteRemoteAddresses": list(white_list), "accounts": [dict(account) for account in accounts]}
+    return _contents(path, _compose(path, _dump(contents)))
+
+
 def change_file(path: Path, change: Callable[[dict[str, object]], None], now_ms: int) -> None:
     """Change a file, or create it, and count the change in its version. Readers see the old file or the new one.
 
@@ -93,12 +108,17 @@ def change_file(path: Path, change: Callable[[dict[str, object]], None], now_ms:
     contents: dict[str, object] = {} if root is None else cast(dict[str, object], _texts(root))
     change(contents)
     contents["dataVersion"] = [{"counter": version.counter + 1, "timestamp": now_ms}]
-    text = yaml.dump(contents, Dumper=_Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True)
-    _contents(path, _compose(path, text.encode()))
+    data = _dump(contents)
+    _contents(path, _compose(path, data))
     try:
-        replace_text(path, text)
+        replace_text(path, data.decode())
     except OSError as error:
         raise AclFileError(path, None, f"cannot be written: {error.strerror or error}") from error
+
+
+def _dump(contents: Mapping[str, object]) -> bytes:
+    text: str = yaml.dump(contents, Dumper=_Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True)
+    return text.encode()
 
 
 class _Dumper(yaml.SafeDumper):

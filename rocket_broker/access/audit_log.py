@@ -55,7 +55,8 @@ RENEWAL_SECONDS: Final = 3600.0
 MOST_RENEWALS: Final = 4096
 """Renewed registrations that are remembered; beyond, the oldest is recorded again."""
 
-MOST_CHARACTERS: Final = 128
+MOST_CHARACTERS: Final = 262
+"""Characters of a name: names of topics and groups have 255 at most, those of retry topics 7 more."""
 MOST_OF_REMARK: Final = 256
 MOST_NAMES: Final = 16
 MOST_BYTES: Final = 32 * 1024

@@ -10,8 +10,9 @@ broker; where that checks nothing, they are those of the request's rights, or `U
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from rocket_broker.access.account import ANY, PUB, SUB, Right
 from rocket_broker.access.policies import OWN_CLUSTER, Access, Action, Resource, ResourceType
@@ -150,8 +151,7 @@ class AccessRefusal(Refusal):
         self.is_signed = is_signed
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(msgspec.Struct, frozen=True):
     """What a request needs.
 
     Attributes:
@@ -179,7 +179,7 @@ class Needs:
 
     def naming(self, names: NamesIn) -> "Needs":
         """Return these needs for a request with names in its body."""
-        return replace(self, names=names)
+        return msgspec.structs.replace(self, names=names)
 
     def accesses(self, command: RemotingCommand) -> Iterator[Access]:
         """Yield the accesses that 5.3's policies must allow."""
@@ -198,7 +198,7 @@ class Needs:
             yield from first(command)
             yield from more(command)
 
-        return replace(self, rights=rights)
+        return msgspec.structs.replace(self, rights=rights)
 
 
 def access_to(right: Right, actions: tuple[Action, ...] = ()) -> Access:
@@ -227,9 +227,9 @@ READS_CLUSTER = Needs(actions=(Action.GET,), resources=_cluster)
 """Every account of 4.9 may send the request; users of 5.3 need the action Get on the cluster."""
 ADMIN = administers(Action.UPDATE)
 """Administrators may send the request; users of 5.3 need the action Update on the cluster."""
-OPERATOR = replace(ADMIN, local=True)
+OPERATOR = msgspec.structs.replace(ADMIN, local=True)
 """Administrators may send the request; without access control, everybody on the server's machine."""
-RENEWED = replace(ADMIN, is_renewed=True)
+RENEWED = msgspec.structs.replace(ADMIN, is_renewed=True)
 """Administrators may send the request. Brokers send it again and again."""
 
 

@@ -13,13 +13,13 @@ client. Of the entries that match, the first in the order above decides; of two 
 entry: no permission. This module does no I/O.
 """
 
-import ipaddress
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache
 from typing import NamedTuple, TypeVar, cast
 
+from rocket_broker.settings.networks import Networks
 from rocket_remoting.wire.bodies import AclInfo, PolicyEntryInfo, PolicyInfo
 from rocket_remoting.wire.topics import DLQ_PREFIX, REPLY_TOPIC_POSTFIX, TOPICS_CLOSED_TO_CLIENTS, is_dead_letter_topic
 
@@ -158,49 +158,9 @@ def spelled_pattern(text: str | None) -> str | None:
     return f"{type_}:{name.partition('*')[0]}*" if name.endswith("*") else f"{type_}:{name}"
 
 
-class _Sources:
-    """The addresses of clients that an entry is for."""
-
-    __slots__ = ("_networks", "_texts")
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        """Read addresses such as ``192.168.0.7``, and networks such as ``192.168.0.0/24``.
-
-        Raises:
-            ValueError: A text is neither.
-        """
-        self._texts: set[str] = set()
-        self._networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
-        for text in texts:
-            address, slash, length = text.partition("/")
-            if not slash:
-                self._texts.add(_canonical(text))
-                continue
-            if not (length.isascii() and length.isdecimal()):  # Python would also read a netmask
-                raise ValueError(text)
-            self._networks.append(ipaddress.ip_network(f"{address}/{length}", strict=False))
-
-    def have(self, host: str) -> bool:
-        try:
-            canonical = _canonical(host)
-        except ValueError:  # a peer without an address
-            return False
-        if canonical in self._texts:
-            return True
-        address = ipaddress.ip_address(canonical)
-        return any(address in network for network in self._networks)
-
-
-def _canonical(text: str) -> str:
-    address = ipaddress.ip_address(text.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address):  # as a socket for IPv6 reports a client with an IPv4 address
-        address = address.ipv4_mapped or address
-    return str(address)
-
-
 class _Entry(NamedTuple):
     actions: frozenset[str]
-    sources: _Sources | None
+    sources: Networks | None
     decision: Decision
 
     def matches(self, actions: Collection[Action], host: str) -> bool:
@@ -217,7 +177,7 @@ class _Policy:
         lengths: set[int] = set()
         for info in entries:
             pattern = info.resource or ""
-            sources = _Sources(info.source_ips) if info.source_ips else None
+            sources = Networks(info.source_ips) if info.source_ips else None
             entry = _Entry(frozenset(info.actions or ()), sources, Decision(info.decision or Decision.DENY))
             self._entries[pattern].append(entry)
             name = pattern.partition(":")[2]
@@ -324,7 +284,7 @@ def _checked_sources(sources: list[str]) -> list[str] | None:
     if not all(map(str.strip, sources)):
         raise InvalidPolicy("The source ip is empty.")
     try:
-        _Sources(sources)
+        Networks(sources)
     except ValueError:
         raise InvalidPolicy("The source ip is invalid.") from None
     return sources or None

@@ -42,6 +42,12 @@ class AddressPattern:
         self.text = text
         self._ranges = () if text in _EVERY else tuple(_ranges(text))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AddressPattern) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
     def matches(self, host: str) -> bool:
         """Return whether an address, or any text that stands for a peer without one, is among those of the pattern."""
         if not self._ranges:

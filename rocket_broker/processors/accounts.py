@@ -9,6 +9,7 @@ import msgspec
 
 from rocket_broker.access.account import ANY, DENY, MIN_KEY, PUB, SUB, Account, Right, parse_permission
 from rocket_broker.access.remote_address import AddressPattern
+from rocket_broker.access.secret_answers import HIDDEN, may_see_secrets
 from rocket_broker.errors import AclFileError, UnknownAccount
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.processors.broker_context import BrokerContext
@@ -32,12 +33,9 @@ from rocket_remoting.wire.topics import RETRY_PREFIX
 if TYPE_CHECKING:
     from rocket_broker.access.access_control import AccessControl
 
-__all__ = ["HIDDEN", "AccountsProcessor"]
+__all__ = ["AccountsProcessor"]
 
 logger = logging.getLogger(__name__)
-
-HIDDEN = "******"
-"""What answers have instead of a secret key: too short to be taken for one when it is sent back."""
 
 _NAMES = {DENY: "DENY", PUB: "PUB", SUB: "SUB", ANY: "PUB|SUB"}
 
@@ -124,11 +122,12 @@ class AccountsProcessor:
         return RemotingCommand.response(command, header=answer)
 
     def config(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """GET_BROKER_CLUSTER_ACL_CONFIG (54): all white lists and accounts, without their secret keys."""
+        """GET_BROKER_CLUSTER_ACL_CONFIG (54): all white lists and accounts; with their secret keys for a slave only."""
+        shows = may_see_secrets(command, self._settings)
         rules = self._required(ResponseCode.SYSTEM_ERROR).rules
         body = GetBrokerClusterAclConfigResponseBody(
             global_white_addrs=[pattern.text for pattern in rules.white_list],
-            plain_access_configs=[_described(account) for account in rules.accounts.values()],
+            plain_access_configs=[_described(account, shows=shows) for account in rules.accounts.values()],
         )
         return RemotingCommand.response(command, body=encode_body(body))
 
@@ -158,11 +157,11 @@ def _rights(listed: str, name: str) -> Iterator[str]:
         yield each
 
 
-def _described(account: Account) -> PlainAccessConfig:
+def _described(account: Account, *, shows: bool) -> PlainAccessConfig:
     rights = [(Right(resource, permission), _NAMES[permission]) for resource, permission in account.rights.items()]
     return PlainAccessConfig(
         access_key=account.access_key,
-        secret_key=HIDDEN,
+        secret_key=account.secret_key if shows else HIDDEN,
         white_remote_address=_joined(account.white_list),
         admin=account.admin,
         default_topic_perm=_NAMES[account.default_topic_permission],

@@ -1,12 +1,13 @@
 """Requests 3001 to 3005: create, change, delete and list the users of 5.3's access control."""
 
 import logging
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from rocket_broker.access.needs import refused
 from rocket_broker.access.policies import MAX_NAME, UserStatus, UserType, named
-from rocket_broker.access.user_directory import UserDirectory
+from rocket_broker.access.secret_answers import HIDDEN, may_see_secrets
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.requests.request_body import read_body
@@ -25,12 +26,12 @@ from rocket_remoting.wire.headers import (
     UpdateUserRequestHeader,
 )
 
+if TYPE_CHECKING:
+    from rocket_broker.access.user_directory import UserDirectory
+
 __all__ = ["UsersProcessor", "directory_of", "kind_in"]
 
 logger = logging.getLogger(__name__)
-
-HIDDEN = "******"
-"""What answers have instead of a password. As a password it is refused, since tools send back what they have read."""
 
 
 class UsersProcessor:
@@ -108,11 +109,15 @@ class UsersProcessor:
         return RemotingCommand.response(command, body=b"" if user is None else msgspec.json.encode(_shown(user)))
 
     def users(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """AUTH_LIST_USER (3005): the users whose names contain the filter, without passwords; no body if none does."""
+        """AUTH_LIST_USER (3005): the users whose names contain the filter; no body if none does.
+
+        With passwords only for a slave.
+        """
         given = command.header(ListUsersRequestHeader).filter or ""
         part = given if given.strip() else ""
         users = directory_of(self._context).users.configs()
-        found = [_shown(users[name]) for name in sorted(users) if part in name]
+        show = (lambda user: user) if may_see_secrets(command, self._context.settings) else _shown
+        found = [show(users[name]) for name in sorted(users) if part in name]
         return RemotingCommand.response(command, body=msgspec.json.encode(found) if found else b"")
 
     def _check_may_change(self, old: UserInfo, command: RemotingCommand, users: UserTable) -> None:
@@ -133,7 +138,7 @@ class UsersProcessor:
         return user.user_type == UserType.SUPER
 
 
-def directory_of(context: BrokerContext) -> UserDirectory:
+def directory_of(context: BrokerContext) -> "UserDirectory":
     """Return the users and their policies.
 
     Raises:

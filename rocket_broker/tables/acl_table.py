@@ -52,8 +52,15 @@ class AclTable(JournaledTable[AclInfo]):
 
     def load(self) -> bool:
         found = super().load()
-        self._sizes = {subject: len(encode_body(acl)) for subject, acl in self._configs.items()}
+        self._measure()
         return found
+
+    def _replace_all(self, configs: Mapping[str, AclInfo], version: DataVersion) -> None:
+        super()._replace_all(configs, version)
+        self._measure()
+
+    def _measure(self) -> None:
+        self._sizes = {subject: len(encode_body(acl)) for subject, acl in self._configs.items()}
 
     def merge(self, subject: str, policies: Sequence[PolicyInfo]) -> None:
         """Add policies to those of a subject; an entry for the same resource replaces the former one.

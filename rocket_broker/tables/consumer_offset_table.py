@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, field
 from weakref import WeakSet
 
 import msgspec
@@ -49,8 +48,7 @@ _OFFSETS_A_STEP = 2_000
 split."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reset:
+class Reset(msgspec.Struct, frozen=True):
     """An offset that an administrator set while the group may be consuming.
 
     Attributes:
@@ -59,7 +57,7 @@ class Reset:
     """
 
     offset: int
-    reported: WeakSet[Connection] = field(default_factory=WeakSet)
+    reported: WeakSet[Connection] = msgspec.field(default_factory=WeakSet)
 
 
 class _Removal(Body):

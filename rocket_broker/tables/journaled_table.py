@@ -125,8 +125,16 @@ class JournaledTable(ABC, Generic[C]):
             ValueError: The data is no such table, as is RemotingError.
         """
         configs, version = await asyncio.to_thread(self._decoded, data)
-        if version == self.data_version:
-            return
+        if version != self.data_version:
+            self._replace_all(configs, version)
+
+    def take_over_entries(self, entries: Iterable[C]) -> None:
+        """Replace all entries by those of a master, which gives no version; the file is written later."""
+        configs = {self._name_of(entry): entry for entry in entries}
+        if configs != self._configs:
+            self._replace_all(configs, self.data_version.next(self._clock.now_ms()))
+
+    def _replace_all(self, configs: Mapping[str, C], version: DataVersion) -> None:
         self._configs.clear()
         self._configs.update(configs)
         self.data_version = version

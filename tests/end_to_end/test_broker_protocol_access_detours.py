@@ -188,7 +188,7 @@ def test_producer_group_can_belong_to_the_accounts_with_a_right_on_it(tmp_path: 
 async def ask_both(
     client: RawClient, embedded: EmbeddedBroker, owner: Credentials, other: Credentials, *, is_stranger_asked: bool
 ) -> None:
-    """Have a transaction of `owner` checked while both are in its producer group, and end it as `other`."""
+    """End a transaction of `owner` as `other`, after the broker has asked about it; both are in its producer group."""
     stranger = await RawClient.connect(embedded.broker.transport, embedded.broker_address)
     stranger.connection.sign_with(other)
     await stranger.heartbeat("stranger@1", producers=(GROUP,))
