@@ -1,10 +1,14 @@
 """Request 907: how far slaves are."""
 
+from typing import TYPE_CHECKING
+
 from rocket_broker.processors.broker_context import BrokerContext
-from rocket_broker.replication.slave import Slave
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo, encode_body
 from rocket_remoting.wire.command import RemotingCommand
+
+if TYPE_CHECKING:
+    from rocket_broker.replication.slave import Slave
 
 __all__ = ["ReplicationProcessor"]
 
@@ -23,7 +27,7 @@ class ReplicationProcessor:
         info = self._of_slave(self._slave) if self._slave is not None else self._of_master()
         return RemotingCommand.response(command, body=encode_body(info))
 
-    def _of_slave(self, slave: Slave) -> HARuntimeInfo:
+    def _of_slave(self, slave: "Slave") -> HARuntimeInfo:
         copied = HAClientRuntimeInfo(
             master_addr=slave.connected_to,
             transferred_byte_in_second=slave.copied.last_second,

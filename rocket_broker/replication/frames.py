@@ -12,16 +12,24 @@ latest with its file, and may begin and end within a record. A slice without byt
 """
 
 import struct
+from collections.abc import Iterator
 
-__all__ = ["SLICE_HEADER", "ReportReader", "heartbeat", "slice_frame"]
+from rocket_broker.settings.broker_settings import MOST_TRANSFERRED
+from rocket_broker.store.errors import LogMismatch
+
+__all__ = ["REPORT", "ReportReader", "SliceReader", "heartbeat", "slice_frames"]
 
 REPORT = struct.Struct(">q")
 SLICE_HEADER = struct.Struct(">qi")
 
 
-def slice_frame(offset: int, data: memoryview) -> bytes:
-    """Return the frame with a slice of the log."""
-    return b"".join((SLICE_HEADER.pack(offset, len(data)), data))
+def slice_frames(offset: int, data: memoryview, most: int) -> bytes:
+    """Return the frames with bytes of the log, in slices of at most `most` bytes."""
+    pieces: list[bytes | memoryview] = []
+    for start in range(0, len(data), most):
+        piece = data[start : start + most]
+        pieces += (SLICE_HEADER.pack(offset + start, len(piece)), piece)
+    return b"".join(pieces)
 
 
 def heartbeat(offset: int) -> bytes:
@@ -41,3 +49,37 @@ class ReportReader:
         whole = len(data) - len(data) % REPORT.size
         self._rest = data[whole:]
         return [offset for (offset,) in REPORT.iter_unpack(data[:whole])]
+
+
+class SliceReader:
+    """Reads the slices of a master, in the parts in which they arrive."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._offset = 0
+        self._left = 0
+
+    def feed(self, data: memoryview) -> Iterator[tuple[int, memoryview]]:
+        """Yield offset and bytes of each part of a slice, in the order of the log.
+
+        Raises:
+            LogMismatch: A slice has no possible size, so this is no master.
+        """
+        while data:
+            if not self._left:
+                missing = SLICE_HEADER.size - len(self._head)
+                self._head += data[:missing]
+                data = data[missing:]
+                if len(self._head) < SLICE_HEADER.size:
+                    return
+                self._offset, self._left = SLICE_HEADER.unpack(self._head)
+                self._head = b""
+                if not 0 <= self._left <= MOST_TRANSFERRED:
+                    raise LogMismatch(self._offset, f"a slice of {self._left} bytes was announced")
+                continue
+            part = data[: self._left]
+            data = data[len(part) :]
+            offset = self._offset
+            self._offset += len(part)
+            self._left -= len(part)
+            yield offset, part

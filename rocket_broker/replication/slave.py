@@ -7,14 +7,15 @@ message with the master's message at the same offset: the protocol itself would 
 import asyncio
 import errno
 import logging
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
+from collections.abc import Generator
+from typing import cast
 
-from rocket_broker.loop.loop_steps import run_in_steps
+from rocket_broker.loop.step_line import run_slice
+from rocket_broker.loop.watchdog import Watchdog
 from rocket_broker.replication.bytes_a_second import BytesASecond
-from rocket_broker.replication.frames import REPORT, SLICE_HEADER
-from rocket_broker.settings.broker_settings import MOST_TRANSFERRED, BrokerSettings
+from rocket_broker.replication.frames import REPORT, SliceReader
+from rocket_broker.replication.master_address import MasterAddress
+from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.store.errors import LogMismatch, StoreFull
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.replica import Replica
@@ -26,43 +27,14 @@ from rocket_remoting.wire.errors import RemotingError
 from rocket_remoting.wire.headers import ViewMessageRequestHeader
 from rocket_remoting.wire.record import peek_record
 
-__all__ = ["MasterAddress", "Slave"]
+__all__ = ["Slave"]
 
 logger = logging.getLogger(__name__)
 
 FIRST_RETRY = 0.5
 LONGEST_RETRY = 5.0
-_READ_AHEAD = 1024 * 1024
-
-
-class MasterAddress:
-    """The addresses of the master, as name servers tell them to the slave.
-
-    Attributes:
-        clients: The master's address for clients; empty while it is not known.
-        slaves: The master's address for slaves.
-    """
-
-    def __init__(self, settings: BrokerSettings) -> None:
-        self.clients = ""
-        self.slaves = settings.ha_master_address
-        self._fixed = bool(settings.ha_master_address)
-        self._known = asyncio.Event()
-
-    def told(self, clients: str | None, slaves: str | None) -> None:
-        """Take over what a name server has told; it tells nothing while the master is not registered."""
-        if not clients or not (slaves or self._fixed):
-            return
-        if not self._fixed and slaves:
-            self.slaves = slaves
-        if clients != self.clients:
-            logger.info("the master is at %s, and accepts slaves at %s", clients, self.slaves)
-        self.clients = clients
-        self._known.set()
-
-    async def known(self) -> None:
-        """Return as soon as the addresses are known."""
-        await self._known.wait()
+_READ_AHEAD = 256 * 1024
+"""The largest number of bytes that are read in one turn of the loop."""
 
 
 class Slave:
@@ -136,52 +108,21 @@ class Slave:
         start = self._replica.begin()
         await self._compare()
         async with asyncio.timeout(self._settings.connect_timeout_millis / 1000):
-            reader, writer = await asyncio.open_connection(*parse_address(address), limit=_READ_AHEAD)
-        reports = _Reports(self._settings.ha_send_heartbeat_interval / 1000, partial(self._report, writer))
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: _Connection(self), *parse_address(address)
+            )
         try:
-            reports.send()
             self._logged = ""
             self.connected_to = address
             logger.info("copying the log of the master at %s, from %d on", address, start)
-            while True:
-                await self._read_slice(reader)
-                if self._replica.end > reports.last:
-                    reports.send()
+            await connection.ended
         finally:
-            reports.stop()
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
-
-    def _report(self, writer: asyncio.StreamWriter) -> int:
-        writer.write(REPORT.pack(self._replica.end))
-        self.reported_ms = self._clock.now_ms()
-        return self._replica.end
-
-    async def _read_slice(self, reader: asyncio.StreamReader) -> None:
-        """Read a slice or a heartbeat, and store what it brings."""
-        offset, size = SLICE_HEADER.unpack(await self._read(reader, SLICE_HEADER.size))
-        if not 0 <= size <= MOST_TRANSFERRED:
-            raise LogMismatch(offset, f"a slice of {size} bytes was announced")
-        self.read_ms = self._clock.now_ms()
-        if not size:
-            return
-        self.copied.add(size)
-        self._check_disk()
-        self._replica.write(offset, memoryview(await self._read(reader, size)))
-        await run_in_steps("storing messages of the master", self._replica.dispatch())
-        # A master is faster than a slow disk: the operating system would stop the whole broker to write.
-        if self._store.unflushed_bytes > self._store.settings.max_unflushed_bytes // 2:
-            await self._store.flush_to(self._store.committed_end)
+            await connection.close()
 
     def _check_disk(self) -> None:
         """Check that messages may be stored: reports would count as copies that no disk has."""
         if self._store.is_broken:
             raise OSError(errno.EIO, "the disk refused a flush, restart this broker on a disk that works")
-
-    async def _read(self, reader: asyncio.StreamReader, size: int) -> bytes:
-        async with asyncio.timeout(self._settings.ha_housekeeping_interval / 1000):
-            return await reader.readexactly(size)
 
     async def _compare(self) -> None:
         """Compare the last message of this log with the master's message at its offset.
@@ -216,26 +157,142 @@ class Slave:
             logger.log(level, "%s", problem)
 
 
-class _Reports:
-    """Reports to the master up to where the log reaches, and again if there was no report for an interval.
+class _Connection(asyncio.BufferedProtocol):
+    """The connection to the master: stores what arrives, and reports up to where the log reaches.
+
+    ::
+
+        bytes ──► log ──► entries ──► report ──► more bytes
+                            │ └ after 2 ms without an end: in the loop's next turns, nothing is read meanwhile
+                            └ the disk is far behind: nothing is read until it has caught up
 
     Attributes:
-        last: The offset of the last report.
+        ended: Done when the connection has ended; it has the reason as its exception.
     """
 
-    def __init__(self, interval: float, report: Callable[[], int]) -> None:
-        self.last = -1
-        self._report = report
-        self._interval = interval
-        self._timer: asyncio.TimerHandle | None = None
+    def __init__(self, slave: Slave) -> None:
+        loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self._lost: asyncio.Future[None] = loop.create_future()
+        self._slave = slave
+        self._store = slave._store
+        self._replica = slave._replica
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._slices = SliceReader()
+        self._buffer = memoryview(bytearray(_READ_AHEAD))
+        self._steps: Generator[None, None, None] | None = None
+        self._flush: asyncio.Task[None] | None = None
+        self._reported = -1
+        self._reported_at = self._heard_at = loop.time()
+        self._timer: asyncio.Handle | None = None
 
-    def send(self) -> None:
-        """Report now."""
-        self.stop()
-        self.last = self._report()
-        self._timer = asyncio.get_running_loop().call_later(self._interval, self.send)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._report()
+        self._beat()
 
-    def stop(self) -> None:
-        """Report no more."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.ended.done():
+            return
+        slave = self._slave
+        self._heard_at = self._loop.time()
+        slave.read_ms = slave._clock.now_ms()
+        slave.copied.add(nbytes)
+        try:
+            for offset, part in self._slices.feed(self._buffer[:nbytes]):
+                slave._check_disk()
+                self._replica.write(offset, part)
+        except (LogMismatch, StoreFull, OSError) as e:
+            self._end(e)
+        else:
+            self._steps = self._replica.dispatch()
+            self._advance()
+
+    def _advance(self) -> None:
+        """Make entries for 2 ms, report if all are made, and go on in the next turn if not."""
+        steps = self._steps
+        if steps is None or self.ended.done():
+            return
+        try:
+            with Watchdog("storing messages of the master"):
+                run_slice(steps)
+        except StopIteration:
+            self._steps = None
+        except (LogMismatch, StoreFull, OSError) as e:
+            self._end(e)
+            return
+        if self._steps is not None:
+            self._pause()
+            self._loop.call_soon(self._advance)
+            return
+        if self._replica.end > self._reported:
+            self._report()
+        if self._store.unflushed_bytes > self._store.settings.max_unflushed_bytes // 2:
+            self._pause()
+            self._flush = self._loop.create_task(self._wait_for_disk())
+        else:
+            self._resume()
+
+    async def _wait_for_disk(self) -> None:
+        """Read on when the disk has caught up: the operating system would stop the whole broker to write."""
+        await self._store.flush_to(self._store.committed_end)
+        self._resume()
+
+    def _pause(self) -> None:
+        if self._transport is not None and self._transport.is_reading():
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        self._heard_at = self._loop.time()
+        if self._transport is not None and not self.ended.done() and not self._transport.is_reading():
+            self._transport.resume_reading()
+
+    def _report(self) -> None:
+        """Report up to where the log reaches."""
+        if self._transport is not None:
+            self._reported = self._replica.end
+            self._reported_at = self._loop.time()
+            self._slave.reported_ms = self._slave._clock.now_ms()
+            self._transport.write(REPORT.pack(self._reported))
+
+    def _beat(self) -> None:
+        """Report if that was not done for a while, and end the connection to a silent master."""
+        settings, now = self._slave._settings, self._loop.time()
+        silence = settings.ha_housekeeping_interval / 1000
+        interval = settings.ha_send_heartbeat_interval / 1000
+        is_reading = self._transport is not None and self._transport.is_reading()
+        if is_reading and now >= self._heard_at + silence:
+            self._end(TimeoutError(f"it has sent nothing for {settings.ha_housekeeping_interval} ms"))
+            return
+        if now >= self._reported_at + interval:
+            self._report()
+        silent_at = self._heard_at + silence if is_reading else now + silence
+        due = min(self._reported_at + interval, silent_at)
+        self._timer = self._loop.call_at(due, self._beat)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(exc if exc is not None else EOFError("it has closed the connection"))
         if self._timer is not None:
             self._timer.cancel()
+        self._lost.set_result(None)
+
+    def _end(self, reason: Exception) -> None:
+        if not self.ended.done():
+            self.ended.set_exception(reason)
+            if self._transport is not None:
+                self._transport.abort()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._flush is not None:
+            self._flush.cancel()
+            await asyncio.wait([self._flush])
+        if not self.ended.done():
+            self.ended.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+            await self._lost

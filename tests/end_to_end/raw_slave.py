@@ -36,9 +36,10 @@ class RawSlave:
         self._writer = writer
 
     @classmethod
-    async def connect(cls, port: int, *, receive_buffer: int = 0) -> "RawSlave":
-        """Return a connection; a receive buffer bounds the bytes that it takes before they are read."""
+    async def connect(cls, port: int, *, receive_buffer: int = 0, host: str = "127.0.0.1") -> "RawSlave":
+        """Return a connection from a host; a receive buffer bounds the bytes that it takes before they are read."""
         connection = socket.socket()
+        connection.bind((host, 0))
         if receive_buffer:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         connection.setblocking(False)
@@ -111,16 +112,16 @@ class MasterStage:
         """The end of the master's log."""
         return self.embedded.broker.store.max_commit_log_offset
 
-    async def slave(self, *reports: int, receive_buffer: int = 0) -> RawSlave:
+    async def slave(self, *reports: int, receive_buffer: int = 0, host: str = "127.0.0.1") -> RawSlave:
         """Return a new slave that has sent these reports."""
-        slave = await RawSlave.connect(self.slaves.port, receive_buffer=receive_buffer)
+        slave = await RawSlave.connect(self.slaves.port, receive_buffer=receive_buffer, host=host)
         self._opened.append(slave)
         slave.report(*reports)
         return slave
 
-    async def following(self) -> RawSlave:
+    async def following(self, host: str = "127.0.0.1") -> RawSlave:
         """Return a slave that has the whole log, and whose report the master has read."""
-        slave = await self.slave(self.end)
+        slave = await self.slave(self.end, host=host)
         assert await slave.frame() == (self.end, b"")
         return slave
 

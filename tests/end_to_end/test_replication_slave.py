@@ -224,6 +224,58 @@ def test_a_port_that_is_no_masters_does_not_harm(
     with_pair(tmp_path, scene)
 
 
+def test_a_slave_finds_its_master_through_any_name_server(tmp_path: Path) -> None:
+    """The first of two is down; the slave is in the routes of the other."""
+
+    async def scene(pair: BrokerPair) -> None:
+        down = f"127.0.0.1:{free_ports()[0]}"
+        await pair.start_slave(namesrvAddr=f"{down};{pair.master.name_server_address}")
+        assert (await pair.client.try_send()).code == ResponseCode.SUCCESS
+        known = pair.master.name_server.routes.cluster_info().broker_addr_table["broker-a"]
+        assert known.broker_addrs[1] == pair.slave.address
+
+    with_pair(tmp_path, scene)
+
+
+def test_a_silent_slave_reports_and_a_silent_master_is_left(tmp_path: Path) -> None:
+    """Every haSendHeartbeatInterval, and after haHousekeepingInterval; brokerIP2 is where the slave connects to."""
+
+    async def scene(pair: BrokerPair) -> None:
+        reports: list[int] = []
+        connections = 0
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal connections
+            connections += 1
+            try:
+                while data := await reader.read(8):
+                    reports.append(len(data))
+            finally:
+                writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            intervals = {"haSendHeartbeatInterval": "20", "haHousekeepingInterval": "200"}
+            await pair.begin_slave(haMasterAddress=f"127.0.0.1:{port}", **intervals)
+            await until(lambda: connections > 1 and len(reports) > 4)
+            await pair.slave.stop()
+
+    with_pair(tmp_path, scene)
+
+
+def test_the_port_for_slaves_may_be_at_another_address(tmp_path: Path) -> None:
+    """The slave connects to brokerIP2 and haListenPort, as the name server tells it."""
+
+    async def scene(pair: BrokerPair) -> None:
+        await pair.start_slave()
+        assert pair.slave.master.slaves == f"127.0.0.2:{port}"
+        assert pair.slave.master.clients == pair.master.broker_address
+
+    port = free_ports()[0]
+    with_pair(tmp_path, scene, brokerIP2="127.0.0.2", haListenPort=str(port))
+
+
 def test_the_state_of_the_slave_is_reported(tmp_path: Path) -> None:
     """By both, as mqadmin's haStatus shows it."""
 

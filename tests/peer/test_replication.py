@@ -1,7 +1,6 @@
-"""Masters and slaves of Apache's and ours, in pairs."""
+"""Our slave of Apache's running masters."""
 
 import asyncio
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,59 +8,20 @@ import pytest
 from rocket_broker.broker import Broker
 from rocket_broker.settings.broker_settings import SMALL_STORE, BrokerSettings
 from rocket_broker.settings.properties_file import entries_of
-from rocket_broker.threaded_broker import ThreadedBroker
-from rocket_client import Admin, ClientSettings, Message, Producer, ProducerSettings, SendStatus
+from rocket_client import Admin, ClientSettings, Message, Producer, ProducerSettings
 from rocket_remoting import TcpTransport
 from rocket_remoting.clock import SystemClock
 from tests.end_to_end.raw_client import RawClient
-from tests.peer.apache import ApacheBroker
-from tests.peer.conftest import Peers
-from tests.peer.stage import DELAY_LEVELS, SEND_TIMEOUT, eventually
-from tests.ports import free_ports
-
-VERSION = "4.9.7"
-LOG_FILE = "65536"
-SLAVE = {"brokerRole": "SLAVE", "brokerId": "1", "mappedFileSizeCommitLog": LOG_FILE}
+from tests.peer.conftest import Peers, of_version
+from tests.peer.stage import DELAY_LEVELS, SEND_TIMEOUT
 
 pytestmark = [pytest.mark.peer]
 
 
-@pytest.fixture
-def our_master(tmp_path: Path) -> Iterator[ThreadedBroker]:
-    """A SYNC_MASTER of ours, whose name server both brokers register with."""
-    name_server, broker = free_ports()
-    settings = {"brokerRole": "SYNC_MASTER", "slaveTimeout": "60000", "mappedFileSizeCommitLog": LOG_FILE}
-    with ThreadedBroker(
-        tmp_path / "master", name_server_port=name_server, broker_port=broker, settings=settings
-    ) as master:
-        yield master
-
-
-def test_apaches_slave_of_our_master(
-    our_master: ThreadedBroker, apache_broker_factory: Callable[..., ApacheBroker], tmp_path: Path
-) -> None:
-    """Has the same log, byte for byte, and our topics, stands in the cluster, and serves reads without the master."""
-    assert asyncio.run(_send(our_master.name_server, 1)) == {SendStatus.SLAVE_NOT_AVAILABLE}
-    slave = apache_broker_factory(
-        VERSION,
-        store=tmp_path / "slave",
-        settings={**SLAVE, "namesrvAddr": our_master.name_server, "haMasterAddress": _ha_address(our_master)},
-    )
-    eventually(lambda: asyncio.run(_send(our_master.name_server, 1)), lambda sent: sent == {SendStatus.SEND_OK})
-    assert asyncio.run(_send(our_master.name_server, 300)) == {SendStatus.SEND_OK}
-
-    assert _log(tmp_path / "slave").items() >= _log(tmp_path / "master").items()  # Apache's makes the next file ahead
-    assert len(_log(tmp_path / "master")) > 4
-    assert asyncio.run(_addresses(our_master.name_server)) == {0: our_master.address, 1: slave.address}
-    topics = tmp_path / "slave" / "config" / "topics.json"
-    assert "orders" in eventually(lambda: _text(topics), lambda text: "orders" in text)
-    our_master.stop()
-    assert set(asyncio.run(_bodies(slave.address, "orders"))) == {b"x" * 1000}
-
-
-def test_our_slave_of_apaches_master(peers: Peers, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [of_version("4.9.7"), of_version("5.3.3")])
+def test_our_slave_of_apaches_master(peers: Peers, tmp_path: Path, version: str) -> None:
     """Has the same log, byte for byte, from the last file on, and the topics, and serves what it has."""
-    master = peers.broker(VERSION)
+    master = peers.broker(version)
     asyncio.run(_send(master.name_server, 20, "copied"))
 
     async def copy() -> tuple[int, int, list[bytes]]:
@@ -92,10 +52,11 @@ def test_our_slave_of_apaches_master(peers: Peers, tmp_path: Path) -> None:
     assert _log(tmp_path / "slave")[name][: end - start] == _log(master.store)[name][: end - start]
 
 
-async def _send(name_server: str, count: int, topic: str = "orders") -> set[SendStatus]:
+async def _send(name_server: str, count: int, topic: str) -> None:
     settings = ProducerSettings(name_servers=name_server, send_timeout=SEND_TIMEOUT)
     async with Producer("producers", settings) as producer:
-        return {(await producer.send(Message(topic, b"x" * 1000))).status for _ in range(count)}
+        for _ in range(count):
+            await producer.send(Message(topic, b"x" * 1000))
 
 
 async def _addresses(name_server: str) -> dict[int, str]:
@@ -113,14 +74,5 @@ async def _bodies(address: str, topic: str) -> list[bytes]:
         await client.connection.close()
 
 
-def _ha_address(master: ThreadedBroker) -> str:
-    host, _, port = master.address.rpartition(":")
-    return f"{host}:{int(port) + 1}"
-
-
 def _log(store: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in (store / "commitlog").glob("[0-9]*")}
-
-
-def _text(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
