@@ -5,12 +5,11 @@ import ipaddress
 import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import AsyncExitStack
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rocket_broker.access.audit_log import AuditLog
 from rocket_broker.access.needs import RequestCheck, handlers_of
-from rocket_broker.access.policy_control import PolicyControl
-from rocket_broker.access.user_directory import UserDirectory
 from rocket_broker.clients.client_channel import ClientChannel
 from rocket_broker.clients.consumer_table import ConsumerTable
 from rocket_broker.clients.heartbeat_limits import HeartbeatLimits
@@ -25,12 +24,9 @@ from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.processors.send_runs import SendRuns
 from rocket_broker.pulling.pull_request_hold import PullRequestHold
 from rocket_broker.registration import Registration
-from rocket_broker.replication.master import SlaveServer
-from rocket_broker.replication.metadata import Metadata
-from rocket_broker.replication.slave import MasterAddress, Slave
+from rocket_broker.replication.master_address import MasterAddress
 from rocket_broker.request_handlers import STORING, RequestHandlers, slave_table
 from rocket_broker.requests.fast_failure import FastFailure
-from rocket_broker.requests.fault_injection import FaultInjection
 from rocket_broker.requests.serving import Dispatcher, RequestHandler, limits, listen, warn_if_open
 from rocket_broker.schedule.delay_service import DelayService
 from rocket_broker.schedule.timer_service import TimerService
@@ -56,10 +52,16 @@ from rocket_remoting.transports.transport import Server, Transport
 from rocket_remoting.wire.codes import RequestCode as Code
 from rocket_remoting.wire.errors import ConnectError, RemotingError, TlsError
 from rocket_remoting.wire.message import Host
-from streamkit.chaos import Chaos
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what only some brokers need is imported where they make it: imports are most of a start's time
     from rocket_broker.access.access_control import AccessControl
+    from rocket_broker.access.user_directory import UserDirectory
+    from rocket_broker.metrics.broker_metrics import BrokerMetrics
+    from rocket_broker.metrics.endpoint import MetricsEndpoint
+    from rocket_broker.replication.master import SlaveServer
+    from rocket_broker.replication.metadata import Metadata
+    from rocket_broker.replication.slave import Slave
+    from streamkit.chaos import Chaos
 
 __all__ = ["Broker"]
 
@@ -108,6 +110,7 @@ class Broker:
         statistics: Counts messages and pulls since the start.
         recovery: What the store found when it was opened; set once `start` has returned.
         requests: The processors of the requests; set once `start` has returned.
+        metrics_endpoint: Serves the metrics; None if they are not served.
     """
 
     delays: DelayService
@@ -123,7 +126,7 @@ class Broker:
         transport: Transport,
         clock: Clock,
         on_progress: Callable[[], object] = lambda: None,
-        chaos: Chaos | None = None,
+        chaos: "Chaos | None" = None,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -146,27 +149,35 @@ class Broker:
         self.locks = QueueLocks()
         self.pull_request_hold = PullRequestHold(self.store)
         self.statistics = BrokerStatistics(now_ms=self.clock.now_ms)
-        self.directory = UserDirectory(settings, clock) if settings.keeps_users else None
+        self.directory = _users(settings, clock) if settings.keeps_users else None
         self.accounts: AccessControl | None = None
         self.access: RequestCheck | None = None
         if self.directory is not None and settings.checks_users:
-            self.access = PolicyControl(settings, self.directory)
+            self.access = _policies(settings, self.directory)
         elif settings.acl_enable:
             self.access = self.accounts = _accounts(settings, clock)
         audited = settings.audit_file(settings.store_path_root_dir, is_default=True)
         self.audit = AuditLog.of(settings.broker_name, audited, settings, clock)
         self.timers: TimerService | None = None
-        self.slaves = SlaveServer(settings, self.store) if settings.slaves_port is not None else None
+        self.slaves = _slave_server(settings, self.store) if settings.slaves_port is not None else None
         if self.slaves is not None and settings.broker_role is BrokerRole.SYNC_MASTER:
             self.store.replicate = self.slaves.replicate
         self.master = MasterAddress(settings)
-        self.slave = Slave(settings, self.store, self.master, transport, clock) if settings.is_slave else None
+        self.slave = self._make_slave() if settings.is_slave else None
         self.metadata: Metadata | None = None
+        self.metrics_endpoint: MetricsEndpoint | None = None
         self._chaos = chaos
         self._handlers: dict[int, RequestHandler] = {}
         self._send_runs: SendRuns | None = None
         self._server: Server | None = None
         self._running: AsyncExitStack | None = None
+
+    @cached_property
+    def metrics(self) -> "BrokerMetrics":
+        """Reads the metrics; there once `start` has returned."""
+        from rocket_broker.metrics.broker_metrics import BrokerMetrics
+
+        return BrokerMetrics(self._context)
 
     @property
     def address(self) -> str:
@@ -199,6 +210,7 @@ class Broker:
                 await self._listen(undo)
                 await self._connect_back()
                 self._run_loops(undo)
+                await self._serve_metrics(undo)
                 await self._register(undo)
                 self._running = undo.pop_all()
         except OSError as e:
@@ -249,6 +261,8 @@ class Broker:
         self._dispatcher = Dispatcher("broker", self._handlers, admit=self.fast_failure.admit, storing=STORING)
         self._handler: Handler = self._dispatcher
         if self._chaos is not None:
+            from rocket_broker.requests.fault_injection import FaultInjection
+
             self._handler = faults = FaultInjection(self._dispatcher, self._chaos)
             undo.callback(faults.stop)
         store_ip = await _ip_of(s.advertised_host)
@@ -391,7 +405,17 @@ class Broker:
             may_know=self._may_know,
         )
 
-    def _loops_of_slave(self, slave: Slave) -> dict[str, Coroutine[Any, Any, None]]:
+    def _make_slave(self) -> "Slave":
+        from rocket_broker.replication.slave import Slave
+
+        return Slave(self.settings, self.store, self.master, self.transport, self.clock)
+
+    def _loops_of_slave(self, slave: "Slave") -> dict[str, Coroutine[Any, Any, None]]:
+        from rocket_broker.replication.account_copy import AccountCopy
+        from rocket_broker.replication.metadata import Metadata
+        from rocket_broker.schedule.timer_checkpoint import TimerCheckpoint
+
+        timers, has_timers = self.settings.timer_settings(), self.settings.timer_wheel_enable
         self.metadata = Metadata(
             self.settings,
             self.master,
@@ -401,9 +425,21 @@ class Broker:
             groups=self.groups,
             offsets=self.offsets,
             delays=self.delays,
+            timers=TimerCheckpoint(timers.checkpoint_path, self.store.file_system) if has_timers else None,
+            accounts=AccountCopy(self.settings, self.directory, self.accounts),
         )
         self.store.arrival_listeners.append(self.metadata.messages_arrived)
         return {"copy of the log": slave.run(), "copy of the tables": self.metadata.run()}
+
+    async def _serve_metrics(self, undo: AsyncExitStack) -> None:
+        s = self.settings
+        if s.serves_metrics:
+            from rocket_broker.metrics.endpoint import MetricsEndpoint
+
+            endpoint = MetricsEndpoint(self.metrics.scrape, s.metrics_prom_exporter_host, s.metrics_prom_exporter_port)
+            await endpoint.start()
+            undo.push_async_callback(endpoint.stop)
+            self.metrics_endpoint = endpoint
 
     async def _register(self, undo: AsyncExitStack) -> None:
         port = parse_address(self.address)[1]
@@ -525,6 +561,7 @@ class Broker:
             directory=self.directory,
             address=self._address(store_host[1]),
         )
+        self._context = context
         self.requests = RequestHandlers(context)
         check = self.access.check if self.access is not None else None
         table = slave_table(self.requests.table, s.broker_name) if s.is_slave else self.requests.table
@@ -536,8 +573,25 @@ class Broker:
         return access is None or access.may_check(producer.connection, producer.access_key, topic, group)
 
 
+def _users(settings: BrokerSettings, clock: Clock) -> "UserDirectory":
+    from rocket_broker.access.user_directory import UserDirectory
+
+    return UserDirectory(settings, clock)
+
+
+def _policies(settings: BrokerSettings, directory: "UserDirectory") -> RequestCheck:
+    from rocket_broker.access.policy_control import PolicyControl
+
+    return PolicyControl(settings, directory)
+
+
+def _slave_server(settings: BrokerSettings, store: MessageStore) -> "SlaveServer":
+    from rocket_broker.replication.master import SlaveServer
+
+    return SlaveServer(settings, store)
+
+
 def _accounts(settings: BrokerSettings, clock: Clock) -> "AccessControl":
-    # Imported here: a broker without access control reads no YAML.
     from rocket_broker.access.access_control import AccessControl
 
     return AccessControl(settings.accounts_dir, clock, needs_scope=settings.require_signed_code)

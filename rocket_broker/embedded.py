@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rocket_broker.broker import Broker
 from rocket_broker.namesrv.server import NameServer
@@ -21,7 +21,9 @@ from rocket_broker.settings.tls_settings import name_server_entries
 from rocket_remoting.clock import Clock, SystemClock
 from rocket_remoting.transports.tcp import TcpTransport
 from rocket_remoting.transports.transport import Transport
-from streamkit.chaos import Chaos
+
+if TYPE_CHECKING:
+    from streamkit.chaos import Chaos
 
 __all__ = ["EmbeddedBroker"]
 
@@ -60,7 +62,7 @@ class EmbeddedBroker:
         transport: Transport | None = None,
         clock: Clock | None = None,
         settings: Mapping[str, str] | None = None,
-        chaos: Chaos | None = None,
+        chaos: "Chaos | None" = None,
     ) -> None:
         self._store = store
         self._name_server_port = name_server_port

@@ -143,7 +143,7 @@ class RequestHandlers:
         self._relay = relay = RelayProcessor(context)
         self._cleaning = cleaning = CleaningProcessor(context)
         deduplicated = DeduplicatedSends(context, sending)
-        send_back = SendBackProcessor(context, destinations)
+        send_back = SendBackProcessor(context, destinations, sending)
         recall = RecallProcessor(context)
         transaction = TransactionProcessor(context)
         pulling = PullProcessor(context)
@@ -279,6 +279,7 @@ class RequestHandlers:
             Code.GET_BROKER_HA_STATUS: Served(ReplicationProcessor(context).status, READS_CLUSTER),
             Code.GET_ALL_CONSUMER_OFFSET: Served(runtime.consumer_offsets, administers(Action.GET)),
             Code.GET_ALL_DELAY_OFFSET: Served(runtime.delay_offsets, administers(Action.GET)),
+            Code.GET_TIMER_CHECK_POINT: Served(runtime.timer_checkpoint, administers(Action.GET)),
             Code.CLEAN_EXPIRED_CONSUMEQUEUE: Served(cleaning.clean_queues, ADMIN),
             Code.DELETE_EXPIRED_COMMITLOG: Served(cleaning.delete_expired, ADMIN),
             Code.GET_BROKER_CONFIG: Served(lambda _, command: answer_settings(settings, command), SIGNED),

@@ -18,7 +18,8 @@ server lets any host do that.
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from rocket_broker.limits.owner_quota import OwnerQuota
 from rocket_broker.limits.refusal import Refusal
@@ -54,8 +55,7 @@ _UNKNOWN = DataVersion(timestamp=-1, counter=-1)
 """A version that no broker has, so the topics are read again at the next registration."""
 
 
-@dataclass(slots=True)
-class LiveBroker:
+class LiveBroker(msgspec.Struct):
     """One registered address.
 
     Attributes:
@@ -72,7 +72,7 @@ class LiveBroker:
     data_version: DataVersion
     connection: Connection
     ha_address: str
-    refused: set[str] = field(default_factory=set)
+    refused: set[str] = msgspec.field(default_factory=set)
 
     @property
     def host(self) -> str:
@@ -304,6 +304,11 @@ class RouteTable:
             broker_addr_table=dict(self._brokers),
             cluster_addr_table={cluster: set(names) for cluster, names in self._clusters.items()},
         )
+
+    @property
+    def route_count(self) -> int:
+        """The number of routes: a topic counts once for each of its brokers."""
+        return self._routes.count
 
     def topics(self, cluster: str | None = None) -> Iterator[str | None]:
         """Yield the names of all topics, or of those that a broker of the cluster has; a yielded None is a pause."""

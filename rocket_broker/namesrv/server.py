@@ -19,6 +19,7 @@ from rocket_remoting.transports.transport import Server, Transport
 
 if TYPE_CHECKING:
     from rocket_broker.access.access_control import AccessControl
+    from rocket_broker.metrics.endpoint import MetricsEndpoint
 
 __all__ = ["NameServer"]
 
@@ -37,6 +38,7 @@ class NameServer:
         kv_config: The key-value configuration.
         access: Checks requests; None without access control.
         audit: Records administrative requests; None if they are not recorded.
+        metrics_endpoint: Serves the metrics; None if they are not served.
     """
 
     def __init__(self, settings: NameServerSettings, *, transport: Transport, clock: Clock | None = None) -> None:
@@ -50,6 +52,8 @@ class NameServer:
             lambda: asyncio.get_running_loop().time(),
             forget_missing_topics=settings.delete_topic_with_broker_registration,
         )
+        self.metrics_endpoint: MetricsEndpoint | None = None
+        self._clock = clock
         self._transport = transport
         self._server: Server | None = None
         self._loops: list[asyncio.Task[None]] = []
@@ -70,7 +74,7 @@ class NameServer:
 
         Raises:
             AclFileError: A file of accounts is wrong.
-            AddressInUse: Another process uses the port.
+            AddressInUse: Another process uses the port, or that of the metrics.
             TlsUnusable: A file of TLS cannot be used.
             DamagedTable: The key-value configuration cannot be read.
         """
@@ -99,6 +103,14 @@ class NameServer:
         else:
             follow = self.access.follow_files()
             self._loops.append(asyncio.create_task(follow, name="name server: changes of accounts"))
+        if self.settings.serves_metrics:
+            from rocket_broker.metrics.endpoint import MetricsEndpoint
+            from rocket_broker.namesrv.metrics import NameServerMetrics
+
+            metrics = NameServerMetrics(self.settings, self.routes, self._clock, lambda: self.address)
+            host, port = self.settings.metrics_prom_exporter_host, self.settings.metrics_prom_exporter_port
+            self.metrics_endpoint = MetricsEndpoint(metrics.scrape, host, port)
+            await self.metrics_endpoint.start()
         scan = self._remove_silent_brokers()
         self._loops.append(asyncio.create_task(scan, name="name server: scan for dead brokers"))
 
@@ -108,6 +120,9 @@ class NameServer:
         for loop in loops:
             loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
+        if self.metrics_endpoint is not None:
+            await self.metrics_endpoint.stop()
+            self.metrics_endpoint = None
         if self._server is not None:
             self._dispatcher.stop()
             await self._server.close()

@@ -16,6 +16,7 @@ from rocket_broker.settings.apache_settings import setting
 from rocket_broker.settings.audit_settings import AuditSettings
 from rocket_broker.settings.broker_settings import LOOPBACK, address_connections_ratio, rocketmq_home
 from rocket_broker.settings.checks import LARGEST_PORT
+from rocket_broker.settings.monitoring_settings import MonitoringSettings
 from rocket_broker.settings.tls_settings import TlsSettings
 
 __all__ = ["NameServerSettings"]
@@ -24,8 +25,8 @@ _FILE = "it names a file of the server"
 """The reason why requests cannot change a setting."""
 
 
-@dataclass
-class NameServerSettings(TlsSettings, AuditSettings):
+@dataclass(init=False, repr=False, eq=False)
+class NameServerSettings(TlsSettings, AuditSettings, MonitoringSettings):
     """The settings of a name server, from ``namesrv.conf``, options and code."""
 
     meaningless: ClassVar[Mapping[str, str]] = NAME_SERVER_MEANINGLESS

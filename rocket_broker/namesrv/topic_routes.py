@@ -44,6 +44,11 @@ class TopicRoutes:
         self._background = BackgroundSteps()
 
     @property
+    def count(self) -> int:
+        """The number of routes: a topic counts once for each of its brokers."""
+        return self._count
+
+    @property
     def quota(self) -> int:
         """The number of topics that the brokers of one host may have."""
         return self._quota.quota

@@ -3,27 +3,45 @@
 This module has their options and texts. The broker is imported when one of them runs, so that their help is fast.
 """
 
-from importlib.metadata import EntryPoint, entry_points
+import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from streamkit.entry_points import EntryPoint, offers_of
+
+if TYPE_CHECKING:
+    from rocket_broker.process.console_beside import ConsolePlace
+
 __all__ = ["broker", "namesrv"]
+
+CONSOLE_PORT: Final = "8090"
+MOST_PROCESSES: Final = 256
+"""More than a machine has cores; each process takes ten ports."""
 
 _config = click.option("-c", "--config", type=click.Path(path_type=Path), help="Settings file with Apache's keys.")
 _print_config = click.option(
     "-m", "--print-config", is_flag=True, help="Print the effective settings and their origins, and exit."
 )
 _as_json = click.option("--json", "as_json", is_flag=True, help="With --print-config: as JSON.")
+_broker_as_json = click.option(
+    "--json", "as_json", is_flag=True, help="With --print-config or --processes: print the settings or brokers as JSON."
+)
+_log_format = click.option(
+    "--log-format", type=click.Choice(["text", "json"]), help="Lines for people (default), or JSON."
+)
 
 
 @click.command()
 @_config
 @click.option("-p", "--port", type=int, help="Port to listen on, 9876 by default; 0 takes a free one.")
 @_print_config
+@_log_format
 @_as_json
-def namesrv(*, config: Path | None, port: int | None, print_config: bool, as_json: bool) -> None:
+def namesrv(
+    *, config: Path | None, port: int | None, print_config: bool, as_json: bool, log_format: str | None
+) -> None:
     """Start a RocketMQ name server.
 
     It listens on loopback unless bindAddress in the settings file says otherwise.
@@ -31,7 +49,7 @@ def namesrv(*, config: Path | None, port: int | None, print_config: bool, as_jso
     _expect_printing(print_config, as_json)
     from rocket_broker.process.launch import launch_name_server
 
-    launch_name_server(config, port, print_config=print_config, as_json=as_json)
+    launch_name_server(config, port, log_format=log_format, print_config=print_config, as_json=as_json)
 
 
 class BrokerGroup(click.Group):
@@ -50,7 +68,7 @@ class BrokerGroup(click.Group):
         return command if isinstance(command, click.Command) else None
 
     def _entries(self) -> dict[str, EntryPoint]:
-        return {entry.name: entry for entry in entry_points(group=self.COMMANDS)}
+        return {name: entries[0] for name, entries in offers_of(self.COMMANDS).items()}
 
 
 @click.group(cls=BrokerGroup, invoke_without_command=True, subcommand_metavar="[COMMAND]")
@@ -60,11 +78,24 @@ class BrokerGroup(click.Group):
 @click.option(
     "--name-server-port",
     type=int,
-    help="Without -c and -n: port of the name server, 9876 by default; 0 takes a free one.",
+    help="Port of the name server, if the command starts one: 9876 by default; 0 takes a free one.",
 )
 @click.option("--store", type=click.Path(path_type=Path), help="Directory of the store.")
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1, max=MOST_PROCESSES),
+    help="Start as many brokers, each a process with a port and a store of its own.",
+)
+@click.option(
+    "--console",
+    is_flag=False,
+    flag_value=CONSOLE_PORT,
+    metavar="[[ADDRESS:]PORT]",
+    help=f"Start `streamkit console` beside the broker, on loopback at port {CONSOLE_PORT} unless a place is given.",
+)
 @_print_config
-@_as_json
+@_log_format
+@_broker_as_json
 @click.pass_context
 def broker(
     context: click.Context,
@@ -74,22 +105,49 @@ def broker(
     port: int | None,
     name_server_port: int | None,
     store: Path | None,
+    processes: int | None,
+    console: str | None,
     print_config: bool,
     as_json: bool,
+    log_format: str | None,
 ) -> None:
     """Start a RocketMQ broker; without -c and -n, a name server beside it.
 
     Without -c and -n both listen on loopback only, the name server on port 9876 and the broker on 10911, and
     the store is in ./.streamkit. The environment variable NAMESRV_ADDR counts as -n.
 
+    With --processes, brokers of one cluster share the load: broker-a-0 on 10911, broker-a-1 on 10921 and so on, each
+    with a store of its own in the directory of the store. A name server is started with them unless one is named.
+
+    With --console, web pages about the cluster are served by a process of their own. Off loopback they need a password,
+    as for `streamkit console`: $STREAMKIT_CONSOLE_OPERATOR_PASSWORD.
+
     The commands administer brokers that run.
     """
     if context.invoked_subcommand is not None:
         return
-    _expect_printing(print_config, as_json)
-    from rocket_broker.process.launch import launch_broker
+    if processes is None:
+        _expect_printing(print_config, as_json)
+    from rocket_broker.process.broker_options import BrokerOptions
+    from rocket_broker.process.launch import launch_broker, launch_several
 
-    launch_broker(config, name_servers, port, name_server_port, store, print_config=print_config, as_json=as_json)
+    options = BrokerOptions(config, name_servers, port, store, log_format)
+    if sys.platform == "win32" and (processes is not None or console is not None):
+        raise click.ClickException("--processes and --console need POSIX signals, which Windows does not have")
+    place = None if console is None else _console_place(console)
+    if processes is None:
+        launch_broker(options, name_server_port, console=place, print_config=print_config, as_json=as_json)
+    else:
+        launch_several(options, processes, name_server_port, console=place, print_config=print_config, as_json=as_json)
+
+
+def _console_place(text: str) -> "ConsolePlace":
+    from rocket_broker.process.console_beside import ConsolePlace
+
+    try:
+        return ConsolePlace.parse(text)
+    except ValueError as error:
+        raise click.UsageError(f"--console: {error}") from None
 
 
 def _expect_printing(print_config: bool, as_json: bool) -> None:

@@ -1,40 +1,43 @@
 """What ``streamkit namesrv`` and ``streamkit broker`` do: read the settings, then print them or start the servers."""
 
 import json
-import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from rocket_broker.errors import BrokerError
 from rocket_broker.namesrv.settings import NameServerSettings
+from rocket_broker.process.broker_options import BrokerOptions, settings_of_machine
+from rocket_broker.process.name_server_beside import NAME_SERVER_PORT, name_server_beside
 from rocket_broker.settings.apache_settings import DEFAULT_ORIGIN, ApacheSettings, SettingRow
-from rocket_broker.settings.broker_settings import LOOPBACK, SMALL_STORE, BrokerSettings
-from rocket_broker.settings.properties_file import Entry, entries_of, read_properties
-from rocket_broker.settings.tls_settings import DEFAULT_TLS_FILE, name_server_entries
+from rocket_broker.settings.broker_settings import LOOPBACK
+from rocket_broker.settings.properties_file import Entry, read_properties
 from rocket_broker.store.errors import StoreError
 
-__all__ = ["launch_broker", "launch_name_server"]
+if TYPE_CHECKING:
+    from rocket_broker.process.console_beside import ConsolePlace
 
-DEFAULT_STORE = Path(".streamkit")
-NAME_SERVER_PORT = 9876
-NAMESRV_ADDR = "NAMESRV_ADDR"
-ROCKETMQ_HOME = "ROCKETMQ_HOME"
+__all__ = ["launch_broker", "launch_name_server", "launch_one_of_several", "launch_several"]
 
 
-def launch_name_server(config: Path | None, port: int | None, *, print_config: bool, as_json: bool) -> None:
+def launch_name_server(
+    config: Path | None, port: int | None, *, log_format: str | None, print_config: bool, as_json: bool
+) -> None:
     """Run a name server until a signal, or print its settings; the arguments are those of the command.
 
     Raises:
         click.ClickException: The settings are wrong, or the server cannot start.
     """
     with _clear_errors():
-        entries = [*_tls_file(), *_installation(), *(read_properties(config) if config is not None else [])]
+        entries = [*settings_of_machine(), *(read_properties(config) if config is not None else [])]
         if port is not None:
             entries.append(Entry("listenPort", str(port), "option -p"))
+        if log_format is not None:
+            entries.append(Entry("logFormat", log_format, "option --log-format"))
         settings = NameServerSettings.from_entries(entries)
         settings.source = settings.config_store_path or config
         if print_config:
@@ -46,79 +49,89 @@ def launch_name_server(config: Path | None, port: int | None, *, print_config: b
 
 
 def launch_broker(
-    config: Path | None,
-    name_servers: str | None,
-    port: int | None,
+    options: BrokerOptions,
     name_server_port: int | None,
-    store: Path | None,
     *,
+    console: "ConsolePlace | None",
     print_config: bool,
     as_json: bool,
 ) -> None:
-    """Run a broker until a signal, or print its settings; the arguments are those of the command.
+    """Run a broker until a signal, or print its settings.
+
+    Args:
+        options: The options that are settings of the broker.
+        name_server_port: The port of the name server that is started with the broker.
+        console: Where the console listens that is started beside the broker; None for no console.
+        print_config: Whether to print the settings instead.
+        as_json: Whether to print them as JSON.
 
     Raises:
         click.ClickException: The options or the settings are wrong, or the broker cannot start.
     """
     with _clear_errors():
-        alone = config is None and name_servers is None and NAMESRV_ADDR not in os.environ
-        if name_server_port is not None and not alone:
+        if name_server_port is not None and not options.is_alone:
             raise click.UsageError(
                 "--name-server-port is for a broker that starts its own name server, so not with -c or -n"
             )
         beside = NAME_SERVER_PORT if name_server_port is None else name_server_port
-        entries = [*_tls_file(), *_installation(), *(_broker_defaults(alone, beside) if config is None else [])]
-        if NAMESRV_ADDR in os.environ:
-            origin = f"environment variable {NAMESRV_ADDR}"
-            entries.append(Entry("namesrvAddr", os.environ[NAMESRV_ADDR], origin))
-        if config is not None:
-            entries += read_properties(config)
-        for key, value, option in (
-            ("namesrvAddr", name_servers, "-n"),
-            ("listenPort", port, "-p"),
-            ("storePathRootDir", store, "--store"),
-        ):
-            if value is not None:
-                entries.append(Entry(key, str(value), f"option {option}"))
-        settings = BrokerSettings.from_entries(entries)
-        settings.source = config
+        name_server = f"{LOOPBACK}:{beside}" if options.is_alone else ""
+        settings = options.settings(name_server)
         if print_config:
             _print_settings(settings, as_json)
         else:
             from rocket_broker.process.service import run
 
-            run(_name_server_beside(settings, entries, beside) if alone else None, settings)
+            entries = options.entries(name_server)
+            beside_broker = name_server_beside(settings, entries, beside) if options.is_alone else None
+            run(beside_broker, settings, console=console)
 
 
-def _installation() -> list[Entry]:
-    """Return the setting that the environment variable ROCKETMQ_HOME stands for."""
-    home = os.environ.get(ROCKETMQ_HOME)
-    return [Entry("rocketmqHome", home, f"environment variable {ROCKETMQ_HOME}")] if home else []
+def launch_several(
+    options: BrokerOptions,
+    processes: int,
+    name_server_port: int | None,
+    *,
+    console: "ConsolePlace | None",
+    print_config: bool,
+    as_json: bool,
+) -> None:
+    """Run several brokers until a signal, or print their settings.
+
+    Args:
+        options: The options that are settings of the brokers.
+        processes: The number of brokers.
+        name_server_port: The port of the name server that is started with them.
+        console: Where the console listens that is started with them; None for no console.
+        print_config: Whether to print the settings instead.
+        as_json: Whether to print the settings, or the brokers that run, as JSON.
+
+    Raises:
+        click.ClickException: The options or the settings are wrong, or a broker cannot start.
+        click.exceptions.Exit: A broker could not start, or did not stop in order.
+    """
+    from rocket_broker.process.several import SeveralBrokers
+
+    with _clear_errors():
+        brokers = SeveralBrokers(options, processes, name_server_port, console)
+        if print_config:
+            _print_several({settings.broker_name: settings for settings in brokers.settings}, as_json)
+            return
+        code = brokers.run(as_json=as_json)
+    if code:
+        raise click.exceptions.Exit(code)
 
 
-def _broker_defaults(alone: bool, name_server_port: int) -> list[Entry]:
-    """Return the settings without a settings file: sizes for a developer's machine, and a store in this directory."""
-    keys = SMALL_STORE | {"storePathRootDir": str(DEFAULT_STORE)}
-    if alone:
-        keys["namesrvAddr"] = f"{LOOPBACK}:{name_server_port}"
-    return entries_of(keys, "streamkit broker without -c")
+def launch_one_of_several(options: BrokerOptions) -> None:
+    """Run one broker of several until its supervisor, or a signal, ends it.
 
+    Raises:
+        click.ClickException: The settings are wrong, or the broker cannot start.
+    """
+    from rocket_broker.process.service import run
+    from streamkit.processes.supervisor_line import SupervisorLine
 
-def _tls_file() -> list[Entry]:
-    """Return the setting that names Apache's usual file of TLS settings, if there is such a file."""
-    if not os.access(DEFAULT_TLS_FILE, os.R_OK):
-        return []
-    return [Entry("tls.config.file", str(DEFAULT_TLS_FILE), DEFAULT_ORIGIN)]
-
-
-def _name_server_beside(broker_settings: BrokerSettings, entries: list[Entry], port: int) -> NameServerSettings:
-    keys = {
-        "listenPort": str(port),
-        "kvConfigPath": str(broker_settings.store_path_root_dir / "namesrv" / "kvConfig.json"),
-        "orderMessageEnable": "true",
-    }
-    own = entries_of(keys, "streamkit broker without -c")
-    return NameServerSettings.from_entries([*own, *name_server_entries(entries)])
+    with _clear_errors():
+        run(None, options.settings(), SupervisorLine.from_environment())
 
 
 @contextmanager
@@ -141,6 +154,16 @@ def _print_settings(settings: ApacheSettings, as_json: bool) -> None:
             click.echo(f"{row.key}={row.value}\t# {row.origin}")
     for warning in settings.warnings:
         click.echo(f"Warning: {warning}", err=True)
+
+
+def _print_several(several: Mapping[str, ApacheSettings], as_json: bool) -> None:
+    if as_json:
+        rows = {name: [row._asdict() for row in settings.rows()] for name, settings in several.items()}
+        click.echo(json.dumps(rows, indent=1))
+        return
+    for name, settings in several.items():
+        click.echo(f"# {name}")
+        _print_settings(settings, as_json=False)
 
 
 def _print_table(rows: list[SettingRow]) -> None:

@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,16 +14,20 @@ from rocket_broker.broker import Broker
 from rocket_broker.errors import AddressInUse, StartError
 from rocket_broker.namesrv.server import NameServer
 from rocket_broker.namesrv.settings import NameServerSettings
-from rocket_broker.process.bounded_log import BoundedLog, OneLine
-from rocket_broker.process.signals import stop_on_signal
+from rocket_broker.process.bounded_log import MOST_CHARACTERS, BoundedLog, OneLine
 from rocket_broker.settings.apache_settings import ApacheSettings
 from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_remoting.clock import SystemClock
 from rocket_remoting.native import has_native_core
 from rocket_remoting.transports.tcp import TcpTransport
+from streamkit.processes.signals import on_signals
 from streamkit.service_manager import notify_progress, notify_ready, notify_stopping
 
-__all__ = ["run"]
+if TYPE_CHECKING:
+    from rocket_broker.process.console_beside import ConsolePlace
+    from streamkit.processes.supervisor_line import SupervisorLine
+
+__all__ = ["allow_files", "log_to_terminal", "run", "start_name_server"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,61 +41,106 @@ COLLECTED_AFTER = (2_000, 10, 100)
 until one of the next."""
 
 
-def run(name_server: NameServerSettings | None, broker: BrokerSettings | None) -> None:
-    """Serve until SIGTERM or SIGINT, then stop in order; a second signal ends the process at once.
+def run(
+    name_server: NameServerSettings | None,
+    broker: BrokerSettings | None,
+    supervisor: "SupervisorLine | None" = None,
+    console: "ConsolePlace | None" = None,
+) -> None:
+    """Serve until SIGTERM, SIGINT or SIGHUP, then stop in order; a second SIGTERM or SIGINT ends the process at once.
 
-    systemd is notified while a broker reads a long commit log, when all servers serve, and when the stop begins.
+    systemd is notified while a broker reads a long commit log, when all servers serve, and when the stop begins. With
+    a supervisor, the supervisor is notified instead, and the process stops when the supervisor is gone.
 
     Args:
         name_server: Settings of the name server to start; None for no name server.
         broker: Settings of the broker to start after the name server; None for no broker.
+        supervisor: The line to the supervisor of several brokers; None if this process has none.
+        console: Where the console listens that is started beside the broker; None for no console.
 
     Raises:
         BrokerError: A server cannot start.
         StoreError: The store is in use or damaged.
     """
-    log = _log_to_terminal()
-    _allow_files()
+    as_json = any(settings is not None and settings.log_format == "json" for settings in (broker, name_server))
+    log = log_to_terminal(broker.broker_name if broker is not None and supervisor is not None else "", as_json=as_json)
+    if supervisor is not None:
+        supervisor.stop_with_supervisor()
+    allow_files()
     if broker is not None:
         # Loaded now, so that the first send does not wait for it.
         logger.info("the native core is %s", "used" if has_native_core() else "not used: sends take more CPU")
     with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
-        runner.run(_serve(name_server, broker, log))
+        runner.run(_serve(name_server, broker, log, supervisor, console))
 
 
-async def _serve(name_server: NameServerSettings | None, broker: BrokerSettings | None, log: BoundedLog) -> None:
+async def _serve(
+    name_server: NameServerSettings | None,
+    broker: BrokerSettings | None,
+    log: BoundedLog,
+    supervisor: "SupervisorLine | None",
+    console: "ConsolePlace | None",
+) -> None:
     asked_to_stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    say = click.echo if supervisor is None else _say_nothing
     async with log.minutes(), AsyncExitStack() as running:
-        running.enter_context(stop_on_signal(lambda: loop.call_soon_threadsafe(asked_to_stop.set)))
+        running.enter_context(on_signals(lambda _: loop.call_soon_threadsafe(asked_to_stop.set)))
         if name_server is not None:
-            address = await _start_name_server(name_server, running, beside_broker=broker is not None)
+            address = await start_name_server(name_server, running, beside_broker=broker is not None)
+            say(f"The Name Server boot success. serializeType={SERIALIZE_TYPE}, address {address}")
             if broker is not None:
                 broker.namesrv_addr = address  # a free port is known only now
+        served = ""
         if broker is not None:
-            await _start_broker(broker, running)
-        _collect_garbage_in_small_parts()
+            on_progress = notify_progress if supervisor is None else supervisor.report_progress
+            served = await _start_broker(broker, running, on_progress)
+            known_by = f" and name server is {broker.namesrv_addr}" if broker.namesrv_addr else ""
+            say(f"The broker[{broker.broker_name}, {served}] boot success. serializeType={SERIALIZE_TYPE}{known_by}")
+            if console is not None:
+                from rocket_broker.process.console_beside import ConsoleBeside, console_command
+
+                beside = ConsoleBeside(console, console_command(console, broker.namesrv_addr, broker))
+                running.push_async_callback(beside.stop)
+                say(f"The console is at {await beside.start()}")
+        _collect_garbage_rarely()
         if not asked_to_stop.is_set():
             notify_ready()
+            if supervisor is not None:
+                supervisor.report_started(served)
         await asked_to_stop.wait()
         notify_stopping()
-        click.echo("Stopping ... (a second signal ends it at once)")
-    click.echo("Stopped.")
+        say("Stopping ... (a second signal ends it at once)")
+    say("Stopped.")
 
 
-def _collect_garbage_in_small_parts() -> None:
+def _say_nothing(text: str) -> None:
+    """Leave the output to the supervisor."""
+
+
+def _collect_garbage_rarely() -> None:
     """Make full garbage collections a hundred times rarer, since all clients wait for them.
 
-    Objects from the start are never examined again (`gc.freeze`). A collection of young objects, most of which are
-    garbage, takes 1 to 2 ms for 20,000. A full collection takes over 100 ms with the subscriptions of a few large
-    groups.
+    Objects from the start are never examined again (`gc.freeze`), nor searched for garbage before: less than one in a
+    hundred is garbage, and the first message would wait 20 ms for the search. A collection of young objects, most of
+    which are garbage, takes 1 to 2 ms for 20,000. A full collection takes over 100 ms with the subscriptions of a few
+    large groups.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTED_AFTER)
 
 
-async def _start_name_server(settings: NameServerSettings, running: AsyncExitStack, *, beside_broker: bool) -> str:
+async def start_name_server(settings: NameServerSettings, running: AsyncExitStack, *, beside_broker: bool) -> str:
+    """Start a name server, which stops with the exit stack; return its address.
+
+    Args:
+        settings: The settings of the name server.
+        running: The exit stack.
+        beside_broker: Whether brokers could register with another name server that has the port.
+
+    Raises:
+        BrokerError: The name server cannot start.
+    """
     _warn(settings)
     server = NameServer(settings, transport=TcpTransport())
     running.push_async_callback(server.stop)
@@ -101,21 +151,18 @@ async def _start_name_server(settings: NameServerSettings, running: AsyncExitSta
             raise
         hint = f"If that is a name server, register with it: streamkit broker -n {e.address}"
         raise StartError(e.address, f"{e.address} is in use by another process. {hint}") from e
-    click.echo(f"The Name Server boot success. serializeType={SERIALIZE_TYPE}, address {server.address}")
     return server.address
 
 
-async def _start_broker(settings: BrokerSettings, running: AsyncExitStack) -> None:
+async def _start_broker(settings: BrokerSettings, running: AsyncExitStack, on_progress: Callable[[], object]) -> str:
+    """Start a broker, which stops with the exit stack; return its address."""
     _warn(settings)
-    broker = Broker(settings, transport=TcpTransport(), clock=SystemClock(), on_progress=notify_progress)
+    broker = Broker(settings, transport=TcpTransport(), clock=SystemClock(), on_progress=on_progress)
     running.push_async_callback(broker.stop)
     await broker.start()
-    known_by = f" and name server is {settings.namesrv_addr}" if settings.namesrv_addr else ""
-    click.echo(
-        f"The broker[{settings.broker_name}, {broker.address}] boot success. serializeType={SERIALIZE_TYPE}{known_by}"
-    )
     if not settings.namesrv_addr:
         logger.warning("no name server: clients cannot find this broker. Set namesrvAddr, or use -n")
+    return broker.address
 
 
 def _warn(settings: ApacheSettings) -> None:
@@ -123,7 +170,7 @@ def _warn(settings: ApacheSettings) -> None:
         logger.warning("%s", warning)
 
 
-def _allow_files() -> None:
+def allow_files() -> None:
     """Raise the limit of open files as far as the machine allows: each connection is one, and 1,024 are usual."""
     if sys.platform == "win32":
         return
@@ -144,17 +191,28 @@ def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop]:
     return factory
 
 
-def _log_to_terminal() -> BoundedLog:
-    """Log to standard error, in colours on a terminal and in plain lines otherwise."""
-    if sys.stderr.isatty():
+def log_to_terminal(name: str = "", *, as_json: bool = False) -> BoundedLog:
+    """Log to standard error: as JSON, or in colours on a terminal and in plain lines otherwise.
+
+    Args:
+        name: The name of this process of several, for each line; empty if there is one process.
+        as_json: Whether each line is a JSON object.
+    """
+    who = f"{name} " if name else ""
+    if as_json:
+        from streamkit.log_format import JsonFormatter
+
+        handler: logging.Handler = logging.StreamHandler()
+        handler.setFormatter(JsonFormatter({"broker": name} if name else {}, most_characters=MOST_CHARACTERS))
+    elif sys.stderr.isatty():
         from rich.console import Console
         from rich.logging import RichHandler
 
-        handler: logging.Handler = RichHandler(console=Console(stderr=True), show_path=False)
-        handler.setFormatter(OneLine("%(message)s"))
+        handler = RichHandler(console=Console(stderr=True), show_path=False)
+        handler.setFormatter(OneLine(f"{who}%(message)s"))
     else:
         handler = logging.StreamHandler()
-        handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(OneLine(f"%(asctime)s %(levelname)s {who}%(name)s: %(message)s"))
     log = BoundedLog(handler)
     logging.basicConfig(level=logging.INFO, handlers=[log])
     return log

@@ -1,11 +1,11 @@
 """The shared objects of one broker's processors, as Apache's processors have their BrokerController."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from rocket_broker.access.audit_log import AuditLog
 from rocket_broker.access.needs import RequestCheck
-from rocket_broker.access.user_directory import UserDirectory
 from rocket_broker.clients.consumer_table import ConsumerTable
 from rocket_broker.clients.heartbeat_limits import HeartbeatLimits
 from rocket_broker.clients.producer_table import ProducerTable
@@ -13,8 +13,6 @@ from rocket_broker.clients.queue_locks import QueueLocks
 from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
 from rocket_broker.filter.filter_compiler import FilterCompiler
 from rocket_broker.pulling.pull_request_hold import PullRequestHold
-from rocket_broker.replication.master import SlaveServer
-from rocket_broker.replication.slave import Slave
 from rocket_broker.requests.fast_failure import FastFailure
 from rocket_broker.schedule.delay_service import DelayService
 from rocket_broker.schedule.timer_service import TimerService
@@ -31,12 +29,14 @@ from rocket_remoting.wire.command import RemotingCommand
 
 if TYPE_CHECKING:
     from rocket_broker.access.access_control import AccessControl
+    from rocket_broker.access.user_directory import UserDirectory
+    from rocket_broker.replication.master import SlaveServer
+    from rocket_broker.replication.slave import Slave
 
 __all__ = ["BrokerContext"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerContext:
+class BrokerContext(msgspec.Struct, frozen=True, kw_only=True):
     """The settings, tables and services of one broker.
 
     Attributes:
@@ -85,14 +85,14 @@ class BrokerContext:
     delays: DelayService
     timers: TimerService | None
     halves: HalfMessages
-    slaves: SlaveServer | None
-    slave: Slave | None
+    slaves: "SlaveServer | None"
+    slave: "Slave | None"
     statistics: BrokerStatistics
     fast_failure: FastFailure
     access: RequestCheck | None
     audit: AuditLog | None
     accounts: "AccessControl | None"
-    directory: UserDirectory | None
+    directory: "UserDirectory | None"
     address: str
 
     def answered_later(self, command: RemotingCommand, result: RemotingCommand | Exception) -> None:

@@ -136,7 +136,7 @@ class PullProcessor:
             response = self._answer(pull.connection, pull.command, header, result, _code(result.status, header))
         except Refusal as refusal:
             response = refusal.answer(pull.command)
-        pull.connection.respond(response)
+        pull.connection.respond(response, at_once=pull.answers_at_once)
 
     def _settle_reset(self, connection: Connection, header: PullMessageRequestHeader) -> None:
         """Settle a pending reset of the offset, once a pull shows that the group follows it.

@@ -1,14 +1,15 @@
-"""Requests 28, 43 and 45: the broker's runtime figures, and its tables of consumer and delay offsets."""
+"""Requests 28, 43, 45 and 60: the broker's figures, its consumer and delay offsets, and the progress of its timers."""
 
 import shutil
 from pathlib import Path
 
+from rocket_broker.limits.refusal import Refusal
 from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.requests.long_answer import long_answer
 from rocket_broker.requests.request_steps import Steps
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import KVTable, encode_body
-from rocket_remoting.wire.codes import CURRENT_VERSION
+from rocket_remoting.wire.codes import CURRENT_VERSION, ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.record import peek_record
@@ -50,6 +51,12 @@ class RuntimeProcessor:
     def delay_offsets(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """GET_ALL_DELAY_OFFSET (45): the content of delayOffset.json."""
         return RemotingCommand.response(command, body=self._delays.encode())
+
+    def timer_checkpoint(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """GET_TIMER_CHECK_POINT (60): the progress of the timers, as in Apache's file ``timercheck``."""
+        if self._timers is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "this broker delivers no timed messages, so it has no checkpoint")
+        return RemotingCommand.response(command, body=self._timers.progress.encode())
 
     def _broker(self) -> dict[str, str]:
         return {

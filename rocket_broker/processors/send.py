@@ -7,6 +7,10 @@ message is on the disk, with SYNC_MASTER once a slave has it; otherwise at once.
 import asyncio
 import struct
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from msgspec import structs
 
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.loop.watchdog import Watchdog
@@ -86,7 +90,7 @@ class SendProcessor:
             context.settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
             or context.settings.broker_role is BrokerRole.SYNC_MASTER
         )
-        self._flushing: set[asyncio.Task[None]] = set()
+        self._flushing: set[asyncio.Future[Any]] = set()
         self.is_stopping = False
         host, port = context.writer.store_host
         self.id_prefix = (pack_ip(host) + port.to_bytes(4, "big")).hex().upper()
@@ -328,6 +332,25 @@ class SendProcessor:
             return None
         return self._success(command, run, queue_id, last.status, ids)
 
+    def answer_when_safe(
+        self, connection: Connection, command: RemotingCommand, result: PutResult
+    ) -> RemotingCommand | None:
+        """Return an empty answer for a message that was stored for its client; None if it is sent later.
+
+        Under SYNC_FLUSH and with a SYNC_MASTER the answer waits as those to sends do, whatever the message's `WAIT` is.
+        The message is stored in any case, so the answer is SUCCESS also if disk or slave have not confirmed it in time.
+        """
+        answer = RemotingCommand.response(command)
+        if not self.answers_later or command.is_oneway:
+            return answer
+        self._answer_later(self._answer_safe(connection, answer, structs.replace(result, wait_store_ok=True)))
+        return None
+
+    async def _answer_safe(self, connection: Connection, answer: RemotingCommand, result: PutResult) -> None:
+        await self._store.await_flush(result)
+        if not connection.is_closed:
+            connection.respond(answer)
+
     def answer_when_flushed(self, last: PutResult, answers: Sequence[tuple[Connection, bytes]]) -> None:
         """Send the answers to messages that were stored together, once they are on the disk or on a slave.
 
@@ -335,10 +358,24 @@ class SendProcessor:
             last: The result of the last message.
             answers: For each connection the frames of its answers, if the messages get there in time.
         """
-        self._answer_later(self._send_when_flushed(last, answers))
+        store = self._store
+        if store.replicate is None and store.settings.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+            # Without a task for each run: there are many, and most of them are small.
+            flushed = store.begin_flush_to(last.commit_log_offset + last.size)
+            self._flushing.add(flushed)
+            flushed.add_done_callback(partial(self._send_flushed, answers))
+        else:
+            self._answer_later(self._send_when_flushed(last, answers))
+
+    def _send_flushed(self, answers: Sequence[tuple[Connection, bytes]], flushed: "asyncio.Future[bool]") -> None:
+        self._flushing.discard(flushed)
+        self._send_stored(PutStatus.OK if flushed.result() else PutStatus.FLUSH_DISK_TIMEOUT, answers)
 
     async def _send_when_flushed(self, last: PutResult, answers: Sequence[tuple[Connection, bytes]]) -> None:
-        status = await self._store.await_flush(last)
+        self._send_stored(await self._store.await_flush(last), answers)
+
+    @staticmethod
+    def _send_stored(status: PutStatus, answers: Sequence[tuple[Connection, bytes]]) -> None:
         for connection, frames in answers:
             connection.respond_encoded(frames if status is PutStatus.OK else _with_code(frames, _STORED_CODES[status]))
 

@@ -10,7 +10,8 @@ from rocket_broker.limits.refusal import Refusal
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.processors.destinations import Destinations, is_exhausted
-from rocket_broker.store.messages import PutStatus
+from rocket_broker.processors.send import SendProcessor
+from rocket_broker.store.messages import PutResult, PutStatus
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import SubscriptionGroupConfig
 from rocket_remoting.wire.codes import ResponseCode
@@ -36,7 +37,8 @@ FIRST_RETRY_LEVEL = 3
 class SendBackProcessor:
     """Stores failed messages again, for a redelivery or as dead letters."""
 
-    def __init__(self, context: BrokerContext, destinations: Destinations) -> None:
+    def __init__(self, context: BrokerContext, destinations: Destinations, sending: SendProcessor) -> None:
+        self._sending = sending
         self._settings = context.settings
         self._store = context.store
         self._writer = context.writer
@@ -44,7 +46,7 @@ class SendBackProcessor:
         self._statistics = context.statistics
         self._destinations = destinations
 
-    def send_back(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    def send_back(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
         """CONSUMER_SEND_MSG_BACK (36): store the message for a redelivery, or as a dead letter."""
         header = command.header(ConsumerSendMsgBackRequestHeader)
         group = self._group(connection, header.group)
@@ -60,8 +62,9 @@ class SendBackProcessor:
             level = 0
         else:
             level = header.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
-        self._store_again(header.group, message, topic, queue_id, level)
-        return RemotingCommand.response(command)
+        stored = self._store_again(header.group, message, topic, queue_id, level)
+        # The consumer commits its offset behind the message then, so its redelivery must be as safe as a sent message.
+        return self._sending.answer_when_safe(connection, command, stored)
 
     def _group(self, connection: Connection, name: str) -> SubscriptionGroupConfig:
         group = self._destinations.group(connection, name)
@@ -93,7 +96,7 @@ class SendBackProcessor:
         self._topics.system.check_pull(group, message.topic)
         return message
 
-    def _store_again(self, group: str, message: MessageExt, topic: str, queue_id: int, level: int) -> None:
+    def _store_again(self, group: str, message: MessageExt, topic: str, queue_id: int, level: int) -> PutResult:
         properties = message.properties
         properties.setdefault(PROPERTY_RETRY_TOPIC, message.topic)
         properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)
@@ -106,3 +109,4 @@ class SendBackProcessor:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"message {result.status.value}")
         self._statistics.puts[SCHEDULE_TOPIC if level else topic].count(1, result.size)
         self._statistics.send_backs[properties[PROPERTY_RETRY_TOPIC], group].count(1, result.size)
+        return result

@@ -48,6 +48,13 @@ __all__ = ["MOST_SENDS", "SendRuns"]
 MOST_SENDS = 128
 """Maximum number of requests of a run. With as many messages as `PART_MESSAGES` they take about a millisecond."""
 
+_PREFIX = 8
+"""Bytes of a frame before its header."""
+_USUAL_BEGIN = b'{"code":'
+_CODE = _PREFIX + len(_USUAL_BEGIN)
+_BEGINS_OF_SENDS = b"3 "
+"""What follows the usual begin in sends, whose codes are 310 and 320; a header with spaces may have any code."""
+
 _ID, _QUEUE, _QUEUE_OFFSET, _OPAQUE = "<id>", 1_111_111_111, 2_222_222_222, 1_333_333_333
 """What stands in an answer where `_divided` divides it."""
 
@@ -92,7 +99,9 @@ class SendRuns:
             and each first request is to be handled by itself.
         """
         reader = self._reader
-        if reader is None or self._sending.is_stopping or not self._store.takes_runs:
+        if reader is None or (len(received) == 1 and _is_other(received[0][1])):
+            return None
+        if self._sending.is_stopping or not self._store.takes_runs:
             return None
         settings, template = self._settings, self._template
         if template is None or self._template_of != (settings.region_id, settings.trace_on):
@@ -216,6 +225,13 @@ class SendRuns:
         queue_offset, text = text.split(str(_QUEUE_OFFSET), 1)
         opaque, rest = text.rsplit(str(_OPAQUE), 1)
         return before, queue, queue_offset, opaque, rest
+
+
+def _is_other(frames: memoryview) -> bool:
+    """Return whether the first frame is surely no send: its header has the usual begin, and another code."""
+    if len(frames) <= _CODE or frames[_CODE] in _BEGINS_OF_SENDS:
+        return False
+    return frames[_PREFIX:_CODE] == _USUAL_BEGIN
 
 
 def _reader(store_host: Host, keeps_signatures: bool) -> "SendReader":

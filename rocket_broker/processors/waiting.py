@@ -10,7 +10,6 @@ from rocket_broker.limits.owner_quota import owner_group
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.processors.broker_context import BrokerContext
-from rocket_broker.schedule.recall_handle import RecallHandle
 from rocket_broker.store.messages import PutResult, PutStatus
 from rocket_broker.writing.timer_request import TIMED_BYTES, asked_moment, is_delayed
 from rocket_remoting.session.connection import Connection
@@ -26,6 +25,7 @@ from rocket_remoting.wire.properties import (
     TIMER_PROPERTIES,
     decode_properties,
 )
+from rocket_remoting.wire.recall_handle import RecallHandle
 from rocket_remoting.wire.sys_flag import transaction_value
 from rocket_remoting.wire.topics import TIMER_TOPIC, TRANS_HALF_TOPIC
 

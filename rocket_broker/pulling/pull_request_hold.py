@@ -24,7 +24,7 @@ There may be 250,000 held pull requests, all of one queue or due at one moment. 
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Protocol
@@ -99,6 +99,8 @@ class HeldPullRequest:
         connection: The consumer's connection.
         filter: The consumer's filter.
         header: The header of the request.
+        answers_at_once: Whether the answer is written at once, and not at the end of this turn of the loop, when others
+            of its connection could leave with it.
         is_held: Whether the request waits.
         key: Topic and queue.
         resume: Reads the queue again and answers the request.
@@ -106,7 +108,9 @@ class HeldPullRequest:
         due: When the suspend timeout is over, in seconds of the loop's time.
     """
 
-    __slots__ = ("command", "connection", "due", "filter", "header", "is_held", "key", "resume", "size")
+    __slots__ = (
+        "answers_at_once", "command", "connection", "due", "filter", "header", "is_held", "key", "resume", "size",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -127,6 +131,7 @@ class HeldPullRequest:
         self.resume = resume
         self.due = 0.0
         self.is_held = False
+        self.answers_at_once = False
 
     @property
     def place(self) -> str:
@@ -163,7 +168,7 @@ class _Alike:
     def __init__(self) -> None:
         # Dicts and not sets: pull requests are answered in the order in which they came.
         self.pulls: dict[HeldPullRequest, None] = {}
-        self.addresses: Counter[str] = Counter()
+        self.addresses: dict[str, int] = {}
 
 
 class _AtQueue:
@@ -180,7 +185,7 @@ class _AtQueue:
     def __init__(self) -> None:
         self.alike: dict[PullFilter, _Alike] = {}
         self.cost = 0
-        self.costs: Counter[str] = Counter()
+        self.costs: dict[str, int] = {}
 
     def check_capacity(self, pull: HeldPullRequest) -> None:
         """Check the number of comparisons with one more pull request at the queue.
@@ -192,10 +197,10 @@ class _AtQueue:
         if alike is None and self.cost + cost > MAX_COST_OF_QUEUE:
             raise _busy(f"the filters of the pulls at {pull.place} take {self.cost} of {MAX_COST_OF_QUEUE} comparisons")
         address, quota = pull.connection.counted_as, MAX_COST_OF_QUEUE // PARTS
-        if address and (alike is None or address not in alike.addresses) and self.costs[address] + cost > quota:
+        if address and (alike is None or address not in alike.addresses) and self.costs.get(address, 0) + cost > quota:
             raise _busy(
-                f"the filters of the pulls of address {address} at {pull.place} take {self.costs[address]} of {quota} "
-                "comparisons"
+                f"the filters of the pulls of address {address} at {pull.place} take {self.costs.get(address, 0)} of "
+                f"{quota} comparisons"
             )
 
     def add(self, pull: HeldPullRequest) -> None:
@@ -207,9 +212,9 @@ class _AtQueue:
         alike.pulls[pull] = None
         address = pull.connection.counted_as
         if address:
-            alike.addresses[address] += 1
-            if alike.addresses[address] == 1:
-                self.costs[address] += pull.filter.cost
+            alike.addresses[address] = pulls = alike.addresses.get(address, 0) + 1
+            if pulls == 1:
+                self.costs[address] = self.costs.get(address, 0) + pull.filter.cost
 
     def remove(self, pull: HeldPullRequest) -> None:
         """Remove the pull request."""
@@ -340,13 +345,17 @@ class PullRequestHold:
         at_queue = self._by_queue.get(key)
         # A pull request that is held from now on has read the queue after these messages were stored, so it
         # need not be compared with them.
-        for wanted, alike in list(at_queue.alike.items()) if at_queue is not None else ():
+        if at_queue is None:
+            return
+        for wanted, alike in list(at_queue.alike.items()):
             last = yield from self._last_wanted(key, wanted, arrivals)
+            is_only = len(alike.pulls) == len(at_queue.alike) == 1 and not self._arrived
             for pull in _one_by_one(alike.pulls):
                 # Offsets matter too: an arrival before the offset that the consumer asks for, such as after
                 # a jump forward, is not for this consumer.
                 if pull.is_held and pull.header.queue_offset <= last:
                     self._forget(pull)
+                    pull.answers_at_once = is_only
                     self._end(pull)
                     yield
 

@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from streamkit.cli.supervisor import Plan, Supervisor
-from streamkit.config.application_properties import MANAGEMENT_SERVER, ManagementServerProperties
+from streamkit.config.application_properties import MANAGEMENT_SERVER
 from streamkit.config.environment import IN_CODE
 from streamkit.config.located_errors import located
+from streamkit.config.management_properties import ManagementServerProperties
 from streamkit.config.secret import shown_text
 from streamkit.config.settings import PREFIX
 from streamkit.errors import StreamkitError
+from streamkit.processes.supervisor import Plan, Supervisor
 
 if TYPE_CHECKING:
     from streamkit.application import StreamApplication
@@ -47,7 +48,8 @@ def supervise(
     """
     try:
         if workers is None:
-            return asyncio.run(Supervisor(Plan(lambda: [command(0, ())], changes)).run())
+            plan = Plan(lambda: {"Worker 0": command(0, ())}, StreamkitError, changes)
+            return asyncio.run(Supervisor(plan).run())
         return asyncio.run(_supervise_several(load(), settings, command, workers, changes))
     except StreamkitError as error:
         raise SystemExit(f"Error: {error}") from error
@@ -64,16 +66,16 @@ async def _supervise_several(
     async with AsyncExitStack() as shared:
         common = await shared_settings(application, shared)
 
-        def commands() -> Sequence[Sequence[str]]:
+        def commands() -> Mapping[str, Sequence[str]]:
             application.take_arguments(settings)  # loads the settings files again
             each = [{**common, **own} for own in settings_of_workers(application, workers)]
             check_settings_reach_workers(application, each)
-            return [
-                command(number, [f"--{key}={value}" for key, value in settings_of_worker.items()])
+            return {
+                f"Worker {number}": command(number, [f"--{key}={value}" for key, value in settings_of_worker.items()])
                 for number, settings_of_worker in enumerate(each)
-            ]
+            }
 
-        return await Supervisor(Plan(commands, changes)).run()
+        return await Supervisor(Plan(commands, StreamkitError, changes)).run()
 
 
 async def shared_settings(application: "StreamApplication", shared: AsyncExitStack) -> Mapping[str, str]:

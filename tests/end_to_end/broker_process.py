@@ -1,5 +1,6 @@
 """``streamkit broker`` and ``streamkit namesrv`` as separate processes."""
 
+import json
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,6 +65,11 @@ class ServerProcess:
         """Return the process's id."""
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
     def address(self) -> str:
         """Wait until it serves; return its address."""
         pattern = _BROKER if self.command == "broker" else _NAME_SERVER
@@ -71,6 +78,22 @@ class ServerProcess:
         match = self._match(pattern)
         assert match is not None, f"{self.command} did not start:\n" + "".join(self.output + self.log)
         return match["address"]
+
+    def cluster(self) -> dict[str, Any]:
+        """Wait until all brokers of ``--processes`` serve; return what ``--json`` prints."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.output or not self._is_reading(), START_SECONDS)
+        assert self.output, "the brokers did not start:\n" + "".join(self.log)
+        printed: dict[str, Any] = json.loads(self.output[0])
+        return printed
+
+    def wait_for_output(self, text: str) -> str:
+        """Wait until a line of the output has the text; return the line."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._line(text) is not None or not self._is_reading(), START_SECONDS)
+        line = self._line(text)
+        assert line is not None, "".join(self.output + self.log)
+        return line
 
     def wait_for_log(self, text: str, times: int = 1) -> None:
         """Wait until so many lines of the log have the text."""
@@ -83,6 +106,14 @@ class ServerProcess:
         """Send the signal, wait for the end and return the exit code."""
         self._process.send_signal(number)
         return self.wait()
+
+    def pause(self) -> None:
+        """Stop it as SIGSTOP does: its connections stay, and nothing is read."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Continue the process, which `pause` has stopped, with SIGCONT."""
+        self._process.send_signal(signal.SIGCONT)
 
     def wait(self) -> int:
         """Wait for the end and return the exit code; everything it wrote is in `output` and `log` then."""
@@ -99,6 +130,9 @@ class ServerProcess:
         if self._process.poll() is None:
             self._process.kill()
         self.wait()
+
+    def _line(self, text: str) -> str | None:
+        return next((line for line in self.output if text in line), None)
 
     def _is_reading(self) -> bool:
         return any(reader.is_alive() for reader in self._readers)

@@ -1,4 +1,4 @@
-"""Workers that start, fail and end, and how their supervisor reacts."""
+"""Processes that start, fail and end, and how their supervisor reacts."""
 
 import asyncio
 import logging
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from streamkit.cli.supervisor import Plan, Supervisor
-from streamkit.cli.worker_process import WorkerProcess
+from streamkit.processes.supervised_process import SupervisedProcess
+from streamkit.processes.supervisor import Plan, Supervisor
 
 # Each life takes the first word of a file: `start`, `wait` for the end, and exit codes, joined by `+`.
 PROGRAM = """
@@ -21,11 +21,11 @@ life, _, rest = lives.read_text().partition(" ")
 left = lives.with_name(lives.name + ".left")
 left.write_text(rest)
 os.replace(left, lives)  # in one step, since a signal may end it at any time
-line = socket.socket(fileno=int(os.environ["STREAMKIT_WORKER_LINE"]))
+line = socket.socket(fileno=int(os.environ["STREAMKIT_SUPERVISOR_LINE"]))
 for step in life.split("+"):
     if step == "start":
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        line.sendall(b"started")
+        line.sendall(b"started\\n")
     elif step == "wait":
         line.recv(1)
     elif step == "kill":
@@ -46,8 +46,10 @@ def supervised(directory: Path, *workers: str) -> tuple[int, list[str]]:
     for file, lives in zip(files, workers, strict=True):
         file.write_text(lives)
 
+    plan = Plan(lambda: {file.name: command(file) for file in files}, ValueError)
+
     async def main() -> int:
-        return await Supervisor(Plan(lambda: [command(file) for file in files])).run()
+        return await Supervisor(plan).run()
 
     return asyncio.run(main()), [file.read_text() for file in files]
 
@@ -75,7 +77,7 @@ def test_stop_during_a_restart_is_no_failure_of_the_worker(tmp_path: Path, caplo
     """The signal ends the worker before its application has started; nothing says that the new settings are wrong."""
     lives = tmp_path / "lives"
     lives.write_text("start+wait wait")
-    supervisor = Supervisor(Plan(lambda: [command(lives)]))
+    supervisor = Supervisor(Plan(lambda: {"Worker 0": command(lives)}, ValueError))
 
     caplog.set_level(logging.INFO)
 
@@ -100,7 +102,7 @@ def test_pauses_grow_with_consecutive_failures(tmp_path: Path) -> None:
     """Up to half a minute; a run that ended normally resets them."""
     lives = tmp_path / "lives"
     lives.write_text("3 start+kill 4 0 5")
-    worker = WorkerProcess(0, command(lives))
+    worker = SupervisedProcess("Worker 0", command(lives))
 
     async def main() -> None:
         reported = []
@@ -124,7 +126,7 @@ def test_stopped_worker_counts_as_a_normal_exit(tmp_path: Path, life: str) -> No
     """Also if the signal kills it before its handler is installed."""
     lives = tmp_path / "lives"
     lives.write_text(life)
-    worker = WorkerProcess(0, command(lives))
+    worker = SupervisedProcess("Worker 0", command(lives))
 
     async def main() -> None:
         living = asyncio.create_task(worker.run())

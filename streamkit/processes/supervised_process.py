@@ -1,6 +1,6 @@
-"""The supervisor's side of a worker: its process, its socket, and its runs.
+"""A process under a supervisor, on the supervisor's side: its socket, and its runs.
 
-A worker has one number and one process after the other::
+It has one name and one process of the operating system after the other::
 
     run() ── process starts ── STARTED on the socket ── process ends ── wait_before_restart() ── run() …
                                                             ▲
@@ -19,10 +19,10 @@ from asyncio.subprocess import Process
 from collections.abc import Sequence
 from typing import Final
 
-from streamkit.cli.worker import SOCKET_VARIABLE, STARTED
-from streamkit.service_manager import NOTIFY_SOCKET
+from streamkit.processes.supervisor_line import PROGRESS, SOCKET_VARIABLE, STARTED
+from streamkit.service_manager import NOTIFY_SOCKET, notify_progress
 
-__all__ = ["WorkerProcess"]
+__all__ = ["SupervisedProcess"]
 
 logger = logging.getLogger(__name__)
 
@@ -32,19 +32,27 @@ STEADY_SECONDS: Final = 60.0
 """The seconds of life after which a failure counts as the first in a row again."""
 
 
-class WorkerProcess:
-    """One worker with its successive processes.
+class SupervisedProcess:
+    """The successive processes with one name.
 
     Attributes:
-        number: The worker's number.
-        has_started: Whether the application in the present or last process has started.
-        was_up: Whether the application has started in any process.
-        tried: Set when the application has started, or the process has ended, for the first time.
+        name: The name in the log, such as ``Worker 0``.
+        has_started: Whether the present or last process has reported that it has started.
+        was_up: Whether any process has.
+        report: The text with which the present or last process reported that.
+        tried: Set when a process has reported that, or has ended, for the first time.
         failures: The number of processes in a row that ended with an error.
     """
 
-    def __init__(self, number: int, command: Sequence[str]) -> None:
-        self.number = number
+    def __init__(self, name: str, command: Sequence[str]) -> None:
+        """Create it without starting a process.
+
+        Args:
+            name: The name in the log.
+            command: The arguments to Python.
+        """
+        self.name = name
+        self.report = ""
         self.has_started = False
         self.was_up = False
         self.tried = asyncio.Event()
@@ -88,6 +96,33 @@ class WorkerProcess:
         self.failures = 0 if code == 0 else 1 if lived > STEADY_SECONDS else self.failures + 1
         return code if code >= 0 else 128 - code
 
+    async def keep(self, stopping: asyncio.Event) -> int:
+        """Run the process, and run it again after failures and restarts, until it ends for good; return its exit code.
+
+        It ends for good with exit code 0, when `stopping` is set, or with an error before any process has started.
+
+        Args:
+            stopping: Set before :meth:`end` is called for good.
+        """
+        while not stopping.is_set():
+            code = await self.run()
+            # Before the exit code is judged: a process that ends for its restart has code 0, as one that ends for
+            # good.
+            if self.is_renewed and not stopping.is_set():
+                if code:
+                    logger.warning("%s ended with exit code %d for its restart", self.name, code)
+                continue
+            if stopping.is_set() or code == 0:
+                return code
+            # One that started once is tried again even if a later process cannot start, for instance because the broker
+            # of an application is away.
+            if not self.was_up:
+                logger.error("%s could not start (exit code %d): stopping", self.name, code)
+                return code
+            logger.error("%s ended with exit code %d: starting it again in %g s", self.name, code, self.pause)
+            await self.wait_before_restart()
+        return 0
+
     @staticmethod
     def _environment(line: socket.socket) -> dict[str, str]:
         """Return the environment of the process: with the socket, but without the supervisor's systemd socket."""
@@ -96,10 +131,18 @@ class WorkerProcess:
         return environment
 
     async def _hear(self, line: socket.socket, renewal: asyncio.Future[bool] | None) -> None:
-        if await asyncio.get_running_loop().sock_recv(line, len(STARTED)):
-            self.has_started = self.was_up = True
-            logger.info("Worker %d has started", self.number)
-            self._settle(renewal)
+        loop, received = asyncio.get_running_loop(), b""
+        while data := await loop.sock_recv(line, 1024):
+            *lines, received = (received + data).split(b"\n")
+            for text in lines:
+                word, _, report = text.decode().partition(" ")
+                if word == PROGRESS:
+                    notify_progress()
+                elif word == STARTED:
+                    self.has_started = self.was_up = True
+                    self.report = report
+                    logger.info("%s has started", self.name)
+                    self._settle(renewal)
 
     def _settle(self, renewal: asyncio.Future[bool] | None) -> None:
         self.tried.set()
@@ -113,13 +156,18 @@ class WorkerProcess:
             command: The arguments to Python for the next process.
 
         Returns:
-            A future that is resolved when the next process has started its application, or has ended: whether it has
-            started.
+            A future that is resolved when the next process has reported that it has started, or has ended: whether it
+            has started.
         """
         self._command = command
         self._renewal = asyncio.get_running_loop().create_future()
         self.end()
         return self._renewal
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the present process; None between two processes."""
+        return None if self._process is None else self._process.pid
 
     @property
     def is_renewed(self) -> bool:

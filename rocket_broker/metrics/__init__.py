@@ -1,0 +1,1 @@
+"""Metrics of a broker and a name server, for Prometheus."""
