@@ -39,6 +39,7 @@ from rocket_client.errors import IllegalOffsetError as IllegalOffsetError
 from rocket_client.errors import MessageTooLargeError as MessageTooLargeError
 from rocket_client.errors import NameServersUnreachableError as NameServersUnreachableError
 from rocket_client.errors import NoBrokerError as NoBrokerError
+from rocket_client.errors import NotCopiedError as NotCopiedError
 from rocket_client.errors import QueueNotAssignedError as QueueNotAssignedError
 from rocket_client.errors import ReplyTimeoutError as ReplyTimeoutError
 from rocket_client.errors import SendError as SendError
@@ -46,6 +47,7 @@ from rocket_client.errors import SendRejectedError as SendRejectedError
 from rocket_client.errors import SendTimeoutError as SendTimeoutError
 from rocket_client.errors import TopicNotFoundError as TopicNotFoundError
 from rocket_client.errors import UnreadableBodyError as UnreadableBodyError
+from rocket_client.metrics import ClientMetrics as ClientMetrics
 from rocket_client.namespace import Namespace as Namespace
 from rocket_client.producing.producer import Producer as Producer
 from rocket_client.producing.transaction_producer import LocalTransactionState as LocalTransactionState

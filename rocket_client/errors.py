@@ -12,6 +12,7 @@
         ├── AddressFetchError       .url .reason    the addresses of the name servers could not be fetched
         ├── TopicNotFoundError      .topic      no name server knows the topic, and brokers do not create it
         ├── BrokerNotFoundError     .broker_name    no route names an address of the broker
+        ├── NotCopiedError          .queue .address     a slave lacks messages of its master, which does not answer
         ├── NoBrokerError           .name_servers   no master is registered with the name servers
         ├── QueueNotAssignedError   .queue      the queue is not assigned to the consumer
         ├── IllegalOffsetError      .queue .offset  the queue has no such offset
@@ -112,6 +113,18 @@ class BrokerNotFoundError(ClientError):
     def __init__(self, broker_name: str) -> None:
         super().__init__(f"no address of broker {broker_name!r} is known")
         self.broker_name = broker_name
+
+
+class NotCopiedError(ClientError):
+    """A slave lacks messages that its master had, and the master does not answer."""
+
+    def __init__(self, queue: MessageQueue, address: str) -> None:
+        super().__init__(
+            f"the slave at {address} lacks messages of {queue} that were there before, and its master does not answer: "
+            "start the master, or promote the slave"
+        )
+        self.queue = queue
+        self.address = address
 
 
 class NoBrokerError(ClientError):

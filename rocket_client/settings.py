@@ -11,6 +11,7 @@ from enum import Enum
 from pathlib import Path
 
 from rocket_client.allocation import AllocateMessageQueueStrategy, averagely
+from rocket_client.metrics import ClientMetrics
 from rocket_client.namespace import Namespace, namespace_of
 from rocket_remoting.tls.settings import ClientTls
 from rocket_remoting.wire.codes import ResponseCode
@@ -186,6 +187,8 @@ class ProducerSettings(ClientSettings):
     """Most queues that such a topic gets on each broker."""
     send_latency_fault_enable: bool = False
     """Avoid brokers that answer slowly or not at all, see `rocket_client.core.faults`."""
+    metrics: ClientMetrics | None = None
+    """Counts the sends, and the pulls of a blocking client. None: nothing is counted."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -240,6 +243,8 @@ class ConsumerSettings(ClientSettings):
     """How long the broker may hold a pull that finds nothing."""
     consumer_timeout_when_suspend: timedelta = timedelta(seconds=30)
     """How long a pull may take in all."""
+    metrics: ClientMetrics | None = None
+    """Counts pulls, what waits here, and the calls of a push consumer's listener. None: nothing is counted."""
     local_offset_store_dir: Path | None = None
     """Broadcasting: where offsets are kept. Unset: ``~/.rocketmq_offsets``, as Apache's client does."""
 
@@ -319,6 +324,8 @@ class PullConsumerSettings(ClientSettings):
     """How long the broker may hold a `pull_block_if_not_found` that finds nothing."""
     consumer_timeout_when_suspend: timedelta = timedelta(seconds=30)
     """How long such a pull may take in all."""
+    metrics: ClientMetrics | None = None
+    """Counts the pulled messages. None: nothing is counted."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

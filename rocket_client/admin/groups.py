@@ -9,6 +9,8 @@ from rocket_remoting.wire.bodies import (
     ConsumeStats,
     GroupList,
     OffsetWrapper,
+    ProducerInfo,
+    ProducerTableInfo,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
     decode_body,
@@ -105,6 +107,16 @@ class GroupRequests(TopicRequests):
                 return None
             raise
         return decode_body(response.body, ConsumerConnection)
+
+    async def producers_at(self, address: str) -> dict[str, list[ProducerInfo]]:
+        """Return the producers that are connected to the broker at an address, by producer group.
+
+        Raises:
+            ResponseError: The broker refused; those before 4.9.4 do not know the request.
+        """
+        self._life.require_running()
+        response = await self._client.requests.invoke(address, RequestCode.GET_ALL_PRODUCER_INFO)
+        return decode_body(response.body, ProducerTableInfo).data
 
     async def member_state(self, address: str, group: str, client_id: str) -> ConsumerRunningInfo:
         """Return the settings, subscriptions and process queues of one member, which the broker at an address asks.

@@ -1,4 +1,4 @@
-"""Requests for stored messages: by offset, unique id and key; and to bring back transactions."""
+"""Requests for stored messages: to find them, to end and bring back transactions, to recall one, to consume one."""
 
 import asyncio
 import logging
@@ -6,19 +6,25 @@ from dataclasses import replace
 
 from rocket_client.admin.requests import AdminRequests
 from rocket_client.core.call import refusal
+from rocket_remoting.wire.bodies import ConsumeMessageDirectlyResult, decode_body
 from rocket_remoting.wire.codes import RequestCode, ResponseCode
 from rocket_remoting.wire.compression import decompress
 from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.headers import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    EndTransactionRequestHeader,
     QueryMessageRequestHeader,
+    RecallMessageRequestHeader,
     ResumeCheckHalfMessageRequestHeader,
     ViewMessageRequestHeader,
 )
 from rocket_remoting.wire.message import MessageExt
 from rocket_remoting.wire.message_id import parse_offset_id
 from rocket_remoting.wire.message_trace import TraceRecord, TraceType, decode_trace
+from rocket_remoting.wire.properties import PROPERTY_PRODUCER_GROUP, PROPERTY_REAL_TOPIC
+from rocket_remoting.wire.recall_handle import RecallHandle
 from rocket_remoting.wire.record import decode_record, decode_records
-from rocket_remoting.wire.sys_flag import COMPRESSED
+from rocket_remoting.wire.sys_flag import COMPRESSED, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rocket_remoting.wire.topics import TRACE_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 
 __all__ = ["MessageRequests"]
@@ -61,6 +67,77 @@ class MessageRequests(AdminRequests):
         self._life.require_running()
         header = ResumeCheckHalfMessageRequestHeader(topic=TRANS_CHECK_MAX_TIME_TOPIC, msg_id=offset_message_id)
         await self._client.requests.invoke(_broker_of(offset_message_id), RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
+
+    async def end_transaction(self, half: MessageExt, *, commits: bool) -> None:
+        """Commit or roll back the transaction of a half message, as its producer would after a check of the broker.
+
+        Apache's brokers deliver the message once more if the transaction has committed before.
+
+        Args:
+            half: The record in topic RMQ_SYS_TRANS_HALF_TOPIC, as `view_message` returns it.
+            commits: Whether consumers get the message; if not, it is discarded.
+
+        Raises:
+            ResponseError: The record is none of an open transaction any more, or the broker cannot store the end.
+        """
+        self._life.require_running()
+        header = EndTransactionRequestHeader(
+            topic=half.properties.get(PROPERTY_REAL_TOPIC),
+            producer_group=half.properties.get(PROPERTY_PRODUCER_GROUP, ""),
+            tran_state_table_offset=half.queue_offset,
+            commit_log_offset=half.commit_log_offset,
+            commit_or_rollback=TRANSACTION_COMMIT if commits else TRANSACTION_ROLLBACK,
+            # Brokers of 5.x refuse a late end of a transaction with a time of its first check, unless it answers one.
+            from_transaction_check=True,
+            msg_id=half.msg_id,
+            transaction_id=half.unique_key,
+        )
+        await self._client.requests.invoke(_broker_of(half.offset_message_id), RequestCode.END_TRANSACTION, header)
+
+    async def consume_directly(
+        self, offset_message_id: str, group: str, client_id: str, *, topic: str | None = None
+    ) -> ConsumeMessageDirectlyResult:
+        """Deliver one stored message to the listener of one member now, and return the outcome.
+
+        The offsets of the group stay as they are, and a failure causes no redelivery.
+
+        Args:
+            offset_message_id: The id of the record.
+            group: The group.
+            client_id: The member, which is connected to the broker of the record.
+            topic: The topic of the record.
+
+        Raises:
+            RemoteProtocolError: The text is not an offset message id.
+            ResponseError: The broker does not have the record, or the member is not connected or does not answer.
+        """
+        self._life.require_running()
+        header = ConsumeMessageDirectlyResultRequestHeader(
+            consumer_group=group, client_id=client_id, msg_id=offset_message_id, topic=topic
+        )
+        response = await self._client.requests.invoke(
+            _broker_of(offset_message_id), RequestCode.CONSUME_MESSAGE_DIRECTLY, header
+        )
+        return decode_body(response.body, ConsumeMessageDirectlyResult)
+
+    async def recall_message(self, topic: str, unique_key: str, *, due_ms: int, broker_name: str) -> None:
+        """Cancel a timed message that waits: nobody receives it. Success says that the broker has stored the request.
+
+        Args:
+            topic: The topic that the message is to come into.
+            unique_key: The id that the producer gave it.
+            due_ms: The time of its delivery, which is its property TIMER_OUT_MS, in milliseconds since 1970.
+            broker_name: The broker where it waits.
+
+        Raises:
+            ResponseError: The broker does not cancel messages (Apache's do from 5.3 on, if recallMessageEnable is
+                true), or the message is due.
+            ValueError: No master of the broker is registered.
+        """
+        address = (await self.masters([broker_name]))[broker_name]
+        handle = RecallHandle(topic, broker_name, due_ms + 1, unique_key).encode()
+        header = RecallMessageRequestHeader(topic=topic, recall_handle=handle)
+        await self._client.requests.invoke(address, RequestCode.RECALL_MESSAGE, header)
 
     async def query_by_key(
         self, topic: str, key: str, *, max_count: int = 32, begin_ms: int = 0, end_ms: int = _FOREVER_MS

@@ -24,6 +24,7 @@ from rocket_client.errors import (
     BrokerNotFoundError,
     ClientError,
     NameServersUnreachableError,
+    NotCopiedError,
     TopicNotFoundError,
     UnreadableBodyError,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "EncodedBatch",
     "MessageQueue",
     "NameServersUnreachableError",
+    "NotCopiedError",
     "Patience",
     "ProducerSettings",
     "PullRequest",

@@ -2,15 +2,18 @@
 
 import time
 from collections import deque
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import NamedTuple, Protocol, Self
 
 from rocket_client.blocking.connection import BlockingConnection
+from rocket_client.blocking.meters import BlockingMeters
 from rocket_client.blocking.pipeline import Pipeline, Request
 from rocket_client.blocking.pool import ConnectionPool
 from rocket_client.blocking.retrying import BUSY_CODES, UNREACHABLE_ERRORS, Patience
 from rocket_client.core.call import refusal
 from rocket_client.core.send_result import STATUS_OF_RESPONSE
+from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.errors import ConnectionLost, RequestTimeout
 from rocket_remoting.wire.message import MessageQueue
@@ -47,6 +50,7 @@ class BatchSender:
         request_timeout: Seconds within which a broker must answer.
         patience: Seconds to wait for a broker that is unreachable or busy.
         in_order: Whether to keep the order of each queue's batches; then one of them is under way at a time.
+        meters: Counts each batch as a send; None if nothing is counted.
 
     Attributes:
         stored: Number of messages that brokers have acknowledged.
@@ -61,8 +65,10 @@ class BatchSender:
         request_timeout: float,
         patience: float,
         in_order: bool = False,
+        meters: BlockingMeters | None = None,
     ) -> None:
         self.stored = 0
+        self._meters = meters
         self._addresses = addresses
         self._pool = pool
         self._depth = depth
@@ -113,10 +119,12 @@ class _BrokerBatches:
         self._sender = sender
         self._queue = queue
         self._sent: dict[int, EncodedBatch] = {}
+        self._begun: dict[int, float] = {}  # when batches that are counted were first sent
         self._to_resend: dict[int, EncodedBatch] = {}
         self._number = 0
         self._stack = ExitStack()
         self._pipeline: Pipeline | None = None
+        self._is_refused = False
         self._patience = Patience(sender._patience)
 
     def put(self, batch: EncodedBatch) -> None:
@@ -125,6 +133,8 @@ class _BrokerBatches:
             self._read()
             self.wait_until_at_most(self._sender._depth - 1)  # send failed batches again before the new one
         self._number += 1
+        if self._sender._meters is not None:
+            self._begun[self._number] = time.monotonic()
         self._send(self._number, batch)
 
     def wait_until_at_most(self, limit: int) -> None:
@@ -165,22 +175,50 @@ class _BrokerBatches:
         if response.code in STATUS_OF_RESPONSE:
             self._sender.stored += batch.messages
             self._patience.renew()
+            self._count_end(number, batch, succeeded=True)
             return
         error = refusal(response, batch.queue.broker_name, batch.request.code)
+        self._count_failed_attempts([batch])
         if response.code not in BUSY_CODES:
+            self._count_end(number, batch, succeeded=False)
             raise error
         self._to_resend[number] = batch
-        self._patience.failed(error)
+        self._is_refused |= response.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        self._be_patient(error)
 
     def _failed(self, error: Exception) -> None:
         """Handle the loss of the connection: all batches under way must be sent again."""
         self.close()
+        self._count_failed_attempts(self._sent.values())
         self._to_resend.update(self._sent)
         self._sent.clear()
         self._sender._addresses.expire(self._queue.topic)
-        self._patience.failed(error)
+        self._be_patient(error)
+
+    def _be_patient(self, error: Exception) -> None:
+        """Note a failure; raise it if the patience is at its end."""
+        try:
+            self._patience.failed(error)
+        except Exception:
+            for number, batch in self._to_resend.items():
+                self._count_end(number, batch, succeeded=False)
+            raise
+
+    def _count_failed_attempts(self, batches: Iterable[EncodedBatch]) -> None:
+        if self._sender._meters is not None:
+            for batch in batches:
+                self._sender._meters.attempt_failed(batch.queue.topic)
+
+    def _count_end(self, number: int, batch: EncodedBatch, *, succeeded: bool) -> None:
+        begun = self._begun.pop(number, None)
+        if self._sender._meters is not None and begun is not None:
+            self._sender._meters.sent(batch.queue.topic, time.monotonic() - begun, succeeded=succeeded)
 
     def _resend(self) -> None:
+        if self._is_refused:  # the broker may be a slave now, and another one the master
+            self._is_refused = False
+            self.close()
+            self._sender._addresses.expire(self._queue.topic)
         time.sleep(self._patience.pause())
         waiting = deque(sorted(self._to_resend.items()))
         self._to_resend.clear()

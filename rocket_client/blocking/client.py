@@ -2,27 +2,33 @@
 
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import count, groupby
 from typing import Self, TypeVar
 
 from rocket_client.blocking.batch_sender import BatchSender
 from rocket_client.blocking.connection import BlockingConnection
+from rocket_client.blocking.meters import BlockingMeters
 from rocket_client.blocking.pipeline import Request
 from rocket_client.blocking.pool import ConnectionPool
 from rocket_client.blocking.pulls import PullRequest, PullResult, Subscription
-from rocket_client.blocking.ranges import QueueRange, RangePart, RangePulls
+from rocket_client.blocking.ranges import QueueRange, RangePart, RangePulls, lacks_messages
 from rocket_client.blocking.retrying import BUSY_CODES, UNREACHABLE_ERRORS, Patience
 from rocket_client.blocking.routes import BlockingRoutes
 from rocket_client.core import offset_calls
 from rocket_client.core.call import Call
 from rocket_client.core.outgoing import Outgoing, OutgoingMessages
+from rocket_client.core.pull_target import PullTarget
 from rocket_client.core.selectors import MessageQueueSelector
 from rocket_client.core.send_attempts import SendAttempts, SendRules
 from rocket_client.core.send_result import SendResult
+from rocket_client.core.topic_route import MASTER_ID
+from rocket_client.errors import NotCopiedError
 from rocket_client.namespace import Namespace
 from rocket_client.settings import ProducerSettings
 from rocket_remoting.clock import SystemClock
+from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.errors import ConnectError, ConnectionLost, RemotingError, ResponseError
 from rocket_remoting.wire.message import Message, MessageQueue
@@ -71,11 +77,15 @@ class BlockingClient:
         self._timeout = settings.request_timeout.total_seconds()
         self._pool = ConnectionPool(settings.connect_timeout.total_seconds(), settings.tls, settings.credentials)
         self._routes = BlockingRoutes(settings, self._pool)
+        self._targets: dict[tuple[str, MessageQueue | None], PullTarget] = {}
         self._outgoing = OutgoingMessages(group, settings, SystemClock(), UniqueIdGenerator(settings.client_ip))
+        self._meters = None if settings.metrics is None else BlockingMeters(settings.metrics, group, settings)
 
     def close(self) -> None:
         """Close all connections."""
         self._pool.close()
+        if self._meters is not None:
+            self._meters.forget()
 
     def __enter__(self) -> Self:
         return self
@@ -95,7 +105,10 @@ class BlockingClient:
             TopicNotFoundError: No name server knows the topic.
             NameServersUnreachableError: No name server answered, and the route was not known.
         """
-        return self._routes.route(topic).subscribe_queues
+        queues = self._routes.route(topic).subscribe_queues
+        if self._meters is not None:
+            self._meters.reads(topic)
+        return queues
 
     def topics(self) -> frozenset[str]:
         """Return all topics that the name server knows, including the brokers' own."""
@@ -116,7 +129,10 @@ class BlockingClient:
             TopicNotFoundError: The topic does not exist and is not created, or it is not writable.
             NameServersUnreachableError: No name server answered.
         """
-        return (self._routes.for_publishing(topic) if create else self._routes.writable(topic)).publish_queues
+        queues = (self._routes.for_publishing(topic) if create else self._routes.writable(topic)).publish_queues
+        if self._meters is not None:
+            self._meters.writes(topic)
+        return queues
 
     # Offsets
 
@@ -192,8 +208,33 @@ class BlockingClient:
         asked = PullRequest(queue, offset, max_messages)
         subscription = Subscription(self.group, expression, wait, expression_type)
         request = subscription.request(asked)
-        response = self._on_master(queue, lambda connection: connection.invoke(*request, timeout=limit))
-        return subscription.result(asked, response, queue.broker_name)
+        target = self._target(queue.broker_name, queue)
+        try:
+            response = self._pull_once(queue, target, request, limit)
+        except (ConnectError, ConnectionLost):
+            self._routes.expire(queue.topic)
+            response = self._pull_once(queue, target, request, limit)
+        result = subscription.result(asked, response, queue.broker_name)
+        target.answered(result.suggested_broker_id)
+        if self._meters is not None:
+            self._meters.pulled(result)
+        return result
+
+    def _pull_once(self, queue: MessageQueue, target: PullTarget, request: Request, timeout: float) -> RemotingCommand:
+        """Send a pull to the master or a slave; turn to another one if it cannot be reached."""
+        address, broker_id = self._routes.pull_address(queue.topic, queue.broker_name, target)
+        try:
+            with self._pool.connection(address) as connection:
+                return connection.invoke(*request, timeout=timeout)
+        except (ConnectError, ConnectionLost):
+            target.unreachable(broker_id)
+            raise
+
+    def _target(self, broker_name: str, queue: MessageQueue | None = None) -> PullTarget:
+        """Return the choice of the broker for pulls of a queue, or for many pulls of a broker name."""
+        key = broker_name, queue
+        # `setdefault` for threads: two first pulls of a queue must not have a choice each.
+        return self._targets.get(key) or self._targets.setdefault(key, self._routes.pull_target(broker_name))
 
     def pull_many(
         self, requests: Iterable[PullRequest], *, expression: str = "*", depth: int = 64
@@ -206,12 +247,19 @@ class BlockingClient:
             ResponseError: A broker refused a pull.
         """
         subscription = Subscription(self.group, expression, 0.0)
-        for broker, group in groupby(requests, lambda pull: _broker_of(pull.queue)):
-            for _, result in self._pull_from(broker, group, subscription, depth):
-                yield result
+        for (topic, broker_name), group in groupby(requests, lambda pull: _broker_of(pull.queue)):
+            target = self._target(broker_name)
+            address, broker_id = self._routes.pull_address(topic, broker_name, target)
+            try:
+                for _, result in self._pull_from(address, group, subscription, depth):
+                    yield result
+            except UNREACHABLE_ERRORS:
+                self._routes.expire(topic)
+                target.unreachable(broker_id)
+                raise
 
     def _pull_from(
-        self, broker: tuple[str, str], pulls: Iterable[PullRequest], subscription: Subscription, depth: int
+        self, address: str, pulls: Iterable[PullRequest], subscription: Subscription, depth: int
     ) -> Generator[tuple[int, PullResult]]:
         """Yield the results of pulls from one broker in the order of arrival, each with its pull's number from 0."""
         sent: dict[int, PullRequest] = {}
@@ -221,12 +269,14 @@ class BlockingClient:
             sent[next(numbers)] = pull
             return subscription.request(pull)
 
-        address = self._routes.master_address(*broker)
         with self._pool.connection(address) as connection:
             # Not a generator: `RangePulls` may yield more pulls after it had none, which would have ended a generator.
             requests = map(request_of, pulls)
             for number, response in connection.invoke_many(requests, depth=depth, timeout=self._timeout):
-                yield number, subscription.result(sent.pop(number), response, address)
+                result = subscription.result(sent.pop(number), response, address)
+                if self._meters is not None:
+                    self._meters.pulled(result)
+                yield number, result
 
     def read_ranges(
         self,
@@ -240,7 +290,8 @@ class BlockingClient:
     ) -> Generator[RangePart]:
         """Yield all messages of the ranges, each range in the order of its queue.
 
-        If a broker is unreachable or busy, wait for it and continue where reading stopped.
+        If the master is unreachable, or suggests a slave, continue at the slave where reading stopped; if all are
+        unreachable or busy, wait for them.
 
         Args:
             ranges: The ranges; successive ranges of one broker share a connection.
@@ -253,27 +304,46 @@ class BlockingClient:
         Raises:
             ResponseError: A broker refused a pull, or stayed busy for `patience` seconds.
             ConnectError: A broker stayed unreachable; likewise ConnectionLost and RequestTimeout.
+            NotCopiedError: The master stayed unreachable, and its slave lacks messages of the ranges.
         """
         subscription = Subscription(self.group, expression, 0.0, expression_type)
-        for broker, group in groupby(ranges, lambda part: _broker_of(part.queue)):
+        for (topic, broker_name), group in groupby(ranges, lambda part: _broker_of(part.queue)):
             left, waiting = list(group), Patience(patience)
+            target, follows = self._target(broker_name), True
             while left:
                 pulls = RangePulls(left, max_messages=max_messages, depth=depth, is_filtered=not subscription.takes_all)
+                broker_id = target.broker_id
                 try:
-                    for number, result in self._pull_from(broker, pulls, subscription, depth):
+                    address, broker_id = self._routes.pull_address(topic, broker_name, target)
+                    for number, result in self._pull_from(address, pulls, subscription, depth):
+                        if broker_id != MASTER_ID and lacks_messages(result):
+                            raise NotCopiedError(result.request.queue, address)
+                        if follows:
+                            target.answered(result.suggested_broker_id)
                         for part in pulls.answered(number, result):
                             waiting.renew()
                             yield part
-                except UNREACHABLE_ERRORS as error:
-                    self._routes.expire(broker[0])
-                    waiting.failed(error)
-                except ResponseError as error:
-                    if error.code not in BUSY_CODES:
+                            if target.moves_from(address):
+                                pulls.stop()
+                except (*UNREACHABLE_ERRORS, ResponseError) as error:
+                    if isinstance(error, ResponseError) and error.code not in BUSY_CODES and broker_id == MASTER_ID:
                         raise
+                    # Only a master is believed that messages, topics or groups are not there. It may suggest the slave
+                    # again.
+                    follows &= broker_id == MASTER_ID or not isinstance(error, NotCopiedError | ResponseError)
+                    self._turn_away(target, broker_id, topic, error)
                     waiting.failed(error)
                 left = pulls.unread()
-                if left:
+                if left and waiting.is_waiting:
                     time.sleep(waiting.pause())
+
+    def _turn_away(self, target: PullTarget, broker_id: int, topic: str, error: RemotingError) -> None:
+        """Pull from another broker of the name next: to the master if a slave has answered."""
+        if isinstance(error, NotCopiedError | ResponseError):
+            target.answered(MASTER_ID)
+        else:
+            self._routes.expire(topic)
+            target.unreachable(broker_id)
 
     # Sending
 
@@ -286,6 +356,7 @@ class BlockingClient:
             request_timeout=self._timeout,
             patience=patience,
             in_order=in_order,
+            meters=self._meters,
         )
 
     def send(
@@ -325,6 +396,10 @@ class BlockingClient:
         return self._send(self._outgoing.batch(messages), queue, timeout)
 
     def _send(self, outgoing: Outgoing, fixed: MessageQueue | None, timeout: float | None) -> SendResult:
+        with nullcontext() if self._meters is None else self._meters.send(outgoing.topic):
+            return self._attempts(outgoing, fixed, timeout)
+
+    def _attempts(self, outgoing: Outgoing, fixed: MessageQueue | None, timeout: float | None) -> SendResult:
         limit = self._settings.send_timeout.total_seconds() if timeout is None else timeout
         rules = SendRules.of(self._settings, is_fixed=fixed is not None)
         attempts = SendAttempts(outgoing.topic, rules, time.monotonic(), limit)
@@ -336,6 +411,10 @@ class BlockingClient:
                 result = self._send_to(target, outgoing, attempts.deadline - now)
             except RemotingError as error:
                 attempts.failed(error)
+                if self._meters is not None:
+                    self._meters.attempt_failed(outgoing.topic)
+                if _is_about_master(error):
+                    self._routes.expire(outgoing.topic)
             else:
                 if attempts.is_final(result):
                     return result
@@ -353,36 +432,49 @@ class BlockingClient:
     # Requests
 
     def ask(self, queue: MessageQueue, request: Request) -> RemotingCommand:
-        """Send a request to the queue's master, twice if its connection is lost; return the response of any code."""
-        return self._on_master(queue, lambda connection: connection.invoke(*request, timeout=self._timeout))
+        """Send a request to the queue's master; return the response of any code.
+
+        If the connection is lost, the request is sent again with a new route; to a slave if that has no master.
+        """
+        return self._on_reader(queue, lambda connection: connection.invoke(*request, timeout=self._timeout))
 
     def _call(self, queue: MessageQueue, call: Call[T]) -> T:
-        """Make a call to the queue's master, twice if its connection is lost; return the result."""
+        """Make a call as `ask` sends a request; return the result."""
         return call.result(self.ask(queue, Request(call.code, call.header)), queue.broker_name)
 
     def _call_all(self, calls: Mapping[MessageQueue, Call[T]]) -> dict[MessageQueue, T]:
-        """Make the calls to the queues' masters, with many requests under way at once; return the results by queue."""
+        """Make the calls as `_call` does, with many requests under way at once; return the results by queue."""
         results: dict[MessageQueue, T] = {}
         for _, group in groupby(sorted(calls), _broker_of):
             queues = list(group)
             requests = [Request(calls[queue].code, calls[queue].header) for queue in queues]
-            responses = self._on_master(queues[0], partial(_invoke_all, requests, self._timeout))
+            responses = self._on_reader(queues[0], partial(_invoke_all, requests, self._timeout))
             for queue, response in zip(queues, responses, strict=True):
                 results[queue] = calls[queue].result(response, queue.broker_name)
         return results
 
-    def _on_master(self, queue: MessageQueue, ask: Callable[[BlockingConnection], T]) -> T:
-        """Run `ask` with a connection to the queue's master; once more, with a new route, if the connection is lost."""
+    def _on_reader(self, queue: MessageQueue, ask: Callable[[BlockingConnection], T]) -> T:
+        """Run `ask` with a connection to the queue's master, to a slave if the route has no master.
+
+        If the connection is lost, run it once more, with a new route.
+        """
         try:
-            with self._pool.connection(self._master_of(queue)) as connection:
+            with self._pool.connection(self._reader_of(queue)) as connection:
                 return ask(connection)
         except (ConnectError, ConnectionLost):
             self._routes.expire(queue.topic)
-            with self._pool.connection(self._master_of(queue)) as connection:
+            with self._pool.connection(self._reader_of(queue)) as connection:
                 return ask(connection)
 
-    def _master_of(self, queue: MessageQueue) -> str:
-        return self._routes.master_address(queue.topic, queue.broker_name)
+    def _reader_of(self, queue: MessageQueue) -> str:
+        return self._routes.reader_address(queue.topic, queue.broker_name)
+
+
+def _is_about_master(error: RemotingError) -> bool:
+    """Return whether another broker may be the master now: this one cannot be reached, or refuses as a slave does."""
+    if isinstance(error, ResponseError):
+        return error.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    return isinstance(error, ConnectError | ConnectionLost)
 
 
 def _broker_of(queue: MessageQueue) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from rocket_client.blocking.pipeline import Request
 from rocket_client.core.pull_answer import PullStatus, pull_status
 from rocket_client.core.pull_request import pull_header
 from rocket_client.core.subscription import ALL, tag_subscription
+from rocket_client.core.topic_route import MASTER_ID
 from rocket_client.errors import UnreadableBodyError
 from rocket_remoting.wire.bodies import SubscriptionData
 from rocket_remoting.wire.codes import RequestCode
@@ -39,6 +40,7 @@ class PullResult(NamedTuple):
         max_offset: The offset that the queue's next message will get.
         records: The messages as the broker stores them, one record after the other.
         tags: The requested tags; empty for all messages.
+        suggested_broker_id: The id of the broker for the next pull of the queue: 0 for the master, or a slave's.
     """
 
     request: PullRequest
@@ -48,6 +50,7 @@ class PullResult(NamedTuple):
     max_offset: int
     records: bytes | memoryview
     tags: frozenset[str] = frozenset()
+    suggested_broker_id: int = MASTER_ID
 
     def messages(self, max_body_size: int = DEFAULT_LIMIT) -> Iterator[MessageExt]:
         """Yield the messages; a compressed body is decompressed just before its message is yielded.
@@ -130,4 +133,5 @@ class Subscription:
             header.max_offset,
             response.body,
             self.tags,
+            header.suggest_which_broker_id or MASTER_ID,
         )

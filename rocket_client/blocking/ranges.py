@@ -100,11 +100,14 @@ class RangePulls:
         self._asked: dict[int, _Window] = {}
         self._under_way = 0
         self._number = 0
+        self._is_stopped = False
 
     def __iter__(self) -> Iterator[PullRequest]:
         return self
 
     def __next__(self) -> PullRequest:
+        if self._is_stopped:
+            raise StopIteration
         if self._ready:
             window = self._ready.popleft()
         elif self._ranges and self._under_way < self._limit:
@@ -136,8 +139,12 @@ class RangePulls:
             self._ready.append(window)
         yield from self._due()
 
+    def stop(self) -> None:
+        """Yield no more pulls; those under way are still answered."""
+        self._is_stopped = True
+
     def unread(self) -> list[QueueRange]:
-        """Return the ranges that have not been yielded, to continue with after a failure."""
+        """Return the ranges that have not been yielded, to continue with after a failure or `stop`."""
         begun = [
             QueueRange(window.queue, window.parts[0].start if window.parts else window.next, window.end)
             for window in self._windows
@@ -208,6 +215,12 @@ class RangePulls:
             if first.next < first.end:
                 return
             self._windows.popleft()
+
+
+def lacks_messages(result: PullResult) -> bool:
+    """Return whether a broker answers that its queue ends before the offset of the pull, or begins behind it."""
+    illegal = result.status is PullStatus.OFFSET_ILLEGAL or result.status is PullStatus.NO_NEW_MSG
+    return illegal and not result.min_offset <= result.request.offset < result.max_offset
 
 
 def _is_reset(window: _Window, result: PullResult) -> bool:

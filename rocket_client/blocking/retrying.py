@@ -2,7 +2,12 @@
 
 import time
 
-from rocket_client.errors import BrokerNotFoundError, NameServersUnreachableError, TopicNotFoundError
+from rocket_client.errors import (
+    BrokerNotFoundError,
+    NameServersUnreachableError,
+    NotCopiedError,
+    TopicNotFoundError,
+)
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.errors import ConnectError, ConnectionLost, RequestTimeout
 
@@ -11,6 +16,7 @@ UNREACHABLE_ERRORS = (
     ConnectionLost,
     RequestTimeout,
     BrokerNotFoundError,
+    NotCopiedError,
     NameServersUnreachableError,
     TopicNotFoundError,
 )
@@ -46,6 +52,11 @@ class Patience:
             self._since = now
         if now - self._since >= self._limit:
             raise error
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the last attempt failed."""
+        return self._since is not None
 
     def pause(self) -> float:
         """Return the seconds to wait before the next attempt, and double them for the attempt after that."""

@@ -10,7 +10,9 @@ from rocket_client.blocking.pool import ConnectionPool
 from rocket_client.core import name_server_calls
 from rocket_client.core.address_server import AddressServer
 from rocket_client.core.call import Call
+from rocket_client.core.inquiry import Inquiry
 from rocket_client.core.name_server_order import NameServerOrder
+from rocket_client.core.pull_target import PullTarget
 from rocket_client.core.routes import Routes
 from rocket_client.core.topic_route import TopicRoute
 from rocket_client.errors import (
@@ -113,6 +115,38 @@ class BlockingRoutes:
             self.expire(topic)
         raise BrokerNotFoundError(broker_name)
 
+    def reader_address(self, topic: str, broker_name: str) -> str:
+        """Return the address of the broker's master, of a slave if the route that was just looked up has no master.
+
+        Raises:
+            BrokerNotFoundError: The topic's route has no address of the broker.
+        """
+        try:
+            return self.master_address(topic, broker_name)
+        except BrokerNotFoundError:
+            address = self._known.reader_address(broker_name)
+            if address is None:
+                raise
+            return address
+
+    def pull_target(self, broker_name: str) -> PullTarget:
+        """Return a choice of the broker that pulls of a broker name go to."""
+        return PullTarget(self._known, broker_name)
+
+    def pull_address(self, topic: str, broker_name: str, target: PullTarget) -> tuple[str, int]:
+        """Return address and id of the broker that the next pull of a topic goes to.
+
+        Raises:
+            BrokerNotFoundError: The topic's route has no address of the broker.
+        """
+        for _ in range(2):
+            self._current(topic)
+            found = target.address()
+            if found is not None:
+                return found
+            self.expire(topic)
+        raise BrokerNotFoundError(broker_name)
+
     def expire(self, topic: str) -> None:
         """Expire the topic's route; its next use looks it up, and keeps the known one if no name server answers."""
         self._asked.pop(topic, None)
@@ -132,6 +166,7 @@ class BlockingRoutes:
             return known
         route = TopicRoute(topic, data)
         self._known.put(route)
+        self._known.drop_offline_brokers()
         self._asked[topic] = now
         return route
 
@@ -163,16 +198,15 @@ class BlockingRoutes:
         self._refresh_at = time.monotonic() + self._refresh_interval
 
     def _call(self, call: Call[T]) -> T:
-        """Make the call to one name server after the other until one answers; return the result."""
+        """Make the call to one name server after the other until one knows the result; return it, or None."""
         self._refresh_addresses()
-        causes: list[Exception] = []
-        for address in self._order.in_turn():
+        inquiry = Inquiry(self._order, call, time.monotonic())
+        for address in inquiry:
             try:
                 with self._pool.connection(address) as connection:
                     response = connection.invoke(call.code, call.header, timeout=self._timeout)
             except (ConnectError, ConnectionLost, RequestTimeout) as error:
-                causes.append(error)
-                self._order.failed(address)
+                inquiry.failed(address, error)
             else:
-                return call.result(response, address)
-        raise NameServersUnreachableError(self._order.addresses, causes)
+                inquiry.answered(address, response)
+        return inquiry.result()

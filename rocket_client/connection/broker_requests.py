@@ -79,6 +79,10 @@ class BrokerRequests:
         connection = await self._connect(address)
         return call.result(await connection.invoke(call.code, call.header, timeout=self._timeout), address)
 
+    def known_master(self, queue: MessageQueue) -> str | None:
+        """Return the address of the queue's master in the known routes; None if they have none."""
+        return self._routes.master_address(queue.broker_name)
+
     async def master(self, queue: MessageQueue) -> str:
         """Return the address of the master that has the queue.
 

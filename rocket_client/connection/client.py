@@ -7,7 +7,8 @@
     every  2 min                     fetch the addresses of the name servers, if they are not configured
     every  5 s, first after 10 s     commit the settled offsets of consumers
     new connection to a broker       send a heartbeat first: a restarted broker must know the members before they pull
-    topic without a route            look its route up after 0.5 s, 1 s, 2 s …, up to the interval of 30 s
+    topic without a route, or a      look routes up after 0.5 s, 1 s, 2 s …, up to the interval of 30 s, see
+    broker that was lost             `route_search`
 
 All work runs on one event loop, by its time.
 """
@@ -27,6 +28,7 @@ from rocket_client.connection.remoting_processor import (
     ProducerMember,
 )
 from rocket_client.connection.request_reply import Replies
+from rocket_client.connection.route_search import Doubt, RouteSearch
 from rocket_client.connection.routes import RouteTable, vip_address
 from rocket_client.core.address_server import AddressServer
 from rocket_client.errors import BrokerNotFoundError, GroupInUseError
@@ -46,7 +48,6 @@ logger = logging.getLogger(__name__)
 FIRST_ROUTE_REFRESH = 0.01
 FIRST_HEARTBEAT = 1.0
 FIRST_PERSIST = 10.0
-FIRST_SEARCH = 0.5
 
 
 class RocketClient:
@@ -77,12 +78,20 @@ class RocketClient:
         )
         processor = ClientRemotingProcessor(self.producers, self.consumers, self.replies, self.name_servers, self.spawn)
         self.brokers = Connections(
-            transport, processor.handle, connect_timeout, self._heartbeat_over, tls=tls, credentials=keys
+            transport, processor.handle, connect_timeout, self._introduce, self._lost, tls=tls, credentials=keys
         )
         self.routes = RouteTable(self.name_servers.topic_route)
+        self.routes.master_moved.append(self._master_lost)
         self.requests = BrokerRequests(self.routes, self.brokers.to, self._timeout)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._search: asyncio.Task[None] | None = None
+        self._search = RouteSearch(
+            self.routes,
+            self.brokers,
+            self.topics_in_use,
+            found=self.heartbeat,
+            interval=self._poll_interval,
+            spawn=self.spawn,
+        )
 
     def __repr__(self) -> str:
         return (
@@ -171,6 +180,11 @@ class RocketClient:
         except RemotingError as error:
             logger.info("could not send a heartbeat to broker %s: %s", address, error)
 
+    async def _introduce(self, connection: Connection) -> None:
+        """Send the first heartbeat over a new connection."""
+        self._search.connected(connection.remote_address)
+        await self._heartbeat_over(connection)
+
     async def _heartbeat_over(self, connection: Connection) -> None:
         if not (self.producers or self.consumers):
             return
@@ -201,26 +215,26 @@ class RocketClient:
 
     def search_routes(self) -> None:
         """Look up the routes of topics that have none yet, after 0.5 s and then at doubled intervals."""
-        if self._search is not None:
-            self._search.cancel()
-        self._search = self.spawn(self._search_routes(), "search for routes")
+        self._search.begin()
 
-    async def _search_routes(self) -> None:
-        delay = FIRST_SEARCH
-        while delay < self._poll_interval:
-            await asyncio.sleep(delay)
-            missing = [topic for topic in self.topics_in_use() if self._is_missing(topic)]
-            if not missing:
-                return
-            await self.routes.refresh_all(missing)
-            delay *= 2
+    def master_refused(self, broker_name: str) -> None:
+        """Look for another master: this one has refused what only a master does."""
+        address = self.routes.master_address(broker_name)
+        if address is not None:
+            self._search.doubt(address, Doubt.REFUSED)
 
-    def _is_missing(self, topic: str) -> bool:
-        route = self.routes.get(topic)
-        return route is None or route.provisional
+    def _lost(self, address: str) -> None:
+        self._search.doubt(address, Doubt.LOST)
+        for broker_name in self.routes.masters_at(address):
+            self._master_lost(broker_name)
+
+    def _master_lost(self, broker_name: str) -> None:
+        for consumer in self.consumers.values():
+            consumer.master_lost(broker_name)
 
     async def _refresh_routes(self) -> None:
         await self.routes.refresh_all(self.topics_in_use())
+        self._search.updated()
 
     async def _maintain_brokers(self) -> None:
         for address in self.routes.drop_offline_brokers():
@@ -281,6 +295,7 @@ class RocketClient:
         await self.routes.close()
         await self.brokers.close()
         await self._name_server_connections.close()
+        await cancel(self._tasks)  # an attempt to connect that failed meanwhile has begun a search
 
 
 waiting_task: ContextVar[asyncio.Task[Any] | None] = ContextVar("waiting_task", default=None)

@@ -1,7 +1,8 @@
 """One connection per address, opened when first needed and reopened after a loss.
 
 Callers that need the same address at the same time share one attempt. On each new connection `on_connect` runs before
-any other request: brokers must know a group from a heartbeat before they serve its pulls.
+any other request: brokers must know a group from a heartbeat before they serve its pulls. `on_loss` is called when a
+connection is lost or cannot be opened, not when this side closes it.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from rocket_remoting.session.connection import Connection, Handler
 from rocket_remoting.tls.settings import ClientTls
 from rocket_remoting.transports.transport import Transport
 from rocket_remoting.wire.credentials import Credentials
-from rocket_remoting.wire.errors import ConnectionLost, RemotingError
+from rocket_remoting.wire.errors import ConnectError, ConnectionLost, RemotingError
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +27,7 @@ class Connections:
         handler: Handler | None,
         connect_timeout: float,
         on_connect: Callable[[Connection], Awaitable[None]] | None = None,
+        on_loss: Callable[[str], None] = lambda address: None,
         *,
         tls: ClientTls | None = None,
         credentials: Credentials | None = None,
@@ -34,6 +36,7 @@ class Connections:
         self._handler = handler
         self._connect_timeout = connect_timeout
         self._on_connect = on_connect
+        self._on_loss = on_loss
         self._tls = tls
         self._credentials = credentials
         self._open: dict[str, Connection] = {}
@@ -74,9 +77,13 @@ class Connections:
         return await asyncio.shield(opening)
 
     async def _connect(self, address: str) -> Connection:
-        connection = await self._transport.connect(
-            address, handler=self._handler, timeout=self._connect_timeout, tls=self._tls
-        )
+        try:
+            connection = await self._transport.connect(
+                address, handler=self._handler, timeout=self._connect_timeout, tls=self._tls
+            )
+        except ConnectError:
+            self._on_loss(address)
+            raise
         connection.sign_with(self._credentials)
         try:
             if self._on_connect is not None:
@@ -103,6 +110,7 @@ class Connections:
         # A newer connection to the address may be open by now.
         if self._open.get(address) is connection:
             del self._open[address]
+            self._on_loss(address)
 
     async def drop(self, address: str) -> None:
         """Close the connection to an address that is not needed any more."""

@@ -1,11 +1,13 @@
 """Requests to name servers: the client uses one name server until it fails, then the next.
 
-Name servers are independent of each other, and each has all routes, so any of them can answer. While none answers, the
-client continues with the routes that it has.
+Name servers are independent of each other, and each has all routes, so any of them can answer. One that does not know a
+topic may have been started just now, so the others are asked as well. While none answers, the client continues with the
+routes that it has.
 
 Their addresses are configured, or fetched from an HTTP server: when the first member starts, and periodically.
 """
 
+import asyncio
 import logging
 from typing import TypeVar
 
@@ -13,6 +15,7 @@ from rocket_client.connection.address_fetch import fetch_addresses
 from rocket_client.connection.connections import Connections
 from rocket_client.core.address_server import AddressServer
 from rocket_client.core.call import Call, refusal
+from rocket_client.core.inquiry import Inquiry
 from rocket_client.core.name_server_calls import topic_route
 from rocket_client.core.name_server_order import NameServerOrder
 from rocket_client.errors import AddressFetchError, NameServersUnreachableError
@@ -83,24 +86,23 @@ class NameServers:
                 await self._connections.drop(address)
 
     async def call(self, call: Call[T]) -> T:
-        """Make the call to one name server after the other until one answers; return the result.
+        """Make the call to one name server after the other until one knows the result; return it, or None.
 
         Raises:
             NameServersUnreachableError: No name server answered.
             ResponseError: The name server that answered refused the request.
         """
         await self.find()
-        causes: list[Exception] = []
-        for address in self._order.in_turn():
+        inquiry = Inquiry(self._order, call, asyncio.get_running_loop().time())
+        for address in inquiry:
             try:
                 connection = await self._connections.to(address)
                 response = await connection.invoke(call.code, call.header, timeout=self._timeout)
             except RemotingError as error:
-                causes.append(error)
-                self._order.failed(address)
+                inquiry.failed(address, error)
             else:
-                return call.result(response, address)
-        raise NameServersUnreachableError(self.addresses, causes)
+                inquiry.answered(address, response)
+        return inquiry.result()
 
     async def invoke(self, address: str, code: RequestCode, header: Header | None = None) -> RemotingCommand:
         """Send a request to the name server at `address`; return its successful response.
@@ -115,7 +117,7 @@ class NameServers:
         return response
 
     async def topic_route(self, topic: str) -> TopicRouteData | None:
-        """Return the topic's route; None if the topic does not exist.
+        """Return the topic's route; None if no name server that answers knows the topic.
 
         Raises:
             NameServersUnreachableError: No name server answered.

@@ -60,6 +60,9 @@ class ConsumerMember(Protocol):
     async def persist_offsets(self) -> None:
         """Commit the settled offsets."""
 
+    def master_lost(self, broker_name: str) -> None:
+        """Note that a master cannot be reached, or has been replaced: what it knew of this consumer may be gone."""
+
     def rebalance_soon(self) -> None:
         """Rebalance in the background, without delay."""
 

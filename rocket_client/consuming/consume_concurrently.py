@@ -258,7 +258,7 @@ class ConcurrentConsumption(ListenerConsumption):
 
     def _reject(self, process_queue: ProcessQueue, message: MessageExt, error: UnreadableBodyError) -> None:
         """Send a message whose body cannot be decompressed to the dead letter topic."""
-        logger.error("group %s: no listener is called: %s", self._group, error)
+        self._log_unreadable(error)
         self._resolve(process_queue, [message], [Reject(error)])
 
     async def _consume(self, process_queue: ProcessQueue, messages: list[MessageExt], given: list[MessageExt]) -> None:

@@ -28,7 +28,6 @@ in the listener.
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -56,8 +55,6 @@ from rocket_client.core.process_queue import ProcessQueue
 from rocket_client.errors import UnreadableBodyError
 from rocket_client.settings import PushConsumerSettings
 from rocket_remoting.wire.message import MessageExt
-
-logger = logging.getLogger(__name__)
 
 # The bounds that Apache's ConsumeMessageOrderlyService puts on a suspension. It asks for a lost lock after 0.1 s and
 # then about every 3 s; here the pauses double from the one to the other.
@@ -218,7 +215,7 @@ class OrderlyConsumption(ListenerConsumption):
         self, process_queue: ProcessQueue, messages: list[MessageExt], error: UnreadableBodyError
     ) -> float | None:
         """Send a message whose body cannot be decompressed to the dead letter topic."""
-        logger.error("group %s: no listener is called: %s", self._group, error)
+        self._log_unreadable(error)
         process_queue.begin((), self._loop.time())
         try:
             return await self._resolve(process_queue, messages, [Reject(error)])

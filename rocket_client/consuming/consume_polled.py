@@ -13,7 +13,6 @@ This module does no I/O.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from rocket_client.consuming.offsets import OffsetStore
@@ -23,8 +22,6 @@ from rocket_client.core.unpacked_bodies import Unpacked, UnpackedBodies, is_comp
 from rocket_client.errors import UnreadableBodyError
 from rocket_client.settings import LitePullConsumerSettings
 from rocket_remoting.wire.message import MessageExt
-
-logger = logging.getLogger(__name__)
 
 
 class PolledConsumption:
@@ -163,7 +160,6 @@ class PolledConsumption:
         try:
             unpacked = await self._bodies.unpack(messages)
             if not unpacked.messages and unpacked.error is not None:
-                logger.error("a message becomes a dead letter instead of being polled: %s", unpacked.error)
                 # If no broker stores the dead letter, the poll raises, and `finally` puts the message back for the
                 # next poll.
                 await self._reject(messages[0], unpacked.error)

@@ -18,6 +18,7 @@ from rocket_client.connection.client import RocketClient
 from rocket_client.consuming.inspection import running_info
 from rocket_client.consuming.locks import QueueLocks
 from rocket_client.consuming.membership import Membership
+from rocket_client.consuming.metered_listener import Arrivals
 from rocket_client.consuming.offsets import BrokerOffsets, LocalOffsets, OffsetStore
 from rocket_client.consuming.pulling import Consumption
 from rocket_client.consuming.queue_reader import QueueReader
@@ -30,6 +31,7 @@ from rocket_client.core.pull_gate import PullGate
 from rocket_client.core.subscription import ALL, SQL92, sql_subscription, tag_subscription
 from rocket_client.core.topic_route import TopicRoute
 from rocket_client.core.unpacked_bodies import UnpackedBodies
+from rocket_client.metrics import ClientMetrics, ConsumerMeter, ReadQueue
 from rocket_client.settings import ConsumerSettings, MessageModel, ProducerSettings
 from rocket_remoting.clock import Clock
 from rocket_remoting.transports.transport import Transport
@@ -60,6 +62,8 @@ class GroupConsumer(QueueReader[C]):
     _offsets: OffsetStore
     _consumption: Consumption
     _rebalancer: Rebalancer
+    _meter: ConsumerMeter | None = None
+    _arrivals: Arrivals | None = None
 
     def __init__(
         self, group: str, settings: C, *, transport: Transport | None = None, clock: Clock | None = None
@@ -179,6 +183,8 @@ class GroupConsumer(QueueReader[C]):
         self._offsets = (
             BrokerOffsets(self._client.requests, self.group) if self._clustering else LocalOffsets(self._offsets_path())
         )
+        if self.settings.metrics is not None:
+            self._count(self.settings.metrics)
         member = self._membership()
         self._consumption = self._make_consumption(member)
         self._rebalancer = Rebalancer(member, self._shares(member), self._consumption, self._locks(), self._listeners)
@@ -191,6 +197,18 @@ class GroupConsumer(QueueReader[C]):
             raise
         self._life.succeed()
         logger.info("%r started as %s", self, self._client.client_id)
+
+    def _count(self, metrics: ClientMetrics) -> None:
+        unwrap = self._namespace.unwrap
+        topics = [unwrap(topic) for topic in self._subscriptions if not is_retry_topic(topic)]
+        self._meter = metrics.consumer(self._client.client_id, unwrap(self.group), topics, self._read_queues)
+        self._arrivals = Arrivals(self._meter, self._namespace, self._clock)
+
+    def _read_queues(self) -> list[ReadQueue]:
+        unwrap = self._namespace.unwrap
+        return [
+            ReadQueue(unwrap(each.message_queue.topic), each.lag, len(each), each.size) for each in self.process_queues
+        ]
 
     def _acquire_client(self) -> RocketClient:
         name = self.settings.instance_name
@@ -276,6 +294,8 @@ class GroupConsumer(QueueReader[C]):
         await self._rebalancer.stop_pulling()
         await self._consumption.stop(timeout)
         await self._rebalancer.give_all_back()
+        if self.settings.metrics is not None and self._meter is not None:
+            self.settings.metrics.forget(self._meter)
         await self._close_traces()
         # After the last commits: the broker tells the other members at once, and they fetch the offsets.
         await self._client.unregister_consumer(self.group)
@@ -297,6 +317,10 @@ class GroupConsumer(QueueReader[C]):
     def subscribed_topics(self) -> Collection[str]:
         """Return the subscribed topics, including a push consumer's retry topic."""
         return self._subscriptions
+
+    def master_lost(self, broker_name: str) -> None:
+        """Ask for the locks at the broker anew: locks are not kept when a master ends, nor passed on to the next."""
+        self._rebalancer.void_locks(broker_name)
 
     def rebalance_soon(self) -> None:
         """Rebalance in the background, without delay."""

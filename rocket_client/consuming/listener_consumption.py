@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from rocket_client.consuming.listener import ConsumeContext
 from rocket_client.consuming.membership import Membership
-from rocket_client.consuming.send_back import SendBack
+from rocket_client.consuming.send_back import SendBack, fate_of_rejected
 from rocket_client.core.process_queue import NOTHING_TO_COMMIT, ProcessQueue
+from rocket_client.errors import UnreadableBodyError
 from rocket_client.settings import PushConsumerSettings
 from rocket_remoting.wire.errors import RemotingError, seconds_text
 from rocket_remoting.wire.message import MessageExt
@@ -72,6 +73,10 @@ class ListenerConsumption:
         if count:
             logger.warning("group %s: %d listener call(s) did not end within %s s",
                            self._group, count, seconds_text(timeout))  # fmt: skip
+
+    def _log_unreadable(self, error: UnreadableBodyError) -> None:
+        fate = fate_of_rejected(self._send_back)
+        logger.error("group %s: no listener is called: %s. %s", self._group, error, fate)
 
     def _log_dropped(self, message: MessageExt, cause: object) -> None:
         logger.warning("group %s drops a message that failed in broadcasting: %r: %r", self._group, message, cause)

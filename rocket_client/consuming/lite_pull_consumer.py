@@ -10,13 +10,14 @@
 """
 
 import asyncio
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 
 from rocket_client.consuming.consume_polled import PolledConsumption
 from rocket_client.consuming.group_consumer import GroupConsumer
 from rocket_client.consuming.membership import Membership
-from rocket_client.consuming.send_back import DEFAULT_MAX_RECONSUME_TIMES, SendBack
+from rocket_client.consuming.send_back import DEFAULT_MAX_RECONSUME_TIMES, SendBack, fate_of_rejected
 from rocket_client.consuming.shares import AssignedQueues, Shares
 from rocket_client.core.subscription import ALL, tag_subscription
 from rocket_client.errors import (
@@ -33,6 +34,8 @@ from rocket_remoting.wire.bodies import (
     ConsumeType,
 )
 from rocket_remoting.wire.message import MessageExt, MessageQueue
+
+logger = logging.getLogger(__name__)
 
 
 class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
@@ -111,6 +114,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
             offsets=self._offsets,
             subscriptions=self._subscriptions,
             gate=self._gate,
+            arrivals=self._arrivals,
             bodies=self._bodies,
             polls=True,
             posts_subscription=True,
@@ -122,6 +126,8 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
 
     async def _reject(self, message: MessageExt, error: UnreadableBodyError) -> None:
         """Send a message whose body cannot be decompressed to the dead letter topic; drop it in broadcasting."""
+        fate = fate_of_rejected(self._returns)
+        logger.error("group %s: a message is not returned by the poll: %s. %s", self.group, error, fate)
         if self._returns is not None:
             await self._returns.dead_letter(message, error)
 

@@ -10,6 +10,9 @@
 
 A lock's time begins when the request was sent, not when the answer came: the broker's time cannot begin earlier. So
 this member stops at least 30 s before another one can begin.
+
+Locks are in the memory of the master. When the connection to it is lost, or another broker becomes the master, they may
+be gone: then this member asks again before its next call (`Rebalancer.void_locks`).
 """
 
 import asyncio

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rocket_client.connection.client import RocketClient
+from rocket_client.consuming.metered_listener import Arrivals
 from rocket_client.consuming.offsets import OffsetStore
 from rocket_client.core.pull_gate import PullGate
 from rocket_client.core.unpacked_bodies import UnpackedBodies
@@ -35,6 +36,8 @@ class Membership:
     """Whether the application polls and decides what is committed; then pulls carry no commit."""
     posts_subscription: bool = False
     """Whether each pull carries the subscription; otherwise brokers use the one of the last heartbeat."""
+    arrivals: Arrivals | None = None
+    """Counts what arrives; None if nothing is counted."""
     bodies: UnpackedBodies
     """Decompresses bodies within the consumer's limit of memory."""
     unreachable: dict[str, set[str]] = field(default_factory=dict)

@@ -22,7 +22,7 @@ from rocket_remoting.wire.message import MessageQueue
 
 logger = logging.getLogger(__name__)
 
-_OffsetTableKey = tuple[str, str]
+_OffsetTableKey = tuple[str, str, str | None]
 
 
 class OffsetStore(ABC):
@@ -78,7 +78,8 @@ class BrokerOffsets(OffsetStore):
         super().__init__()
         self._requests = requests
         self._group = group
-        self._committed: dict[MessageQueue, int] = {}
+        # With the address of the master: if another broker becomes the master, it may have older offsets.
+        self._committed: dict[MessageQueue, tuple[int, str | None]] = {}
         self._failing: set[MessageQueue] = set()
         # Topics and brokers that have accepted a commit of this group.
         self._accepted_by: set[_OffsetTableKey] = set()
@@ -123,26 +124,27 @@ class BrokerOffsets(OffsetStore):
             moved = {
                 queue: offset
                 for queue, offset in ((queue, self._offsets.get(queue)) for queue in queues)
-                if offset is not None and offset != self._committed.get(queue)
+                if offset is not None and (offset, self._requests.known_master(queue)) != self._committed.get(queue)
             }
             # The group's first commit of a topic at a broker is sent alone: Apache's brokers lose one of two such
             # commits that come at once.
             fresh: dict[_OffsetTableKey, list[MessageQueue]] = {}
             for queue in moved:
-                if _table_key(queue) not in self._accepted_by:
-                    fresh.setdefault(_table_key(queue), []).append(queue)
+                if self._table_key(queue) not in self._accepted_by:
+                    fresh.setdefault(self._table_key(queue), []).append(queue)
             await asyncio.gather(*(self._commit_first(theirs, moved) for theirs in fresh.values()))
-            rest = {queue: offset for queue, offset in moved.items() if _table_key(queue) in self._accepted_by}
+            rest = {queue: offset for queue, offset in moved.items() if self._table_key(queue) in self._accepted_by}
             await asyncio.gather(*(self._commit(queue, offset) for queue, offset in rest.items()))
 
     async def _commit_first(self, queues: Collection[MessageQueue], moved: dict[MessageQueue, int]) -> None:
         """Take one queue after the other out of `moved` and commit it, until the broker accepts one or is silent."""
         for queue in queues:
-            if not await self._commit(queue, moved.pop(queue)) or _table_key(queue) in self._accepted_by:
+            if not await self._commit(queue, moved.pop(queue)) or self._table_key(queue) in self._accepted_by:
                 return
 
     async def _commit(self, queue: MessageQueue, offset: int) -> bool:
         """Commit one offset; return False if the broker did not answer and may still be handling the commit."""
+        master = self._requests.known_master(queue)
         try:
             await self._requests.commit_offset(queue, self._group, offset)
         except RemotingError as error:
@@ -151,8 +153,8 @@ class BrokerOffsets(OffsetStore):
             logger.log(level, "group %s: could not commit offset %d of %s: %s", self._group, offset, queue, error)
             return isinstance(error, ResponseError)
         self._failing.discard(queue)
-        self._committed[queue] = offset
-        self._accepted_by.add(_table_key(queue))
+        self._committed[queue] = offset, master
+        self._accepted_by.add(self._table_key(queue))
         return True
 
     def remove(self, queue: MessageQueue) -> None:
@@ -161,10 +163,9 @@ class BrokerOffsets(OffsetStore):
         self._committed.pop(queue, None)
         self._failing.discard(queue)
 
-
-def _table_key(queue: MessageQueue) -> _OffsetTableKey:
-    """Return the key of the table that a broker stores the offset in: one for each topic of the group."""
-    return queue.topic, queue.broker_name
+    def _table_key(self, queue: MessageQueue) -> _OffsetTableKey:
+        """Return the key of the table that a broker stores the offset in: one for each topic of the group."""
+        return queue.topic, queue.broker_name, self._requests.known_master(queue)
 
 
 class LocalOffsets(OffsetStore):

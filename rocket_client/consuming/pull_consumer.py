@@ -19,6 +19,7 @@ from rocket_client.consuming.queue_reader import QueueReader
 from rocket_client.core.pull_answer import PullStatus
 from rocket_client.core.subscription import ALL, sql_subscription, tag_subscription
 from rocket_client.core.unpacked_bodies import UnpackedBodies, is_compressed
+from rocket_client.metrics import ConsumerMeter, ReadQueue
 from rocket_client.settings import PullConsumerSettings
 from rocket_remoting.clock import Clock
 from rocket_remoting.transports.transport import Transport
@@ -71,6 +72,8 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
         super().__init__(group, settings, transport=transport, clock=clock)
         self._topics: dict[str, None] = {}
         self._pulls: dict[MessageQueue, QueuePulls] = {}
+        self._meter: ConsumerMeter | None = None
+        self._lags: dict[MessageQueue, int] = {}
         self._hold_ms = settings.broker_suspend_max_time // _MILLISECOND
 
     async def start(self) -> None:
@@ -89,7 +92,13 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
         except BaseException:
             await self._leave()
             raise
+        if self.settings.metrics is not None:
+            group = self._namespace.unwrap(self.group)
+            self._meter = self.settings.metrics.consumer(self._client.client_id, group, (), self._read_queues)
         self._life.succeed()
+
+    def _read_queues(self) -> list[ReadQueue]:
+        return [ReadQueue(queue.topic, lag) for queue, lag in self._lags.copy().items()]
 
     async def shutdown(self) -> None:
         """Unregister from the brokers and release the connections."""
@@ -98,6 +107,8 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
         await self._wait_until_left()
 
     async def _leave(self) -> None:
+        if self.settings.metrics is not None and self._meter is not None:
+            self.settings.metrics.forget(self._meter)
         await self._client.unregister_consumer(self.group)
         await shared_clients.release(self._client)
 
@@ -112,6 +123,8 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
         """
         queues = await super().fetch_message_queues(topic)
         self._topics[self._namespace.wrap(topic)] = None
+        if self._meter is not None:
+            self._meter.know(topic)
         return queues
 
     async def committed(self, queue: MessageQueue) -> int | None:
@@ -210,7 +223,16 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
             if len(unpacked.messages) < len(messages):
                 next_offset = messages[len(unpacked.messages)].queue_offset
             messages = unpacked.messages
+        if self._meter is not None:
+            self._count(self._meter, queue, max(0, answer.max_offset - next_offset), messages)
         return PullResult(answer.status, next_offset, answer.min_offset, answer.max_offset, messages)
+
+    def _count(self, meter: ConsumerMeter, queue: MessageQueue, lag: int, messages: Sequence[MessageExt]) -> None:
+        queue = self._namespace.unwrap_queue(queue)
+        self._lags[queue] = lag
+        meter.received(queue.topic, len(messages))
+        if messages:
+            meter.arrived(queue.topic, self._clock.now_ms() - messages[0].store_timestamp)
 
     # Requests of the client and of brokers
 
@@ -227,6 +249,9 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
     def subscribed_topics(self) -> Collection[str]:
         """Return the topics that `fetch_message_queues` was called for."""
         return self._topics
+
+    def master_lost(self, broker_name: str) -> None:
+        """Do nothing: this consumer has no locks."""
 
     def rebalance_soon(self) -> None:
         """Do nothing: queues are not divided among members."""

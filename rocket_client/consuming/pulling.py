@@ -6,7 +6,8 @@
     FOUND               decode, drop messages whose tags do not match, submit the others to the consumption, pull
                         again at once; bodies stay compressed until they are consumed
     NO_NEW_MSG          pull again (the broker has held the pull for 15 s)
-    NO_MATCHED_MSG      pull again from the answer's offset; with nothing unsettled, that offset is also committed
+    NO_MATCHED_MSG      pull again from the answer's offset, after 0.5 s if it is the same offset; with nothing
+                        unsettled, that offset is also committed
     OFFSET_ILLEGAL      the queue does not have the offset: wait for calls under way, commit the answer's offset, give
                         the queue back; the next rebalance takes it over again there
     an error            pull again after `pull_time_delay_when_exception`
@@ -39,6 +40,9 @@ logger = logging.getLogger(__name__)
 FLOW_CONTROL_DELAY = 0.05
 BROKER_FLOW_CONTROL_DELAY = 0.02
 ILLEGAL_OFFSET_TIMEOUT = 10.0
+NO_PROGRESS_DELAY = 0.5
+"""Seconds after an answer that asks for the same pull again at once. Slaves of Apache's 5.x answer so if they have
+nothing new, also while there is no master. Apache's client pulls again without a pause."""
 _SUBSCRIPTION_UNKNOWN = {ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST}
 _MILLISECOND = timedelta(milliseconds=1)
 MIB = 1024 * 1024
@@ -90,7 +94,7 @@ class PullLoop:
         self._group = member.group
         self._gate = member.gate
         self._offsets = member.offsets
-        self._consumption = consumption
+        self._submit = consumption.submit if member.arrivals is None else member.arrivals.noted(consumption.submit)
         self._process_queue = process_queue
         self._queue = process_queue.message_queue
         self._limits = limits
@@ -135,6 +139,7 @@ class PullLoop:
                 await self._recover(error, offset)
                 continue
             self._last_error = ""
+            queue.lag = max(0, answer.max_offset - answer.next_begin_offset)
             if self._member.unreachable:
                 self._note_reachable()
             # The queue may have been dropped during the pull: its messages are for its next member.
@@ -147,11 +152,12 @@ class PullLoop:
                     self._group, offset, self._queue, wanted,
                 )  # fmt: skip
                 return wanted
+            is_stuck = answer.status is PullStatus.NO_MATCHED_MSG and answer.next_begin_offset == offset
             offset = answer.next_begin_offset
             if messages:
                 fresh = list(queue.put(messages))
                 try:
-                    self._consumption.submit(queue, fresh)
+                    self._submit(queue, fresh)
                 except BaseException:
                     queue.take_back(fresh)  # or they would wait in the queue, where no consumption finds them
                     raise
@@ -162,6 +168,8 @@ class PullLoop:
             # and the next member would search the same offsets again.
             elif queue.skip_to(offset) and not self._member.polls:
                 self._offsets.update(self._queue, offset, increase_only=True)
+            if is_stuck:
+                await asyncio.sleep(NO_PROGRESS_DELAY)
         return None
 
     def _is_over(self) -> bool:

@@ -130,6 +130,7 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
             offsets=self._offsets,
             subscriptions=self._subscriptions,
             gate=self._gate,
+            arrivals=self._arrivals,
             bodies=self._bodies,
             max_span=UNLIMITED_SPAN if self._is_orderly else settings.consume_concurrently_max_span,
             posts_subscription=settings.post_subscription_when_pull,
@@ -141,23 +142,26 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
             self._traces = TraceWriter(self._client, self.group, self.settings.trace_topic, self.settings)
         if self._orderly is not None:
             lock = self._renew_lock if self._clustering else None
-            orderly = self._traced(self._orderly)
+            orderly = self._observed(self._orderly)
             return OrderlyConsumption(member, self.settings, orderly, send_back, lock, capacity=self._capacity)
         assert self._concurrent is not None
         return ConcurrentConsumption(
             member,
             self.settings,
-            self._traced(self._concurrent),
+            self._observed(self._concurrent),
             send_back,
             self._assigned_process_queues,
             capacity=self._capacity,
         )
 
-    def _traced(self, listener: L) -> L:
-        if self._traces is None:
-            return listener
-        client = self._client
-        return cast("L", traced(listener, self._traces, self._namespace, client.clock, client.unique_ids))
+    def _observed(self, listener: L) -> L:
+        """Return the listener, with traces and counts of its calls if the settings ask for them."""
+        if self._arrivals is not None:
+            listener = cast("L", self._arrivals.metered(listener))
+        if self._traces is not None:
+            client = self._client
+            listener = cast("L", traced(listener, self._traces, self._namespace, client.clock, client.unique_ids))
+        return listener
 
     def _locks(self) -> QueueLocks | None:
         if self._orderly is None or not self._clustering:

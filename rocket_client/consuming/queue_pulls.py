@@ -15,6 +15,7 @@ from typing import NamedTuple
 from rocket_client.connection.client import RocketClient
 from rocket_client.core.pull_answer import PullAnswer, PullStatus
 from rocket_client.core.pull_request import pull_header
+from rocket_client.core.pull_target import PullTarget
 from rocket_client.core.topic_route import MASTER_ID
 from rocket_client.errors import BrokerNotFoundError
 from rocket_client.namespace import Namespace
@@ -74,8 +75,7 @@ class QueuePulls:
         self._topic = namespace.unwrap(queue.topic)
         self._are_dead_letters = is_dead_letter_topic(queue.topic)
         self._renames = self._hides_retries or self._topic != queue.topic
-        self.broker_id = MASTER_ID
-        """The id of the broker to pull from next: the master or one of its slaves."""
+        self._target = PullTarget(client.routes, queue.broker_name)
 
     def __repr__(self) -> str:
         return f"<QueuePulls of {self._queue} by {self._group}>"
@@ -115,28 +115,24 @@ class QueuePulls:
         except (ConnectError, ConnectionLost):
             await self._turn_away(broker_id)
             raise
-        self.broker_id = answer.suggest_which_broker_id
+        self._target.answered(answer.suggest_which_broker_id)
         return answer
 
     async def _turn_away(self, broker_id: int) -> None:
         """Pull from another broker of the name next, if there is one: the last one cannot be reached."""
-        routes, broker_name = self._client.routes, self._queue.broker_name
-        other = routes.other_id(broker_name, broker_id)
-        if other is None:
+        if not self._target.unreachable(broker_id):
             return
-        self.broker_id = other
         # Its answer may suggest the first one again, which the name server may know to be gone.
         with suppress(RemotingError):
-            await routes.refresh(self._queue.topic)
+            await self._client.routes.refresh(self._queue.topic)
 
     async def _address(self) -> tuple[str, int]:
-        routes, broker_name = self._client.routes, self._queue.broker_name
-        found = routes.address(broker_name, self.broker_id)
+        found = self._target.address()
         if found is None:
-            await routes.refresh(self._queue.topic)
-            found = routes.address(broker_name, self.broker_id)
+            await self._client.routes.refresh(self._queue.topic)
+            found = self._target.address()
             if found is None:
-                raise BrokerNotFoundError(broker_name)
+                raise BrokerNotFoundError(self._queue.broker_name)
         return found
 
     def messages(self, answer: PullAnswer, subscription: SubscriptionData) -> list[MessageExt]:

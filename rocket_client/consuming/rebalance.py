@@ -79,6 +79,7 @@ class Rebalancer:
         # must not take them over again, or it would begin at an old offset.
         self._leaving: dict[MessageQueue, ProcessQueue] = {}
         self._failing_topics: set[str] = set()
+        self._fails_to_renew = False
         self._background: set[asyncio.Task[None]] = set()
         self._requested = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -351,6 +352,18 @@ class Rebalancer:
         """
         return await self._renew([process_queue])
 
+    def void_locks(self, broker_name: str) -> None:
+        """Make no further call for the broker's queues before it grants their locks again.
+
+        A broker that was restarted knows no locks, and neither does a slave that became the master. It may grant them
+        to another member, which its heartbeat introduced first.
+        """
+        if self._locks is None:
+            return
+        for process_queue in self._queues.values():
+            if process_queue.message_queue.broker_name == broker_name:
+                process_queue.locked_at = None
+
     async def renew_locks(self) -> None:
         """Renew the locks of all assigned queues."""
         await self._renew([queue for queue in self._queues.values() if not queue.dropped])
@@ -361,8 +374,11 @@ class Rebalancer:
         try:
             refused = await self._locks.lock(process_queues)
         except RemotingError as error:
-            logger.warning("group %s: could not renew locks: %s", self._group, error)
+            level = logging.DEBUG if self._fails_to_renew else logging.WARNING
+            self._fails_to_renew = True
+            logger.log(level, "group %s: could not renew locks: %s", self._group, error)
             return False
+        self._fails_to_renew = False
         if refused:
             lost = sorted(queue.message_queue for queue in refused)
             logger.warning("group %s: another member has the locks of %s now", self._group, lost)

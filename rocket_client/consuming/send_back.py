@@ -25,10 +25,11 @@ from collections.abc import Iterator, Mapping
 from rocket_client.connection.broker_requests import BrokerRequests
 from rocket_client.connection.routes import RouteTable
 from rocket_client.core.outgoing import Outgoing, OutgoingMessages
+from rocket_client.core.send_result import STATUS_OF_RESPONSE
 from rocket_client.errors import IllegalMessageError, SendError
 from rocket_remoting.wire.codes import RequestCode
 from rocket_remoting.wire.compression import compression_flags
-from rocket_remoting.wire.errors import RemotingError
+from rocket_remoting.wire.errors import RemotingError, ResponseError
 from rocket_remoting.wire.headers import ConsumerSendMsgBackRequestHeader
 from rocket_remoting.wire.message import Message, MessageExt
 from rocket_remoting.wire.properties import (
@@ -50,7 +51,7 @@ from rocket_remoting.wire.properties import (
     PROPERTY_TRANSACTION_PREPARED,
     PROPERTY_WAIT_STORE_MSG_OK,
 )
-from rocket_remoting.wire.topics import is_dead_letter_topic, retry_topic
+from rocket_remoting.wire.topics import dlq_topic, is_dead_letter_topic, retry_topic
 
 PROPERTY_FAILURE_TYPE = "FAILURE_TYPE"
 PROPERTY_FAILURE_MESSAGE = "FAILURE_MESSAGE"
@@ -81,12 +82,17 @@ _DELIVERY_PROPERTIES = (
 
 
 class SendBack:
-    """Sends a group's failed messages back to the brokers."""
+    """Sends a group's failed messages back to the brokers.
+
+    Attributes:
+        dead_letter_topic: The topic of the group's dead letters.
+    """
 
     def __init__(self, group: str, requests: BrokerRequests, routes: RouteTable, outgoing: OutgoingMessages) -> None:
         self._group = group
         self._namespace = outgoing.namespace
         self._topic = retry_topic(group)
+        self.dead_letter_topic = dlq_topic(group)
         self._requests = requests
         self._routes = routes
         self._outgoing = outgoing
@@ -150,8 +156,10 @@ class SendBack:
             properties[PROPERTY_ORIGIN_MESSAGE_ID] = message.offset_message_id
             properties[PROPERTY_ORIGIN_QUEUE_ID] = str(message.queue_id)
             properties[PROPERTY_ORIGIN_QUEUE_OFFSET] = str(message.queue_offset)
-        # As Apache's brokers do when they copy a record for a retry.
-        properties[PROPERTY_WAIT_STORE_MSG_OK] = "false"
+        # Without it the broker waits for the disk and the slave as its settings say: the group's offset moves past the
+        # message, so a master that is lost must not take the copy with it. Apache's brokers, which copy records by
+        # themselves, set it to false.
+        properties.pop(PROPERTY_WAIT_STORE_MSG_OK, None)
         for name in (PROPERTY_FAILURE_TYPE, PROPERTY_FAILURE_MESSAGE, PROPERTY_FAILURE_PLACE):
             properties.pop(name, None)
         described = properties | failure_properties(cause)
@@ -222,7 +230,13 @@ class SendBack:
         count = max(1, route.write_queue_count(broker_name)) if route is not None else 1
         queue_id = route.next_index() % count if route is not None else 0
         header = self._outgoing.header(outgoing, broker_name, queue_id)
-        await self._requests.invoke(address, RequestCode.SEND_MESSAGE_V2, header, outgoing.body, timeout=_SEND_TIMEOUT)
+        try:
+            await self._requests.invoke(
+                address, RequestCode.SEND_MESSAGE_V2, header, outgoing.body, timeout=_SEND_TIMEOUT
+            )
+        except ResponseError as error:
+            if error.code not in STATUS_OF_RESPONSE:  # stored, though not yet on the disk or the slave
+                raise
 
     async def _copy_at_broker(self, message: MessageExt, level: int, limit: int) -> None:
         header = ConsumerSendMsgBackRequestHeader(
@@ -237,6 +251,13 @@ class SendBack:
         )
         address = await self._requests.master(self._namespace.wrap_queue(message.queue))
         await self._requests.invoke(address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout=_SEND_TIMEOUT)
+
+
+def fate_of_rejected(send_back: SendBack | None) -> str:
+    """Return the sentence that says where a rejected message goes; in broadcasting there is no `SendBack`."""
+    if send_back is None:
+        return "It is dropped: nothing is sent back in broadcasting"
+    return f"It goes to {send_back.dead_letter_topic}"
 
 
 def failure_properties(cause: BaseException | str | None) -> dict[str, str]:

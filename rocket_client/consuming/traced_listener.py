@@ -12,7 +12,7 @@ from rocket_remoting.wire.message_id import UniqueIdGenerator
 from rocket_remoting.wire.message_trace import DEFAULT_REGION, ConsumeCode, TraceRecord, TraceType
 from rocket_remoting.wire.properties import PROPERTY_MSG_REGION, PROPERTY_TRACE_SWITCH
 
-__all__ = ["traced"]
+__all__ = ["codes_of", "traced"]
 
 O = TypeVar("O")  # noqa: E741 - an outcome
 
@@ -72,13 +72,13 @@ def traced(
         except BaseException:
             ended([ConsumeCode.EXCEPTION] * len(messages))
             raise
-        ended(_codes(outcome, len(messages)))
+        ended(codes_of(outcome, len(messages)))
         return outcome
 
     return call
 
 
-def _codes(outcome: object, count: int) -> list[ConsumeCode]:
+def codes_of(outcome: object, count: int) -> list[ConsumeCode]:
     """Return how the call ended for each message."""
     if isinstance(outcome, Success) and outcome.ack_index is not None:
         done = min(max(outcome.ack_index + 1, 0), count)

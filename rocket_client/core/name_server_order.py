@@ -1,7 +1,14 @@
 """The order in which name servers are asked. This module does no I/O."""
 
+import math
 import random
 from collections.abc import Sequence
+
+__all__ = ["SILENCE_SECONDS", "NameServerOrder"]
+
+SILENCE_SECONDS = 10.0
+"""Seconds after a failure in which a name server is asked only if no other one answers: a host that is switched off
+costs each question the whole time to connect."""
 
 
 class NameServerOrder:
@@ -14,10 +21,11 @@ class NameServerOrder:
         addresses: The addresses as they were given; empty until they are known.
     """
 
-    __slots__ = ("_turn", "addresses")
+    __slots__ = ("_failed_at", "_turn", "addresses")
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self._turn: tuple[str, ...] = ()  # replaced as a whole, because other threads read it
+        self._failed_at: dict[str, float] = {}
         self.replace(addresses)
 
     @property
@@ -43,11 +51,25 @@ class NameServerOrder:
         """Return all addresses, the current one first."""
         return self._turn
 
-    def failed(self, address: str) -> None:
-        """Note that the name server at the address did not answer: the next one becomes the current one."""
+    def failed(self, address: str, now: float) -> None:
+        """Note that the name server at the address did not answer: the next one becomes the current one.
+
+        Args:
+            address: The name server's address.
+            now: Seconds of any clock that does not go back, the same one in all calls.
+        """
+        self._failed_at[address] = now
         turn = self._turn
         if turn[:1] == (address,):
             self._turn = turn[1:] + turn[:1]
+
+    def answered(self, address: str) -> None:
+        """Note that the name server at the address answers."""
+        self._failed_at.pop(address, None)
+
+    def is_silent(self, address: str, now: float) -> bool:
+        """Return whether the name server at the address has failed in the last seconds, and not answered since then."""
+        return now - self._failed_at.get(address, -math.inf) < SILENCE_SECONDS
 
     def __repr__(self) -> str:
         return f"NameServerOrder({', '.join(self.addresses)}; current {self.current})"

@@ -42,6 +42,7 @@ class ProcessQueue:
         "calls",
         "dropped",
         "growth",
+        "lag",
         "last_consume_at",
         "last_pull_at",
         "locked_at",
@@ -58,6 +59,8 @@ class ProcessQueue:
         """Bytes of the unsettled messages' bodies, as brokers store them."""
         self.growth = 0
         """Bytes that decompression has added to the bodies of calls and polls under way."""
+        self.lag: int | None = None
+        """Messages that the queue had and that were not pulled yet at the last pull; None before the first one."""
         self.calls = 0
         """Listener calls under way, and outcomes that are being sent to a broker."""
         self.locked_at: float | None = None

@@ -14,12 +14,14 @@ class Routes:
 
     Attributes:
         changed: Functions that are called with a topic's new route after a change.
+        master_moved: Functions that are called with a broker's name when its master has another address.
     """
 
     def __init__(self) -> None:
         self._routes: dict[str, TopicRoute] = {}
         self._brokers: dict[str, dict[int, str]] = {}
         self.changed: list[Callable[[TopicRoute], None]] = []
+        self.master_moved: list[Callable[[str], None]] = []
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} topics={list(self._routes)} brokers={self._brokers}>"
@@ -39,7 +41,7 @@ class Routes:
     def put(self, route: TopicRoute) -> None:
         """Store a route and its broker addresses; call `changed` if the route differs from the former one."""
         for broker in route.data.broker_datas:
-            self._brokers[broker.broker_name] = broker.broker_addrs
+            self._note(broker.broker_name, broker.broker_addrs)
         former = self._routes.get(route.topic)
         if former is not None:
             route.continue_from(former)
@@ -48,6 +50,18 @@ class Routes:
             logger.info("route of topic %s: %r", route.topic, route)
             for callback in self.changed:
                 callback(route)
+
+    def _note(self, broker_name: str, addresses: dict[int, str]) -> None:
+        former = self.master_address(broker_name)
+        self._brokers[broker_name] = addresses
+        if former is not None and MASTER_ID in addresses and addresses[MASTER_ID] != former:
+            logger.info("broker %s has another master: %s, before %s", broker_name, addresses[MASTER_ID], former)
+            for callback in self.master_moved:
+                callback(broker_name)
+
+    def masters_at(self, address: str) -> list[str]:
+        """Return the names of the brokers whose master has this address."""
+        return [name for name, addresses in self._brokers.items() if addresses.get(MASTER_ID) == address]
 
     def master_address(self, broker_name: str) -> str | None:
         """Return the address of the broker's master; None if it is not known."""

@@ -24,6 +24,7 @@ from rocket_client.core.send_result import SendResult
 from rocket_client.core.topic_route import TopicRoute
 from rocket_client.core.unpacked_bodies import UnpackedBodies
 from rocket_client.errors import IllegalMessageError, ReplyTimeoutError
+from rocket_client.producing.metered_sender import MeteredSender
 from rocket_client.producing.send_traces import SendTraces
 from rocket_client.producing.sending import ChooseQueue, Sender
 from rocket_client.settings import ProducerSettings
@@ -80,7 +81,7 @@ class Producer(GroupMember[ProducerSettings]):
         self._life.begin()
         self._client = self._acquire(self.settings.instance_name, lambda client: self.group not in client.producers)
         self._outgoing = OutgoingMessages(self.group, self.settings, self._client.clock, self._client.unique_ids)
-        self._sender = Sender(self._client, self.settings, self._outgoing)
+        self._sender = self._make_sender()
         if self.settings.trace_topic is not None:
             writer = TraceWriter(self._client, self.group, self.settings.trace_topic, self.settings)
             self._traces = SendTraces(writer, self.group, self._namespace, self._client.clock)
@@ -92,6 +93,12 @@ class Producer(GroupMember[ProducerSettings]):
             raise
         self._client.spawn(self._client.heartbeat(), "announce producer")
         self._life.succeed()
+
+    def _make_sender(self) -> Sender:
+        if self.settings.metrics is None:
+            return Sender(self._client, self.settings, self._outgoing)
+        meter = self.settings.metrics.producer(self._client.client_id)
+        return MeteredSender(self._client, self.settings, self._outgoing, meter)
 
     async def shutdown(self) -> None:
         """Wait for the sends under way, unregister from the brokers and release the connections."""

@@ -14,7 +14,8 @@ from rocket_client.errors import SendError, SendTimeoutError
 from rocket_client.producing.shared_requests import SharedRequests
 from rocket_client.settings import ProducerSettings
 from rocket_remoting.session.connection import Connection
-from rocket_remoting.wire.errors import ConnectError, RemotingError, TooManyRequests
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.errors import ConnectError, RemotingError, ResponseError, TooManyRequests
 from rocket_remoting.wire.message import MessageQueue
 
 ChooseQueue = Callable[[TopicRoute], MessageQueue]
@@ -102,6 +103,9 @@ class Sender:
                 except RemotingError as error:
                     if attempts.brokers:  # there may have been no time to choose one
                         self._choice.note(attempts.brokers[-1], begun, error)
+                        if isinstance(error, ResponseError) and error.code == ResponseCode.SERVICE_NOT_AVAILABLE:
+                            self._client.master_refused(attempts.brokers[-1])
+                    self._note_failed_attempt(outgoing.topic)
                     attempts.failed(error)
                 else:
                     self._choice.note(attempts.brokers[-1], begun)
@@ -113,6 +117,9 @@ class Sender:
             self._under_way -= 1
             if self._idle is not None and not self._under_way and not self._idle.done():
                 self._idle.set_result(None)
+
+    def _note_failed_attempt(self, topic: str) -> None:
+        """Do nothing: only a sender whose sends are counted needs it."""
 
     async def wait_idle(self) -> None:
         """Wait until no send is under way, then stop the timer of their time limits."""

@@ -8,9 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from rocket_broker.threaded_broker import ThreadedBroker
-from rocket_client import Admin
+from rocket_client import Admin, ClientMetrics
 from rocket_client.blocking import BlockingClient, EncodedBatch, PullRequest, QueueRange, Request
 from rocket_client.core.outgoing import OutgoingMessages
 from rocket_client.core.pull_answer import PullStatus
@@ -381,3 +382,46 @@ def test_threads_share_a_client(client: BlockingClient) -> None:
     with ThreadPoolExecutor(8) as threads:
         results = list(threads.map(lambda n: client.send(Message("threads", b"%d" % n), queue=queue), range(100)))
     assert sorted(result.queue_offset for result in results) == list(range(100))
+
+
+def counted(metrics: ClientMetrics) -> dict[str, float]:
+    """Return the values that Prometheus' parser reads, by name and outcome, without buckets."""
+    return {
+        " ".join(filter(None, (sample.name, sample.labels.get("invocation_status")))): sample.value
+        for family in text_string_to_metric_families(metrics.prometheus_text())
+        for sample in family.samples
+        if "le" not in sample.labels
+    }
+
+
+def test_sends_and_pulls_are_counted(broker: ThreadedBroker) -> None:
+    """From 0 on, by any thread; each batch of the batch sender as a send. Without the lag when the client is closed."""
+    metrics = ClientMetrics()
+    with BlockingClient("counted", ProducerSettings(name_servers=broker.name_server, metrics=metrics)) as client:
+        queue = client.publish_queues("counted")[0]
+        found = counted(metrics)
+        assert found["rocketmq_send_cost_time_count success"] == 0
+        assert found["streamkit_client_failed_attempts_total"] == 0
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(lambda number: client.send(Message("counted", b"%d" % number), queue=queue), range(8)))
+        with pytest.raises(SendError):
+            client.send(Message("counted", b"lost"), queue=MessageQueue("counted", "absent", 0))
+        client.queues("counted")
+        assert counted(metrics)["streamkit_client_received_messages_total"] == 0
+        client.pull(queue, 0, max_messages=3)
+        found = counted(metrics)
+        assert found["streamkit_client_received_messages_total"] == 3
+        assert found["streamkit_client_lag_messages"] == 5
+        for _ in client.read_ranges([QueueRange(queue, 3, 8)]):
+            pass
+        found = counted(metrics)
+        assert found["streamkit_client_received_messages_total"] == 8
+        assert found["streamkit_client_lag_messages"] == 0
+        with client.batch_sender() as sender:
+            sender.put(encoded(client, queue, 0))
+            sender.flush()
+    found = counted(metrics)
+    assert found["rocketmq_send_cost_time_count success"] == 9
+    assert found["rocketmq_send_cost_time_count failure"] == 1
+    assert found["streamkit_client_failed_attempts_total"] == 1
+    assert "streamkit_client_lag_messages" not in found

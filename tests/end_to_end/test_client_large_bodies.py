@@ -110,7 +110,8 @@ def test_body_beyond_the_limit_is_a_dead_letter(orderly: bool, caplog: pytest.Lo
         heard = RecordingListener()
         async with (stage.orderly if orderly else stage.concurrent)(heard, **NARROW):
             await heard.count(2)
-            await until(lambda: "no listener is called" in caplog.text)
+            await until(lambda: "no listener is called: the body of message" in caplog.text)
+            assert "It goes to %DLQ%kitchen" in caplog.text
             await asyncio.sleep(10)
         assert heard.bodies == [b"before", b"after"]
         dead = RecordingListener()
@@ -134,6 +135,7 @@ def test_body_beyond_the_limit_is_dropped_in_broadcasting(caplog: pytest.LogCapt
         async with stage.concurrent(heard, **settings, **NARROW):
             await heard.count(2)
             await until(lambda: "drops a message" in caplog.text)
+            assert "It is dropped: nothing is sent back in broadcasting" in caplog.text
         assert sorted(heard.bodies) == [b"after", b"before"]
 
     play(scene)
@@ -194,13 +196,15 @@ def test_poll_returns_as_many_messages_as_fit() -> None:
     play(scene)
 
 
-def test_poll_skips_a_body_beyond_the_limit() -> None:
+def test_poll_skips_a_body_beyond_the_limit(caplog: pytest.LogCaptureFixture) -> None:
     """Its message becomes a dead letter and counts as consumed."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([b"before", LARGE, b"after"], queue=0)
         async with stage.polling(**NARROW) as consumer:
             bodies = [message.body for _ in range(2) for message in await consumer.poll(60)]
+        assert "is not returned by the poll: the body of message" in caplog.text
+        assert "It goes to %DLQ%kitchen" in caplog.text
         assert bodies == [b"before", b"after"]
         dead = RecordingListener()
         async with stage.concurrent(dead, "undertaker", topic="%DLQ%kitchen"):

@@ -114,6 +114,38 @@ class LosingBroker(ServerThread):
         """Do nothing: its address does not change."""
 
 
+class FormerMaster(ServerThread):
+    """Refuses all batches, as a slave does; the next look-up gives the new master's address."""
+
+    def __init__(self, new: ServerThread) -> None:
+        super().__init__()
+        self._new = new
+        self._is_known = False
+
+    def _handle(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        return RemotingCommand.response(request, ResponseCode.SERVICE_NOT_AVAILABLE)
+
+    def master_address(self, topic: str, broker_name: str) -> str:
+        """Return the address of the master that the last look-up gave."""
+        return (self._new if self._is_known else self).server.address
+
+    def expire(self, topic: str) -> None:
+        """Look the master up at its next use."""
+        self._is_known = True
+
+
+def test_batches_move_from_a_former_master_to_the_new_one() -> None:
+    """It answers at its former address, and is a slave."""
+    pool = ConnectionPool(connect_timeout=60.0)
+    with closing(LosingBroker()) as new, closing(FormerMaster(new)) as former:
+        with BatchSender(former, pool, depth=8, request_timeout=60.0, patience=60.0, in_order=True) as sender:
+            for number in range(4):
+                sender.put(EncodedBatch(QUEUE, Request(RequestCode.SEND_BATCH_MESSAGE, None, b"%d" % number), 1))
+            sender.flush()
+        pool.close()
+        assert new.stored == [b"0", b"1", b"2", b"3"]
+
+
 @pytest.mark.parametrize("away", [0, 1])
 def test_failed_batches_are_sent_again_in_their_order(away: int) -> None:
     """Also if one of them is refused before the connection is lost, and if the next connection fails, too."""

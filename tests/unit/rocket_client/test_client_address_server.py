@@ -104,5 +104,5 @@ def test_current_name_server_stays_if_it_is_still_known() -> None:
     assert order.in_turn() == ("a:1", "c:1", "b:1")
     order.replace(["b:1"])
     assert order.in_turn() == ("b:1",)
-    order.failed("a:1")  # the failure of a request that was sent before
+    order.failed("a:1", 0.0)  # the failure of a request that was sent before
     assert order.current == "b:1"

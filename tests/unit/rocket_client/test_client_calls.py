@@ -82,12 +82,12 @@ def test_next_name_server_is_asked_after_a_failure() -> None:
     order = NameServerOrder(["a:1", "b:1", "c:1"])
     first, second, third = order.in_turn()
     assert {first, second, third} == {"a:1", "b:1", "c:1"}
-    order.failed(first)
+    order.failed(first, 0.0)
     assert order.in_turn() == (second, third, first)
-    order.failed(second)
-    order.failed(first)  # the failure of a request that was sent before
+    order.failed(second, 0.0)
+    order.failed(first, 0.0)  # the failure of a request that was sent before
     assert order.in_turn() == (third, first, second)
-    order.failed(third)
+    order.failed(third, 0.0)
     assert order.current == first
 
 

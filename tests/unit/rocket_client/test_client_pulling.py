@@ -137,6 +137,19 @@ def test_empty_filtered_pull_advances_the_offset(virtual: VirtualTime) -> None:
     play(virtual, scene, *nothing)
 
 
+def test_same_pull_is_not_repeated_without_a_pause(virtual: VirtualTime) -> None:
+    """Slaves of Apache's 5.x ask for that whenever they have nothing new, while the master is lost."""
+
+    async def scene(script: ConsumerScript) -> None:
+        await asyncio.sleep(5)
+        (first, _), *later = script.pulls
+        assert [round(time - first, 1) for time, _ in later] == [0.5, 1.0, 1.0]
+        assert script.pulled_offsets == [0, 0, 0, 500]
+
+    same, further = (pulled(ResponseCode.PULL_RETRY_IMMEDIATELY, offset) for offset in (0, 500))
+    play(virtual, scene, same, same, further)
+
+
 def test_illegal_offset_is_corrected(virtual: VirtualTime, caplog: pytest.LogCaptureFixture) -> None:
     """The offset from the broker is committed, and the queue restarts there."""
 

@@ -72,6 +72,18 @@ def play(virtual: VirtualTime, scene: Any) -> None:
     virtual.run(main())
 
 
+@pytest.mark.parametrize("stored", [ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.FLUSH_SLAVE_TIMEOUT])
+def test_sending_back_waits_for_the_slave(virtual: VirtualTime, stored: int) -> None:
+    """The broker may wait for its slave, and has the message if the slave has not."""
+
+    async def scene(at: Scene) -> None:
+        at.cluster.brokers[0].reply = stored
+        await at.send_back.retry(failed(WAIT="false"), 0, 16, ValueError("no"))
+        assert "WAIT" not in at.properties
+
+    play(virtual, scene)
+
+
 def test_retry_is_sent_to_the_retry_topic_with_a_delay(virtual: VirtualTime) -> None:
     """At the message's own broker, with reconsume times + 1 and delay level 3 + reconsume times."""
 
@@ -84,7 +96,6 @@ def test_retry_is_sent_to_the_retry_topic_with_a_delay(virtual: VirtualTime) -> 
         assert at.properties["DELAY"] == "5"
         assert at.properties["RETRY_TOPIC"] == "orders"
         assert at.properties["UNIQ_KEY"] == "U1"
-        assert at.properties["WAIT"] == "false"
         assert at.properties["ORIGIN_MESSAGE_ID"] == failed().offset_message_id
         assert (at.properties["ORIGIN_QUEUE_ID"], at.properties["ORIGIN_QUEUE_OFFSET"]) == ("3", "17")
         assert not {"MIN_OFFSET", "MAX_OFFSET", "CLUSTER", "MSG_REGION", "REAL_TOPIC"} & at.properties.keys()
