@@ -39,13 +39,18 @@ message_kept = _signals.signal(
     "message_kept", "binding, message: it could not be sent now, and is kept to be sent later."
 )
 send_failed = _signals.signal("send_failed", "binding, message, error: it was not accepted.")
+send_answered = _signals.signal(
+    "send_answered", "binding, seconds: how long a send took, of one message or of several that were sent together."
+)
 message_received = _signals.signal("message_received", "binding, message: it came, and goes to the listener.")
 message_handled = _signals.signal("message_handled", "binding, message, seconds: the listener returned.")
 message_failed = _signals.signal("message_failed", "binding, message, error: one attempt failed.")
 message_duplicate = _signals.signal(
     "message_duplicate", "binding, message, key: it was handled before, so the listener is not called."
 )
-message_settled = _signals.signal("message_settled", "binding, message, settlement: an Accept, a Requeue or a Reject.")
+message_settled = _signals.signal(
+    "message_settled", "binding, message (of the last attempt), settlement: an Accept, a Requeue or a Reject."
+)
 
 
 def notify(signal: Signal, sender: object, **values: object) -> None:

@@ -9,6 +9,7 @@ endpoint.py              one endpoint, streamkit's own or a plugin's
 endpoints.py             an ASGI application of all endpoints
 request_guard.py         refusal of requests sent by pages of other sites
 problem.py               the response to a refused or failed request
-server.py                the HTTP server of the endpoints
+server.py                the endpoints on a port, while the application runs
+http_server.py           an HTTP server for an ASGI application
 connection.py            one connection of the server, with limits
 """

@@ -6,7 +6,7 @@
     GET  /actuator/health[/…]              200, or 503 if a component is DOWN; /liveness, /readiness for probes
     GET  /actuator/bindings[/{name}]       states and settings, secrets hidden
     POST /actuator/bindings/{name}         {"state": "STOPPED"}: also STARTED, PAUSED, RESUMED
-    GET  /actuator/metrics[/{name}]        counts and lags; with ?tag=binding:orders those of one binding
+    GET  /actuator/metrics[/{name}]        counts, times and lags; with ?tag=binding:orders those of one binding
     GET  /actuator/prometheus              all metrics in Prometheus' text format
 
 `management.endpoints.web.exposure` selects the endpoints, and their `access` whether they may change something. The
@@ -35,6 +35,8 @@ from streamkit.config.application_properties import (
     MANAGEMENT_SERVER,
     SECURITY_USER,
     WEB_ENDPOINTS,
+)
+from streamkit.config.management_properties import (
     Access,
     EndpointProperties,
     EndpointsProperties,
@@ -53,6 +55,7 @@ from streamkit.errors import (
     UnknownBinding,
     UnsupportedCapability,
 )
+from streamkit.exposition import CONTENT_TYPE, Kind
 from streamkit.management.bindings_controller import BindingInfo
 from streamkit.management.endpoint import EndpointRoute, ManagedApplication, ManagementEndpoint
 from streamkit.management.health import HealthComponent
@@ -76,7 +79,6 @@ _JSON: Final = (
 _FOR_ALL: Final = "health"
 """The endpoint that needs no login."""
 _METERED: Final = ("metrics", "prometheus")
-_PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -262,23 +264,23 @@ class Endpoints:
         name = request.path_params["name"]
         if name not in {meter.name for meter in METERS}:
             return problem(404, f"there is no meter {name!r}")
-        if name == LAG.name:
-            await self._observe()
+        await self._observe(with_lags=name == LAG.name)
         readings = [each for each in self._metrics.readings() if each.meter.name == name]
         wanted = {tag.removeprefix("binding:") for tag in request.query_params.getlist("tag")}
         return JSONResponse(_meter_json(name, readings, wanted))
 
     async def _prometheus(self, request: Request) -> Response:
-        await self._observe()
-        return PlainTextResponse(self._metrics.prometheus(), media_type=_PROMETHEUS)
+        await self._observe(with_lags=True)
+        return PlainTextResponse(self._metrics.prometheus(), media_type=CONTENT_TYPE)
 
-    async def _observe(self) -> None:
-        """Set the lags to the binders' present answers; no lags if the application is not running in this process."""
+    async def _observe(self, *, with_lags: bool) -> None:
+        """Read the bindings, and the lags from their binders; there are none unless the application runs here."""
         try:
-            lags = await self._application.lags()
+            lags = await self._application.lags() if with_lags else {}
+            bindings = self._application.controller.query_states()
         except ApplicationError:
-            lags = {}
-        self._metrics.observe(lags)
+            lags, bindings = {}, []
+        self._metrics.observe(bindings, lags)
 
 
 def _health_json(health: HealthComponent, *, shows_parts: bool, shows_details: bool) -> dict[str, object]:
@@ -311,13 +313,14 @@ def _meter_json(name: str, readings: Sequence[Reading], wanted: set[str]) -> dic
     meter = next(meter for meter in METERS if meter.name == name)
     asked = [each.value for each in readings if not wanted or each.binding in wanted]
     # A counter without events is 0; a gauge without a value is unknown, and 0 would be a wrong answer.
-    is_known = bool(asked) or not meter.is_gauge
+    is_known = bool(asked) or meter.kind is not Kind.GAUGE
+    measured = meter.measurements(asked) if is_known else {}
     bindings = [each.binding for each in readings]
     return {
         "name": name,
         "description": meter.text,
         "baseUnit": meter.unit or "messages",
-        "measurements": [{"statistic": meter.statistic, "value": sum(asked)}] if is_known else [],
+        "measurements": [{"statistic": statistic, "value": value} for statistic, value in measured.items()],
         "availableTags": [] if wanted or not bindings else [{"tag": "binding", "values": bindings}],
     }
 

@@ -19,7 +19,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from streamkit.config.application_properties import ManagementServerProperties, SecurityUserProperties
+from streamkit.config.management_properties import ManagementServerProperties, SecurityUserProperties
 from streamkit.management.problem import problem
 from streamkit.management.wrong_logins import WrongLogins
 
@@ -42,7 +42,7 @@ class Login:
         self._token = server.token.encode() if server.token else None
         self._user = (user.name.encode(), user.plain_password.encode()) if user.plain_password else None
         self._roles = frozenset(user.roles)
-        self._wrong = WrongLogins()
+        self._wrong = WrongLogins("the management endpoints")
 
     @property
     def is_needed(self) -> bool:

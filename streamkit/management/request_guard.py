@@ -1,11 +1,12 @@
-"""Refusal of requests that a browser sends to the management endpoints for a page of another site.
+"""Refusal of requests that a browser sends to the management endpoints, or the console, for a page of another site.
 
 A page of any site can make its visitor's browser send requests to addresses that only the visitor can reach, such as
 loopback, and the browser adds a password that the visitor has entered before. Two checks refuse such requests:
 
 Host     With DNS rebinding, the page's own host name resolves to this server. The browser then takes page and endpoints
          for the same origin, and the page could read all responses. The `Host` header contains that name. Only names
-         of loopback, the local address of the connection, and `management.server.allowed-hosts` are served.
+         of loopback, the local address of the connection, and those of a setting such as
+         `management.server.allowed-hosts` are served.
 Origin   With each request that may change something, a browser sends the origin of the page: in `Sec-Fetch-Site`, an
          older browser in `Origin`. Requests from other sites are refused. Programs send neither header. These are the
          rules of `CrossOriginProtection` in Go's net/http.
@@ -25,6 +26,7 @@ from streamkit.management.problem import problem
 
 __all__ = ["RequestGuard"]
 
+_SETTING: Final = f"{MANAGEMENT_SERVER}.allowed-hosts"
 _READING: Final = ("GET", "HEAD", "OPTIONS")
 _SAME_SITE: Final = ("same-origin", "none")
 """`none`: the user entered the address, no page sent the request."""
@@ -34,15 +36,17 @@ _HOST: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[\w.~-]+?)\.?
 class RequestGuard:
     """An ASGI middleware that refuses unknown host names, and changes requested by pages of other sites."""
 
-    def __init__(self, app: ASGIApp, allowed_hosts: Sequence[str]) -> None:
+    def __init__(self, app: ASGIApp, allowed_hosts: Sequence[str], setting: str = _SETTING) -> None:
         """Create the middleware.
 
         Args:
             app: The application to guard.
             allowed_hosts: Host names and addresses to serve, besides those of loopback and the local address of the
                 connection: `ops.example.com`, `*.example.com` for all names below it, or `*` for any.
+            setting: The name of the setting or option that lists these, for refusals.
         """
         self._app = app
+        self._setting = setting
         self._allowed = frozenset(host.strip("[]").lower() for host in allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,10 +62,7 @@ class RequestGuard:
         hosts = headers.getlist("host")
         host = hosts[0] if len(hosts) == 1 else ""
         if not self._is_allowed(host, scope):
-            return problem(
-                400,
-                f"host {host!r} is not known here: {MANAGEMENT_SERVER}.allowed-hosts lists the names served",
-            )
+            return problem(400, f"host {host!r} is not known here: {self._setting} lists the names served")
         if scope["method"] not in _READING and not _is_of_same_origin(headers, host):
             return problem(403, "the request comes from a page of another site, which may not change anything here")
         return None

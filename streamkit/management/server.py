@@ -1,28 +1,19 @@
 """The HTTP server of the management endpoints, with a port of its own, for as long as the application runs."""
 
-import asyncio
-import contextlib
 import logging
 import socket
-from collections.abc import Iterator
-from functools import partial
-from ipaddress import ip_address
-from typing import Final, cast
 
-import uvicorn
-
-from streamkit.config.application_properties import MANAGEMENT_SERVER, SECURITY_USER, ManagementServerProperties
+from streamkit.config.application_properties import MANAGEMENT_SERVER, SECURITY_USER
+from streamkit.config.management_properties import ManagementServerProperties
 from streamkit.errors import ConfigurationError
-from streamkit.management.connection import MAX_HEAD, ConnectionLimits, ManagementConnection
+from streamkit.management.connection import ConnectionLimits
 from streamkit.management.endpoint import ManagedApplication
 from streamkit.management.endpoints import Endpoints
+from streamkit.management.http_server import HttpServer, host_and_port, is_loopback, listen
 
 __all__ = ["ManagementServer"]
 
 logger = logging.getLogger(__name__)
-
-_PATIENCE: Final = 1
-"""The seconds for responses in progress when the server stops."""
 
 
 class ManagementServer:
@@ -47,10 +38,8 @@ class ManagementServer:
         """
         self.url = ""
         self._properties = properties
-        self._limits = limits or ConnectionLimits()
         self._endpoints = Endpoints(application, properties.base_path)
-        self._server: _Server | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self._server = HttpServer(self._endpoints.asgi, limits or ConnectionLimits(), "management endpoints")
 
     async def start(self) -> None:
         """Start to serve on the running loop.
@@ -64,34 +53,19 @@ class ManagementServer:
         except ConfigurationError:
             self._endpoints.close()
             raise
-        host, port = listener.getsockname()[:2]
-        is_loopback = ip_address(host.partition("%")[0]).is_loopback
-        if not is_loopback and not self._endpoints.needs_login:  # a name such as localhost that means another address
+        if not is_loopback(listener) and not self._endpoints.needs_login:
+            # A name such as localhost that means another address.
+            host = listener.getsockname()[0]
             listener.close()
             self._endpoints.close()
             raise ConfigurationError(
                 f"the management endpoints would listen on {host}, where other machines could use them without a "
                 f"login: set {MANAGEMENT_SERVER}.token or {SECURITY_USER}.password"
             )
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}{self._endpoints.base_path}"
-        config = uvicorn.Config(
-            self._endpoints.asgi,
-            # uvicorn calls the value as it would call the class.
-            http=cast("type[asyncio.Protocol]", partial(ManagementConnection, self._limits)),
-            h11_max_incomplete_event_size=MAX_HEAD,
-            backlog=self._limits.connections,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            ws="none",
-            server_header=False,
-            timeout_graceful_shutdown=_PATIENCE,
-        )
-        self._server = _Server(config)
-        loop = asyncio.get_running_loop()
-        self._serving = loop.create_task(self._server.serve([listener]), name="management endpoints")
+        self.url = f"http://{host_and_port(listener)}{self._endpoints.base_path}"
+        self._server.start(listener)
         logger.info("Management endpoints at %s: %s", self.url, ", ".join(self._endpoints.exposed) or "none")
-        if not is_loopback:
+        if not is_loopback(listener):
             logger.warning(
                 "The management endpoints at %s can be reached from other machines, and HTTP sends passwords, tokens "
                 "and answers unencrypted: put a proxy with TLS in front of them, or set %s.address=127.0.0.1",
@@ -102,17 +76,12 @@ class ManagementServer:
     async def stop(self) -> None:
         """Finish the responses to complete requests within a second, and close all connections."""
         self._endpoints.close()
-        if self._server is not None and self._serving is not None:
-            self._server.should_exit = True
-            await self._serving
-            self._server.abort_connections()
-            self._server = self._serving = None
+        await self._server.stop()
 
     def _listen(self) -> socket.socket:
         address, port = self._properties.address, self._properties.port or 0
         try:
-            family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
-            return socket.create_server((address, port), family=family)
+            return listen(address, port)
         except OSError as error:
             raise ConfigurationError(
                 f"the management endpoints cannot listen on {address}:{port}: {error.strerror or error}. Set "
@@ -120,16 +89,3 @@ class ManagementServer:
                 key=f"{MANAGEMENT_SERVER}.port",
                 value=port,
             ) from error
-
-
-class _Server(uvicorn.Server):
-    """uvicorn's server without its signal handlers: the application has handlers of its own."""
-
-    def abort_connections(self) -> None:
-        """Close the connections whose clients have not read their responses."""
-        for connection in list(self.server_state.connections):
-            connection.transport.abort()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield

@@ -24,7 +24,13 @@ MOST: Final = 1000
 class WrongLogins:
     """The wrong logins of the present minute."""
 
-    def __init__(self) -> None:
+    def __init__(self, where: str) -> None:
+        """Count from 0.
+
+        Args:
+            where: What the logins are to, for the log: `the management endpoints`.
+        """
+        self._where = where
         self._of: Counter[str] = Counter()
         self._ends_at = 0.0
 
@@ -48,12 +54,13 @@ class WrongLogins:
             self._ends_at = asyncio.get_running_loop().time() + MINUTE
         self._of[address] += 1
         if self._of[address] == 1:
-            logger.warning("wrong password or token at the management endpoints, from %s", address)
+            logger.warning("wrong password or token at %s, from %s", self._where, address)
         if self._of[address] == MOST_OF_ADDRESS:
             logger.warning(
-                "%d wrong passwords or tokens at the management endpoints from %s within a minute: logins from there "
+                "%d wrong passwords or tokens at %s from %s within a minute: logins from there "
                 "are refused for the rest of it",
                 MOST_OF_ADDRESS,
+                self._where,
                 address,
             )
 

@@ -1,5 +1,6 @@
 """`app.run()` and `streamkit run` in separate processes: signals and exit codes."""
 
+import json
 import os
 import signal
 import socket
@@ -46,10 +47,10 @@ if __name__ == "__main__":
 SIGNALLED = PROGRAM.replace("import asyncio\n", "import asyncio, os, signal\n").replace(
     '    print("begun", flush=True)\n',
     """
-    from streamkit.running import foreground
-    for foreground.monotonic in (lambda: 0.0, lambda: 0.05):
+    from streamkit.processes import signals
+    for signals.monotonic in (lambda: 0.0, lambda: 0.05):
         os.kill(os.getpid(), signal.SIGINT)
-    foreground.monotonic = lambda: 0.2
+    signals.monotonic = lambda: 0.2
 """,
 )
 
@@ -218,9 +219,12 @@ def test_application_may_stop_itself(tmp_path: Path) -> None:
 
 
 def test_streamkit_run_passes_settings(tmp_path: Path) -> None:
-    """Arguments after the application's name are settings."""
-    with program(tmp_path, "-m", "streamkit.cli", "run", "shop", "--seconds=0") as process:
-        assert "Started: inmemory: input a (" in until(process, "ended")
+    """Arguments after the application's name are settings, and the log can be JSON."""
+    with program(tmp_path, "-m", "streamkit.cli", "run", "--log-format=json", "shop", "--seconds=0") as process:
+        lines = [json.loads(line) for line in until(process, "ended").splitlines() if line.startswith("{")]
+        started = next(line for line in lines if "bindings" in line)
+        assert started["message"].startswith("Started: application (default); inmemory: input a (")
+        assert started["bindings"][0]["destination"] == "topic"
         assert process.wait(60) == 0
 
 

@@ -197,7 +197,7 @@ def test_messages_are_counted_per_binding() -> None:
         status = client.get("/prometheus")
         assert status.headers["content-type"].startswith("text/plain; version=0.0.4")
         assert 'streamkit_messages_sent_total{binding="out"} 3' in status.text.splitlines()
-        assert "# TYPE streamkit_messages_handling_seconds_total counter" in status.text.splitlines()
+        assert "# TYPE streamkit_messages_handling_seconds histogram" in status.text.splitlines()
 
 
 def test_consumer_lag_is_measured_where_the_binder_supports_it(
@@ -239,7 +239,7 @@ def test_consumer_lag_is_measured_where_the_binder_supports_it(
 def test_large_numbers_have_all_digits() -> None:
     """Rounded, they would stand still and then leap in Prometheus."""
     metrics = BindingMetrics(application())
-    metrics.observe({"in": 1234567})
+    metrics.observe([], {"in": 1234567})
     assert 'streamkit_messages_lag{binding="in"} 1234567' in metrics.prometheus().splitlines()
 
 

@@ -40,9 +40,21 @@ def test_a_start_names_profiles_files_binders_and_groups(tmp_path: Path, caplog:
     with caplog.at_level(logging.INFO), app.test():
         said = [record.getMessage() for record in caplog.records if record.name.startswith("streamkit.running")]
     settings, started = said
+    (record,) = (each for each in caplog.records if each.getMessage() == started)
+    fields = vars(record)
+    assert (fields["application"], fields["profiles"]) == ("application", ["a", "b"])
+    assert next(each for each in fields["bindings"] if each["binding"] == "orders") == {
+        "binding": "orders",
+        "kind": "input",
+        "destination": "orders",
+        "group": "kitchen",
+        "binder": "near",
+        "address": "",
+        "state": "running",
+    }
     assert settings == f"Profiles a, b, settings from {tmp_path}/application.yml, {tmp_path}/application-a.yml"
     assert started == (
-        "Started: far: input audit (from one, two, no group); "
+        "Started: application (a, b); far: input audit (from one, two, no group); "
         "near: input orders (group kitchen), input late (group g, stopped), output receipts (to paid)"
     )
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamkit.application import StreamApplication
-from streamkit.config.application_properties import ManagementServerProperties
+from streamkit.config.management_properties import ManagementServerProperties
 from streamkit.errors import ConfigurationErrors
 from streamkit.management.connection import ConnectionLimits
 from streamkit.management.endpoints import MAX_BODY, Endpoints

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from streamkit.config.application_properties import ManagementServerProperties
 from streamkit.config.environment import Environment
+from streamkit.config.management_properties import ManagementServerProperties
 from streamkit.config.report import report_settings
 from streamkit.config.verdict import Verdict
 from streamkit.errors import ConfigurationError, ConfigurationErrors
@@ -165,7 +165,7 @@ def test_addresses_of_one_network_and_of_all_networks_wait() -> None:
     """The /64 network of an IPv6 address is one address; the table of addresses is bounded."""
 
     async def scene() -> None:
-        wrong = WrongLogins()
+        wrong = WrongLogins("the management endpoints")
         for number in range(MOST_OF_ADDRESS):
             assert not wrong.seconds_to_wait(f"2001:db8::{number}")
             wrong.note(f"2001:db8::{number}")

@@ -1,0 +1,241 @@
+"""The settings of the management endpoints, and of those who log in to them, with Spring Boot's names."""
+
+import re
+from enum import Enum
+from ipaddress import ip_address
+from typing import Final, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from streamkit.config.settings_model import SharedSettingsModel
+
+_ALL_ADDRESSES: Final = ("", "0.0.0.0", "::")
+_HOST: Final = re.compile(r"\*|(?:\*\.)?[\w-]+(?:\.[\w-]+)*|\[?[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*\]?", re.ASCII)
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_ENCODED: Final = re.compile(r"\{.+\}.*", re.DOTALL)
+_PLAIN: Final = "{noop}"
+"""The prefix of a plain password, as Spring Security has prefixes for encoded ones."""
+
+
+class ManagementServerProperties(SharedSettingsModel):
+    """`management.server.*`."""
+
+    port: int | None = Field(default=None, ge=-1, le=65535)
+    """Where the management endpoints are served; 0 takes a free port; unset or -1: they are not."""
+    address: str = "127.0.0.1"
+    """The address they are served at. Another one than loopback needs a login: `token`, or `spring.security.user`."""
+    base_path: str = ""
+    """What comes before `management.endpoints.web.base-path`."""
+    allowed_hosts: list[str] = Field(default=[])
+    """Names, without scheme and port, that the endpoints are reached by, beside those of this machine itself
+    (`localhost`), `address`, and the address that a connection came in at: `ops.example.com`, `*.example.com` for all
+    names below it, `*` for any."""
+    token: str = ""
+    """The token with which programs log in: `Authorization: Bearer …`. It has letters, digits and `-._~+/`."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches the endpoints, or they are not served."""
+        if self.port is None or self.port < 0:
+            return True
+        name = self.address.strip("[]").lower()
+        try:
+            return ip_address(name.partition("%")[0]).is_loopback
+        except ValueError:
+            return f".{name}".endswith(".localhost")
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts by which the endpoints are reached: `allowed_hosts`, and `address` unless it means all."""
+        own = [self.address] if self.address not in _ALL_ADDRESSES else []
+        return [*self.allowed_hosts, *own]
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _names(cls, value: list[str]) -> list[str]:
+        for host in value:
+            if not _HOST.fullmatch(host):
+                raise ValueError(
+                    f"{host!r} is not a host: expected a name or an address, without scheme and port, such as "
+                    "ops.example.com, *.example.com or *"
+                )
+        return value
+
+    @field_validator("token")
+    @classmethod
+    def _can_be_sent(cls, value: str) -> str:
+        if value and not _TOKEN.fullmatch(value):
+            raise ValueError("the token has characters that cannot be sent: expected letters, digits and -._~+/")
+        return value
+
+
+class SecurityUserProperties(SharedSettingsModel):
+    """`spring.security.user.*`."""
+
+    name: str = "user"
+    """The name with which people and programs log in to the management endpoints, by HTTP's basic authentication."""
+    password: str = ""
+    """The password, plain or after `{noop}`. Without it nobody logs in by a name; Spring makes one up."""
+    roles: list[str] = Field(default=[])
+    """The roles that the user has, for `management.endpoint.health.roles`."""
+
+    @property
+    def plain_password(self) -> str:
+        """The password without its prefix; empty if there is none."""
+        return self.password.removeprefix(_PLAIN)
+
+    @field_validator("name")
+    @classmethod
+    def _has_no_colon(cls, value: str) -> str:
+        if ":" in value:
+            raise ValueError("a name with a colon cannot be sent: the colon ends it")
+        return value
+
+    @field_validator("password")
+    @classmethod
+    def _is_plain(cls, value: str) -> str:
+        if _ENCODED.fullmatch(value) and not value.startswith(_PLAIN):
+            raise ValueError(
+                f"encoded passwords are not supported: expected a plain one, which may begin with {_PLAIN}"
+            )
+        return value
+
+
+class ExposureProperties(SharedSettingsModel):
+    """`management.endpoints.web.exposure.*`."""
+
+    include: list[str] = Field(default=["health"])
+    """Which endpoints are served: `health`, `bindings`, `metrics`, `prometheus`, those of plugins, or `*`."""
+    exclude: list[str] = Field(default=[])
+    """Which are not, whatever `include` says."""
+
+    def exposes(self, name: str) -> bool:
+        """Return whether an endpoint is served. Case, hyphens and dots in names make no difference, as in Spring."""
+        names = {"*", _endpoint_id(name)}
+        included = {_endpoint_id(each) for each in self.include or _HEALTH_ONLY}
+        return not names.isdisjoint(included) and names.isdisjoint(map(_endpoint_id, self.exclude))
+
+
+_HEALTH_ONLY: Final = ("health",)
+
+
+def _endpoint_id(name: str) -> str:
+    return re.sub("[-.]", "", name).lower()
+
+
+class Access(Enum):
+    """The operations that an endpoint permits."""
+
+    NONE = "none"
+    """No operation: the endpoint does not exist."""
+    READ_ONLY = "read-only"
+    """Operations that read."""
+    UNRESTRICTED = "unrestricted"
+    """Operations that read and operations that change something."""
+
+
+_ACCESSES: Final = tuple(Access)
+_NOT_BOTH: Final = "set enabled or access, not both: they say the same, enabled in Spring Boot's older words"
+
+
+class EndpointProperties(SharedSettingsModel):
+    """`management.endpoint.<name>.*`."""
+
+    enabled: bool | None = None
+    """Whether there is the endpoint: the older spelling of `access`, `unrestricted` or `none`."""
+    access: Access | None = None
+    """What may be done by it; unset: `management.endpoints.access.default`."""
+
+    @model_validator(mode="after")
+    def _not_both(self) -> Self:
+        if self.enabled is not None and self.access is not None:
+            raise ValueError(_NOT_BOTH)
+        return self
+
+
+class AccessProperties(SharedSettingsModel):
+    """`management.endpoints.access.*`."""
+
+    default: Access | None = None
+    """What may be done by endpoints that say nothing of it; unset: `unrestricted`."""
+    max_permitted: Access = Access.UNRESTRICTED
+    """The most that may be done by any, whatever they say."""
+
+
+class EndpointsProperties(SharedSettingsModel):
+    """`management.endpoints.*`."""
+
+    enabled_by_default: bool | None = None
+    """The older spelling of `access.default`, `unrestricted` or `none`."""
+    access: AccessProperties = Field(default_factory=AccessProperties.model_construct)
+    """What may be done by endpoints."""
+
+    def access_to(self, endpoint: EndpointProperties) -> Access:
+        """Return which access an endpoint gives: its own setting or the default, limited by `access.max-permitted`."""
+        asked = _access(endpoint.enabled, endpoint.access)
+        default = _access(self.enabled_by_default, self.access.default)
+        return min(asked or default or Access.UNRESTRICTED, self.access.max_permitted, key=_ACCESSES.index)
+
+    @model_validator(mode="after")
+    def _not_both(self) -> Self:
+        if self.enabled_by_default is not None and self.access.default is not None:
+            raise ValueError(_NOT_BOTH)
+        return self
+
+
+def _access(enabled: bool | None, access: Access | None) -> Access | None:
+    if enabled is None:
+        return access
+    return Access.UNRESTRICTED if enabled else Access.NONE
+
+
+class WebEndpointsProperties(SharedSettingsModel):
+    """`management.endpoints.web.*`."""
+
+    base_path: str = "/actuator"
+    """The path they are found below."""
+    exposure: ExposureProperties = Field(default_factory=ExposureProperties.model_construct)
+    """Which endpoints are served."""
+
+
+class Show(Enum):
+    """When details are shown."""
+
+    NEVER = "never"
+    WHEN_AUTHORIZED = "when-authorized"
+    ALWAYS = "always"
+
+
+class HealthEndpointProperties(EndpointProperties):
+    """`management.endpoint.health.*`."""
+
+    show_details: Show | None = None
+    """To whom health shows details, `when-authorized` to those who have logged in. Unset: `when-authorized` if there is
+    a login, else `always`."""
+    show_components: Show | None = None
+    """To whom health shows its parts with their status; unset: as `show-details`."""
+    roles: list[str] = Field(default=[])
+    """With `when-authorized`: the roles of which the user must have one; unset: none. Whoever has the token has all."""
+
+
+class BindersHealthProperties(SharedSettingsModel):
+    """`management.health.binders.*`."""
+
+    enabled: bool | None = None
+    """Whether the binders' health counts; unset: `management.health.defaults.enabled`."""
+
+
+class DefaultHealthProperties(SharedSettingsModel):
+    """`management.health.defaults.*`."""
+
+    enabled: bool = True
+    """Whether health counts what is not said to count."""
+
+
+class HealthProperties(SharedSettingsModel):
+    """`management.health.*`."""
+
+    binders: BindersHealthProperties = Field(default_factory=BindersHealthProperties.model_construct)
+    """The binders' health."""
+    defaults: DefaultHealthProperties = Field(default_factory=DefaultHealthProperties.model_construct)
+    """What counts unless something else is said."""
