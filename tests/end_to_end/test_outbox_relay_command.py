@@ -13,7 +13,8 @@ import pytest
 from rocket_broker.threaded_broker import ThreadedBroker
 from rocket_client import ProducerSettings
 from rocket_client.blocking import BlockingClient
-from streamkit.patterns.outbox.schema import sql_script
+from streamkit.patterns.outbox.tables import PRODUCER_TABLES
+from streamkit.patterns.table_schema import sql_script
 
 SETTINGS = """
 spring.cloud.stream.output-bindings=orders
@@ -31,7 +32,7 @@ ROW = """
 def test_relay_sends_pending_rows_until_it_is_stopped(tmp_path: Path) -> None:
     database = tmp_path / "shop.db"
     with closing(sqlite3.connect(database)) as connection, connection:
-        connection.executescript(sql_script("sqlite"))
+        connection.executescript(sql_script("sqlite", PRODUCER_TABLES))
         connection.execute(ROW)
     with ThreadedBroker() as broker:
         (tmp_path / "application.properties").write_text(SETTINGS.format(broker.name_server))

@@ -4,11 +4,15 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, ClassVar
 
+import pymysql
 import pytest
 import sqlalchemy
+from django.db import DatabaseError, connection
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from redis.asyncio import Redis
@@ -16,13 +20,14 @@ from sqlalchemy import URL, Engine, MetaData, Table, create_engine, insert, make
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
 from streamkit import Message, Requeue
-from streamkit.config.application_properties import InboxProperties
+from streamkit.config.pattern_properties import InboxProperties
 from streamkit.listeners.advice import AdvisedListener
 from streamkit.listeners.listener import Listener
-from streamkit.patterns.inbox import InboxSession, Mark, MarkStore, RedisMarks, SqlMarks, inbox_table
+from streamkit.patterns.inbox import DjangoMarks, InboxSession, Mark, MarkStore, RedisMarks, SqlMarks, inbox_table
 from streamkit.patterns.inbox.inbox import Inbox
 from streamkit.patterns.inbox.message_key import message_key
 from tests.properties.inbox_model import InboxModel
+from tests.unit.patterns.django_connection import django_on
 
 LEVELS = pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
 FEW = settings(
@@ -65,7 +70,7 @@ class SqlModel(InboxModel):
 def tables(engine: Engine, name: str) -> tuple[Table, Table]:
     """Make the table of marks, and one for effects."""
     metadata = MetaData()
-    marks = inbox_table(metadata, f"{name}_marks")
+    marks = inbox_table(metadata, f"{name}:marks order")  # a name that has to be quoted
     effects = Table(
         f"{name}_effects",
         metadata,
@@ -87,6 +92,25 @@ def test_postgresql_follows_the_model(postgresql: str, isolation: str) -> None:
 def test_mariadb_follows_the_model(mariadb: str, isolation: str) -> None:
     """Claims, failures, expiries and clean-ups in any order give each effect once."""
     follows_the_model(make_url(mariadb).set(drivername="mariadb+pymysql"), isolation)
+
+
+def test_run_that_has_caught_an_error_fails_at_its_commit(postgresql: str) -> None:
+    """PostgreSQL rolls such a transaction back, and says nothing about it; the message must come again."""
+    engine = create_engine(make_url(postgresql).set(drivername="postgresql+psycopg"))
+    marks, _ = tables(engine, "caught")
+    store, mark = SqlMarks(orm.sessionmaker(engine), marks), Mark("g/a", "1")
+
+    async def run() -> None:
+        with ThreadPoolExecutor(1) as threads:
+            claim = await store.claim([mark], now_ms=60_000, expired_ms=0, threads=lambda: threads)
+            assert isinstance(claim.session, orm.Session)
+            with suppress(sqlalchemy.exc.DBAPIError):
+                claim.session.execute(sqlalchemy.text("SELECT 1 / 0"))
+            with pytest.raises(sqlalchemy.exc.DBAPIError):
+                await claim.commit([mark])
+
+    asyncio.run(run())
+    engine.dispose()
 
 
 def follows_the_model(url: URL, isolation: str) -> None:
@@ -147,6 +171,7 @@ async def deliver_to(stores: list[MarkStore], effect: Callable[[Any, str], Await
 
     class Call:
         thread = None
+        executor: Executor | None = None
 
         def __init__(self, session: Callable[[], object] | None) -> None:
             self._session = session
@@ -160,28 +185,80 @@ async def deliver_to(stores: list[MarkStore], effect: Callable[[Any, str], Await
             if self._session is None:
                 await effect(None, str(message.payload))
 
-    async def accept(inbox: Inbox, number: int) -> None:
+    def call_of(inbox: Inbox) -> Callable[[], Call]:
         session = inbox.find(InboxSession()) if stores[0].has_sessions else None
-        while True:
-            try:
-                await inbox.around(Message(str(number)), Call(session))  # type: ignore[arg-type]  # only what it uses
-                return
-            except (ValueError, Requeue):
-                pass
-            except sqlalchemy.exc.DBAPIError:  # what the isolation level refuses, the next attempt does
-                pass
+        return lambda: Call(session)
 
     inboxes = [make_inbox(store) for store in stores]
     async with asyncio.TaskGroup() as tasks:
         for number in range(MESSAGES):
             for inbox in inboxes:
-                tasks.create_task(accept(inbox, number))
+                tasks.create_task(accept(inbox, number, call_of(inbox)))
 
 
-def make_inbox(store: MarkStore) -> Inbox:
+def test_django_has_each_effect_once_on_postgresql(postgresql: str) -> None:
+    """Each message comes four times, to four inboxes that know nothing of each other; a third of the runs fail."""
+    django_has_each_effect_once(make_url(postgresql), "postgresql", "postgresql+psycopg")
+
+
+def test_django_has_each_effect_once_on_mariadb(mariadb: str) -> None:
+    """Each message comes four times, to four inboxes that know nothing of each other; a third of the runs fail."""
+    pymysql.install_as_MySQLdb()
+    django_has_each_effect_once(make_url(mariadb), "mysql", "mariadb+pymysql")
+
+
+def django_has_each_effect_once(url: URL, backend: str, driver: str) -> None:
+    """Deliver messages to four inboxes on Django's connections."""
+    engine = create_engine(url.set(drivername=driver))
+    marks, effects = tables(engine, "django")
+    draw = random.Random(7)
+
+    class Call:
+        thread = None
+        executor: Executor | None = None
+
+        async def __call__(self, message: Message[object]) -> None:
+            await asyncio.get_running_loop().run_in_executor(self.executor, self._run, message, draw.random() < 0.3)
+
+        def _run(self, message: Message[object], fails: bool) -> None:
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    f"INSERT INTO {effects.name} ({connection.ops.quote_name('key')}) VALUES (%s)", [message.payload]
+                )
+            if fails:
+                raise ValueError("a failure of the listener")
+
+    async def run() -> None:
+        inboxes = [make_inbox(DjangoMarks(table=marks.name), is_async=False) for _ in range(COPIES)]
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(MESSAGES):
+                for inbox in inboxes:
+                    tasks.create_task(accept(inbox, number, Call))
+
+    where = {"HOST": url.host, "PORT": url.port, "USER": url.username}
+    with django_on(backend, str(url.database), **where):
+        asyncio.run(run())
+    with engine.connect() as reading:
+        assert Counter(reading.scalars(select(effects.c.key))) == {str(number): 1 for number in range(MESSAGES)}
+    engine.dispose()
+
+
+async def accept(inbox: Inbox, number: int, call: Callable[[], Any]) -> None:
+    """Deliver a message again and again until it is accepted."""
+    while True:
+        try:
+            await inbox.around(Message(str(number)), call())
+            return
+        except (ValueError, Requeue):
+            pass
+        except (sqlalchemy.exc.DBAPIError, DatabaseError):  # what the isolation level refuses, the next attempt does
+            pass
+
+
+def make_inbox(store: MarkStore, *, is_async: bool = True) -> Inbox:
     """Return the inbox of a listener."""
     declared = Listener("orders", idempotent_by="payload")
-    listener = AdvisedListener(print, "listener", declared, "orders", "g", False, True, no_threads)
+    listener = AdvisedListener(print, "listener", declared, "orders", "g", False, is_async, no_threads)
     return Inbox(None, listener, message_key("payload", "x"), store, InboxProperties(wait=timedelta(seconds=1)))
 
 

@@ -1,14 +1,16 @@
 """The outbox on PostgreSQL and MariaDB: relays side by side, fenced claims, isolation levels, all drivers."""
 
 import asyncio
-import signal
+import sqlite3
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import closing
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, delete, func, select
+from sqlalchemy import insert as insert_into
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -16,11 +18,19 @@ from sqlalchemy.orm import Session
 
 from streamkit import Message, StreamApplication
 from streamkit.events import message_sent
-from streamkit.patterns.outbox import OUTBOX_ID, Outbox
+from streamkit.patterns.outbox import OUTBOX_ID, MessageStatus, Outbox
+from streamkit.patterns.outbox.administration import (
+    COLUMNS,
+    Selection,
+    count_rows,
+    list_rows,
+    resend,
+    topics_of,
+)
 from streamkit.patterns.outbox.claims import add_lanes, claim_rows
 from streamkit.patterns.outbox.results import Results, Retries
 from streamkit.patterns.outbox.tables import CONSUMER_TABLES, PRODUCER_TABLES, Lane, ProducerMessage
-from tests.outbox_campaign.stage import send
+from tests.outbox_campaign.stage import ASYNCHRONOUS, BLOCKING, resume, stop
 from tests.outbox_campaign.warm_processes import start
 from tests.peer.outbox_relay import relay_until_terminated
 
@@ -30,8 +40,7 @@ SETTINGS = {
     "streamkit.outbox.poll-interval": "50ms",
     "streamkit.outbox.batch-size": 20,
 }
-BLOCKING = {"postgresql": "postgresql+psycopg", "mariadb": "mariadb+pymysql"}
-ASYNCHRONOUS = {"postgresql": "postgresql+asyncpg", "mariadb": "mariadb+aiomysql"}
+SERVERS = ("postgresql", "mariadb")
 RETRIES = Retries(1000, 60_000, 16)
 KEYS = 5
 
@@ -41,10 +50,13 @@ def with_driver(url: str, drivers: dict[str, str]) -> str:
     return make_url(url).set(drivername=drivers[url.partition(":")[0]]).render_as_string(hide_password=False)
 
 
-@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.peer, id=name) for name in BLOCKING], scope="module")
-def server(request: pytest.FixtureRequest) -> str:
-    """The URL of each database server in turn, whose database has the tables."""
-    url: str = request.getfixturevalue(f"{request.param}_server")
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.peer, id=name) for name in SERVERS], scope="module")
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URL of each database server in turn, whose database has the tables; of an SQLite file, if a test wants it."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path_factory.mktemp('outbox')}/shop.db"
+    else:
+        url = request.getfixturevalue(f"{request.param}_server")
     engine = create_engine(with_driver(url, BLOCKING))
     for table in (*PRODUCER_TABLES, *CONSUMER_TABLES):
         table.create(engine)
@@ -83,6 +95,18 @@ def in_order(ids: Sequence[str]) -> bool:
     firsts = [int(each) for each in dict.fromkeys(ids)]
     keyed = [[each for each in firsts if each % KEYS == key] for key in range(KEYS)]
     return all(each == sorted(each) for each in keyed)
+
+
+def is_locked(engine: Engine) -> bool:
+    """Return whether a transaction keeps all others from writing, as it does on SQLite."""
+    if engine.dialect.name != "sqlite":
+        return False
+    with closing(sqlite3.connect(str(engine.url.database), timeout=0)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+    return False
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -188,6 +212,30 @@ def test_claim_that_was_taken_over_records_nothing(engine: Engine) -> None:
         assert connection.execute(pending).one() == (0, 0)
 
 
+def test_operators_search_sort_and_change_rows(engine: Engine) -> None:
+    """Ids are compared with case; unknown values come last in both orders; only rows over a limit are changed."""
+    over = str(MessageStatus.CONFIRMATION_RETRIES_EXCEEDED)
+    with engine.begin() as connection:
+        values = {"headers": "{}", "lane": 0, "create_time": 1, "update_time": 1, "due_time": 0}
+        for number, (topic, id_) in enumerate([("orders", "o_1"), ("orders", "O_1"), ("invoices", "o%1")]):
+            status = over if number else str(MessageStatus.CONSUMED)
+            key = {"message_key": "k"} if number == 1 else {}
+            new = values | key | {"topic": topic, "msgid": id_, "message_status": status}
+            connection.execute(insert_into(ProducerMessage).values(new))
+        assert topics_of(connection, 9) == ["invoices", "orders"]
+        assert topics_of(connection, 1) == ["invoices"]
+        assert [row.id for row in list_rows(connection, Selection(id_start="o_"), 9)] == ["o_1"]
+        assert (count_rows(connection, Selection(), 9), count_rows(connection, Selection(), 2)) == (3, 2)
+        for name in COLUMNS:
+            assert len(list_rows(connection, Selection(), 9, order=name)) == 3
+            assert len(list_rows(connection, Selection(), 9, order=f"-{name}", skip=2)) == 1
+        for order in ("key", "-key"):
+            assert list_rows(connection, Selection(), 1, order=order)[0].id == "O_1"
+        numbers = [row.number for row in list_rows(connection, Selection(), 9)]
+        assert sorted(row.id for row in resend(connection, Selection(numbers=numbers), 7)) == ["O_1", "o%1"]
+        assert list(resend(connection, Selection(numbers=numbers), 7)) == []
+
+
 def test_open_claim_keeps_others_from_its_keys_and_from_nothing_else(engine: Engine) -> None:
     outbox = Outbox(StreamApplication(config_location="optional:/none", properties=SETTINGS), engine, "orders")
     insert(outbox, engine, 0, 20)
@@ -202,7 +250,9 @@ def test_open_claim_keeps_others_from_its_keys_and_from_nothing_else(engine: Eng
 
 
 @pytest.mark.promise
-@pytest.mark.parametrize("server", [pytest.param("postgresql", marks=pytest.mark.peer)], indirect=True)
+@pytest.mark.parametrize(
+    "server", [pytest.param(name, marks=pytest.mark.peer) for name in (*SERVERS, "sqlite")], indirect=True
+)
 def test_relay_that_is_stopped_beyond_its_lease_sends_at_most_what_was_under_way_again(
     server: str, engine: Engine, tmp_path: Path
 ) -> None:
@@ -231,12 +281,15 @@ def test_relay_that_is_stopped_beyond_its_lease_sends_at_most_what_was_under_way
     first = start_relay()
     try:
         asyncio.run(until(lambda: sent(5)))
-        send(first, signal.SIGSTOP)
+        stop(first)
+        while is_locked(engine):  # by the stopped relay's transaction
+            resume(first)
+            stop(first)
         second = start_relay()
         try:
             asyncio.run(until(recorded))
         finally:
-            send(first, signal.SIGCONT)
+            resume(first)
             end_relay(second)
     finally:
         end_relay(first)

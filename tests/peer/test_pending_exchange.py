@@ -12,6 +12,7 @@ import pytest
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.settings.broker_settings import SMALL_STORE
 from rocket_remoting import MessageExt, TcpTransport
+from rocket_remoting.clock import Clock, SystemClock
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.headers import SendMessageResponseHeader
@@ -19,21 +20,22 @@ from rocket_remoting.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBA
 from tests.end_to_end.broker_process import PATIENT, running
 from tests.end_to_end.raw_client import RawClient
 from tests.end_to_end.transactions import GROUP, OP, Question, begin, end
-from tests.peer.apache import BROKER_CONF, ApacheBroker
+from tests.peer.apache import BROKER_CONF, TIMERS_IN_FILES, ApacheBroker
 from tests.peer.artifacts import VERSIONS
 from tests.peer.conftest import Peers, of_version
 
 GENEROUS = 240.0
-"""Two brokers are started and stopped, one of them a JVM, and timers of 15 and 40 s waited for."""
+"""Two brokers are started and stopped, one of them a JVM, and timers of 8 s waited for."""
 SETTINGS = {
     "transactionCheckInterval": "1000",
     "transactionTimeOut": "2000",
     "transactionCheckMax": "10000",  # Apache's brokers may take 20 s to stop, and send checks until then
-    # Level 3 ends after Apache's broker has: a delivery in the broker's last second is repeated by the next broker.
-    "messageDelayLevel": "1s 6s 40s",
+    "messageDelayLevel": "1s 6s 1h",
     "maxHashSlotNum": BROKER_CONF["maxHashSlotNum"],
     "maxIndexNum": BROKER_CONF["maxIndexNum"],
 }
+HOUR_MS = 3_600_000
+"""The delay of what Apache's broker must not deliver: the next broker repeats what is delivered in the last second."""
 WITH_TIMERS = "5.3.3"
 OLD_MS = 120_000
 ASKS_ABOUT_OLD_ONES = {"transactionTimeOut": str(OLD_MS)}
@@ -41,6 +43,16 @@ ASKS_ABOUT_OLD_ONES = {"transactionTimeOut": str(OLD_MS)}
 broker finds twice, and asks about both."""
 NOTES_ENDS_SOON = {"transactionOpBatchInterval": "200"}
 """5.x notes ends later, three seconds unless set; what it asks about meanwhile it asks about for good."""
+
+
+class HourLater(SystemClock):
+    """The wall clock, an hour ahead."""
+
+    __slots__ = ()
+
+    def now_ms(self) -> int:
+        """Return milliseconds since the epoch, and an hour more."""
+        return super().now_ms() + HOUR_MS
 
 
 class Client(RawClient):
@@ -100,9 +112,9 @@ def now_ms() -> int:
 
 
 @asynccontextmanager
-async def ours(store: Path) -> AsyncIterator[Client]:
-    """Our broker on the store, and a client of it."""
-    async with EmbeddedBroker(store, settings=SETTINGS) as embedded:
+async def ours(store: Path, clock: Clock | None = None) -> AsyncIterator[Client]:
+    """Our broker on the store, with the system's clock or another, and a client of it."""
+    async with EmbeddedBroker(store, settings=SETTINGS, clock=clock) as embedded:
         client = await Client.of(embedded.broker_address)
         yield client
         await client.connection.close()
@@ -113,7 +125,7 @@ async def apaches(
     version: str, store: Path, *, settings: dict[str, str] | None = None, kill: bool = False
 ) -> AsyncIterator[Client]:
     """Apache's broker on the store, and a client of it; stopped or killed in the end."""
-    all_settings = SETTINGS | NOTES_ENDS_SOON | (settings or {})
+    all_settings = SETTINGS | NOTES_ENDS_SOON | TIMERS_IN_FILES | (settings or {})
     broker = await asyncio.to_thread(ApacheBroker, version, settings=all_settings, store=store)
     try:
         client = await Client.of(broker.address)
@@ -142,9 +154,9 @@ def test_waiting_messages_continue_in_the_other_broker_and_back(version: str, tm
             await end(client, halves[1], commit_or_rollback=TRANSACTION_ROLLBACK)
             await client.later("delayed", DELAY="2")
             if version == WITH_TIMERS:
-                await client.later("timed", TIMER_DELIVER_MS=str(now_ms() + 15_000))
-                await client.later("timed to the second", TIMER_DELIVER_MS=str(now_ms() // 1000 * 1000 + 15_000))
-                at = str(now_ms() // 1000 * 1000 + 15_000)
+                await client.later("timed", TIMER_DELIVER_MS=str(now_ms() + 8_000))
+                await client.later("timed to the second", TIMER_DELIVER_MS=str(now_ms() // 1000 * 1000 + 8_000))
+                at = str(now_ms() // 1000 * 1000 + 8_000)
                 await client.later("taken back", TIMER_DELIVER_MS=at)
                 await client.later("-", TIMER_DELIVER_MS=at, TIMER_DEL_UNIQKEY="orders+taken back")
                 await asyncio.sleep(1.5)  # until the timers are in their files
@@ -158,8 +170,8 @@ def test_waiting_messages_continue_in_the_other_broker_and_back(version: str, tm
             await client.answer_all("left open")
             assert sorted(await client.keys(len(expected))) == sorted(expected)
             if version == WITH_TIMERS:
-                await client.later("timed again", TIMER_DELAY_SEC="40")
-                at = str(now_ms() // 1000 * 1000 + 40_000)
+                await client.later("timed again", TIMER_DELAY_MS=str(HOUR_MS))
+                at = str(now_ms() // 1000 * 1000 + HOUR_MS)
                 await client.later("taken back again", TIMER_DELIVER_MS=at)
                 await client.later("-", TIMER_DELIVER_MS=at, TIMER_DEL_UNIQKEY="orders+taken back again")
             half = await client.half("open in apache's")
@@ -174,7 +186,7 @@ def test_waiting_messages_continue_in_the_other_broker_and_back(version: str, tm
             return await client.end()
 
     async def go_on_in_ours(halves: list[SendMessageResponseHeader], before: int) -> None:
-        async with ours(store) as client:
+        async with ours(store, HourLater()) as client:
             await client.answer_all("open in apache's")
             more = ["open in apache's", "delayed again"] + ["timed again"] * (version == WITH_TIMERS)
             keys = await client.keys(before + len(more))
@@ -207,7 +219,7 @@ def test_waiting_messages_continue_in_the_other_broker_after_a_kill(version: str
         await client.half(f"half {tag}")
         await client.later(f"delayed {tag}", DELAY="2")
         if timers:
-            await client.later(f"timed {tag}", TIMER_DELAY_SEC="10")
+            await client.later(f"timed {tag}", TIMER_DELAY_SEC="5")
 
     async def take(client: Client, *tags: str) -> None:
         expected = {f"{kind} {tag}" for tag in tags for kind in ("half", "delayed", *["timed"] * timers)}

@@ -3,13 +3,15 @@
     @app.stream_listener("orders", idempotent_by="payload.id")
     async def book(order: Order, session: Annotated[AsyncSession, InboxSession()]) -> None: ...
 
-Each name is imported on first access (PEP 562): `SqlMarks` needs SQLAlchemy, `RedisMarks` a client of Redis.
+Each name is imported on first access (PEP 562): `SqlMarks` needs SQLAlchemy, `DjangoMarks` Django, `RedisMarks`
+a client of Redis.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # for type checkers; `_MODULES` says the same at run time
+    from streamkit.patterns.inbox.django_marks import DjangoMarks as DjangoMarks
     from streamkit.patterns.inbox.inbox import InboxSession as InboxSession
     from streamkit.patterns.inbox.marks import Claim as Claim
     from streamkit.patterns.inbox.marks import Mark as Mark
@@ -23,6 +25,7 @@ if TYPE_CHECKING:  # for type checkers; `_MODULES` says the same at run time
 _MODULES = {
     "MESSAGE_ID": "streamkit.patterns.inbox.message_key",
     "Claim": "streamkit.patterns.inbox.marks",
+    "DjangoMarks": "streamkit.patterns.inbox.django_marks",
     "InboxSession": "streamkit.patterns.inbox.inbox",
     "Mark": "streamkit.patterns.inbox.marks",
     "MarkStore": "streamkit.patterns.inbox.marks",
@@ -35,6 +38,7 @@ _MODULES = {
 __all__ = [
     "MESSAGE_ID",
     "Claim",
+    "DjangoMarks",
     "InboxSession",
     "Mark",
     "MarkStore",

@@ -29,8 +29,8 @@ from uuid import UUID
 
 from streamkit.binder.batch import Batch
 from streamkit.clock import current_clock
-from streamkit.config.application_properties import InboxProperties
 from streamkit.config.durations import format_duration
+from streamkit.config.pattern_properties import InboxProperties
 from streamkit.errors import ConfigurationError
 from streamkit.events import message_duplicate, notify
 from streamkit.listeners.advice import AdvisedListener, ListenerCall
@@ -91,7 +91,15 @@ class Inbox:
             key: Finds the keys of messages.
             store: Keeps the marks.
             properties: The settings of all inboxes.
+
+        Raises:
+            ConfigurationError: The listener is an `async def`, and the store's transactions belong to threads.
         """
+        if store.has_threads and listener.is_async:
+            raise ConfigurationError(
+                f"listener {listener.description} is an async def, but the transactions of {store!r} belong to "
+                "threads: write the listener as a def"
+            )
         self._application = application
         self._listener = listener
         self._binding = listener.binding
@@ -311,6 +319,7 @@ class Inbox:
 
 
 async def _called(run: _Run, call: ListenerCall, message: Message[object]) -> None:
+    call.executor = run.claim.executor
     token = _run.set(run)
     try:
         await call(message)

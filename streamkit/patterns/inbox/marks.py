@@ -16,9 +16,14 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import ClassVar
+from typing import ClassVar, Final
 
-__all__ = ["Claim", "Mark", "MarkStore"]
+__all__ = ["INBOX_TABLE", "SHOWN", "Claim", "Mark", "MarkStore", "lock_number"]
+
+INBOX_TABLE: Final = "streamkit_inbox"
+"""The name of the table of marks, if no other one is given."""
+SHOWN: Final = 200
+"""How many characters of scope and key the table shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,11 @@ class Mark:
         return sha256(f"{self.scope}\0{self.key}".encode(errors="surrogatepass")).hexdigest()
 
 
+def lock_number(digest: str) -> int:
+    """Return the number of PostgreSQL's advisory lock for the mark with a digest."""
+    return int.from_bytes(bytes.fromhex(digest[:16]), signed=True)
+
+
 class Claim(ABC):
     """The claim of a run. It ends with one call of `commit` or `abandon`.
 
@@ -47,15 +57,23 @@ class Claim(ABC):
         done: The marks of messages that were handled before.
         busy: The marks that other runs have claimed at this moment.
         session: The session of the database transaction that commits the marks, or None if the store has none.
+        executor: Runs calls on the thread that has the transaction, where the listener must run; None if the listener
+            may run on any thread.
     """
 
     def __init__(
-        self, claimed: Collection[Mark], done: Collection[Mark], busy: Collection[Mark], session: object = None
+        self,
+        claimed: Collection[Mark],
+        done: Collection[Mark],
+        busy: Collection[Mark],
+        session: object = None,
+        executor: Executor | None = None,
     ) -> None:
         self.claimed = frozenset(claimed)
         self.done = frozenset(done)
         self.busy = frozenset(busy)
         self.session = session
+        self.executor = executor
 
     @abstractmethod
     async def commit(self, done: Collection[Mark]) -> None:
@@ -72,9 +90,11 @@ class MarkStore(ABC):
     Attributes:
         has_sessions: Whether a run may work in the transaction that commits its marks.
         is_async: Whether the sessions of these transactions are for coroutines.
+        has_threads: Whether each transaction belongs to a thread, so that the listeners must be `def`.
     """
 
     has_sessions: ClassVar[bool] = False
+    has_threads: ClassVar[bool] = False
     is_async: bool = True
 
     @abstractmethod

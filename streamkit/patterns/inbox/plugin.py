@@ -9,7 +9,7 @@ from streamkit.plugins import hookimpl
 
 if TYPE_CHECKING:
     from streamkit.application import StreamApplication
-    from streamkit.config.application_properties import InboxProperties
+    from streamkit.config.pattern_properties import InboxProperties
     from streamkit.listeners.advice import AdvisedListener
     from streamkit.patterns.inbox.inbox import Inbox
     from streamkit.patterns.inbox.marks import MarkStore
@@ -26,7 +26,8 @@ def streamkit_listener_advice(application: "StreamApplication", listener: "Advis
     Raises:
         ConfigurationError: The key or the store is wrong.
     """
-    from streamkit.config.application_properties import INBOX, InboxProperties
+    from streamkit.config.application_properties import INBOX
+    from streamkit.config.pattern_properties import InboxProperties
 
     declared = listener.declaration.idempotent_by
     if declared is False:

@@ -40,7 +40,8 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
 from streamkit.messaging.cause import kind_and_text
-from streamkit.patterns.inbox.marks import Claim, Mark, MarkStore
+from streamkit.patterns.inbox.marks import INBOX_TABLE, SHOWN, Claim, Mark, MarkStore, lock_number
+from streamkit.patterns.inbox.refusals import interfered, is_locked
 from streamkit.patterns.storable_text import storable
 
 __all__ = ["SqlMarks", "inbox_table"]
@@ -51,18 +52,10 @@ R = TypeVar("R")
 
 _ROUNDS: Final = 10
 """How often a claim is made when transactions of other runs have interfered; then its marks are busy."""
-_SHOWN: Final = 200
-"""How many characters of scope and key the table shows."""
 _WITHOUT_WAITING: Final = "SET STATEMENT innodb_lock_wait_timeout=0 FOR "
-_LOCKED: Final = 1205
-"""MariaDB's ER_LOCK_WAIT_TIMEOUT."""
-_INTERFERED: Final = frozenset({1213, 1020})
-"""MariaDB's ER_LOCK_DEADLOCK, and ER_CHECKREAD of a snapshot that another transaction has changed."""
-_INTERFERED_STATES: Final = frozenset({"40001", "40P01"})
-"""The states of SQL for a failed serialization and, on PostgreSQL, a deadlock."""
 
 
-def inbox_table(metadata: MetaData, name: str = "streamkit_inbox") -> Table:
+def inbox_table(metadata: MetaData, name: str = INBOX_TABLE) -> Table:
     """Return the table of marks, added to the metadata of an application's tables.
 
     Args:
@@ -74,8 +67,8 @@ def inbox_table(metadata: MetaData, name: str = "streamkit_inbox") -> Table:
         metadata,
         Column("mark", String(64), primary_key=True, comment="SHA-256 of scope and key"),
         Column("made_at", BigInteger, nullable=False, index=True, comment="milliseconds since 1970"),
-        Column("scope", String(_SHOWN), nullable=False, comment="the listener: its group and binding"),
-        Column("message_key", String(_SHOWN), nullable=False, comment="the beginning of the key"),
+        Column("scope", String(SHOWN), nullable=False, comment="the listener: its group and binding"),
+        Column("message_key", String(SHOWN), nullable=False, comment="the beginning of the key"),
     )
 
 
@@ -141,9 +134,9 @@ class SqlMarks(MarkStore):
                 done |= known
             except DBAPIError as error:
                 session.rollback()
-                if _is_locked(error):
+                if is_locked(error.orig):
                     return None
-                if not _interfered(error):
+                if not interfered(error.orig):
                     raise
         return None
 
@@ -154,21 +147,22 @@ class SqlMarks(MarkStore):
             {
                 "mark": digest,
                 "made_at": now_ms,
-                "scope": storable(mark.scope, _SHOWN),
-                "message_key": storable(mark.key, _SHOWN),
+                "scope": storable(mark.scope, SHOWN),
+                "message_key": storable(mark.key, SHOWN),
             }
             for digest, mark in marks.items()
         ]
         dialect = session.connection().dialect
         if dialect.name == "postgresql":
             for digest in marks:
-                lock = int.from_bytes(bytes.fromhex(digest[:16]), signed=True)
-                if not session.scalar(text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": lock}):
+                if not session.scalar(text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": lock_number(digest)}):
                     return False
         try:
             if _is_mariadb(dialect):
                 values = ", ".join(f":{name}" for name in rows[0])
-                inserted = f"INSERT INTO {table.fullname} ({', '.join(rows[0])}) VALUES ({values})"
+                # A colon would begin a parameter.
+                quoted = dialect.identifier_preparer.format_table(table).replace(":", r"\:")
+                inserted = f"INSERT INTO {quoted} ({', '.join(rows[0])}) VALUES ({values})"
                 session.execute(text(_WITHOUT_WAITING + inserted), rows)
             else:
                 # One statement: psycopg's pipeline for several ones logs a warning if one of them fails.
@@ -211,7 +205,7 @@ class SqlMarks(MarkStore):
                 _executed(session, delete(table).where(table.c.mark.in_(expired), table.c.made_at < expired_ms))
                 session.commit()
         except DBAPIError as error:
-            if _is_locked(error) or _interfered(error):  # the next clean-up deletes them
+            if is_locked(error.orig) or interfered(error.orig):  # the next clean-up deletes them
                 return 0
             raise
         return len(expired)
@@ -280,6 +274,9 @@ class _SqlClaim(Claim):
     def _commit(self, session: Session, dropped: list[str]) -> None:
         if dropped:
             session.execute(delete(self._table).where(self._table.c.mark.in_(dropped)))
+        if session.connection().dialect.name == "postgresql":
+            # Fails if the listener has caught the error of a statement: COMMIT would roll back without an error.
+            session.execute(text("SELECT 1"))
         session.commit()
         session.close()
 
@@ -300,19 +297,3 @@ def _executed(session: Session, statement: "Select[*tuple[Any, ...]] | Delete") 
         return connection.execute(statement)
     compiled = statement.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
     return connection.exec_driver_sql(f"{_WITHOUT_WAITING}{compiled}")
-
-
-def _code(error: DBAPIError) -> object:
-    arguments = getattr(error.orig, "args", ())
-    return arguments[0] if arguments else None
-
-
-def _is_locked(error: DBAPIError) -> bool:
-    """Return whether another transaction has a lock that the statement needs."""
-    return _code(error) == _LOCKED or "is locked" in str(error.orig)  # SQLite's texts begin with "database"
-
-
-def _interfered(error: DBAPIError) -> bool:
-    """Return whether the transaction can be repeated: another one was faster."""
-    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
-    return _code(error) in _INTERFERED or state in _INTERFERED_STATES

@@ -12,7 +12,7 @@ from streamkit.plugins import hookimpl
 if TYPE_CHECKING:
     from streamkit.application import StreamApplication
     from streamkit.binder.keeping import KeptOutput
-    from streamkit.config.application_properties import KeptBindingProperties
+    from streamkit.config.pattern_properties import KeptBindingProperties
     from streamkit.messaging.message import Message
     from streamkit.patterns.local_store.keeper import LocalKeeper
     from streamkit.patterns.local_store.local_store import LocalStore
@@ -28,7 +28,11 @@ def streamkit_message_keeper(application: "StreamApplication", output: "KeptOutp
     Raises:
         ConfigurationError: The rule is wrong.
     """
-    from streamkit.config.application_properties import LOCAL_STORE, LocalStoreProperties
+    from streamkit.config.application_properties import LOCAL_STORE
+
+    if not output.environment.sets_below(LOCAL_STORE):
+        return []
+    from streamkit.config.pattern_properties import LocalStoreProperties
 
     properties = output.environment.bind(LOCAL_STORE, LocalStoreProperties)
     own = properties.of(output.binding)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, RowMapping, Select, func, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, func, select, update
 
 from streamkit.patterns.outbox.errors import OutboxError
 from streamkit.patterns.outbox.listening import notify_at_commit
@@ -14,15 +14,18 @@ from streamkit.patterns.outbox.status import OVER_LIMITS, MessageStatus
 from streamkit.patterns.outbox.tables import PRODUCER_TABLES, ProducerMessage
 
 __all__ = [
+    "COLUMNS",
     "SLICE",
     "OutboxRow",
     "Selection",
     "count_over_limits",
+    "count_rows",
     "list_rows",
     "resend",
     "roll_back",
     "show_row",
     "topic_counts",
+    "topics_of",
 ]
 
 
@@ -32,6 +35,8 @@ class OutboxRow:
 
     Attributes:
         number: Its place in the order in which rows were inserted.
+        checked_at: When the consumer was last asked about it; None if it was not asked.
+        headers: Its headers, and its body as it is sent; both only of a row that is shown alone.
     """
 
     number: int
@@ -43,11 +48,12 @@ class OutboxRow:
     updated_at: datetime
     sent_at: datetime | None
     send_times: int
+    checked_at: datetime | None
     pending: bool
     compensated_at: datetime | None
     error: str | None
     headers: dict[str, object] | None = None
-    body: str | None = None
+    body: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +75,16 @@ class Selection:
     """Which rows are meant; what is None or empty does not matter.
 
     Attributes:
+        id_start: Only rows whose id begins with this text.
+        numbers: Only rows with these places in the order of insertion.
         after: The number of the last row of the slice before: only rows inserted later are meant.
     """
 
     topic: str | None = None
     statuses: Collection[MessageStatus] = ()
     ids: Collection[str] = ()
+    id_start: str | None = None
+    numbers: Collection[int] = ()
     after: int | None = None
 
     def applied(self, statement: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
@@ -85,6 +95,11 @@ class Selection:
             statement = statement.where(ProducerMessage.message_status.in_(map(str, self.statuses)))
         if self.ids:
             statement = statement.where(ProducerMessage.msgid.in_(self.ids))
+        if self.id_start:
+            # LIKE would compare without case on some databases.
+            statement = statement.where(func.substr(ProducerMessage.msgid, 1, len(self.id_start)) == self.id_start)
+        if self.numbers:
+            statement = statement.where(ProducerMessage.id.in_(self.numbers))
         if self.after is not None:
             statement = statement.where(ProducerMessage.id > self.after)
         return statement
@@ -96,6 +111,22 @@ _NAMED = [_TABLE.c.msgid, _TABLE.c.topic, _TABLE.c.message_status]
 _OVER = ProducerMessage.message_status.in_(map(str, OVER_LIMITS))
 SLICE: Final = 500
 """The most rows that one transaction changes: relays and senders do not wait long for its locks."""
+
+_ROW = _TABLE.c
+COLUMNS: Final[Mapping[str, ColumnElement[Any]]] = {
+    "number": _ROW.id,
+    "id": _ROW.msgid,
+    "topic": _ROW.topic,
+    "status": _ROW.message_status,
+    "key": _ROW.message_key,
+    "created_at": _ROW.create_time,
+    "updated_at": _ROW.update_time,
+    "sent_at": _ROW.sent_time,
+    "send_times": _ROW.send_times,
+    "pending": func.coalesce(_ROW.pending, 0),
+    "error": _ROW.last_error,
+}
+"""The columns by which rows are sorted, by the names of an `OutboxRow`."""
 
 
 def topic_counts(connection: Connection) -> Sequence[TopicCount]:
@@ -113,10 +144,47 @@ def topic_counts(connection: Connection) -> Sequence[TopicCount]:
     return [TopicCount(*row) for row in connection.execute(counted)]
 
 
-def list_rows(connection: Connection, selection: Selection, limit: int) -> Sequence[OutboxRow]:
-    """Return rows, the newest first, without bodies and headers."""
-    newest = selection.applied(select(*_LISTED)).order_by(ProducerMessage.id.desc()).limit(limit)
-    return [_row(each, is_whole=False) for each in connection.execute(newest).mappings()]
+def topics_of(connection: Connection, most: int) -> Sequence[str]:
+    """Return the topics that have rows, sorted; the first of them if there are more than `most`.
+
+    Each topic is one look into an index, however many rows it has.
+    """
+    found: list[str] = []
+    while len(found) < most:
+        first = select(func.min(ProducerMessage.topic))
+        if found:
+            first = first.where(ProducerMessage.topic > found[-1])
+        topic = connection.execute(first).scalar()
+        if topic is None:
+            break
+        found.append(topic)
+    return found
+
+
+def count_rows(connection: Connection, selection: Selection, most: int) -> int:
+    """Return the number of selected rows; `most` if there are more."""
+    some = selection.applied(select(ProducerMessage.id)).limit(most).subquery()
+    return int(connection.execute(select(func.count()).select_from(some)).scalar_one())
+
+
+def list_rows(
+    connection: Connection, selection: Selection, limit: int, *, order: str = "-number", skip: int = 0
+) -> Sequence[OutboxRow]:
+    """Return rows without bodies and headers.
+
+    Args:
+        connection: The connection.
+        selection: Which rows.
+        limit: The most rows.
+        order: One of `COLUMNS`, with a `-` in front for the largest value first. Rows without a value come last.
+        skip: The number of rows to leave out at the beginning.
+    """
+    column = COLUMNS[order.removeprefix("-")]
+    in_order = [column.is_(None), column.desc() if order.startswith("-") else column.asc(), ProducerMessage.id.desc()]
+    if column is _ROW.id:  # the primary key alone, so that databases read no more rows than they return
+        in_order = in_order[1:2]
+    found = selection.applied(select(*_LISTED)).order_by(*in_order).limit(limit).offset(skip)
+    return [_row(each, is_whole=False) for each in connection.execute(found).mappings()]
 
 
 def show_row(connection: Connection, selection: Selection) -> OutboxRow:
@@ -127,7 +195,8 @@ def show_row(connection: Connection, selection: Selection) -> OutboxRow:
     """
     found = connection.execute(selection.applied(select(_TABLE)).limit(2)).mappings().all()
     if not found:
-        raise OutboxError(f"there is no message {', '.join(selection.ids)} in the outbox")
+        named = [*selection.ids, *(f"number {number}" for number in selection.numbers)]
+        raise OutboxError(f"there is no message {', '.join(named)} in the outbox")
     if len(found) > 1:
         topics = " and ".join(sorted(row["topic"] for row in found))
         raise OutboxError(f"topics {topics} each have a message {', '.join(selection.ids)}: name the topic")
@@ -216,7 +285,6 @@ def _refuse_others(connection: Connection, selection: Selection) -> None:
 
 
 def _row(row: RowMapping, *, is_whole: bool) -> OutboxRow:
-    body: bytes | None = row["body"] if is_whole else None
     return OutboxRow(
         number=row["id"],
         topic=row["topic"],
@@ -227,11 +295,12 @@ def _row(row: RowMapping, *, is_whole: bool) -> OutboxRow:
         updated_at=_required_time(row["update_time"]),
         sent_at=_time(row["sent_time"]),
         send_times=row["send_times"],
+        checked_at=_time(row["check_time"] or None),
         pending=row["pending"] == 1,
         compensated_at=_time(row["compensated_time"]),
         error=row["last_error"],
         headers=json.loads(row["headers"]) if is_whole else None,
-        body=body.decode(errors="backslashreplace") if body is not None else None,
+        body=row["body"] if is_whole else None,
     )
 
 

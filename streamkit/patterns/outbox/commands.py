@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from streamkit.cli.terminal_log import log_format_option, log_in_format_of_settings, log_to_terminal
+from streamkit.log_format import LogFormat
+from streamkit.patterns.table_schema import alembic_migration, require_sqlalchemy, schema_options, sql_script
+
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
@@ -21,7 +25,6 @@ R = TypeVar("R")
 
 _MOST_SHOWN = 50
 """The most rows in the table of messages that were sent again or rolled back."""
-_DRIVERS = {"postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
 _STATUSES = (
     "NOT_CONSUMED",
     "CONSUMED",
@@ -35,10 +38,7 @@ _STATUSES = (
 @click.group()
 def outbox() -> None:
     """Relay, list, send again and roll back the messages of an application's outbox."""
-    from importlib.util import find_spec
-
-    if find_spec("sqlalchemy") is None:
-        raise click.ClickException("the outbox needs SQLAlchemy: pip install 'streamkit-messaging[patterns]'")
+    require_sqlalchemy("the outbox")
 
 
 def url_option(command: Callable[..., R]) -> Callable[..., R]:
@@ -157,28 +157,23 @@ def rollback(*, selection: "Selection", is_dry: bool, is_sure: bool, as_json: bo
 
 
 @outbox.command()
-@click.option(
-    "--database",
-    "dialect",
-    type=click.Choice(["postgresql", "mariadb", "sqlite"]),
-    default="postgresql",
-    show_default=True,
-    help="The database of the SQL script.",
-)
 @click.option("--side", type=click.Choice(["producer", "consumer"]), help="Only the tables of one side.")
-@click.option("--alembic", "wants_alembic", is_flag=True, help="Print a revision of Alembic, for any database.")
-def schema(*, dialect: str, side: str | None, wants_alembic: bool) -> None:
+@schema_options
+def schema(*, database: str, side: str | None, wants_alembic: bool) -> None:
     """Print the statements that create the tables."""
-    from streamkit.patterns.outbox.schema import alembic_migration, sql_script
+    from streamkit.patterns.outbox.tables import CONSUMER_TABLES, PRODUCER_TABLES
 
-    click.echo(alembic_migration(side) if wants_alembic else sql_script(dialect, side), nl=False)
+    sides = {"producer": PRODUCER_TABLES, "consumer": CONSUMER_TABLES}
+    tables = (*PRODUCER_TABLES, *CONSUMER_TABLES) if side is None else sides[side]
+    click.echo(alembic_migration(tables) if wants_alembic else sql_script(database, tables), nl=False)
 
 
 @outbox.command(context_settings={"ignore_unknown_options": True})
 @click.argument("topics", nargs=-1, required=True, metavar="OUTPUT... [--KEY=VALUE]...", type=click.UNPROCESSED)
 @click.option("--log-level", default="info", show_default=True, help="What is logged.")
+@log_format_option
 @url_option
-def relay(*, topics: tuple[str, ...], log_level: str, database: "Database") -> None:
+def relay(*, topics: tuple[str, ...], log_level: str, log_format: LogFormat | None, database: "Database") -> None:
     """Send the rows of output bindings until Ctrl-C or SIGTERM.
 
     The bindings are those of the settings in this directory. Any number of relays may run side by side, beside
@@ -188,62 +183,44 @@ def relay(*, topics: tuple[str, ...], log_level: str, database: "Database") -> N
     streamkit outbox relay orders invoices --url postgresql://shop@db/shop
     """
     from streamkit.application import StreamApplication
-    from streamkit.cli.terminal_log import log_to_terminal
     from streamkit.patterns.outbox.outbox import Outbox
 
     outputs = [each for each in topics if not each.startswith("--")]
     settings = [each for each in topics if each.startswith("--")]
-    log_to_terminal(log_level)
-    app = StreamApplication()
+    log_to_terminal(log_level, log_format=log_format or LogFormat.TEXT)
+    app = StreamApplication(args=settings)
+    if log_format is None:
+        log_in_format_of_settings(app)
     Outbox(app, database.engine, *outputs)
-    app.run(settings)
+    app.run()
 
 
 def _database(url: str | None) -> "Database":
-    """Return the database of a URL, or of the settings in the current directory; blocking drivers are preferred."""
-    from sqlalchemy import create_engine
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import SQLAlchemyError
+    """Return the database of a URL, or of the settings in the current directory."""
+    from streamkit.patterns.outbox.errors import OutboxError
+    from streamkit.patterns.outbox.operator_database import database_at, url_of_settings
 
-    from streamkit.config.environment import Environment
-    from streamkit.patterns.outbox.database import Database
-    from streamkit.patterns.outbox.settings import OUTBOX, OutboxProperties
-
-    url = url or Environment.load(arguments=()).bind(OUTBOX, OutboxProperties).url
+    url = url or url_of_settings()
     if url is None:
         raise click.UsageError("name the database: --url, STREAMKIT_OUTBOX_URL, or the setting streamkit.outbox.url")
     try:
-        parsed = make_url(url)
-    except SQLAlchemyError as error:
-        raise click.UsageError(
-            "the URL of the database is none that SQLAlchemy reads: write it like postgresql://user@host/shop"
-        ) from error
-    try:
-        driver = _DRIVERS.get(parsed.get_backend_name())
-        parsed = parsed.set(drivername=parsed.get_backend_name() + (f"+{driver}" if driver else ""))
-        return Database(create_engine(parsed))
-    except (SQLAlchemyError, ImportError) as error:
-        raise click.UsageError(f"cannot use the database {parsed}: {error}") from error
+        return database_at(url)
+    except OutboxError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _done(database: "Database", work: "Callable[[Connection], R]") -> R:
     from sqlalchemy.exc import SQLAlchemyError
 
     from streamkit.patterns.outbox.errors import OutboxError
+    from streamkit.patterns.outbox.operator_database import refusal_text
 
     try:
         return database.run_sync(work)
     except OutboxError as error:
         raise click.ClickException(str(error)) from error
     except SQLAlchemyError as error:
-        hint = "; `streamkit outbox schema` prints the statements that create it" if _lacks_table(error) else ""
-        raise click.ClickException(f"the database refuses: {error.__cause__ or error}{hint}") from error
-
-
-def _lacks_table(error: Exception) -> bool:
-    """Return whether the tables of the outbox do not exist."""
-    said = str(error.__cause__)
-    return any(each in said for each in ("no such table", "does not exist", "doesn't exist")) and "producer_" in said
+        raise click.ClickException(refusal_text(error)) from error
 
 
 def _change(
@@ -305,11 +282,13 @@ def _print(items: Sequence[Any], columns: Sequence[str], as_json: bool) -> None:
 def _plain(item: Any) -> dict[str, Any]:
     """Return a dataclass as JSON has it."""
     pairs = ((field.name, getattr(item, field.name)) for field in dataclasses.fields(item))
-    return {
-        name: value.isoformat(timespec="milliseconds") if isinstance(value, datetime) else value
-        for name, value in pairs
-        if value is not None
-    }
+    return {name: _plain_value(value) for name, value in pairs if value is not None}
+
+
+def _plain_value(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds")
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
 
 
 def _text(value: object) -> str:

@@ -13,10 +13,11 @@ A message that is consumed is passed over when it comes again. Questions of send
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Update, insert, select, update
+from sqlalchemy import Connection, Engine, Update, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
@@ -25,10 +26,12 @@ from streamkit.clock import current_clock
 from streamkit.events import message_settled
 from streamkit.listeners.arguments import annotations_of
 from streamkit.listeners.listener import BindingName, Header, name_of
+from streamkit.messaging.cause import kind_and_text
 from streamkit.messaging.message import Message
 from streamkit.patterns.outbox.database import Database, clock_held
 from streamkit.patterns.outbox.message_row import OUTBOX_ID
 from streamkit.patterns.outbox.reconciliation import CHECK, answers_to
+from streamkit.patterns.outbox.settings import OUTBOX, OutboxProperties
 from streamkit.patterns.outbox.status import MessageStatus
 from streamkit.patterns.outbox.tables import ConsumerMessage
 from streamkit.settlement import Reject
@@ -43,6 +46,10 @@ logger = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
 
 _MESSAGE = "outbox_message"
+_AT_ONCE = 1000
+"""The most old records that are deleted in a transaction."""
+_LOOK_MS = 60_000
+"""The time between two looks for old records; after a look that found the most, the next message looks again."""
 
 
 class Consumptions:
@@ -60,6 +67,7 @@ class Consumptions:
         self._database = Database(engine)
         self._topics: dict[str, str] = {}
         self._marking: set[asyncio.Task[None]] = set()
+        self._next_look: dict[str, int] = {}
         message_settled.connect(self._settled, sender=app)
 
     def listener(
@@ -111,6 +119,9 @@ class Consumptions:
             except Exception:
                 await self._database.run(lambda connection: mark(connection, id_, topic, _FAILED))
                 raise
+            with self._forgetting(topic) as delete_some:
+                if delete_some is not None:
+                    await self._database.run(delete_some)
 
         def consume_in_thread(*arguments: object, outbox_message: Message[object], **named: object) -> None:
             assert isinstance(engine, Engine)
@@ -125,6 +136,9 @@ class Consumptions:
             except Exception:
                 self._database.run_sync(lambda connection: mark(connection, id_, topic, _FAILED))
                 raise
+            with self._forgetting(topic) as delete_some:
+                if delete_some is not None:
+                    self._database.run_sync(delete_some)
 
         wrapper: Any = consume if isinstance(engine, AsyncEngine) else consume_in_thread
         # What the framework reads: the function's parameters, without the session and with the message.
@@ -135,6 +149,27 @@ class Consumptions:
         wrapper.__module__ = function.__module__
         checked: Callable[..., Any] = wrapper
         return checked
+
+    @contextmanager
+    def _forgetting(self, topic: str) -> Iterator[Callable[[Connection], None] | None]:
+        """Yield what deletes old records of a topic, None if that is not due; an error inside the block is logged."""
+        now = current_clock().now_ms()
+        if now < self._next_look.get(topic, 0):
+            yield None
+            return
+        self._next_look[topic] = now + _LOOK_MS
+        retention = self._app.environment.bind(OUTBOX, OutboxProperties).consumption_retention
+        before = now - round(retention.total_seconds() * 1000)
+
+        def delete_some(connection: Connection) -> None:
+            if delete_old(connection, topic, before) == _AT_ONCE:
+                self._next_look[topic] = 0
+
+        try:
+            yield delete_some
+        except Exception as error:  # of the driver; the message is consumed
+            reason = kind_and_text(error)
+            logger.warning("Old records of topic %r could not be deleted; the next try comes later: %s", topic, reason)
 
     def _answering(self, topic: str, output: str) -> Callable[..., Any]:
         """Return the listener of questions."""
@@ -166,6 +201,17 @@ class Consumptions:
 
 _FAILED = MessageStatus.CONSUMPTION_FAILED
 _GIVEN_UP = MessageStatus.CONSUMPTION_RETRIES_EXCEEDED
+
+
+def delete_old(connection: Connection, topic: str, before: int) -> int:
+    """Delete records of a topic that were made before a time; return their number, at most 1,000."""
+    old = select(ConsumerMessage.msgid).where(ConsumerMessage.topic == topic, ConsumerMessage.create_time < before)
+    ids = list(connection.scalars(old.order_by(ConsumerMessage.create_time).limit(_AT_ONCE)))
+    if ids:
+        # In one order for all consumers: they do not wait for each other's locks in turns.
+        gone = delete(ConsumerMessage).where(ConsumerMessage.topic == topic, ConsumerMessage.msgid.in_(sorted(ids)))
+        connection.execute(gone.where(ConsumerMessage.create_time < before))
+    return len(ids)
 
 
 def statuses_of(connection: Connection, topic: str, ids: Sequence[str]) -> Mapping[str, str]:

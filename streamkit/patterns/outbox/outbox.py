@@ -40,6 +40,7 @@ from streamkit.patterns.outbox.upkeep import Upkeep
 if TYPE_CHECKING:
     from streamkit.application import StreamApplication
     from streamkit.binder.binding import Feeder
+    from streamkit.config.environment import Environment
 
 __all__ = ["Outbox"]
 
@@ -73,6 +74,7 @@ class Outbox:
         self._compensations: dict[str, Callable[..., Any]] = {}
         self._reconciled: set[str] = set()
         self._writers: dict[str, PayloadWriter] = {}
+        self._read: tuple[Environment, OutboxProperties] | None = None
         self._current: ContextVar[Enlistment | None] = ContextVar("streamkit_outbox", default=None)
         for output in self.outputs:
             app.feed(output, lambda _, output=output: self._relay(output))  # type: ignore[misc]
@@ -205,7 +207,7 @@ class Outbox:
     # Running
 
     def _relay(self, output: str) -> "Feeder":
-        properties = self._app.environment.bind(OUTBOX, OutboxProperties)
+        properties = self._settings()
         if not properties.relay:
             return _NoRelay()
         function = self._compensations.get(output)
@@ -225,13 +227,19 @@ class Outbox:
         return self._relays[output]
 
     def _reconciliation(self, output: str) -> Reconciliation:
-        properties = self._app.environment.bind(OUTBOX, OutboxProperties)
-        return Reconciliation(self._app, output, self._database, properties)
+        return Reconciliation(self._app, output, self._database, self._settings())
 
     @property
     def notifies(self) -> bool:
         """Whether commits notify the relays of other processes."""
-        return self._app.environment.bind(OUTBOX, OutboxProperties).notify
+        return self._settings().notify
+
+    def _settings(self) -> OutboxProperties:
+        """Return the settings `streamkit.outbox.*`, which are read once: each commit asks for them."""
+        environment = self._app.environment
+        if self._read is None or self._read[0] is not environment:
+            self._read = environment, environment.bind(OUTBOX, OutboxProperties)
+        return self._read[1]
 
     @contextmanager
     def in_memory(self, *tables: Table) -> Iterator[Engine | AsyncEngine]:

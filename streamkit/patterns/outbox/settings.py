@@ -38,5 +38,7 @@ class OutboxProperties(SettingsModel):
     """The most ids in one question."""
     retention: Annotated[Seconds, Positive] = timedelta(days=7)
     """How long rows that are done are kept."""
+    consumption_retention: Annotated[Seconds, Positive] = timedelta(days=30)
+    """How long a consumer remembers a message; one that comes again after that is consumed again."""
     notify: bool = True
     """Whether commits notify relays in other processes, where the database is PostgreSQL."""

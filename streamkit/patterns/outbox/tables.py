@@ -40,6 +40,13 @@ _NAME: Final = 255
 _Id = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER counts up by itself there
 _Bytes = LargeBinary().with_variant(LONGBLOB, "mysql", "mariadb")
 _LongText = Text().with_variant(LONGTEXT, "mysql", "mariadb")
+_OPTIONS: Final = {
+    # MariaDB compares text without case otherwise: two ids could be one.
+    f"{dialect}_{name}": value
+    for dialect in ("mysql", "mariadb")
+    for name, value in (("charset", "utf8mb4"), ("collate", "utf8mb4_bin"), ("engine", "InnoDB"))
+}
+"""What the tables need on MySQL and MariaDB, which have a dialect each."""
 
 
 class _Table(DeclarativeBase):
@@ -50,13 +57,12 @@ class ProducerMessage(_Table):
     """A message that the sender's transaction has decided to send."""
 
     __tablename__ = "producer_msg"
-    # MariaDB compares text without case otherwise: two ids could be one.
     __table_args__ = (
         UniqueConstraint("topic", "msgid", name="uq_producer_msg"),
         Index("ix_producer_msg_pending", "topic", "pending", "id"),
         Index("ix_producer_msg_due", "topic", "pending", "due_time"),
         Index("ix_producer_msg_status", "topic", "message_status", "create_time"),
-        {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin", "mysql_engine": "InnoDB"},
+        _OPTIONS,
     )
 
     id: Mapped[int] = mapped_column(_Id, primary_key=True, autoincrement=True)
@@ -111,7 +117,7 @@ class Lane(_Table):
     __tablename__ = "producer_lane"
     __table_args__ = (
         Index("ix_producer_lane_claim", "claim"),
-        {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin", "mysql_engine": "InnoDB"},
+        _OPTIONS,
     )
 
     topic: Mapped[str] = mapped_column(String(_NAME), primary_key=True)
@@ -126,7 +132,10 @@ class ConsumerMessage(_Table):
     """What became of a message at the consumer."""
 
     __tablename__ = "consumer_msg"
-    __table_args__ = ({"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin", "mysql_engine": "InnoDB"},)
+    __table_args__ = (
+        Index("ix_consumer_msg_created", "topic", "create_time"),
+        _OPTIONS,
+    )
 
     msgid: Mapped[str] = mapped_column(String(_NAME), primary_key=True)
     topic: Mapped[str] = mapped_column(String(_NAME), primary_key=True)

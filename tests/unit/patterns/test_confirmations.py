@@ -78,6 +78,19 @@ def test_consumed_message_is_confirmed_after_a_minute(shop: Shop) -> None:
     assert shop.reserved == ["1"]
 
 
+def test_consumer_forgets_old_messages() -> None:
+    """The next message makes it look for them."""
+    shop = Shop(**{"streamkit.outbox.consumption-retention": "10m"})
+    with shop.outbox.in_memory(), shop.app.test() as shop.test:
+        shop.take("1")
+        shop.test.advance(minutes=9)
+        shop.take("2")
+        shop.test.advance(minutes=9)
+        shop.take("3")
+        with Session(shop.stock) as session:
+            assert set(session.scalars(select(ConsumerMessage.msgid))) == {"2", "3"}
+
+
 def test_many_messages_are_confirmed_at_once() -> None:
     """The number of questions of one look for unconfirmed rows does not limit the rate of confirmations."""
     shop = Shop(**{"streamkit.outbox.check-size": 1})

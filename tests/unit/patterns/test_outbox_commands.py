@@ -9,10 +9,12 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from click.testing import CliRunner
 from sqlalchemy import create_engine, inspect
+from sqlalchemy.schema import CreateTable
 
 from streamkit.patterns.outbox.administration import SLICE, Selection, resend
 from streamkit.patterns.outbox.commands import outbox
-from streamkit.patterns.outbox.schema import DIALECTS, alembic_migration, sql_script
+from streamkit.patterns.outbox.tables import CONSUMER_TABLES, PRODUCER_TABLES
+from streamkit.patterns.table_schema import DATABASES, alembic_migration, sql_script
 
 ROW = """
     insert into producer_msg (msgId, message_status, topic, body, headers, lane, create_time, update_time, send_times,
@@ -26,7 +28,7 @@ def url(tmp_path: Path) -> str:
     """The URL of a database with a message over its limit and one that is not."""
     connection = sqlite3.connect(tmp_path / "shop.db")
     with connection:
-        connection.executescript(sql_script("sqlite"))
+        connection.executescript(sql_script("sqlite", PRODUCER_TABLES))
         connection.execute(ROW, ["o-1", "CONFIRMATION_RETRIES_EXCEEDED"])
         connection.execute(ROW, ["o-2", "NOT_CONSUMED"])
     connection.close()
@@ -103,16 +105,25 @@ def test_unknown_message_is_named(url: str) -> None:
     assert "there is no message o-9 in the outbox" in run(url, "show", "o-9", fails=True)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_schema_names_the_columns_of_the_tables(dialect: str) -> None:
-    printed = run("", "schema", "--database", dialect)
+@pytest.mark.parametrize("database", DATABASES)
+def test_schema_names_the_columns_of_the_tables(database: str) -> None:
+    printed = run("", "schema", "--database", database)
     for name in ("producer_msg", "consumer_msg", "msgid", "message_status", "create_time", "update_time", "send_times"):
         assert name in printed
 
 
+@pytest.mark.parametrize("dialect", ["mysql", "mariadb"])
+def test_ids_are_compared_with_case(dialect: str) -> None:
+    """Also in tables that SQLAlchemy creates, whichever name the URL has."""
+    engine = create_engine(f"{dialect}+pymysql://shop@db/shop")
+    for table in (*PRODUCER_TABLES, *CONSUMER_TABLES):
+        assert "utf8mb4_bin" in str(CreateTable(table).compile(engine))
+    assert "utf8mb4_bin" in run("", "schema", "--database", "mariadb")
+
+
 def test_revision_of_alembic_makes_the_same_tables() -> None:
     names: dict[str, object] = {}
-    exec(alembic_migration(), names)
+    exec(alembic_migration((*PRODUCER_TABLES, *CONSUMER_TABLES)), names)
     engine = create_engine("sqlite://")
     with engine.begin() as connection, Operations.context(MigrationContext.configure(connection)):
         names["upgrade"]()  # type: ignore[operator]

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import django
 import pytest
-from django.conf import settings
-from django.db import connections, transaction
+from django.db import transaction
 from sqlalchemy import create_engine
 
 from streamkit import StreamApplication
 from streamkit.patterns.outbox import Outbox, OutboxError
 from streamkit.patterns.outbox.django import django_send
-from streamkit.patterns.outbox.schema import sql_script
+from streamkit.patterns.outbox.tables import PRODUCER_TABLES
+from streamkit.patterns.table_schema import sql_script
+from tests.unit.patterns.django_connection import django_on
 
 
 @pytest.fixture
@@ -22,18 +22,14 @@ def outbox(tmp_path: Path) -> Iterator[Outbox]:
     """An outbox whose database Django has too; its application is not started."""
     path = tmp_path / "shop.db"
     connection = sqlite3.connect(path)
-    connection.executescript(sql_script("sqlite"))
+    connection.executescript(sql_script("sqlite", PRODUCER_TABLES))
     connection.close()
-    if not settings.configured:
-        settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}})
-        django.setup()
-    connections["default"].settings_dict["NAME"] = str(path)
     app = StreamApplication(
         config_location="optional:/none", properties={"spring.cloud.stream.output-bindings": "orders"}
     )
     engine = create_engine(f"sqlite:///{path}")
-    yield Outbox(app, engine, "orders")
-    connections["default"].close()
+    with django_on("sqlite3", str(path)):
+        yield Outbox(app, engine, "orders")
     engine.dispose()
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 import pytest
 
 from streamkit import Acknowledgment, Header, Message, MessageHeaders, Reject, Requeue, StreamApplication
-from streamkit.config.application_properties import InboxProperties
+from streamkit.config.pattern_properties import InboxProperties
 from streamkit.errors import ConfigurationError, ConfigurationErrors
 from streamkit.events import message_duplicate
 from streamkit.listeners.advice import AdvisedListener, ListenerCall, WatchedThreads
