@@ -102,6 +102,7 @@ class ApplicationContainer(containers.DeclarativeContainer):
         retry_policy=retry_policy,
         customizers=customizers,
         make_keeper=plugins.provided.message_keeper,
+        make_tracer=plugins.provided.message_tracer,
     )
     """Creates bindings."""
     bindings = providers.Singleton(BindingService, application, settings.provided.value, binders, binding_factory)

@@ -2,10 +2,11 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import ClassVar, Final
+
+import msgspec
 
 from binders.inmemory.broker import InMemoryBroker
 from binders.inmemory.destination import Destination
@@ -98,7 +99,7 @@ class InMemoryMember(ConsumerBinding):
 
     def _redeliver(self, delivery: Delivery, pause: float) -> None:
         """Put a message into the group's queue of redeliveries after `pause` seconds."""
-        again = replace(delivery, redeliveries=delivery.redeliveries + 1)
+        again = msgspec.structs.replace(delivery, redeliveries=delivery.redeliveries + 1)
         self._broker.timers.after(pause, partial(self._group.redeliver, again))
 
     def _put_dead_letter(self, delivery: Delivery, rejected: Reject) -> None:

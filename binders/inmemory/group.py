@@ -16,12 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from streamkit.messaging.headers import TAGS
 from streamkit.messaging.message import Message
 
 
-@dataclass(slots=True)
-class Delivery:
+class Delivery(msgspec.Struct):
     """A message in a queue of a group.
 
     Attributes:
@@ -121,7 +122,7 @@ class Group:
 
     def put(self, partition: int, offset: int, message: Message[bytes]) -> None:
         """Add a new message of `partition`, if its tag is subscribed."""
-        if not self._wants(message):
+        if self._tags is not None and not self._wants(message):
             return
         queue = self.queues[partition]
         queue.waiting.append(Delivery(message, partition, offset))

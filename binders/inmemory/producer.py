@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import partial
+from functools import lru_cache, partial
 
 from binders.inmemory.broker import InMemoryBroker
 from binders.inmemory.destination import Destination
@@ -40,10 +40,13 @@ class InMemoryProducerBinding(ProducerBinding):
         self._delay_levels = delay_levels
         self._clock = clock
         extended = destination.extended
-        self._sends_header = extended.sends_header
+        sends = extended.sends_header
+        self._sends_header = None if sends is None else lru_cache(maxsize=256)(sends)
         self._spellings = extended.header_spellings
-        self._spelt = frozenset(self._spellings)
         self._topic_header = extended.topic_header
+        topic_header = () if self._topic_header is None else (self._topic_header,)
+        # A message without any of these headers goes to the next partition at once, as most do.
+        self._steers = frozenset({*self._spellings, *DELAYS, portable.PARTITION, *topic_header})
         self._largest = extended.largest_payload
         self._find = broker.destination
         self._is_open = True
@@ -60,17 +63,19 @@ class InMemoryProducerBinding(ProducerBinding):
             BinderError: The binding is stopped, a header cannot be sent, the payload is too large, or the setting
                 `chaos` has dropped the connection at each attempt.
         """
-        headers = message.headers
-        if headers.has_any(self._spelt):
-            headers = spelt(headers, self._spellings)
-        values, delay = self._headers_and_delay(headers, message.payload)
+        headers, payload = message.headers, message.payload
+        if self._faults is None and not headers.has_any(self._steers):
+            self._destination.put(payload, self._received_headers(headers, payload), None)
+            return
+        headers = spelt(headers, self._spellings)
+        values, delay = self._received_headers(headers, payload), self._delay(headers)
         home = self._destination
         if self._topic_header is not None and (named := headers.get(self._topic_header)):
             home = self._find(str(named))
         chosen = _partition(headers)
         if self._faults is None:
-            self._put(home, message.payload, values, chosen, delay)
-        elif not await self._faults.send(lambda: self._put(home, message.payload, dict(values), chosen, delay)):
+            self._put(home, payload, values, chosen, delay)
+        elif not await self._faults.send(lambda: self._put(home, payload, dict(values), chosen, delay)):
             reason = "chaos has dropped the connection at each attempt; the message may be stored"
             raise self._unsent(reason, away=True)
 
@@ -82,8 +87,8 @@ class InMemoryProducerBinding(ProducerBinding):
         else:
             home.put(payload, headers, partition)
 
-    def _headers_and_delay(self, headers: MessageHeaders, payload: bytes) -> tuple[dict[str, object], float]:
-        """Return the headers that a receiver will see, and the delay in seconds.
+    def _received_headers(self, headers: MessageHeaders, payload: bytes) -> dict[str, object]:
+        """Return the headers that a receiver will see.
 
         Raises:
             BinderError: The binding is stopped, a header cannot be sent, or the payload is too large.
@@ -93,7 +98,7 @@ class InMemoryProducerBinding(ProducerBinding):
         if self._largest is not None and len(payload) > self._largest:
             raise self._unsent(f"the payload has {len(payload)} bytes, more than the largest message, {self._largest}")
         try:
-            return received_headers(headers, self._sends_header), self._delay(headers)
+            return received_headers(headers, self._sends_header)
         except ValueError as error:
             raise self._unsent(str(error)) from error
 
@@ -101,14 +106,15 @@ class InMemoryProducerBinding(ProducerBinding):
         """Return the delay of a message in seconds.
 
         Raises:
-            ValueError: A header with a delay cannot be parsed.
+            BinderError: A header with a delay cannot be parsed.
         """
-        if not headers.has_any(DELAYS):
-            return 0
         level = requested_level(headers)
         if level:
             return self._delay_levels[min(level, len(self._delay_levels)) - 1].total_seconds()
-        delay = requested_delay(headers, self._clock.now_ms)
+        try:
+            delay = requested_delay(headers, self._clock.now_ms)
+        except ValueError as error:
+            raise self._unsent(str(error)) from error
         return 0 if delay is None else delay.total_seconds()
 
     async def stop(self) -> None:
@@ -147,8 +153,8 @@ class InMemoryTransactionalProducerBinding(InMemoryProducerBinding, Transactiona
                 large.
         """
         headers = spelt(message.headers, self._spellings)
-        values, delay = self._headers_and_delay(headers, message.payload)
-        if delay > 0:
+        values = self._received_headers(headers, message.payload)
+        if self._delay(headers) > 0:
             raise self._unsent("a message of a transaction cannot be delayed")
         half = Half(self._group, self._destination, message.payload, values, _partition(headers))
         return self._transactions.begin(half)

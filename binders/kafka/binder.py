@@ -22,10 +22,12 @@ from binders.kafka.connecting import RefusedError, located
 from binders.kafka.consumer import KafkaConsumerBinding, KafkaMember, Membership
 from binders.kafka.dead_letter import DeadLetters, DeadLetterTopic, NoDeadLetters
 from binders.kafka.examination import Examination, bound_consumer, bound_producer, check_addresses
+from binders.kafka.exploring import KafkaExplorer
 from binders.kafka.fetching import ConsumerClient, Subscription
 from binders.kafka.handling import to_framework
 from binders.kafka.headers import OFFSET, RECEIVED_PARTITION, RECEIVED_TOPIC
 from binders.kafka.ignored_settings import settings_ignored_by_consumer
+from binders.kafka.partition import Delivery
 from binders.kafka.polled import KafkaPolledSource
 from binders.kafka.producer import KafkaProducerBinding
 from binders.kafka.properties import DEFAULT_BATCH_SIZE, AckMode, KafkaConsumerProperties, KafkaProducerProperties
@@ -44,10 +46,12 @@ from streamkit.binder.binder import (
     Receiver,
 )
 from streamkit.binder.capabilities import Capability
+from streamkit.binder.exploring import Explorer
 from streamkit.binder.receiver_calls import in_batches, one_by_one
 from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError
 from streamkit.findings import Finding, Severity
 from streamkit.messaging.message import Message
+from streamkit.settlement import Reject
 
 logger = logging.getLogger(__name__)
 
@@ -260,6 +264,10 @@ class KafkaBinder(Binder):
         finally:
             await topics.close()
 
+    def explorer(self) -> Explorer:
+        """Return an object that looks at topics, records and groups of the brokers."""
+        return KafkaExplorer(self.name, self.address, self._clients, self._properties)
+
     def _unexamined(self, error: KafkaError) -> Finding:
         """Return the finding that the admin client could not connect, though something listens for it."""
         if isinstance(error, RefusedError):
@@ -365,7 +373,7 @@ class KafkaBinder(Binder):
         """
 
         def make(membership: Membership) -> KafkaConsumerBinding:
-            read = partial(to_framework, binding=destination.binding, group=membership.group)
+            read = _reader(membership)
             call_receiver = one_by_one(receiver, destination.binding, read)
             if self._transactions is not None:
                 call_receiver = self._transactions.around(
@@ -381,7 +389,7 @@ class KafkaBinder(Binder):
         """Do the same as `bind_consumer`, with batches of messages."""
 
         def make(membership: Membership) -> KafkaConsumerBinding:
-            read = partial(to_framework, binding=destination.binding, group=membership.group)
+            read = _reader(membership)
             return KafkaConsumerBinding(membership, in_batches(receiver, destination.binding, read))
 
         return await self._bind(destination, make)
@@ -490,6 +498,12 @@ class KafkaBinder(Binder):
                 binder=self.name,
                 binding=binding,
             ) from error
+
+
+def _reader(membership: Membership) -> Callable[[Delivery], Message[bytes] | Reject]:
+    """Return a function that makes the framework's messages of records."""
+    binding, letters = membership.destination.binding, membership.dead_letters.topic
+    return partial(to_framework, binding=binding, group=membership.group, letters=letters)
 
 
 def _subscription(

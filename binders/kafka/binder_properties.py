@@ -25,7 +25,7 @@ class TransactionProperties(SettingsModel):
     transaction_id_prefix: Annotated[str | None, NotInMemory("what a failed listener has sent is delivered")] = None
     """What a listener sends and its message's offset are one transaction, and so is each message that is sent outside
     of one. Every instance of the application needs a prefix of its own."""
-    producer: ClientProducerProperties = ClientProducerProperties()
+    producer: ClientProducerProperties = Field(default_factory=ClientProducerProperties.model_construct)
 
 
 class MetricsProperties(SettingsModel):
@@ -69,8 +69,8 @@ class KafkaBinderProperties(SettingsModel):
     """How long brokers may take to answer before the binder is down."""
     consider_down_when_any_partition_has_no_leader: bool = True
     """Whether one partition without a leader, of any topic in use, makes the binder down."""
-    transaction: TransactionProperties = TransactionProperties()
-    metrics: MetricsProperties = MetricsProperties()
+    transaction: TransactionProperties = Field(default_factory=TransactionProperties.model_construct)
+    metrics: MetricsProperties = Field(default_factory=MetricsProperties.model_construct)
 
     headers: Annotated[tuple[str, ...], Accepted("all headers travel as Kafka's own")] = ()
     authorization_exception_retry_interval: Annotated[

@@ -26,13 +26,13 @@ from binders.kafka.client_config import (
     checked_of_consumers,
     checked_of_producers,
 )
-from streamkit.config.application_properties import SharedSettingsModel
 from streamkit.config.data_sizes import DataSize
 from streamkit.config.durations import Milliseconds
 from streamkit.config.environment import Environment
 from streamkit.config.origin import scalar_text
 from streamkit.config.relaxed import uniform_key
 from streamkit.config.setting_limits import Accepted, Rejected
+from streamkit.config.settings_model import SharedSettingsModel
 from streamkit.config.shape import section_of
 from streamkit.config.tree import unknown_setting
 from streamkit.config.verdict import SettingWarning
@@ -124,9 +124,9 @@ class _ClientSettings(_Named):
 
     client_id: str | None = None
     """The name of the client in the brokers' logs; unset: the application's name."""
-    ssl: SslProperties = SslProperties()
+    ssl: SslProperties = Field(default_factory=SslProperties.model_construct)
     """Certificates and keys."""
-    security: SecurityProperties = SecurityProperties()
+    security: SecurityProperties = Field(default_factory=SecurityProperties.model_construct)
     """How clients talk to brokers."""
     properties: dict[str, str] = Field(default_factory=dict)
     """Properties of clients, by their names in Kafka."""
@@ -247,13 +247,13 @@ class KafkaProperties(_ClientSettings):
     """The brokers of binders that name none: `host:port`, several separated by commas."""
     properties: Annotated[dict[str, str], AfterValidator(checked_of_clients), IGNORED] = Field(default_factory=dict)
     """Properties of all clients, by their names in Kafka."""
-    consumer: ConsumerProperties = ConsumerProperties()
+    consumer: ConsumerProperties = Field(default_factory=ConsumerProperties.model_construct)
     """The consumers."""
-    producer: ProducerProperties = ProducerProperties()
+    producer: ProducerProperties = Field(default_factory=ProducerProperties.model_construct)
     """The producers."""
-    admin: AdminProperties = AdminProperties()
+    admin: AdminProperties = Field(default_factory=AdminProperties.model_construct)
     """The client that makes topics."""
-    jaas: JaasProperties = JaasProperties()
+    jaas: JaasProperties = Field(default_factory=JaasProperties.model_construct)
     listener: Annotated[dict[str, Any], _NO_LISTENERS] = Field(default_factory=dict)
     retry: Annotated[dict[str, Any], _NO_LISTENERS] = Field(default_factory=dict)
     streams: Annotated[dict[str, Any], _NO_STREAMS] = Field(default_factory=dict)

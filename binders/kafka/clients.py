@@ -135,6 +135,20 @@ class ClientMaker:
             "group_id": group,
         }
 
+    def reader_config(self) -> Config:
+        """Return the configuration of a consumer without a group, which reads what it is told and commits nothing."""
+        layers = (self._boot.of(Client.CONSUMER), self._binder.configuration, self._binder.consumer_properties)
+        return {
+            **self._common(Client.CONSUMER),
+            **_UNMEASURED,
+            "partition_assignment_strategy": ("range",),
+            "allow_auto_create_topics": False,
+            **translated(Client.CONSUMER, *layers),
+            "auto_offset_reset": StartOffset.EARLIEST.value,
+            "enable_auto_commit": False,
+            "group_id": None,
+        }
+
     def transactional_config(self, number: int) -> Config:
         """Return the configuration of the transactional producer with a number, which ends its `transactional.id`."""
         settings = self._binder.transaction

@@ -114,6 +114,11 @@ def _reasons(record: Record, rejected: Reject, group: str | None) -> RecordHeade
 class DeadLetters(ABC):
     """Keeps the rejected messages of one binding."""
 
+    @property
+    def topic(self) -> str | None:
+        """The dead-letter topic; None if rejected messages are lost."""
+        return None
+
     @abstractmethod
     async def keep(self, record: Record, rejected: Reject) -> None:
         """Keep a rejected message, and return when the message counts as settled.
@@ -153,6 +158,11 @@ class DeadLetterTopic(DeadLetters):
         self._provision = provision
         self._partitions: int | None = None
         self._is_closed = False
+
+    @property
+    def topic(self) -> str:
+        """The dead-letter topic."""
+        return self._topic
 
     async def make(self, origin: str) -> int:
         """Create the topic if it is missing, and return the number of its partitions.

@@ -15,6 +15,7 @@ from binders.kafka.headers import from_record
 from binders.kafka.partition import AssignedPartition, Delivery
 from binders.kafka.unreadable import Unreadable
 from streamkit.binder.drivers import Settler
+from streamkit.binder.failure_log import fate_of_rejected
 from streamkit.messaging.headers import MessageHeaders
 from streamkit.messaging.message import NO_PAYLOAD, Message
 from streamkit.settlement import Reject
@@ -27,13 +28,14 @@ Wake: TypeAlias = Callable[[AssignedPartition], None]
 """A function that is called when a partition has a waiting message again."""
 
 
-def to_framework(delivery: Delivery, binding: str, group: str | None) -> Message[bytes] | Reject:
+def to_framework(delivery: Delivery, binding: str, group: str | None, letters: str | None) -> Message[bytes] | Reject:
     """Return the framework's message for a record, or a rejection if the record cannot be read.
 
     Args:
         delivery: The record.
         binding: The binding's name, for logs.
         group: The group's name, for the headers.
+        letters: The topic of the binding's dead letters, for logs; None if rejected messages are lost.
     """
     record = delivery.record
     try:
@@ -42,7 +44,13 @@ def to_framework(delivery: Delivery, binding: str, group: str | None) -> Message
         payload = NO_PAYLOAD if record.value is None else record.value
         return Message(payload, MessageHeaders.adopt(from_record(record, group)))
     except Exception as error:  # any error: the next delivery of the record would fail too
-        logger.error("Binding %r gives up the record at %s, which cannot be read: %s", binding, place(record), error)
+        logger.error(
+            "Binding %r gives up the record at %s, which cannot be read: %s. %s",
+            binding,
+            place(record),
+            error,
+            fate_of_rejected(letters),
+        )
         return Reject(str(error), cause=error)
 
 

@@ -38,7 +38,7 @@ class KafkaPolledSource(KafkaMember, PolledSource):
                     delivery = await self._arrival()
             except TimeoutError:
                 return None
-            message = to_framework(delivery, self.binding, self._group)
+            message = to_framework(delivery, self.binding, self._group, self._dead_letters.topic)
             if not isinstance(message, Reject):
                 return PolledMessage(message, delivery.redeliveries, partial(self._settle, delivery))
             await self._settle(delivery, message)

@@ -144,7 +144,7 @@ class ClientProducerProperties(SettingsModel):
 class LetterProducerProperties(ClientProducerProperties):
     """`dlq-producer-properties.*`: a letter is its record, and its topic is the group's, so the rest has no effect."""
 
-    topic: TopicProperties = TopicProperties()
+    topic: TopicProperties = Field(default_factory=TopicProperties.model_construct)
 
     sync: Annotated[bool, Accepted("a letter is waited for")] = True
     header_patterns: Annotated[tuple[str, ...], Accepted(_ALL_OF_IT)] = ()
@@ -168,7 +168,7 @@ class KafkaProducerProperties(ExtendedProducerProperties, ClientProducerProperti
     """`payload.customer`, `headers['customer']`: the key of a message, of the message as it is sent."""
     use_topic_header: bool = False
     """A header `kafka_topic` names the topic in place of the destination."""
-    topic: TopicProperties = TopicProperties()
+    topic: TopicProperties = Field(default_factory=TopicProperties.model_construct)
 
     transactional: bool = False
     """Messages are sent in local transactions that a checker answers for, as on RocketMQ: asked for, it is refused."""
@@ -278,7 +278,7 @@ class KafkaConsumerProperties(ExtendedConsumerProperties):
     """The dead-letter topic; unset: `error.<destination>.<group>`."""
     dlq_partitions: int | None = Field(default=None, ge=1)
     """Its partitions; unset: as many as the destination has. A letter goes to its message's partition, modulo these."""
-    dlq_producer_properties: LetterProducerProperties = LetterProducerProperties()
+    dlq_producer_properties: LetterProducerProperties = Field(default_factory=LetterProducerProperties.model_construct)
     """The settings of the producer of dead letters, and of their topic."""
     auto_rebalance_enabled: Annotated[bool, NotInMemory(SHARED_PARTITIONS)] = True
     """False: the instance with index i takes every partition p with p % instance-count = i."""
@@ -288,7 +288,7 @@ class KafkaConsumerProperties(ExtendedConsumerProperties):
     """How long a poll of a polled consumer waits for a message."""
     configuration: Annotated[dict[str, str], AfterValidator(_of_consumers), IGNORED] = Field(default_factory=dict)
     """Properties of Kafka's consumer, by their names there, such as `max.poll.records`."""
-    topic: TopicProperties = TopicProperties()
+    topic: TopicProperties = Field(default_factory=TopicProperties.model_construct)
 
     auto_commit_offset: Annotated[bool, Accepted("a listener that asks for an Acknowledgment settles by hand")] = True
     ack_each_record: Annotated[bool, Accepted("settled offsets are committed at once")] = False

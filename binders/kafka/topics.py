@@ -203,6 +203,34 @@ class Topics:
         described = await self._described(sorted(topics)) if topics else []
         return {each["name"]: _view(each) for each in described if each["error_code"] != _UNKNOWN_TOPIC}
 
+    async def all_described(self, topics: Sequence[str] | None = None) -> list[dict[str, Any]]:
+        """Return how the brokers describe topics, as kafka-python returns it.
+
+        Args:
+            topics: The topics; None for all.
+
+        Raises:
+            KafkaError: The brokers are away, or refuse.
+        """
+        return await self.call(self._admin.describe_topics, topics)
+
+    async def all_groups(self) -> list[dict[str, Any]]:
+        """Return all groups, as kafka-python returns them.
+
+        Raises:
+            KafkaError: The brokers are away, or refuse.
+        """
+        return await self.call(self._admin.list_groups)
+
+    async def group(self, name: str) -> dict[str, Any]:
+        """Return how the brokers describe a group, as kafka-python returns it.
+
+        Raises:
+            KafkaError: The brokers are away, or refuse.
+        """
+        described: dict[str, dict[str, Any]] = await self.call(self._admin.describe_groups, [name])
+        return described[name]
+
     async def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the configurations of topics, the defaults included, by the names of topics and keys.
 
@@ -247,7 +275,18 @@ class Topics:
         Raises:
             KafkaError: The brokers are away, or refuse.
         """
-        asked = dict.fromkeys(partitions, OffsetSpec.LATEST)
+        return await self._offsets(partitions, OffsetSpec.LATEST)
+
+    async def begins(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offsets of the oldest records of partitions.
+
+        Raises:
+            KafkaError: The brokers are away, or refuse.
+        """
+        return await self._offsets(partitions, OffsetSpec.EARLIEST)
+
+    async def _offsets(self, partitions: Iterable[TopicPartition], which: OffsetSpec) -> dict[TopicPartition, int]:
+        asked = dict.fromkeys(partitions, which)
         if not asked:
             return {}
         found = await self.call(self._admin.list_partition_offsets, asked)

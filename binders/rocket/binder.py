@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 from uuid import uuid4
 
 from binders.rocket.binder_properties import (
@@ -19,7 +19,6 @@ from binders.rocket.binder_properties import (
 )
 from binders.rocket.capabilities import CAPABILITIES, POSSIBLE_CAPABILITIES
 from binders.rocket.client_settings import ClientSettingsMaker
-from binders.rocket.consumer import RocketBatchBinding, RocketConsumerBinding
 from binders.rocket.consumer_properties import RocketConsumerProperties
 from binders.rocket.discovery import discover_capabilities
 from binders.rocket.encryption import TlsProperties, client_tls, spark_options
@@ -27,20 +26,10 @@ from binders.rocket.groups import Subscriptions, commit_missing_offsets, create_
 from binders.rocket.headers import MESSAGE_ID, TOPIC
 from binders.rocket.ignored_settings import settings_ignored_by_consumer
 from binders.rocket.name_servers import DEFAULT_NAME_SERVER, PREFIX, NameServers
-from binders.rocket.polled import RocketPolledSource
 from binders.rocket.producer import RocketProducerBinding
 from binders.rocket.producer_properties import RocketProducerProperties
 from binders.rocket.spark import spark_sink, spark_source
-from binders.rocket.transactions import RocketTransactionalProducerBinding, rocket_checker
-from rocket_client import (
-    Admin,
-    ClientSettings,
-    LitePullConsumer,
-    Producer,
-    PushConsumer,
-    TopicNotFoundError,
-    TransactionProducer,
-)
+from rocket_client import Admin, ClientSettings, Producer, TopicNotFoundError
 from rocket_client.namespace import Namespace
 from rocket_remoting import RemotingError, ResponseError, TlsError
 from rocket_remoting.tls.contexts import client_context
@@ -65,9 +54,17 @@ from streamkit.binder.spark_format import SparkFormat
 from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError
 from streamkit.messaging.message import Message
 
+if TYPE_CHECKING:
+    from binders.rocket.consumer import RocketBatchBinding, RocketConsumerBinding
+    from binders.rocket.polled import RocketPolledSource
+    from rocket_client import PushConsumer
+
+# What consumes and what has transactions is imported for the first binding that does: applications, and the command
+# `streamkit send`, that only produce start faster.
+
 logger = logging.getLogger(__name__)
 
-B = TypeVar("B", RocketConsumerBinding, RocketBatchBinding, RocketPolledSource)
+B = TypeVar("B", "RocketConsumerBinding", "RocketBatchBinding", "RocketPolledSource")
 P = TypeVar("P")
 
 DEFAULT_QUEUES: Final = 4
@@ -234,7 +231,7 @@ class RocketBinder(Binder):
         return Health(HealthStatus.UP if brokers else HealthStatus.DOWN, details)
 
     @property
-    def _open_members(self) -> list[RocketConsumerBinding | RocketBatchBinding | RocketPolledSource]:
+    def _open_members(self) -> "list[RocketConsumerBinding | RocketBatchBinding | RocketPolledSource]":
         return [member for member in self._members if member.state is not BindingState.STOPPED]
 
     async def lags(self) -> Mapping[str, int]:
@@ -325,7 +322,7 @@ class RocketBinder(Binder):
             raise
         return binding
 
-    async def bind_consumer(self, destination: ConsumerDestination, receiver: Receiver) -> RocketConsumerBinding:
+    async def bind_consumer(self, destination: ConsumerDestination, receiver: Receiver) -> "RocketConsumerBinding":
         """Join the group and start to receive; create the topics first if `provisioning` says so.
 
         Raises:
@@ -333,6 +330,8 @@ class RocketBinder(Binder):
             BinderUnavailable: The brokers cannot be reached.
             ConfigurationError: The client refuses the settings, or a broker refuses the SQL expression.
         """
+        from binders.rocket.consumer import RocketConsumerBinding
+
         return await self._bind(
             destination,
             lambda group, extended, delete_group: RocketConsumerBinding(
@@ -342,8 +341,10 @@ class RocketBinder(Binder):
 
     async def bind_batch_consumer(
         self, destination: ConsumerDestination, receiver: BatchReceiver
-    ) -> RocketBatchBinding:
+    ) -> "RocketBatchBinding":
         """Do the same as `bind_consumer`, with batches of messages."""
+        from binders.rocket.consumer import RocketBatchBinding
+
         return await self._bind(
             destination,
             lambda group, extended, delete_group: RocketBatchBinding(
@@ -351,8 +352,11 @@ class RocketBinder(Binder):
             ),
         )
 
-    async def bind_polled(self, destination: ConsumerDestination) -> RocketPolledSource:
+    async def bind_polled(self, destination: ConsumerDestination) -> "RocketPolledSource":
         """Do the same as `bind_consumer`, but deliver messages only when the application polls."""
+        from binders.rocket.polled import RocketPolledSource
+        from rocket_client import LitePullConsumer
+
         return await self._bind(
             destination,
             lambda group, extended, delete_group: RocketPolledSource(
@@ -369,7 +373,9 @@ class RocketBinder(Binder):
 
     def _push_consumer(
         self, group: str, extended: RocketConsumerProperties, destination: ConsumerDestination
-    ) -> PushConsumer:
+    ) -> "PushConsumer":
+        from rocket_client import PushConsumer
+
         settings = self._settings.push_consumer(extended, destination)
         return PushConsumer(group, settings, transport=self._transport, clock=self._clock)
 
@@ -511,6 +517,9 @@ class RocketBinder(Binder):
             if destination.checker is None:
                 producer = Producer(group, settings, transport=self._transport, clock=self._clock)
             else:
+                from binders.rocket.transactions import RocketTransactionalProducerBinding, rocket_checker
+                from rocket_client import TransactionProducer
+
                 kind = RocketTransactionalProducerBinding
                 producer = TransactionProducer(
                     group,

@@ -19,10 +19,9 @@ from rocket_client.settings import is_domain, parse_addresses
 from rocket_remoting.session.address import parse_address
 from rocket_remoting.wire.errors import ConnectError
 from streamkit.binder.delivery import DEFAULT_DELAY_LEVELS
-from streamkit.config.application_properties import SharedSettingsModel
 from streamkit.config.durations import Seconds
 from streamkit.config.setting_limits import Accepted, NotInMemory, Rejected
-from streamkit.config.settings_model import SettingsModel
+from streamkit.config.settings_model import SettingsModel, SharedSettingsModel
 from streamkit.config.shape import Separator
 
 _NO_TEMPLATE: Final = "there is no RocketMQTemplate: set it for the binding, below spring.cloud.stream.rocketmq"
@@ -121,7 +120,7 @@ class RocketBinderProperties(SettingsModel):
     use_tls: Annotated[bool, Field(alias="useTLS")] = False
     """Encrypt the connections to name servers and brokers: those of the binder itself, and of bindings that do not set
     it."""
-    tls: TlsProperties = TlsProperties()
+    tls: TlsProperties = Field(default_factory=TlsProperties.model_construct)
     """Whom the binder trusts, and the certificate that it shows."""
     enable_msg_trace: Annotated[bool | None, NotInMemory(NO_TRACE)] = None
     """Write message traces of the bindings that do not set it. Unset: if `customized-trace-topic` is set."""
@@ -167,4 +166,4 @@ class RocketSpringProperties(SharedSettingsModel):
 
     name_server: NameServerList = Field(default=[])
     """Name servers, where `spring.cloud.stream.rocketmq.binder.name-server` is not set."""
-    producer: RocketSpringProducerProperties = RocketSpringProducerProperties()
+    producer: RocketSpringProducerProperties = Field(default_factory=RocketSpringProducerProperties.model_construct)

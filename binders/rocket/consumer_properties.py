@@ -158,8 +158,8 @@ class RocketConsumerProperties(ExtendedConsumerProperties, BindingProperties):
 
     consume_max_span: Annotated[int, NotInMemory(_NOT_PULLED)] = Field(default=2000, ge=1)
     """Concurrent: a queue is not pulled while its cached offsets span more than this."""
-    push: PushProperties = PushProperties()
-    pull: PullProperties = PullProperties()
+    push: PushProperties = Field(default_factory=PushProperties.model_construct)
+    pull: PullProperties = Field(default_factory=PullProperties.model_construct)
     group: Annotated[str | None, Accepted("the binding's own group is used")] = None
     trusted_packages: Annotated[tuple[str, ...], Accepted("no classes are made from headers")] = ()
     persist_consumer_offset_interval: PositiveMilliseconds | None = None

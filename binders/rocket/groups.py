@@ -1,13 +1,17 @@
 """Subscriptions of groups, and the first offsets of groups without members: anonymous groups and `required-groups`."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from rocket_client import Admin, LitePullConsumer, PushConsumer, TopicNotFoundError
+from rocket_client import Admin, TopicNotFoundError
 from rocket_remoting import ResponseError
 from rocket_remoting.wire.bodies import SubscriptionGroupConfig
 from rocket_remoting.wire.message import MessageQueue
 from streamkit.binder.binder import ConsumerDestination
 from streamkit.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from rocket_client import LitePullConsumer, PushConsumer
 
 
 class Subscriptions:
@@ -44,7 +48,7 @@ def topics_of(destination: str) -> list[str]:
     return [topic.strip() for topic in destination.split(",")]
 
 
-def subscribe(consumer: PushConsumer | LitePullConsumer, destination: ConsumerDestination) -> None:
+def subscribe(consumer: "PushConsumer | LitePullConsumer", destination: ConsumerDestination) -> None:
     """Subscribe a consumer to the topics of its binding, with the binding's tags or SQL expression."""
     delivery = destination.delivery
     for topic in topics_of(destination.name):

@@ -192,7 +192,7 @@ class AttemptLoop:
                 message_settled,
                 self._owner,
                 binding=self._binding,
-                message=delivered.message,
+                message=delivered.attempt,
                 settlement=settlement,
             )
         return settlement

@@ -79,7 +79,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 from streamkit.binder.capabilities import Capability
 from streamkit.binder.delivery import (
@@ -90,16 +90,19 @@ from streamkit.binder.delivery import (
     ProducerModel,
 )
 from streamkit.binder.permits import Permits
-from streamkit.binder.spark_format import SparkFormat
 from streamkit.binder.stand_in import StandIn
 from streamkit.clock import Clock
 from streamkit.config.environment import Environment
 from streamkit.config.settings import ConsumerProperties, ProducerProperties
 from streamkit.errors import BinderError, BinderUnavailable
-from streamkit.findings import Finding
 from streamkit.messaging.message import Message
 from streamkit.messaging.transaction import BrokerTransaction, TransactionState
 from streamkit.settlement import Settlement
+
+if TYPE_CHECKING:  # most processes neither explore nor examine a system, and have no Spark
+    from streamkit.binder.exploring import Explorer
+    from streamkit.binder.spark_format import SparkFormat
+    from streamkit.findings import Finding
 
 __all__ = [
     "BatchReceiver",
@@ -533,7 +536,7 @@ class Binder(ABC):
         """Return the destination of a binding's dead letters, or ``None`` if rejected messages are lost."""
         return None
 
-    def spark_source(self, destination: ConsumerDestination) -> SparkFormat | None:
+    def spark_source(self, destination: ConsumerDestination) -> "SparkFormat | None":
         """Return the format by which Spark itself reads the destination, or ``None`` if Spark cannot.
 
         May be called before :meth:`start`.
@@ -543,7 +546,7 @@ class Binder(ABC):
         """
         return None
 
-    def spark_sink(self, destination: ProducerDestination) -> SparkFormat | None:
+    def spark_sink(self, destination: ProducerDestination) -> "SparkFormat | None":
         """Return the format by which Spark itself writes to the destination, or ``None`` if Spark cannot.
 
         The format reads the columns ``body`` (binary), ``properties`` (a map of the headers), ``keys``, ``tags`` and
@@ -572,7 +575,7 @@ class Binder(ABC):
         *,
         watch: float,
         answer_within: float,
-    ) -> Sequence[Finding]:
+    ) -> "Sequence[Finding]":
         """Return what is wrong with the system and with the destinations of bindings, and how to mend it.
 
         `streamkit doctor` calls it on a binder that is not started; the binder connects and disconnects for it. The
@@ -587,6 +590,13 @@ class Binder(ABC):
             answer_within: Seconds that a server may take to answer.
         """
         return ()
+
+    def explorer(self) -> "Explorer | None":
+        """Return an object that looks at the destinations of the system for `streamkit console`; None if there is none.
+
+        It is asked of a binder that is not started, and connects and disconnects by itself.
+        """
+        return None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"

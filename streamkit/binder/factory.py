@@ -33,6 +33,7 @@ from streamkit.binder.receiving import MessageReceiver
 from streamkit.binder.registry import BinderRegistry
 from streamkit.binder.retry_policies import RetryPolicies
 from streamkit.binder.sending import SendingHandler, Writer, keeping_unsent, reporting_loss, write_native
+from streamkit.binder.tracing import MakeTracer, MessageTracer, TracedBinding, traced_producer, traced_target
 from streamkit.binder.transactional_sending import TransactionalSendingHandler
 from streamkit.binder.unread_settings import Side, UnreadSettings
 from streamkit.config.environment import Environment
@@ -88,6 +89,7 @@ class BindingFactory:
         retry_policy: RetryPolicy | None = None,
         customizers: Customizers | None = None,
         make_keeper: MakeKeeper | None = None,
+        make_tracer: MakeTracer | None = None,
     ) -> None:
         """Make a factory.
 
@@ -102,9 +104,11 @@ class BindingFactory:
             retry_policy: The policy of bindings that name no policy; it replaces their settings.
             customizers: Change consumers and producers before they start.
             make_keeper: Makes the keepers of output bindings; None for no keepers.
+            make_tracer: Makes the tracers of bindings; None for no tracers.
         """
         self._owner = owner
         self._make_keeper = make_keeper
+        self._make_tracer = make_tracer
         self.settings = BindingSettings(settings, environment.files)
         self._environment = environment
         self._registry = registry
@@ -199,8 +203,10 @@ class BindingFactory:
             if keeper is not None:
                 unsent = keeping_unsent(self._owner, name, keeper, destination.on_failure)
                 destination = replace(destination, on_failure=unsent)
+        tracer = self._tracer(TracedBinding(name, topic, None, False, chosen.type))
 
         def make_sender(producer: ProducerBinding) -> SendingHandler | TransactionalSendingHandler:
+            producer = traced_producer(producer, tracer)
             plain = SendingHandler(
                 self._owner,
                 name,
@@ -223,6 +229,9 @@ class BindingFactory:
         ready = CheckedBinder(self._registry, chosen, name, asked)
         ready.refuse_impossible()
         return OutputBinding(self._owner, channel, destination, ready, make_sender, keeper=keeper)
+
+    def _tracer(self, binding: TracedBinding) -> MessageTracer | None:
+        return None if self._make_tracer is None else self._make_tracer(self._owner, binding)
 
     def input(
         self, name: str, channel: SubscribableChannel, *, manual: bool = False, polled: bool = False
@@ -271,10 +280,11 @@ class BindingFactory:
                 _or_global(properties.consumer.instance_count, self.settings.stream.instance_count),
                 customizers=self._customizers.consumer,
             )
+            tracer = self._tracer(TracedBinding(name, topic, destination.group, True, binder.type))
             receiver = kind(
                 self._owner,
                 name,
-                reading_in(properties.consumer.header_mode, channel.asend),
+                reading_in(properties.consumer.header_mode, traced_target(channel.asend, tracer)),
                 delivery,
                 policy,
                 permits=permits,
@@ -282,6 +292,8 @@ class BindingFactory:
                 log=FailureLog(name, topic, destination.group, binder, binder.dead_letter_destination(destination)),
                 manual=manual,
             )
+            if isinstance(receiver, PolledReceiver):
+                receiver.tracer = tracer
             with self.settings.located(name):
                 binder.check_consumer(destination)
             consumers.append((destination, receiver))

@@ -1,15 +1,16 @@
-"""The log of a binding's failed messages: one line for each failed call, and one for each message that is given up.
+"""The log of a binding's failed messages: one line for each failed call, the last of which says where the message goes.
 
     WARNING   the message is called again, delivered again, or its error handler has accepted it
     WARNING   the listener itself has rejected the message
     ERROR     the message is given up: it goes to the dead letters, or is lost
 
-Each line names the message. Only the last one of a message has a traceback; the level DEBUG adds it to the others.
+Each line names the message, and has the same facts as structured fields (:mod:`streamkit.log_format`). Only the line of
+the first attempt has a traceback; the level DEBUG adds it to the others.
 """
 
 import logging
 from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 from streamkit.binder.delivered import DeliveredMessage
 from streamkit.errors import MessageConversionError
@@ -17,9 +18,15 @@ from streamkit.messaging.cause import kind_and_text
 from streamkit.messaging.message import Message
 from streamkit.settlement import Reject
 
-__all__ = ["FailureLog"]
+__all__ = ["FailureLog", "fate_of_rejected"]
 
 logger = logging.getLogger(__name__)
+
+_RETRY: Final = "retry"
+_REDELIVERY: Final = "redelivery"
+_ACCEPTED: Final = "accepted"
+_DEAD_LETTER: Final = "dead-letter"
+_LOST: Final = "lost"
 
 
 class Places(Protocol):
@@ -76,7 +83,8 @@ class FailureLog:
             last,
             pause,
             kind_and_text(cause),
-            exc_info=_for_debugging(cause),
+            exc_info=_traceback(cause, number),
+            extra=self._fields(failed, _RETRY, cause, next_in_seconds=pause),
         )
 
     def delivered_again(self, failed: DeliveredMessage, limit: int | None) -> None:
@@ -95,7 +103,8 @@ class FailureLog:
             failed.redeliveries + 1,
             "" if limit is None else f" of {limit}",
             kind_and_text(failed.failure),
-            exc_info=_for_debugging(failed.failure),
+            exc_info=_traceback(failed.failure, failed.attempts),
+            extra=self._fields([failed], _REDELIVERY, failed.failure),
         )
 
     def handled(self, failed: DeliveredMessage, cause: BaseException) -> None:
@@ -107,6 +116,7 @@ class FailureLog:
             _after(failed),
             kind_and_text(cause),
             exc_info=_for_debugging(cause),
+            extra=self._fields([failed], _ACCEPTED, cause),
         )
 
     def failed_after_settling(self, delivered: Sequence[DeliveredMessage], error: BaseException) -> None:
@@ -116,47 +126,83 @@ class FailureLog:
             self._binding,
             self._named(delivered),
             exc_info=error,
+            extra=self._fields(delivered, None, error),
         )
 
     def handler_failed(self, failed: DeliveredMessage, error: BaseException) -> None:
         """Log that the error handler failed, so the message continues as without it."""
         logger.error(
-            "An error handler of binding %r failed for %s", self._binding, self._named([failed]), exc_info=error
+            "An error handler of binding %r failed for %s",
+            self._binding,
+            self._named([failed]),
+            exc_info=error,
+            extra=self._fields([failed], None, error),
         )
 
     def dropped(self, failed: DeliveredMessage, reason: str) -> None:
         """Log that a failed message of a broadcast binding is lost."""
-        self._final(failed, failed.failure, reason, "It is lost: broadcast messages are not kept")
+        self._final(failed, failed.failure, reason, _LOST, "It is lost: broadcast messages are not kept")
 
     def rejected(self, failed: DeliveredMessage, rejection: Reject) -> None:
         """Log where a rejected message goes; it is an error unless the listener has decided so."""
         letters = self._letters
-        fate = "It is lost: the binding has no dead letters" if letters is None else f"It goes to {letters!r}"
         # A Requeue beyond the limit of redeliveries is nobody's decision, whether or not it has a cause.
         is_decided = failed.failure is None and not failed.is_exhausted
-        self._final(failed, failed.failure or rejection.cause, rejection.reason, fate, is_decided=is_decided)
+        step, fate = _LOST if letters is None else _DEAD_LETTER, fate_of_rejected(letters)
+        self._final(failed, failed.failure or rejection.cause, rejection.reason, step, fate, is_decided=is_decided)
 
     def _final(
-        self, failed: DeliveredMessage, cause: BaseException | None, reason: str, fate: str, *, is_decided: bool = False
+        self,
+        failed: DeliveredMessage,
+        cause: BaseException | None,
+        reason: str,
+        step: str,
+        fate: str,
+        *,
+        is_decided: bool = False,
     ) -> None:
-        what = "rejects" if is_decided else "gives up"
-        text = "Binding %r %s %s of topic %r, group %r, %s: %s. %s"
-        arguments = (
+        fields = self._fields([failed], step, cause)
+        if step == _DEAD_LETTER:
+            fields["dead_letter"] = self._letters
+        logger.log(
+            logging.WARNING if is_decided else logging.ERROR,
+            "Binding %r %s %s of topic %r, group %r, %s: %s. %s",
             self._binding,
-            what,
+            "rejects" if is_decided else "gives up",
             self._named([failed]),
-            self._topic_of(failed),
+            fields["destination"],
             self._group or "anonymous",
             _after(failed),
             reason,
             fate,
+            exc_info=_for_debugging(cause) if is_decided else _traceback(cause, failed.attempts),
+            extra=fields,
         )
-        # The text of a payload that cannot be converted says where it is wrong; our own stack says nothing more.
-        is_of_payload = isinstance(cause, MessageConversionError)
-        if is_decided:
-            logger.warning(text, *arguments, exc_info=_for_debugging(cause))
-        else:
-            logger.error(text, *arguments, exc_info=_for_debugging(cause) if is_of_payload else cause)
+
+    def _fields(
+        self,
+        messages: Sequence[DeliveredMessage],
+        step: str | None,
+        cause: BaseException | None,
+        **more: object,
+    ) -> dict[str, object]:
+        """Return the structured fields of a line."""
+        first = messages[0]
+        fields: dict[str, object] = {
+            "binding": self._binding,
+            "destination": self._topic_of(first),
+            "group": self._group,
+            "message_id": self._places.name_of(first.message),
+            "attempt": first.attempts,
+            "redeliveries": first.redeliveries,
+        }
+        if len(messages) > 1:
+            fields["batch_size"] = len(messages)
+        if step is not None:
+            fields["next_step"] = step
+        if cause is not None:
+            fields["error"] = kind_and_text(cause)
+        return fields | more
 
     def _named(self, messages: Sequence[DeliveredMessage]) -> str:
         first = f"message {self._places.name_of(messages[0].message)}"
@@ -167,8 +213,25 @@ class FailureLog:
         return self._topic if origin is None else origin
 
 
+def fate_of_rejected(letters: str | None) -> str:
+    """Return the sentence that says where a rejected message goes.
+
+    Args:
+        letters: The destination of the binding's dead letters; None if rejected messages are lost.
+    """
+    return "It is lost: the binding has no dead letters" if letters is None else f"It goes to {letters!r}"
+
+
 def _after(failed: DeliveredMessage) -> str:
     return "after 1 attempt" if failed.attempts == 1 else f"after {failed.attempts} attempts"
+
+
+def _traceback(cause: BaseException | None, attempt: int) -> BaseException | None:
+    """Return the exception whose traceback is logged: that of the first attempt, since others are nearly always alike.
+
+    A payload that cannot be converted has none: its text says where it is wrong, and our own stack says nothing more.
+    """
+    return cause if attempt == 1 and not isinstance(cause, MessageConversionError) else _for_debugging(cause)
 
 
 def _for_debugging(error: BaseException | None) -> BaseException | None:

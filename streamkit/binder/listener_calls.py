@@ -129,5 +129,10 @@ def timed_out(binding: str, delivery: Delivery, message: Message[object]) -> Set
     """
     assert delivery.consume_timeout is not None, "without a timeout nothing times out"
     reason = f"not settled within consume-timeout, {format_duration(delivery.consume_timeout)}"
-    logger.warning("Binding %r: message %s was %s", binding, message.headers.id, reason)
+    fields = {
+        "binding": binding,
+        "message_id": message.headers.id,
+        "next_step": "accepted" if delivery.broadcast else "redelivery",
+    }
+    logger.warning("Binding %r: message %s was %s", binding, message.headers.id, reason, extra=fields)
     return ACCEPT if delivery.broadcast else Requeue(reason, cause=TimeoutError(reason))

@@ -14,14 +14,16 @@ A binder's own settings may name a function of the message and the count instead
 
 from collections.abc import Callable
 from inspect import iscoroutinefunction
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from streamkit.binder.named_objects import NamedObjects
 from streamkit.binder.partitioning import KeyExtractor, Partitioner, PartitionSelector, partition_of
 from streamkit.config.settings import ProducerProperties
 from streamkit.errors import ConfigurationError, ExpressionError, MessageDeliveryError
-from streamkit.expression import Expression, compile_expression
 from streamkit.messaging.message import Message
+
+if TYPE_CHECKING:  # few bindings are partitioned by an expression
+    from streamkit.expression import Expression
 
 __all__ = ["ASKED_BY", "partitioner_of"]
 
@@ -91,9 +93,11 @@ def _named(
         raise ConfigurationError(str(error), key=f"producer.{setting}") from error
 
 
-def _expression(setting: str, source: str | None) -> Expression | None:
+def _expression(setting: str, source: str | None) -> "Expression | None":
     if source is None:
         return None
+    from streamkit.expression import compile_expression
+
     try:
         return compile_expression(source)
     except ExpressionError as error:
@@ -113,7 +117,7 @@ def _plain_function(found: object) -> Callable[..., object] | None:
     return found if callable(found) and not iscoroutinefunction(found) else None
 
 
-def _first(extract: KeyExtractor | None, expression: Expression | None) -> KeyExtractor:
+def _first(extract: KeyExtractor | None, expression: "Expression | None") -> KeyExtractor:
     if extract is None or expression is None:
         return extract or _required(expression)
 
@@ -124,12 +128,12 @@ def _first(extract: KeyExtractor | None, expression: Expression | None) -> KeyEx
     return first
 
 
-def _required(expression: Expression | None) -> KeyExtractor:
+def _required(expression: "Expression | None") -> KeyExtractor:
     assert expression is not None
     return expression
 
 
-def _by_expression(expression: Expression) -> PartitionSelector:
+def _by_expression(expression: "Expression") -> PartitionSelector:
     def select(key: object, count: int) -> int:
         chosen = expression(key)
         if isinstance(chosen, int):

@@ -31,6 +31,7 @@ from streamkit.binder.delivered import DeliveredMessage
 from streamkit.binder.header_modes import reading_in
 from streamkit.binder.listener_calls import Target, timed_out
 from streamkit.binder.receiving import MessageReceiver
+from streamkit.binder.tracing import MessageTracer, traced_target
 from streamkit.config.settings import HeaderMode
 from streamkit.events import message_received, notify
 from streamkit.messaging.message import Message
@@ -45,8 +46,13 @@ _PAUSE_OF_IDLE_POLLS: Final = 0.1
 
 
 class PolledReceiver(MessageReceiver):
-    """Polls one destination of a binding, and settles each message."""
+    """Polls one destination of a binding, and settles each message.
 
+    Attributes:
+        tracer: Traces the handlers; None for no tracing.
+    """
+
+    tracer: MessageTracer | None = None
     _member: "_Member | None" = None
     _header_mode: HeaderMode | None = None
 
@@ -90,7 +96,7 @@ class PolledReceiver(MessageReceiver):
             notify(message_received, self._owner, binding=self._binding, message=polled.message)
         acknowledgment = Acknowledgment()
         delivered = DeliveredMessage(polled.message, polled.redeliveries, acknowledgment)
-        call = partial(_call, reading_in(self._header_mode, handler))
+        call = partial(_call, reading_in(self._header_mode, traced_target(handler, self.tracer)))
         try:
             # Spring's rule for polled consumers: a failed message is rejected; only Requeue delivers it again.
             await self._attempts.run(delivered, call, asyncio.sleep, requeues=False)

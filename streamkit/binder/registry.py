@@ -53,7 +53,7 @@ class BinderRegistry:
         """The binders of the settings by name, or one for each installed type."""
         if self._settings.binders:
             return self._settings.binders
-        return {name: BinderConfiguration(type=name) for name in self.types.names}
+        return {name: BinderConfiguration.model_construct(type=name) for name in self.types.names}
 
     @property
     def made(self) -> Mapping[str, Binder]:
@@ -69,11 +69,41 @@ class BinderRegistry:
         Raises:
             ConfigurationError: There is no such binder, its settings are wrong, or no default can be chosen.
         """
-        name = name or self._default()
+        name = name or self.default_name()
         found = self._made.get(name)
         if found is None:
             found = self._made[name] = self._make(name)
         return found
+
+    def type_of(self, name: str) -> str:
+        """Return the name of a binder's type; the binder is not made.
+
+        Raises:
+            ConfigurationError: There is no such binder.
+        """
+        configuration = self.configurations.get(name)
+        if configuration is None:
+            raise unknown_binder(name, self.configurations)
+        return configuration.type or name
+
+    def default_name(self) -> str:
+        """Return the name of the default binder; the binder is not made.
+
+        Raises:
+            ConfigurationError: No default binder can be chosen.
+        """
+        if self._settings.default_binder:
+            return self._settings.default_binder
+        candidates = self._candidates()
+        if len(candidates) == 1:
+            return candidates[0]
+        if not candidates:
+            raise ConfigurationError(f"no binder can be the default: set {PREFIX}.default-binder")
+        raise ConfigurationError(
+            f"there are several binders, {', '.join(candidates)}: choose one with {PREFIX}.default-binder, or "
+            f"for each binding with {PREFIX}.bindings.<name>.binder",
+            key=f"{PREFIX}.default-binder",
+        )
 
     def used(self) -> list[str]:
         """Return the names of the binders that the bindings of the settings use.
@@ -86,7 +116,7 @@ class BinderRegistry:
         bindings = self._settings.bindings.values()
         names = [binding.binder for binding in bindings if binding.binder]
         if len(names) < len(bindings) or not names:
-            names.insert(0, self._default())
+            names.insert(0, self.default_name())
         return [name for name in dict.fromkeys(names) if name in self.configurations]
 
     def shared_system(self, name: str) -> AbstractAsyncContextManager[Mapping[str, str]] | None:
@@ -96,7 +126,7 @@ class BinderRegistry:
             ConfigurationError: The binder's settings are wrong.
         """
         configuration = self.configurations[name]
-        type_ = self.types.get(configuration.type or name)
+        type_ = self.types.get(self.type_of(name))
         return type_.shared_system(name, self._context(name, configuration))
 
     def key_for(self, name: str, key: str) -> str:
@@ -140,11 +170,9 @@ class BinderRegistry:
             raise errors[0]
 
     def _make(self, name: str) -> Binder:
-        configuration = self.configurations.get(name)
-        if configuration is None:
-            raise unknown_binder(name, self.configurations)
-        context = self._context(name, configuration)
-        binder = self.types.create(configuration.type or name, name, context)
+        type_ = self.type_of(name)
+        context = self._context(name, self.configurations[name])
+        binder = self.types.create(type_, name, context)
         self._customizers.binder(binder)
         return binder
 
@@ -162,20 +190,6 @@ class BinderRegistry:
             return self._environment
         prefix = f"{PREFIX}.binders[{name}].environment"
         return self._environment.below(prefix, inherit=configuration.inherit_environment)
-
-    def _default(self) -> str:
-        if self._settings.default_binder:
-            return self._settings.default_binder
-        candidates = self._candidates()
-        if len(candidates) == 1:
-            return candidates[0]
-        if not candidates:
-            raise ConfigurationError(f"no binder can be the default: set {PREFIX}.default-binder")
-        raise ConfigurationError(
-            f"there are several binders, {', '.join(candidates)}: choose one with {PREFIX}.default-binder, or "
-            f"for each binding with {PREFIX}.bindings.<name>.binder",
-            key=f"{PREFIX}.default-binder",
-        )
 
     def _candidates(self) -> list[str]:
         """Return the names of the binders that may be the default; of several implicit binders, those with settings."""

@@ -11,15 +11,16 @@
 An error in the message itself is raised to the sender before the message is sent.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 from streamkit.binder.binder import ProducerBinding
 from streamkit.binder.capabilities import Capability, describe
 from streamkit.binder.keeping import MessageKeeper, MessageKept, note_kept
 from streamkit.binder.partitioning import Partitioner, explicit_partition
 from streamkit.errors import BinderError, MessageConversionError, MessageDeliveryError, UnsupportedCapability
-from streamkit.events import message_kept, message_sent, notify, send_failed
+from streamkit.events import message_kept, message_sent, notify, send_answered, send_failed
 from streamkit.messaging.handler import Failed
 from streamkit.messaging.headers import (
     DELAY,
@@ -33,6 +34,8 @@ from streamkit.messaging.headers import (
 from streamkit.messaging.message import Message
 
 __all__ = ["SendFailure", "SendingHandler", "Writer", "keeping_unsent", "reporting_loss", "write_native"]
+
+R = TypeVar("R")
 
 _CHOOSES_PARTITION: Final = frozenset({PARTITION, PARTITION_OVERRIDE})
 
@@ -101,8 +104,9 @@ class SendingHandler:
         if message.headers.get(TRANSACTION) is not None:
             self._refuse_transaction(message)
         wire = self.to_wire(message)
+        sending = self._producer.send(wire)
         try:
-            await self._producer.send(wire)
+            await (self._timed(sending) if send_answered.receivers else sending)
         except MessageKept:
             self.report_kept(wire)
         except BinderError as error:
@@ -131,8 +135,10 @@ class SendingHandler:
             except Exception as error:  # returned; the messages before this one are sent
                 malformed = (message, error)
                 break
+        sending = self._producer.send_all(wires)
+        outcomes = await (self._timed(sending) if wires and send_answered.receivers else sending)
         failed: dict[Exception, Message[object]] = {}
-        for message, wire, outcome in zip(messages, wires, await self._producer.send_all(wires), strict=False):
+        for message, wire, outcome in zip(messages, wires, outcomes, strict=False):
             if outcome is None:
                 self.report_success(wire)
             elif isinstance(outcome, MessageKept):
@@ -144,6 +150,15 @@ class SendingHandler:
         for first, message in failed.items():
             return message, first
         return malformed
+
+    async def _timed(self, sending: Awaitable[R]) -> R:
+        """Await a send, and send the event `send_answered`."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            return await sending
+        finally:
+            notify(send_answered, self._owner, binding=self._binding, seconds=loop.time() - began)
 
     async def _handle_each(self, messages: Sequence[Message[object]]) -> Failed | None:
         for message in messages:

@@ -6,25 +6,44 @@ their source without importing it.
 """
 
 import ast
+import atexit
+import gc
 import importlib.util
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
-from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from streamkit.entry_points import COMMANDS, claim_conflict, described, offers_of
+from streamkit.entry_points import COMMANDS, EntryPoint, claim_conflict, described, offers_of
 
 __all__ = ["main"]
 
 PROGRAM = "streamkit"
 
+COLLECTED_AFTER: Final = (200_000, 10, 10)
+"""Thresholds of `gc.set_threshold` while a command runs that sets no others."""
+
 
 class LazyGroup(click.Group):
     """A group whose subcommands are entry points, loaded on use."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command of the arguments; the garbage of its imports is collected rarely.
+
+        Modules and classes stay, so collections find little. With the thresholds of Python 3.11, importing an
+        application causes some 175 collections; with these, hardly any. At the end of the process nothing is searched
+        for garbage.
+        """
+        before = gc.get_threshold()
+        gc.set_threshold(*COLLECTED_AFTER)
+        atexit.register(gc.freeze)
+        try:
+            return super().main(*args, **extra)
+        finally:
+            gc.set_threshold(*before)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all subcommands, sorted."""
@@ -60,6 +79,8 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            from difflib import get_close_matches
+
             near = get_close_matches(args[0], self.list_commands(ctx), n=1)
             if not near:
                 raise
@@ -125,8 +146,8 @@ def _first_function(tree: ast.Module, name: str) -> ast.FunctionDef | ast.AsyncF
 def _version() -> str:
     """Return the version of the distribution that offers ``streamkit run``: it has another name than its packages."""
     for entry in offers_of(COMMANDS).get("run", ()):
-        if entry.module == "streamkit.cli.run" and entry.dist is not None:
-            return entry.dist.version
+        if entry.module == "streamkit.cli.run" and entry.version:
+            return entry.version
     return "not installed"
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from streamkit.cli.binding_names import complete_bindings
 from streamkit.cli.setting_arguments import expect_settings
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -37,7 +38,7 @@ def _options(command: C) -> C:
 
 
 @config.command(context_settings={"ignore_unknown_options": True})
-@click.argument("binding")
+@click.argument("binding", shell_complete=complete_bindings)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[--KEY=VALUE]...")
 @_options
 @click.option("--defaults", "with_defaults", is_flag=True, help="Show the settings that nothing sets, too.")

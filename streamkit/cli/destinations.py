@@ -1,45 +1,44 @@
 """Sends to a destination and receives from it, as an application in the current directory would: on any binder.
 
-The command's application has the settings of that directory and one binding. It starts nothing else that the settings
-name: no functions, no management endpoints, no embedded broker.
+The command has the binders of the application's settings, and one binding. It starts nothing else that the settings
+name: no functions, no management endpoints, no embedded broker, and no local store, which one process has open.
 """
 
 import asyncio
 import itertools
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 import click
 
-from streamkit.application import StreamApplication
+from streamkit.binder.binding import InputBinding, OutputBinding
 from streamkit.cli.terminal_log import log_to_terminal
-from streamkit.config.origin import Scalar
+from streamkit.cli.terminal_text import visible
+from streamkit.config.environment import Environment
+from streamkit.config.judgement import read_settings
+from streamkit.config.settings import BindingProperties, StreamSettings
+from streamkit.config.validation import Bound
 from streamkit.errors import StreamkitError
-from streamkit.loop.loops import new_loop
 from streamkit.messaging.headers import CONTENT_TYPE, ID, KEY, PARTITION, TIMESTAMP
 from streamkit.messaging.message import Message
+from streamkit.plugins.application_plugins import ApplicationPlugins
+from streamkit.running.settings_alone import SettingsAlone
 
-__all__ = ["Asked", "receive", "send", "send_one", "show_arrivals"]
+__all__ = ["Asked", "Sent", "receive", "send", "send_one", "show_arrivals"]
 
-_PREFIX: Final = "spring.cloud.stream"
 _BINDING: Final = "streamkit-command"
+"""The name of the binding that receives: a group of its own, with the settings of the asked binding but its group."""
+_EMBEDDED: Final = "spring.cloud.stream.rocketmq.binder.embedded"
 _SHOWN: Final = 1000
 """Characters of a payload that are shown, without `--json`."""
-_OTHERS: Final[Mapping[str, Scalar]] = {
-    "spring.cloud.function.definition": "",
-    f"{_PREFIX}.source": "",
-    f"{_PREFIX}.input-bindings": "",
-    f"{_PREFIX}.output-bindings": "",
-    "management.server.port": "",
-    # A broker that is away ends the command; an application would wait for it.
-    f"{_PREFIX}.binding-retry-interval": "0",
-}
+_KEPT: Final = "\n\t"
+"""Characters of payloads and headers that are printed although they move the cursor."""
 
 
 @dataclass(frozen=True)
@@ -58,35 +57,51 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """A destination that the settings were asked about.
+class Sent:
+    """A message that was sent, or that would be.
 
     Attributes:
         destination: The name that the messaging system knows.
         binder: The name of its binder.
-        type: The type of the binder.
-        binding: The binding of the settings; None if they have none of this name.
-        overrides: The settings of the command's application.
+        content_type: The content type of the payload.
+        payload_size: The bytes of the payload.
     """
 
     destination: str
     binder: str
-    type: str
-    binding: str | None
-    overrides: Mapping[str, Scalar]
+    content_type: str
+    payload_size: int
 
-    def __str__(self) -> str:
-        return f"{self.destination} ({self.binder})"
+    def json(self) -> str:
+        """Return these facts as a JSON object."""
+        return json.dumps(asdict(self), ensure_ascii=False)
 
 
-def send_one(asked: Asked, payload: bytes, headers: Mapping[str, object], content_type: str | None) -> str:
-    """Run `send`, and return where the message was sent to.
+@dataclass(frozen=True)
+class _Place:
+    """A destination, and what an application in the current directory would reach it with.
+
+    Attributes:
+        alone: The parts that the settings make.
+        binding: The settings of the binding of this name; the defaults if the settings have none.
+        binder: The name of the binder.
+    """
+
+    alone: SettingsAlone
+    binding: BindingProperties
+    binder: str
+
+
+def send_one(
+    asked: Asked, payload: bytes, headers: Mapping[str, object], content_type: str | None, *, is_dry: bool
+) -> Sent:
+    """Run `send`; its errors are those of the command.
 
     Raises:
         click.ClickException: A setting is wrong, or the messaging system cannot be used.
     """
     with _reported() as runner:
-        return runner.run(send(asked, payload, headers, content_type))
+        return runner.run(send(asked, payload, headers, content_type, is_dry=is_dry))
 
 
 def show_arrivals(asked: Asked, *, count: int | None, with_headers: bool, as_json: bool) -> None:
@@ -110,34 +125,36 @@ def show_arrivals(asked: Asked, *, count: int | None, with_headers: bool, as_jso
         runner.run(receive(asked, show, count, began))
 
 
-async def send(asked: Asked, payload: bytes, headers: Mapping[str, object], content_type: str | None) -> str:
-    """Send a message, and return where to.
+async def send(
+    asked: Asked,
+    payload: bytes,
+    headers: Mapping[str, object],
+    content_type: str | None,
+    *,
+    is_dry: bool = False,
+) -> Sent:
+    """Send a message, and return what was sent, and where to.
 
     Args:
         asked: The destination.
         payload: The payload, as it is sent.
         headers: Its headers.
         content_type: Its content type; None to find out whether it is JSON.
+        is_dry: Whether to send nothing, and to connect nothing.
 
     Raises:
         StreamkitError: A setting is wrong, or the messaging system cannot be used.
         click.ClickException: The binder keeps messages in memory.
     """
     place = _place(asked)
+    content_type = content_type or _type_of(payload)
+    channel = place.alone.channels[asked.name]
     # A binding of the settings sends as it would in its application.
-    name = _BINDING if place.binding is None else place.binding
-    binding = f"{_PREFIX}.bindings[{name}]"
-    settings = {
-        **place.overrides,
-        f"{_PREFIX}.output-bindings": name,
-        f"{binding}.destination": place.destination,
-        f"{binding}.binder": place.binder,
-    }
-    application = _application(asked, settings)
-    message = Message(payload, {**headers, CONTENT_TYPE: content_type or _type_of(payload)})
-    async with application:
-        await application.channel(name).asend(message)
-    return str(place)
+    binding = place.alone.factory.output(asked.name, channel, place.binder)
+    if not is_dry:
+        async with _bound(place, binding):
+            await channel.asend(Message(payload, {**headers, CONTENT_TYPE: content_type}))
+    return Sent(binding.destination.name, place.binder, content_type, len(payload))
 
 
 async def receive(
@@ -155,60 +172,84 @@ async def receive(
         StreamkitError: A setting is wrong, or the messaging system cannot be used.
         click.ClickException: The binder keeps messages in memory.
     """
-    place = _place(asked)
-    binding = f"{_PREFIX}.bindings[{_BINDING}]"
-    settings = {
-        **place.overrides,
-        f"{binding}.destination": place.destination,
-        f"{binding}.binder": place.binder,
-    }
-    application = _application(asked, settings)
+    place = _place(asked, receives=True)
+    channel = place.alone.channels[_BINDING]
     numbers = itertools.count(1)
     ended = asyncio.Event()
 
-    @application.stream_listener(_BINDING)
-    async def arrived(message: Message[bytes]) -> None:
+    async def arrived(message: Message[object]) -> None:
         if not ended.is_set():
-            show(message)
+            show(cast("Message[bytes]", message))
             if next(numbers) == count:
                 ended.set()
 
-    async with application:
-        began(str(place))
+    channel.subscribe(arrived)
+    async with _bound(place, place.alone.factory.input(_BINDING, channel)):
+        began(f"{place.binding.destination} ({place.binder})")
         await ended.wait()
 
 
-def _place(asked: Asked) -> _Place:
+@asynccontextmanager
+async def _bound(place: _Place, binding: InputBinding | OutputBinding) -> AsyncIterator[None]:
+    """Bind within the block; disconnect afterwards."""
+    try:
+        await binding.start()
+        yield
+    finally:
+        await binding.stop()
+        await place.alone.binders.stop()
+
+
+def _place(asked: Asked, *, receives: bool = False) -> _Place:
     """Look the destination up in the settings.
+
+    Args:
+        asked: The destination.
+        receives: Whether to add a binding that receives from it, by a group of its own.
 
     Raises:
         ConfigurationError: A setting is wrong, or no binder can be chosen.
         click.ClickException: Its binder keeps messages in memory.
     """
-    application = _application(asked, _OTHERS)
-    settings = application.container.binding_factory().settings
-    binding = asked.name if settings.is_configured(asked.name) else None
-    properties = settings.properties(asked.name)
-    registry = application.container.binders()
-    binder = asked.binder or properties.binder or registry.get(None).name
-    configuration = registry.configurations.get(binder)
-    type_ = binder if configuration is None else configuration.type or binder
-    if registry.types.get(type_).is_in_process:
+    plugins = ApplicationPlugins()
+    environment = Environment.load(arguments=asked.settings, more_sources=plugins.settings_sources)
+    settings = read_settings(environment, plugins.binder_types())
+    alone = SettingsAlone(environment, settings, plugins)
+    binding = settings.value.binding(asked.name)
+    binder = asked.binder or binding.binder or alone.binders.default_name()
+    type_ = alone.binders.type_of(binder)
+    if alone.binders.types.get(type_).is_in_process:
         raise click.ClickException(
             f"binder {binder!r} keeps messages in the memory of the application's process, where no other process can "
             "send or receive them. Use the application's tests, or name another binder with --binder."
         )
-    overrides = dict(_OTHERS)
-    embedded = f"{_PREFIX}.{type_}.binder.embedded"
     if type_ == "rocketmq":  # a broker that the command started would have no messages of others
-        overrides[registry.key_for(binder, embedded)] = "never"
-    return _Place(properties.destination or asked.name, binder, type_, binding, overrides)
+        environment = environment.with_arguments([f"--{alone.binders.key_for(binder, _EMBEDDED)}=never"])
+    if receives:
+        settings = _with_receiver(settings, binding, binder)
+    return _Place(SettingsAlone(environment, settings, plugins), binding, binder)
 
 
-def _application(asked: Asked, settings: Mapping[str, Scalar]) -> StreamApplication:
-    application = StreamApplication(properties=dict(settings))
-    application.take_arguments(asked.settings)
-    return application
+def _with_receiver(settings: Bound[StreamSettings], binding: BindingProperties, binder: str) -> Bound[StreamSettings]:
+    """Return the settings with a binding that gets one message after the other, each once."""
+    one_by_one: dict[str, object] = {
+        "batch_mode": False,
+        "concurrency": 1,
+        "max_attempts": 1,
+        "retry_template_name": None,  # the policy is in the code
+        "retryable_exceptions": {},
+    }
+    own = binding.model_copy(
+        update={
+            "binder": binder,
+            "group": None,
+            "error_handler_definition": None,
+            "consumer": binding.consumer.model_copy(update=one_by_one),
+        }
+    )
+    return replace(
+        settings, value=settings.value.model_copy(update={"bindings": {**settings.value.bindings, _BINDING: own}})
+    )
 
 
 @contextmanager
@@ -216,7 +257,7 @@ def _reported() -> Iterator["asyncio.Runner"]:
     """Yield a runner; turn errors of the framework into those of the command, and log nothing but errors."""
     log_to_terminal("error")
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    with asyncio.Runner(loop_factory=new_loop) as runner:
+    with asyncio.Runner() as runner:
         try:
             yield runner
         except StreamkitError as error:
@@ -241,12 +282,12 @@ def _print(message: Message[bytes], *, with_headers: bool, as_json: bool) -> Non
     if (partition := headers.get(PARTITION)) is not None:
         facts.append(f"partition {partition}")
     if key := headers.get(KEY):
-        facts.append(f"key {_visible(str(key))}")
+        facts.append(f"key {visible(str(key), keep=_KEPT)}")
     click.secho("  ".join(facts), dim=True)
     if with_headers:
         for name in sorted(headers.keys() - {ID, TIMESTAMP, KEY, PARTITION}):
-            click.secho(f"  {_visible(name)}: {_visible(str(headers[name]))}", dim=True)
-    text = _visible(str(_plain(bytes(message.payload))))
+            click.secho(f"  {visible(name, keep=_KEPT)}: {visible(str(headers[name]), keep=_KEPT)}", dim=True)
+    text = visible(str(_plain(bytes(message.payload))), keep=_KEPT)
     click.echo(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(message.payload)} bytes; --json shows all)")
 
 
@@ -258,12 +299,3 @@ def _plain(value: object) -> object:
         except UnicodeDecodeError:
             return value.hex(" ")
     return value if isinstance(value, str | int | float | bool | None) else str(value)
-
-
-def _visible(text: str) -> str:
-    """Return a text without characters that change the state of a terminal: these are written as escapes."""
-    if text.isprintable():
-        return text
-    return "".join(
-        each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode() for each in text
-    )

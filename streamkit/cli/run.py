@@ -3,7 +3,6 @@
 import gc
 import importlib
 import logging
-import os
 import sys
 import traceback
 from collections.abc import AsyncIterator, Sequence
@@ -16,8 +15,9 @@ import click
 
 from streamkit.cli.garbage import collect_less_often
 from streamkit.cli.setting_arguments import expect_settings
-from streamkit.cli.terminal_log import log_to_terminal
-from streamkit.cli.worker import SOCKET_VARIABLE, Worker
+from streamkit.cli.terminal_log import log_format_option, log_in_format_of_settings, log_to_terminal
+from streamkit.log_format import LogFormat
+from streamkit.processes.supervisor_line import SupervisorLine
 
 if TYPE_CHECKING:  # `streamkit --help` imports no application
     from streamkit.application import StreamApplication
@@ -40,12 +40,16 @@ class _Options:
         settings: Settings as arguments.
         app_dir: The directory to import the module from.
         log_level: The lowest level to log.
+        log_format: The format of the log, if an option gives it.
+        worker: The number of this worker process; None if there is one process.
     """
 
     target: str
     settings: tuple[str, ...]
     app_dir: str
     log_level: str
+    log_format: LogFormat | None = None
+    worker: int | None = None
 
     def worker_command(self, number: int, own: Sequence[str] = ()) -> list[str]:
         """Return the arguments to Python for a worker process.
@@ -55,12 +59,15 @@ class _Options:
             own: Settings of this worker, as arguments.
         """
         options = ["--app-dir", self.app_dir, "--log-level", self.log_level, "--worker-number", str(number)]
+        if self.log_format is not None:
+            options += ["--log-format", self.log_format.value]
         return ["-m", "streamkit.cli", "run", *options, self.target, *self.settings, *own]
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--app-dir", default=".", show_default=True, help="Where the module is looked for, before the path.")
 @click.option("--log-level", type=click.Choice(_LEVELS), default="info", show_default=True, help="What is logged.")
+@log_format_option
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
@@ -79,6 +86,7 @@ def run(
     settings: tuple[str, ...],
     app_dir: str,
     log_level: str,
+    log_format: LogFormat | None,
     workers: int | None,
     reload: bool,
     reload_dirs: tuple[str, ...],
@@ -95,9 +103,9 @@ def run(
     expect_settings(context, "MODULE", target, settings)
     # The supervisor gives its numbers to every worker; only what the user set is worth a warning.
     numbers = None if worker_number is None else "argument --spring.cloud.stream.instance-"
-    log_to_terminal(log_level, worker=worker_number, own_settings=numbers)
+    log_to_terminal(log_level, log_format=log_format or LogFormat.TEXT, worker=worker_number, own_settings=numbers)
     sys.path.insert(0, app_dir)
-    options = _Options(target, settings, app_dir, log_level)
+    options = _Options(target, settings, app_dir, log_level, log_format, worker_number)
     if workers is None and not reload:
         _run_here(options)
         return
@@ -106,19 +114,40 @@ def run(
     from streamkit.cli.supervision import supervise
 
     watched = _changes(reload_dirs or (app_dir,)) if reload else None
-    code = supervise(lambda: load_application(target), settings, options.worker_command, workers, watched)
+    code = supervise(lambda: _load(options), settings, options.worker_command, workers, watched)
     if code:
         raise click.exceptions.Exit(code)
 
 
 def _run_here(options: _Options) -> None:
     thresholds = gc.get_threshold()
-    application = load_application(options.target)
+    application = _load(options)
     collect_less_often(application, thresholds)
-    line = os.environ.pop(SOCKET_VARIABLE, None)
+    line = SupervisorLine.from_environment()
     if line is not None:
-        Worker(application, int(line)).attach()
-    application.run(list(options.settings))
+        _attach(application, line)
+    application.run()
+
+
+def _load(options: _Options) -> "StreamApplication":
+    """Import the application, give it its arguments, and log in the format of its settings."""
+    application = load_application(options.target)
+    application.take_arguments(options.settings)
+    if options.log_format is None:
+        log_in_format_of_settings(application, options.worker)
+    return application
+
+
+def _attach(application: "StreamApplication", line: SupervisorLine) -> None:
+    """Notify the supervisor when the application has started; stop the application when the supervisor is gone."""
+    from streamkit.events import application_started
+
+    def started(sender: object) -> None:
+        line.report_started()
+
+    # Not weakly: nothing else refers to the function.
+    application_started.connect(started, sender=application, weak=False)
+    line.stop_with_supervisor()
 
 
 def _changes(directories: Sequence[str]) -> AsyncIterator[Sequence[str]]:

@@ -8,17 +8,20 @@ import sys
 
 import click
 
+from streamkit.cli.binding_names import complete_bindings
 from streamkit.cli.setting_arguments import expect_settings
 
 __all__ = ["send"]
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("destination")
+@click.argument("destination", shell_complete=complete_bindings)
 @click.argument("payload")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; may be repeated.")
 @click.option("--content-type", help="The payload's; if not given, JSON if the payload is JSON, else text.")
 @click.option("--binder", metavar="NAME", help="The binder, if the settings do not say which.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Only show where the message would be sent to.")
 @click.argument("settings", nargs=-1, type=click.UNPROCESSED, metavar="[--KEY=VALUE]...")
 @click.pass_context
 def send(
@@ -29,6 +32,8 @@ def send(
     headers: tuple[str, ...],
     content_type: str | None,
     binder: str | None,
+    as_json: bool,
+    is_dry: bool,
     settings: tuple[str, ...],
 ) -> None:
     """Send PAYLOAD to DESTINATION, a binding of the application in the current directory, or a topic.
@@ -48,5 +53,9 @@ def send(
 
     data = sys.stdin.buffer.read() if payload == "-" else payload.encode(errors="surrogateescape")
     named = dict(each.split("=", 1) for each in headers)
-    where = send_one(Asked(destination, binder, settings), data, named, content_type)
-    click.echo(f"Sent {len(data)} bytes to {where}.")
+    sent = send_one(Asked(destination, binder, settings), data, named, content_type, is_dry=is_dry)
+    if as_json:
+        click.echo(sent.json())
+    else:
+        verb = "Would send" if is_dry else "Sent"
+        click.echo(f"{verb} {sent.payload_size} bytes to {sent.destination} ({sent.binder}).")

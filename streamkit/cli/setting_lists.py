@@ -1,17 +1,23 @@
-"""Lists of settings on a terminal: a table if the terminal is wide enough, else one setting below the other."""
+"""Lists of settings on a terminal: a table if the terminal is wide enough, else one setting below the other.
 
+Rich measures the texts. It does not lay the tables out: the import of what does takes longer than all of the command.
+"""
+
+import shutil
+import sys
+import textwrap
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from rich.console import Console
-from rich.measure import Measurement
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+import click
 
-__all__ = ["Line", "console_for_settings", "print_settings"]
+from streamkit.cli.terminal_text import visible
 
-_UNFOLDED = 1000
+__all__ = ["Line", "SettingList", "print_settings", "terminal_columns"]
+
+_HEADING: Final = ("SETTING", "VALUE", "ORIGIN", "WHY")
+_GAP: Final = "  "
+_INDENT: Final = "      "
 
 
 class Line(NamedTuple):
@@ -32,43 +38,76 @@ class Line(NamedTuple):
     is_dim: bool = False
 
 
-def console_for_settings() -> Console:
-    """Return a console that wraps lines only on a terminal; redirected output is not wrapped."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(width=_UNFOLDED)
+class SettingList(NamedTuple):
+    """Settings below a title.
+
+    Attributes:
+        title: The title.
+        lines: The settings.
+        color: The color of the title, as click names it; None for that of texts.
+    """
+
+    title: str
+    lines: Sequence[Line]
+    color: str | None = None
 
 
-def print_settings(console: Console, lists: Sequence[tuple[Text, Sequence[Line]]]) -> None:
-    """Print each list below its title: as tables, or line by line if a table would not fit the width."""
-    tables = [_table(lines) for _, lines in lists]
-    unfolded = console.options.update(width=_UNFOLDED)
-    is_wide = all(Measurement.get(console, unfolded, table).maximum <= console.width for table in tables)
-    for (title, lines), table in zip(lists, tables, strict=True):
-        console.print(title)
+def terminal_columns() -> int | None:
+    """Return the columns of the terminal; None if the output is no terminal, so that lines may have any length."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def print_settings(lists: Sequence[SettingList], columns: int | None) -> None:
+    """Print each list below its title: as tables, or line by line if a table would not fit.
+
+    Args:
+        lists: The lists.
+        columns: The width of the terminal, as `terminal_columns` returns it.
+    """
+    tables = [_rows(each.lines) for each in lists]
+    widths = [_widths(rows) for rows in tables]
+    is_wide = columns is None or all(sum(each) + len(_GAP) * (len(each) - 1) <= columns for each in widths)
+    for each, rows, widths_of in zip(lists, tables, widths, strict=True):
+        click.secho(each.title, bold=True, fg=each.color)
         if is_wide:
-            console.print(table)
-        else:
-            for line in lines:
-                _print_line(console, line)
+            _print_table(each.lines, rows, widths_of)
+            continue
+        for line in each.lines:
+            _print_line(line, columns or 0)
 
 
-def _table(lines: Sequence[Line]) -> Table:
-    table = Table("setting", "value", "origin")
+def _rows(lines: Sequence[Line]) -> list[Sequence[str]]:
+    """Return the cells of a table, the heading first."""
     has_reasons = any(line.why for line in lines)
-    if has_reasons:
-        table.add_column("why")
-    for line in lines:
-        cells = [line.key, line.value, line.origin, *([line.why or ""] if has_reasons else [])]
-        table.add_row(*map(Text, cells), style="dim" if line.is_dim else None)
-    return table
+    rows = [_HEADING, *((line.key, line.value, line.origin, line.why or "") for line in lines)]
+    return [[visible(cell) for cell in row[: 4 if has_reasons else 3]] for row in rows]
 
 
-def _print_line(console: Console, line: Line) -> None:
-    setting = Text(f"  {line.key}={line.value}", style="dim" if line.is_dim else "")
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    from rich.cells import cell_len
+
+    return [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+
+
+def _print_table(lines: Sequence[Line], rows: Sequence[Sequence[str]], widths: Sequence[int]) -> None:
+    from rich.cells import cell_len
+
+    for line, row in zip((None, *lines), rows, strict=True):
+        cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
+        text = _GAP.join(cells).rstrip()
+        click.echo(click.style(text, bold=True) if line is None else click.style(text, dim=line.is_dim or None))
+
+
+def _print_line(line: Line, columns: int) -> None:
+    from rich.cells import cell_len
+
+    setting = visible(f"  {line.key}={line.value}")
     origin = line.origin.removesuffix(f" --{line.key}")
-    place = Text(origin if line.why is None else f"{origin}: {line.why}", style="dim")
-    if line.why is None and setting.cell_len + place.cell_len + 2 <= console.width:
-        console.print(Text.assemble(setting, "  ", place))
+    place = visible(origin if line.why is None else f"{origin}: {line.why}")
+    shown = click.style(setting, dim=line.is_dim or None)
+    if line.why is None and cell_len(setting) + len(_GAP) + cell_len(place) <= columns:
+        click.echo(f"{shown}{_GAP}{click.style(place, dim=True)}")
         return
-    console.print(setting, soft_wrap=True)
-    console.print(Padding(place, (0, 0, 0, 6)))
+    click.echo(shown)
+    wrapped = textwrap.wrap(place, columns, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False)
+    click.secho("\n".join(wrapped), dim=True)

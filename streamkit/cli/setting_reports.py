@@ -8,18 +8,16 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from rich.text import Text
 
 from streamkit.binder.binder_type import BinderTypes
 from streamkit.cli.run import load_application
-from streamkit.cli.setting_lists import Line, console_for_settings, print_settings
+from streamkit.cli.setting_lists import Line, SettingList, print_settings, terminal_columns
 from streamkit.config.application_properties import POLLER
 from streamkit.config.environment import Environment
-from streamkit.config.explain import ExplainedSetting, explain_binding, explain_model
 from streamkit.config.function_properties import PollerProperties
-from streamkit.config.reference import MARKER, reference_tables
 from streamkit.config.report import ReportedSetting, by_verdict, report_settings
 from streamkit.config.settings import PREFIX, StreamSettings
 from streamkit.config.verdict import Verdict
@@ -27,19 +25,22 @@ from streamkit.errors import ConfigurationError
 from streamkit.plugins.application_plugins import ApplicationPlugins
 from streamkit.running.rehearsal import Rehearsed, rehearse, rehearse_settings
 
+if TYPE_CHECKING:
+    from streamkit.config.explain import ExplainedSetting
+
 __all__ = ["Asked", "print_explanation", "print_reference", "print_report"]
 
 _PLACES = (".", "config", "src/main/resources", "src/main/resources/config")
 _REFUSED = frozenset({Verdict.WRONG})
 _REFUSED_IF_STRICT = _REFUSED | {Verdict.NAMES_NOTHING, Verdict.ANOTHER_BINDER, Verdict.NO_EFFECT}
-_TITLES: Mapping[Verdict, tuple[str, str]] = {
+_TITLES: Mapping[Verdict, tuple[str, str | None]] = {
     Verdict.WRONG: ("Wrong: the application does not start", "red"),
     Verdict.NAMES_NOTHING: ("For bindings that nothing makes", "yellow"),
     Verdict.ANOTHER_BINDER: ("For a binder that is not used", "yellow"),
     Verdict.NO_EFFECT: ("Without effect here", "yellow"),
-    Verdict.OVERRIDDEN: ("Overridden by something stronger", "dim"),
+    Verdict.OVERRIDDEN: ("Overridden by something stronger", None),
     Verdict.HONOURED: ("Honoured", "green"),
-    Verdict.FOREIGN: ("Not streamkit's", "dim"),
+    Verdict.FOREIGN: ("Not streamkit's", None),
 }
 
 
@@ -111,6 +112,8 @@ def print_explanation(context: click.Context, binding: str, asked: Asked, *, wit
     Raises:
         click.ClickException: The settings cannot be read, or are wrong.
     """
+    from streamkit.config.explain import explain_binding
+
     judged = _judged(context, asked)
     if judged.start.problems:
         raise click.ClickException("\n".join(map(str, judged.start.problems)))
@@ -130,12 +133,11 @@ def print_explanation(context: click.Context, binding: str, asked: Asked, *, wit
     if asked.as_json:
         click.echo(json.dumps([_row_as_dict(row) for row in rows], indent=2))
         return
-    console = console_for_settings()
-    print_settings(console, [(Text(f"binding {binding}", "bold"), [_explained_line(row) for row in rows])])
+    print_settings([SettingList(f"binding {binding}", [_explained_line(row) for row in rows])], terminal_columns())
     if settings.value.configured_name(binding) is None:
-        console.print(_nothing_sets(settings.value, binding))
+        click.echo(_nothing_sets(settings.value, binding))
     if not with_defaults:
-        console.print("All other settings have their defaults: --defaults lists them.", style="dim")
+        click.secho("All other settings have their defaults: --defaults lists them.", dim=True)
 
 
 def print_report(context: click.Context, asked: Asked, *, strict: bool) -> None:
@@ -161,6 +163,8 @@ def print_reference(context: click.Context, update: Path | None) -> None:
     Raises:
         click.ClickException: The file has no place for the tables.
     """
+    from streamkit.config.reference import MARKER, reference_tables
+
     tables = reference_tables(_plugins(context).binder_types())
     if update is None:
         click.echo(tables, nl=False)
@@ -196,8 +200,10 @@ def _environment(
     return load(config_location=places, directory=path)
 
 
-def _extended_rows(environment: Environment, judged: _Judged, binding: str) -> list[ExplainedSetting]:
+def _extended_rows(environment: Environment, judged: _Judged, binding: str) -> "list[ExplainedSetting]":
     """Return the binder's own settings of the binding."""
+    from streamkit.config.explain import explain_model
+
     type_ = judged.start.type_of(binding)
     if type_ is None:
         return []
@@ -209,7 +215,7 @@ def _extended_rows(environment: Environment, judged: _Judged, binding: str) -> l
     return rows
 
 
-def _explained_line(row: ExplainedSetting) -> Line:
+def _explained_line(row: "ExplainedSetting") -> Line:
     why = None if row.note is None else f"no effect: {row.note}"
     return Line(row.key, row.value, row.origin, why, is_dim=row.is_default)
 
@@ -221,20 +227,19 @@ def _nothing_sets(settings: StreamSettings, binding: str) -> str:
 
 
 def _print_verdicts(rows: Sequence[ReportedSetting]) -> None:
-    console = console_for_settings()
     lists = []
-    for verdict, (title, style) in _TITLES.items():
+    for verdict, (title, color) in _TITLES.items():
         listed = by_verdict(rows, verdict)
         if listed:
             lines = [Line(row.key, row.value, row.origin, row.reason) for row in listed]
-            lists.append((Text(title, f"bold {style}"), lines))
-    print_settings(console, lists)
+            lists.append(SettingList(title, lines, color))
+    print_settings(lists, terminal_columns())
     counts = {verdict: len(by_verdict(rows, verdict)) for verdict in Verdict}
     shown = [f"{count} {verdict.value}" for verdict, count in counts.items() if count or verdict is Verdict.WRONG]
-    console.print(", ".join(shown), style="bold")
+    click.secho(", ".join(shown), bold=True)
 
 
-def _row_as_dict(row: ExplainedSetting) -> dict[str, str | None]:
+def _row_as_dict(row: "ExplainedSetting") -> dict[str, str | None]:
     return {"setting": row.key, "value": row.value, "origin": row.origin, "note": row.note}
 
 

@@ -6,13 +6,14 @@ is fast.
 
 import click
 
+from streamkit.cli.binding_names import complete_bindings
 from streamkit.cli.setting_arguments import expect_settings
 
 __all__ = ["tail"]
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("destination")
+@click.argument("destination", shell_complete=complete_bindings)
 @click.option("--count", type=click.IntRange(min=1), help="End after so many messages.")
 @click.option("--headers", "with_headers", is_flag=True, help="Show the headers, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, with headers and whole payload.")

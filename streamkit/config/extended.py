@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import GenericAlias
 from typing import Any, Final, TypeAlias
 
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, Field, create_model
 
 from streamkit.config.environment import Environment
 from streamkit.config.settings_model import SettingsModel
@@ -38,6 +38,8 @@ def extended_problems(environment: Environment, type_: str, models: ExtendedMode
         return ()
     tree = extended_tree(environment, type_, models)
     environment.note(without_effect(tree))
+    if not tree.origins and not tree.problems:  # only `binder.*` is set
+        return ()
     try:
         validate(tree, _model_of(*models(type_)))
     except ConfigurationErrors as found:
@@ -61,7 +63,13 @@ def extended_tree(environment: Environment, type_: str, models: ExtendedModels) 
 @lru_cache(maxsize=16)
 def _model_of(consumer: type[BaseModel], producer: type[BaseModel]) -> type[BaseModel]:
     sides = create_model(
-        "Sides", __base__=SettingsModel, consumer=(consumer, consumer()), producer=(producer, producer())
+        "Sides",
+        __base__=SettingsModel,
+        consumer=(consumer, Field(default_factory=consumer.model_construct)),
+        producer=(producer, Field(default_factory=producer.model_construct)),
     )
-    fields: dict[str, Any] = {"default": (sides, sides()), "bindings": (GenericAlias(dict, (str, sides)), {})}
+    fields: dict[str, Any] = {
+        "default": (sides, Field(default_factory=sides.model_construct)),
+        "bindings": (GenericAlias(dict, (str, sides)), {}),
+    }
     return create_model("Extended", __base__=SettingsModel, **fields)

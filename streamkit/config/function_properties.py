@@ -149,7 +149,7 @@ class StreamFunctionProperties(SettingsModel):
     """Other names for the bindings of functions: `upper-in-0=orders`."""
     autodetect: bool = True
     """Whether a single function is bound without a definition; false: no function is."""
-    routing: RoutingProperties = RoutingProperties()
+    routing: RoutingProperties = Field(default_factory=RoutingProperties.model_construct)
     """The routing function."""
 
 
@@ -163,7 +163,7 @@ class CloudFunctionProperties(SettingsModel):
     definition, it binds the routing function."""
     ineligible_definitions: list[str] = Field(default_factory=list)
     """Functions that are not bound because they are the only one."""
-    routing: RoutingProperties = RoutingProperties()
+    routing: RoutingProperties = Field(default_factory=RoutingProperties.model_construct)
     """The routing function."""
     configuration: Annotated[dict[str, Any], _NO_WEB] = Field(default_factory=dict)
     """Settings of single functions."""

@@ -14,13 +14,7 @@ from typing import Final, Protocol
 
 from pydantic import BaseModel
 
-from streamkit.config.application_properties import (
-    GROUPS,
-    MANAGEMENT_SERVER,
-    SECURITY_USER,
-    ManagementServerProperties,
-    SecurityUserProperties,
-)
+from streamkit.config.application_properties import GROUPS, MANAGEMENT_SERVER, SECURITY_USER
 from streamkit.config.environment import Environment
 from streamkit.config.extended import ExtendedModels, extended_tree
 from streamkit.config.located_errors import located
@@ -45,9 +39,8 @@ __all__ = [
 
 _NEAR: Final = 0.8
 """The least likeness of two names of bindings that are taken for spellings of one name: that of `in` and `inn`."""
-_MANAGEMENT: Final = {group.prefix: group.model for group in GROUPS if group.prefix.startswith("management")}
 _GIVEN_BY_PLATFORMS: Final = ("INSTANCE_INDEX", "CF_INSTANCE_INDEX")
-_DEFAULTS: Final = BindingProperties()
+_DEFAULTS: Final = BindingProperties.model_construct()
 
 
 class KnownTypes(Protocol):
@@ -143,7 +136,7 @@ def read_settings(environment: Environment, types: KnownTypes) -> Bound[StreamSe
 def _problems(environment: Environment, types: KnownTypes) -> Iterator[ConfigurationError]:
     """Yield the problems of all settings but `spring.cloud.stream.*` itself."""
     yield from misspelt_prefixes(environment)
-    yield from misspelt_management_keys(environment, _MANAGEMENT)
+    yield from misspelt_management_keys(environment)
     for group in GROUPS:
         if environment.sets_below(group.prefix):
             try:
@@ -162,6 +155,10 @@ def _problems_of_login(environment: Environment) -> Iterator[ConfigurationError]
 
     A user without a password, who cannot log in, is noted in the environment as a warning.
     """
+    if not any(map(environment.sets_below, (MANAGEMENT_SERVER, SECURITY_USER))):
+        return
+    from streamkit.config.management_properties import ManagementServerProperties, SecurityUserProperties
+
     try:
         server = environment.bind(MANAGEMENT_SERVER, ManagementServerProperties)
         user = environment.bind(SECURITY_USER, SecurityUserProperties)

@@ -5,13 +5,12 @@
 - `management.server.prot`: other software has settings below `management`, so its models refuse none.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache, partial
 from typing import Final
 
-from pydantic import BaseModel
-
+from streamkit.config.application_properties import GROUPS
 from streamkit.config.environment import Environment
 from streamkit.config.relaxed import Segments, kebab, parse_key, uniform
 from streamkit.config.shape import Section, Shape, section_of
@@ -39,19 +38,12 @@ def misspelt_prefixes(environment: Environment) -> Iterator[ConfigurationError]:
                 yield unknown_key(entry.value, (*prefix, *entry.segments[len(prefix) :]), loose=entry.loose)
 
 
-def misspelt_management_keys(
-    environment: Environment, models: Mapping[str, type[BaseModel]]
-) -> Iterator[ConfigurationError]:
-    """Yield an error for each key that is nearly one of the keys below `management`.
-
-    Args:
-        environment: All settings.
-        models: The models of the settings below `management`, by prefix.
-    """
+def misspelt_management_keys(environment: Environment) -> Iterator[ConfigurationError]:
+    """Yield an error for each key that is nearly one of the keys below `management`."""
     for entry in _entries(environment):
         if not _is_management(entry.segments[0].lower()):
             continue
-        keys = dict.fromkeys(_keys_of(models))
+        keys = dict.fromkeys(_management_keys())
         own = _form(entry.segments, loose=entry.loose)
         known = {_form(key, loose=entry.loose): key for key in keys}
         if any(form == own[: len(form)] for form in known):
@@ -71,10 +63,11 @@ def _entries(environment: Environment) -> Iterator[Entry]:
         yield from source.entries()
 
 
-def _keys_of(models: Mapping[str, type[BaseModel]]) -> Iterator[Segments]:
-    for prefix, model in models.items():
-        for key in _keys_below(section_of(model)):
-            yield (*parse_key(prefix), *key)
+def _management_keys() -> Iterator[Segments]:
+    for group in GROUPS:
+        if group.prefix.startswith(_MANAGEMENT):
+            for key in _keys_below(section_of(group.model)):
+                yield (*parse_key(group.prefix), *key)
 
 
 def _keys_below(shape: Shape) -> Iterator[Segments]:

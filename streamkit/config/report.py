@@ -27,7 +27,7 @@ _FOREIGN_REASONS: Mapping[Segments, str] = {
     ("spring", "cloud", "nacos"): "settings kept in Nacos are not read, and nothing is registered there",
     ("spring", "cloud", "config"): "settings kept in a config server are not read",
     ("server",): "streamkit serves no web pages; management.server.port is for the management endpoints",
-    ("logging",): "logging is Python's: streamkit run --log-level, or the logging module",
+    ("logging",): "logging is Python's: streamkit run --log-level and --log-format, or the logging module",
 }
 _NOT_OURS = "not streamkit's: left to whoever reads it"
 

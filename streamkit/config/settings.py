@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import Annotated, Self
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from streamkit.config.application_properties import NO_REGISTRY
 from streamkit.config.durations import Seconds
@@ -18,8 +17,7 @@ from streamkit.config.extended import OTHER_PARTS, ExtendedModels, extended_prob
 from streamkit.config.function_properties import PollerProperties, StreamFunctionProperties
 from streamkit.config.relaxed import uniform, uniform_key
 from streamkit.config.setting_limits import Accepted, Rejected
-from streamkit.config.settings_model import SettingsModel, ShownWithoutSecrets
-from streamkit.config.settings_source import StreamSettingsSource
+from streamkit.config.settings_model import SettingsModel
 from streamkit.config.shape import Separator
 from streamkit.config.stream_properties import (
     BinderConfiguration,
@@ -84,10 +82,8 @@ class MetricsProperties(SettingsModel):
     """How often they are published."""
 
 
-class StreamSettings(ShownWithoutSecrets, BaseSettings):
+class StreamSettings(SettingsModel):
     """An application's settings: `spring.cloud.stream.*`."""
-
-    model_config = SettingsConfigDict(extra="forbid", frozen=True)
 
     instance_count: int = Field(default=1, ge=1)
     """How many instances of the application run; for partitioned consumers."""
@@ -97,7 +93,7 @@ class StreamSettings(ShownWithoutSecrets, BaseSettings):
     """Several indexes for one instance."""
     bindings: dict[str, BindingProperties] = Field(default_factory=dict)
     """The bindings by name."""
-    default: BindingProperties = BindingProperties()
+    default: BindingProperties = Field(default_factory=BindingProperties.model_construct)
     """The same settings for every binding that does not set them, but for `destination`."""
     binders: dict[str, BinderConfiguration] = Field(default_factory=dict)
     """The messaging systems by name; any entry turns off those that would be found by themselves."""
@@ -120,13 +116,13 @@ class StreamSettings(ShownWithoutSecrets, BaseSettings):
     """Names of polled consumers: `orders` is binding `orders-in-0`, which `app.pollable_source("orders")` polls."""
     override_cloud_connectors: Annotated[bool, Accepted("Cloud Foundry has no part here")] = False
     """Ignore Cloud Foundry's connectors."""
-    function: StreamFunctionProperties = StreamFunctionProperties()
+    function: StreamFunctionProperties = Field(default_factory=StreamFunctionProperties.model_construct)
     """Functions bound by name."""
-    integration: IntegrationProperties = IntegrationProperties()
+    integration: IntegrationProperties = Field(default_factory=IntegrationProperties.model_construct)
     """How listeners' outputs are made."""
-    poller: PollerProperties = PollerProperties()
+    poller: PollerProperties = Field(default_factory=PollerProperties.model_construct)
     """The older name of `spring.integration.poller.*`: how suppliers are polled."""
-    metrics: MetricsProperties = MetricsProperties()
+    metrics: MetricsProperties = Field(default_factory=MetricsProperties.model_construct)
     """Meters published to a binding."""
     schema_registry_client: Annotated[dict[str, str], NO_REGISTRY] = Field(default_factory=dict)
     """The Avro schema registry; also as `spring.cloud.schema-registry-client.*`."""
@@ -174,18 +170,6 @@ class StreamSettings(ShownWithoutSecrets, BaseSettings):
             raise ConfigurationErrors(in_order(problems))
         return bound
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources, the strongest first: the constructor's arguments, then the environment."""
-        return init_settings, _StreamSource(settings_cls, PREFIX, init_settings)
-
     @property
     def source_bindings(self) -> list[str]:
         """The names of the bindings that `source` makes."""
@@ -206,14 +190,6 @@ class StreamSettings(ShownWithoutSecrets, BaseSettings):
     def configured_name(self, name: str) -> str | None:
         """Return the name of a binding as the settings spell it; None if the settings do not have the binding."""
         return next((known for known in self.bindings if uniform(known) == uniform(name)), None)
-
-
-class _StreamSource(StreamSettingsSource):
-    """The source of `StreamSettings` objects that are made without a list of binder types."""
-
-    def read(self, environment: Environment) -> RawTree:
-        """Return the raw values below the prefix, with `default.*` copied to each binding."""
-        return _tree(environment, ())
 
 
 def _tree(environment: Environment, binder_types: Sequence[str]) -> RawTree:

@@ -102,7 +102,7 @@ class ProducerProperties(SettingsModel):
     """No conversion by content type: payloads must be bytes."""
     error_channel_enabled: bool = False
     """A failed send goes to the channel `<destination>.errors` instead of an exception to the sender."""
-    poller: PollerProperties = PollerProperties()
+    poller: PollerProperties = Field(default_factory=PollerProperties.model_construct)
     """How this binding's supplier is polled."""
     dynamic_partition_updates_enabled: Annotated[
         bool, Accepted("the number of partitions always follows the messaging system's")
@@ -123,9 +123,9 @@ class BindingProperties(SettingsModel):
     """Which of the `binders`; unset: `default-binder`."""
     error_handler_definition: str | None = None
     """The function registered under that name handles this binding's errors: a message it returns from is done."""
-    consumer: ConsumerProperties = ConsumerProperties()
+    consumer: ConsumerProperties = Field(default_factory=ConsumerProperties.model_construct)
     """How it consumes, when it is an input."""
-    producer: ProducerProperties = ProducerProperties()
+    producer: ProducerProperties = Field(default_factory=ProducerProperties.model_construct)
     """How it produces, when it is an output."""
 
     @field_validator("content_type")

@@ -1,6 +1,7 @@
 """Validate settings models; errors name file, line, key, value and the expected value."""
 
 import logging
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -8,7 +9,6 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings
 
 from streamkit.config.located_errors import EntryError, located
 from streamkit.config.origin import Value
@@ -72,7 +72,7 @@ def validate(tree: RawTree, model: type[M], given: Mapping[str, object] = Mappin
     """
     problems = [*tree.problems, *_rejections(tree)]
     try:
-        reads_sources = issubclass(model, BaseSettings)
+        reads_sources = _is_base_settings(model)
         value: M = _through_sources(model, tree, given) if reads_sources else model.model_validate(tree.values)
     except ValidationError as error:
         # Not `from error`: tracebacks would print the text of that error, which repeats the values, secrets included.
@@ -80,6 +80,15 @@ def validate(tree: RawTree, model: type[M], given: Mapping[str, object] = Mappin
     if problems:
         raise ConfigurationErrors(in_order(problems))
     return Bound(value, tree.origins)
+
+
+def _is_base_settings(model: type[BaseModel]) -> bool:
+    """Return whether a model is a `BaseSettings`.
+
+    pydantic-settings is slow to import. If nobody has imported it, no such class exists.
+    """
+    pydantic_settings = sys.modules.get("pydantic_settings")
+    return pydantic_settings is not None and issubclass(model, pydantic_settings.BaseSettings)
 
 
 def _through_sources(model: type[M], tree: RawTree, given: Mapping[str, object]) -> M:

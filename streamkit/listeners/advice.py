@@ -64,11 +64,13 @@ class ListenerCall:
     """One call of a listener: ``await call(message)`` calls it and sends its results.
 
     Attributes:
+        executor: Runs a `def` listener, in place of the binding's threads; None for these.
         thread: The future of a `def` listener on its thread; it may still run after this call was cancelled.
     """
 
     def __init__(self, handler: ListenerHandler) -> None:
         self._handler = handler
+        self.executor: Executor | None = None
         self.thread: Future[object] | None = None
 
     async def __call__(self, message: Message[object]) -> None:
@@ -168,13 +170,14 @@ def advised_outputs(
 
 
 class WatchedThreads(Executor):
-    """Threads that note the future of each call in the `ListenerCall` that makes it."""
+    """Threads for the calls that have no executor of their own; each call's future is noted in its `ListenerCall`."""
 
     def __init__(self, threads: Executor) -> None:
         self._threads = threads
 
     def submit(self, call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> "Future[R]":
         """Queue the call for a thread; return the future of its result."""
-        future = self._threads.submit(call, *args, **kwargs)
-        _current.get().thread = future  # type: ignore[assignment]  # Future is invariant
+        current = _current.get()
+        future = (current.executor or self._threads).submit(call, *args, **kwargs)
+        current.thread = future  # type: ignore[assignment]  # Future is invariant
         return future

@@ -77,7 +77,9 @@ class ArgumentPlan:
             MessageConversionError: The payload or a header cannot be converted to the annotated type.
         """
         try:
-            positional = [get(message) for get in self.positional]
+            getters = self.positional
+            # Most listeners have one parameter; on Python 3.11 a comprehension would be another call.
+            positional = [getters[0](message)] if len(getters) == 1 else [get(message) for get in getters]
             if not self.keywords:
                 return positional, {}
             return positional, {name: get(message) for name, get in self.keywords.items()}

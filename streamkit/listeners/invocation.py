@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import Executor
 from contextvars import copy_context
 from functools import partial
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 from streamkit.binder.acknowledgment import ACKNOWLEDGMENT
 from streamkit.expression import Expression
@@ -142,7 +142,8 @@ class ListenerHandler:
         """
         positional, keywords = self._plan.arguments(message)
         if self._is_async:
-            result = await cast("Awaitable[object]", self.function(*positional, **keywords))
+            waiting: Awaitable[object] = self.function(*positional, **keywords)  # type: ignore[assignment]
+            result = await waiting
         else:
             result = await call_on_thread(self._pool(), self.function, *positional, **keywords)
         if result is not None:

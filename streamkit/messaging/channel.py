@@ -237,6 +237,11 @@ class SubscribableChannel(InterceptableChannel):
             sending, portal = self._dispatcher.dispatch_all(messages), self._foreign_portal()
             await (sending if portal is None else portal.carry(sending, f"channel {self.name!r}"))
 
+    def _send(self, message: Message[object], timeout: float | None) -> Coroutine[object, None, bool]:
+        if timeout is None and not self._chain.interceptors and isinstance(message, Message):
+            return self._dispatcher.dispatch(message)  # as `_do_send`, which would be another call for each message
+        return super()._send(message, timeout)
+
     def _do_send(self, message: Message[object], timeout: float | None) -> Coroutine[object, None, bool]:
         if timeout is None:
             return self._dispatcher.dispatch(message)

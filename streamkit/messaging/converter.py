@@ -119,7 +119,8 @@ class PayloadReader:
         payload = message.payload
         try:
             if type(payload) is bytes:
-                value = self._reader(content_type)(payload)
+                # The reader is looked up here as well: most messages have the same content type.
+                value = (self._readers.get(content_type) or self._reader(content_type))(payload)
             elif payload is NO_PAYLOAD:
                 value = _nothing(self._type)
             elif isinstance(payload, self._accepts):
@@ -171,7 +172,9 @@ class PayloadWriter:
         headers = message.headers
         content_type = headers.content_type or self._default
         try:
-            payload = self._writer(type(message.payload), content_type)(message.payload)
+            payload = message.payload
+            write = self._writers.get((type(payload), content_type)) or self._writer(type(payload), content_type)
+            written = write(payload)
         except MessageConversionError as error:
             error.happened_at(self._place, message)
             raise
@@ -183,7 +186,7 @@ class PayloadWriter:
             )
             failure.happened_at(self._place, message)
             raise failure from error
-        return Message(payload, headers.with_content_type(content_type))
+        return Message(written, headers.with_content_type(content_type))
 
     def _writer(self, type_: type, content_type: str) -> Writer:
         writer = self._writers.get((type_, content_type))

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from itertools import count
-from typing import Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias
 
 from streamkit.errors import (
     AllHandlersFailed,
@@ -210,7 +210,8 @@ class UnicastingDispatcher(MessageDispatcher):
             try:
                 result = subscription.call(message)
                 if result is not None and (subscription.is_async or isinstance(result, Awaitable)):
-                    result = await cast("Awaitable[object]", result)
+                    waiting: Awaitable[object] = result  # type: ignore[assignment]  # `cast` would be another call
+                    result = await waiting
                 if result is not None:
                     raise_returned(result)
                 return True  # handled

@@ -9,23 +9,25 @@ binder types. Every error names the plugin and its package.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
-from importlib.metadata import EntryPoint
 from types import ModuleType
-from typing import Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import pluggy
 
 from streamkit.binder.binder_type import BinderType, BinderTypes
 from streamkit.binder.keeping import KeptOutput, MessageKeeper
+from streamkit.binder.tracing import MessageTracer, TracedBinding
 from streamkit.config.environment import Environment
 from streamkit.config.source import PropertySource
-from streamkit.entry_points import BINDERS, PLUGINS, claim_conflict, described, offers_of
+from streamkit.entry_points import BINDERS, PLUGINS, EntryPoint, claim_conflict, described, offers_of
 from streamkit.errors import ConfigurationError
-from streamkit.listeners.advice import AdvisedListener, ListenerAdvice
-from streamkit.management.endpoint import ManagedApplication, ManagementEndpoint
 from streamkit.messaging.cause import kind_and_text
 from streamkit.messaging.message_converter import MessageConverter
 from streamkit.plugins.hooks import PluginHooks
+
+if TYPE_CHECKING:  # commands that read settings load plugins, and need neither listeners nor endpoints
+    from streamkit.listeners.advice import AdvisedListener, ListenerAdvice
+    from streamkit.management.endpoint import ManagedApplication, ManagementEndpoint
 
 __all__ = ["ApplicationPlugins"]
 
@@ -36,6 +38,7 @@ _SOURCE: Final = ("name", "get", "entries")
 _ENDPOINT: Final = ("name", "routes")
 _ADVICE: Final = ("find", "around", "results")
 _KEEPER: Final = ("producer", "keep", "start", "stop", "health")
+_TRACER: Final = ("sending", "calling")
 
 _Claim: TypeAlias = "tuple[str, Callable[[], BinderType]]"
 """A plugin that offers a binder type, as errors describe it, and a function that returns the type."""
@@ -99,8 +102,8 @@ class ApplicationPlugins:
         return tuple(source for _, source in sources)
 
     def management_endpoints(
-        self, application: ManagedApplication, own: Iterable[str] = ()
-    ) -> tuple[ManagementEndpoint, ...]:
+        self, application: "ManagedApplication", own: Iterable[str] = ()
+    ) -> "tuple[ManagementEndpoint, ...]":
         """Return the plugins' management endpoints.
 
         Args:
@@ -120,7 +123,9 @@ class ApplicationPlugins:
             endpoints.append(endpoint)
         return tuple(endpoints)
 
-    def listener_advice(self, application: ManagedApplication, listener: AdvisedListener) -> ListenerAdvice | None:
+    def listener_advice(
+        self, application: "ManagedApplication", listener: "AdvisedListener"
+    ) -> "ListenerAdvice | None":
         """Return the advice of a plugin for a listener, or None.
 
         Raises:
@@ -138,7 +143,7 @@ class ApplicationPlugins:
             )
         return offered[0][1] if offered else None
 
-    def message_keeper(self, application: ManagedApplication, output: KeptOutput) -> MessageKeeper | None:
+    def message_keeper(self, application: "ManagedApplication", output: KeptOutput) -> MessageKeeper | None:
         """Return the keeper of a plugin for an output binding, or None.
 
         Raises:
@@ -148,6 +153,11 @@ class ApplicationPlugins:
         if len(offered) > 1:
             raise ConfigurationError(claim_conflict(f"output {output.binding!r}", [who for who, _ in offered]))
         return offered[0][1] if offered else None
+
+    def message_tracer(self, application: "ManagedApplication", binding: TracedBinding) -> MessageTracer | None:
+        """Return the tracer of the first plugin that has one for the binding, or None."""
+        offered = self._items("streamkit_message_tracer", _TRACER, application=application, binding=binding)
+        return next((tracer for _, tracer in offered), None)
 
     def _register(self, plugin: object, description: str) -> None:
         """Register a plugin and check its hooks.

@@ -7,16 +7,20 @@ of a later one. A plugin that must come first or last marks its hook with ``@hoo
 """
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import pluggy
 
 from streamkit.binder.binder_type import BinderType
 from streamkit.binder.keeping import KeptOutput, MessageKeeper
+from streamkit.binder.tracing import MessageTracer, TracedBinding
 from streamkit.config.environment import Environment
 from streamkit.config.source import PropertySource
-from streamkit.listeners.advice import AdvisedListener, ListenerAdvice
-from streamkit.management.endpoint import ManagedApplication, ManagementEndpoint
 from streamkit.messaging.message_converter import MessageConverter
+
+if TYPE_CHECKING:  # commands that read settings load plugins, and need neither listeners nor endpoints
+    from streamkit.listeners.advice import AdvisedListener, ListenerAdvice
+    from streamkit.management.endpoint import ManagedApplication, ManagementEndpoint
 
 __all__ = ["PluginHooks"]
 
@@ -58,7 +62,9 @@ class PluginHooks:
         """
 
     @hookspec
-    def streamkit_management_endpoints(self, application: ManagedApplication) -> Iterable[ManagementEndpoint] | None:
+    def streamkit_management_endpoints(
+        self, application: "ManagedApplication"
+    ) -> "Iterable[ManagementEndpoint] | None":
         """Return management endpoints.
 
         Called when the endpoints of an application are created. Settings expose them and restrict their access by
@@ -70,8 +76,8 @@ class PluginHooks:
 
     @hookspec
     def streamkit_listener_advice(
-        self, application: ManagedApplication, listener: AdvisedListener
-    ) -> Iterable[ListenerAdvice] | None:
+        self, application: "ManagedApplication", listener: "AdvisedListener"
+    ) -> "Iterable[ListenerAdvice] | None":
         """Return an advice for a listener: code around its calls.
 
         Called for each listener at each start of an application, before anything is connected.
@@ -86,7 +92,7 @@ class PluginHooks:
 
     @hookspec
     def streamkit_message_keeper(
-        self, application: ManagedApplication, output: KeptOutput
+        self, application: "ManagedApplication", output: KeptOutput
     ) -> Iterable[MessageKeeper] | None:
         """Return a keeper for an output binding: it keeps messages while their messaging system is away.
 
@@ -98,4 +104,18 @@ class PluginHooks:
 
         Raises:
             ConfigurationError: The settings of the keeper are wrong. The application does not start.
+        """
+
+    @hookspec
+    def streamkit_message_tracer(
+        self, application: "ManagedApplication", binding: TracedBinding
+    ) -> Iterable[MessageTracer] | None:
+        """Return a tracer for a binding: code around its sends, or around the calls of its listeners.
+
+        Called for each binding when it is made, for an input once for each of its destinations. The first plugin
+        that returns a tracer traces the binding.
+
+        Args:
+            application: The application.
+            binding: The binding.
         """

@@ -10,18 +10,16 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from dependency_injector import providers
-
-from streamkit.assembly.registrations import Registrations
 from streamkit.binder.attempts import RetryPolicy
 from streamkit.binder.binding import Binding
-from streamkit.binder.customizers import Customizers
 from streamkit.binder.ignored_settings import judged
+from streamkit.binder.keeping import MakeKeeper
 from streamkit.binder.local_transactions import LocalTransactions, TransactionHandlers
 from streamkit.binder.named_objects import NamedObjects
-from streamkit.bridge import StreamBridge
+from streamkit.binder.registry import BinderRegistry
+from streamkit.binder.tracing import MakeTracer
 from streamkit.config.environment import Environment
 from streamkit.config.extended import extended_tree
 from streamkit.config.judgement import (
@@ -35,12 +33,16 @@ from streamkit.config.judgement import (
 from streamkit.config.relaxed import uniform
 from streamkit.config.settings import PREFIX, StreamSettings
 from streamkit.config.validation import Bound, in_order
-from streamkit.container import ApplicationContainer, forget_run
 from streamkit.errors import ApplicationError, ConfigurationError, ConfigurationErrors
 from streamkit.functions.definition import parse_definitions
+from streamkit.functions.settings import FunctionSettings
 from streamkit.messaging.message import Message
 from streamkit.messaging.transaction import TransactionState
 from streamkit.plugins.application_plugins import ApplicationPlugins
+from streamkit.running.settings_alone import SettingsAlone
+
+if TYPE_CHECKING:  # an application has imported it, and settings alone do not need it
+    from streamkit.container import ApplicationContainer
 
 __all__ = ["Rehearsed", "rehearse", "rehearse_settings"]
 
@@ -74,7 +76,7 @@ class Rehearsed:
         return self.types.get(uniform(binding), self.default_type)
 
 
-def rehearse(container: ApplicationContainer) -> Rehearsed:
+def rehearse(container: "ApplicationContainer") -> Rehearsed:
     """Return everything because of which an application would not start, as far as that shows without connections.
 
     The classes of its listeners are instantiated, as at its start.
@@ -82,10 +84,12 @@ def rehearse(container: ApplicationContainer) -> Rehearsed:
     Args:
         container: The container of an application that is not running.
     """
-    problems, environment = _readable(container.environment(), container.binder_types())
-    if environment is None:
+    from streamkit.container import forget_run
+
+    problems, read = _readable(container.environment(), container.binder_types())
+    if read is None:
         return Rehearsed(in_order(problems))
-    with _settings_of(container, environment):
+    with _settings_of(container, read[0]):
         try:
             with _collected(problems):
                 assembly = container.assembly()
@@ -93,7 +97,7 @@ def rehearse(container: ApplicationContainer) -> Rehearsed:
                     assembly.assemble()
                 finally:
                     assembly.disassemble()
-            return _rehearsed(problems, container)
+            return _rehearsed(problems, container.settings().value, container.binders())
         finally:
             forget_run(container)
 
@@ -107,23 +111,26 @@ def rehearse_settings(environment: Environment, plugins: ApplicationPlugins) -> 
         environment: All settings.
         plugins: The plugins, which have the binder types.
     """
-    types = plugins.binder_types()
-    problems, readable = _readable(environment, types)
-    if readable is None:
+    problems, read = _readable(environment, plugins.binder_types())
+    if read is None:
         return Rehearsed(in_order(problems))
-    container = _container(readable, plugins)
-    rehearsal = _Rehearsal(container)
+    alone = SettingsAlone(
+        *read,
+        plugins,
+        named=_UnseenObjects(),
+        make_keeper=cast("MakeKeeper", plugins.message_keeper),
+        make_tracer=cast("MakeTracer", plugins.message_tracer),
+    )
+    rehearsal = _Rehearsal(alone)
     with _collected(problems):
         problems.extend(rehearsal.problems())
-    return replace(_rehearsed(problems, container), bindings=rehearsal.bindings)
+    return replace(_rehearsed(problems, alone.settings.value, alone.binders), bindings=rehearsal.bindings)
 
 
-def _rehearsed(problems: list[ConfigurationError], container: ApplicationContainer) -> Rehearsed:
-    stream, registry = container.settings().value, container.binders()
-
+def _rehearsed(problems: list[ConfigurationError], stream: StreamSettings, binders: BinderRegistry) -> Rehearsed:
     def type_of(binder: str | None) -> str | None:
         try:
-            return registry.get(binder).extended_type
+            return binders.get(binder).extended_type
         except ConfigurationError:  # it is among the problems if a binding needs the binder
             return None
 
@@ -132,26 +139,31 @@ def _rehearsed(problems: list[ConfigurationError], container: ApplicationContain
     return Rehearsed(in_order(problems), known, type_of(None))
 
 
-def _readable(environment: Environment, types: KnownTypes) -> tuple[list[ConfigurationError], Environment | None]:
-    """Return the problems of the settings, and an environment without the wrong ones; None if others are missing."""
+def _readable(
+    environment: Environment, types: KnownTypes
+) -> tuple[list[ConfigurationError], tuple[Environment, Bound[StreamSettings]] | None]:
+    """Return the problems of the settings, and the environment and settings without the wrong ones.
+
+    Instead of these, None is returned if settings are missing.
+    """
     problems: list[ConfigurationError] = []
     left_out: set[tuple[str, str]] = set()
     while True:
         readable = environment.without(left_out) if left_out else environment
         try:
-            read_settings(readable, types)
+            return problems, (readable, read_settings(readable, types))
         except ConfigurationErrors as found:
             problems.extend(found.errors)
             wrong = {(each.origin, each.key) for each in found.errors if each.origin and each.key}
             if wrong <= left_out:
                 return problems, None
             left_out |= wrong
-        else:
-            return problems, readable
 
 
 @contextmanager
-def _settings_of(container: ApplicationContainer, environment: Environment) -> Iterator[None]:
+def _settings_of(container: "ApplicationContainer", environment: Environment) -> Iterator[None]:
+    from dependency_injector import providers
+
     container.environment.override(providers.Object(environment))
     container.settings.reset()
     try:
@@ -169,27 +181,6 @@ def _collected(problems: list[ConfigurationError]) -> Iterator[None]:
         problems.extend(found.errors)
     except ConfigurationError as error:
         problems.append(error)
-
-
-def _container(environment: Environment, plugins: ApplicationPlugins) -> ApplicationContainer:
-    def no_runtime() -> NoReturn:
-        raise ApplicationError("a rehearsal sends nothing")
-
-    container = ApplicationContainer(
-        application=providers.Object(None),
-        application_name=providers.Object(environment.text("spring.application.name") or "application"),
-        environment=providers.Object(environment),
-        named_objects=providers.Object(_UnseenObjects()),
-        given_plugins=providers.Object(()),
-        converters=providers.Object(()),
-        retry_policy=providers.Object(None),
-        customizers=providers.Object(Customizers()),
-        registrations=providers.Object(Registrations(())),
-        bridge=providers.Object(StreamBridge(no_runtime)),
-        searched=providers.Object(()),
-    )
-    container.plugins.override(providers.Object(plugins))
-    return container
 
 
 class _Unseen(RetryPolicy):
@@ -224,11 +215,12 @@ class _Rehearsal:
         bindings: The bindings that it has made, without those that a function has only if it is of another kind.
     """
 
-    def __init__(self, container: ApplicationContainer) -> None:
+    def __init__(self, alone: SettingsAlone) -> None:
         self.bindings: list[Binding] = []
-        self._container = container
-        self._settings: Bound[StreamSettings] = container.settings()
-        self._factory = container.binding_factory()
+        self._alone = alone
+        self._types = alone.binders.types
+        self._settings = alone.settings
+        self._factory = alone.factory
         self._factory.transactions = _UnseenTransactions(NamedObjects())
         self._found: list[ConfigurationError] = []
         self._directions: dict[str, set[str]] = {}
@@ -245,7 +237,7 @@ class _Rehearsal:
                 existing.judged.append(self._made(name))
         with _collected(self._found):
             self._factory.check_defaults()
-        environment, types = self._container.environment(), self._container.binder_types()
+        environment, types = self._alone.environment, self._types
         return [*self._found, *judge_bindings(environment, self._settings, types, existing)]
 
     def _collect_names(self) -> None:
@@ -261,12 +253,12 @@ class _Rehearsal:
         for at in self._settings.origins:
             if at[0] == "bindings":
                 self._add(str(at[1]), *_direction(str(at[1]), str(at[2])))
-        for type_ in self._container.binder_types().names:
+        for type_ in self._types.names:
             self._collect_extended(type_)
 
     def _collect_functions(self) -> None:
         with _collected(self._found):
-            functions = self._container.function_settings()
+            functions = FunctionSettings.load(self._alone.environment, self._settings)
             try:
                 definitions = parse_definitions(functions.definition or "")
             except ValueError as error:
@@ -284,7 +276,7 @@ class _Rehearsal:
 
     def _collect_extended(self, type_: str) -> None:
         """Add what the settings of a binder type tell of the directions of bindings, and the names only they have."""
-        environment, types = self._container.environment(), self._container.binder_types()
+        environment, types = self._alone.environment, self._types
         if not environment.sets_below(f"{PREFIX}.{type_}"):
             return
         for at in extended_tree(environment, type_, types.extended_models).origins:
@@ -305,7 +297,7 @@ class _Rehearsal:
             ConfigurationError: The binding's settings are wrong.
         """
         directions: Collection[str] = self._directions[uniform(name)] or _EITHER
-        channel = self._container.channels()[name]
+        channel = self._alone.channels[name]
         properties = self._factory.settings.properties(name)
         if directions == _EITHER and "," in (properties.destination or ""):
             directions = {_INPUT}

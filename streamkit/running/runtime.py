@@ -12,13 +12,9 @@ from streamkit.binder.binding import InputBinding, OutputBinding
 from streamkit.binder.binding_service import BindingService
 from streamkit.binder.channels import Channels
 from streamkit.clock import use_clock
-from streamkit.config.application_properties import (
-    LIFECYCLE,
-    MANAGEMENT_SERVER,
-    LifecycleProperties,
-    ManagementServerProperties,
-)
+from streamkit.config.application_properties import LIFECYCLE, MANAGEMENT_SERVER, LifecycleProperties
 from streamkit.config.located_errors import located
+from streamkit.config.management_properties import ManagementServerProperties
 from streamkit.container import ApplicationContainer, forget_run
 from streamkit.errors import ApplicationError, ConfigurationError
 from streamkit.events import application_started, application_stopped, notify
@@ -29,7 +25,7 @@ from streamkit.messaging.channel import DirectChannel, SubscribableChannel
 from streamkit.messaging.interceptor import ChannelInterceptor
 from streamkit.messaging.portal import Portal
 from streamkit.running.loop_watch import ForkedPortal, ForkGuard, LoopWatch, after_fork, refuse_after_fork
-from streamkit.running.start_messages import bindings_text, settings_text
+from streamkit.running.start_messages import bindings_text, settings_text, start_fields
 
 if TYPE_CHECKING:  # starlette and uvicorn are needed only if management endpoints are served
     from streamkit.management.endpoint import ManagedApplication
@@ -114,9 +110,14 @@ class Runtime:
         assembly.wiring.start()
         if self._watch is not None:
             self._watch.start()
-        logger.info("Started: %s", bindings_text(self.service.bindings.values()))
+        self._log_start()
         if application_started.receivers:
             notify(application_started, self._application)
+
+    def _log_start(self) -> None:
+        environment, bindings = self._container.environment(), self.service.bindings.values()
+        about = self._container.application_name(), environment.active_profiles, bindings
+        logger.info("Started: %s", bindings_text(*about), extra=start_fields(*about))
 
     def _intercept(self, channel: SubscribableChannel) -> None:
         for interceptor in self._registrations.interceptors.matching(channel.name):

@@ -7,12 +7,14 @@ removes the file from the path, if all processes of this interpreter find the sa
 
 import importlib.util
 import os
+import shutil
 import site
 import sys
 from hashlib import sha256
 from pathlib import Path
 from shlex import quote
 
+from streamkit.errors import ConfigurationError
 from streamkit.spark.cache import cache_directory, keep_script
 
 __all__ = ["choose_python", "local_python", "wrapped"]
@@ -25,11 +27,23 @@ def choose_python(*, is_local: bool) -> None:
 
     Args:
         is_local: Whether they run on this machine; other machines do not have the program of an earlier session.
+
+    Raises:
+        ConfigurationError: They run on other machines too, and the one that the user has set is not on this machine.
     """
     local = local_python()
     for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         if os.environ.get(variable, local) == local:
             os.environ[variable] = local if is_local else sys.executable
+    python = os.environ["PYSPARK_PYTHON"]
+    if not is_local and shutil.which(python) is None:
+        raise ConfigurationError(
+            f"PYSPARK_PYTHON is {python}, which {Path.cwd()} on this machine does not have: Spark runs it here too, to"
+            " plan queries, not only on executors; start this program in a directory that has the same environment, or"
+            " set PYSPARK_PYTHON to a program that all machines have",
+            key="PYSPARK_PYTHON",
+            value=python,
+        )
 
 
 def local_python() -> str:

@@ -136,7 +136,7 @@ def test_crashed_worker_is_restarted(tmp_path: Path) -> None:
 
 def test_worker_that_fails_to_start_ends_the_supervisor(tmp_path: Path) -> None:
     """With the first one's exit code and one error report."""
-    text = "import os\nif 'STREAMKIT_WORKER_LINE' in os.environ:\n    raise SystemExit(7)\n" + PROGRAM
+    text = "import os\nif 'STREAMKIT_SUPERVISOR_LINE' in os.environ:\n    raise SystemExit(7)\n" + PROGRAM
     with running(tmp_path, text=text) as process:
         output = rest_of(process)
     assert "could not start (exit code 7): stopping" in output
@@ -187,13 +187,13 @@ def test_workers_are_restarted_one_by_one(tmp_path: Path, monkeypatch: pytest.Mo
             assert systemd.recv(1000) == b"READY=1"
             (tmp_path / "shop.py").write_text("syntax error")
             process.send_signal(signal.SIGHUP)
-            assert "restarting worker 1" not in until(process, "the workers after it keep running with the old ones")
+            assert "restarting Worker 1" not in until(process, "the processes after it keep running with the old ones")
             assert re.fullmatch(rb"RELOADING=1\nMONOTONIC_USEC=\d+", systemd.recv(1000))
             assert systemd.recv(1000) == b"READY=1"
             (tmp_path / "shop.py").write_text(PROGRAM)
             process.send_signal(signal.SIGHUP)
-            output = until(process, "SIGHUP: every worker was restarted")
-            assert output.index("Worker 0 has started") < output.index("SIGHUP: restarting worker 1")
+            output = until(process, "SIGHUP: every process was restarted")
+            assert output.index("Worker 0 has started") < output.index("SIGHUP: restarting Worker 1")
             process.send_signal(signal.SIGTERM)
             rest_of(process)
             assert process.returncode == 0
@@ -208,7 +208,7 @@ def test_changed_file_reloads_the_application(tmp_path: Path) -> None:
         shop.write_text(PROGRAM.replace('"got"', '"received"'))
         assert "shop.py changed: starting again" in until(process, "received 1")
         shop.write_text("syntax error")
-        until(process, "No worker is left: waiting for a change of the files")
+        until(process, "No process is left: waiting for a change of the files")
         shop.write_text(PROGRAM)
         until(process, "got 1")
         (tmp_path / "application.properties").write_text("spring.cloud.stream.bindings.a.destination=topic\n")

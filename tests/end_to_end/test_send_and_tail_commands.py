@@ -1,13 +1,16 @@
 """`streamkit send` and `streamkit tail`: one message to and from any destination, without a program."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from rocket_broker.threaded_broker import ThreadedBroker
+from streamkit.cli.binding_names import complete_bindings
 from streamkit.cli.destinations import Asked, receive, send
 from streamkit.cli.send import send as send_command
 from streamkit.cli.tail import tail as tail_command
@@ -70,6 +73,31 @@ def test_command_says_where_the_message_was_sent(directory: Path) -> None:
     done = CliRunner().invoke(send_command, ["bills", "-"], input="two\nlines")
     assert (done.exit_code, done.output) == (0, "Sent 9 bytes to bills (rocketmq).\n")
     assert [path.name for path in directory.iterdir()] == ["application.properties"]
+
+
+@pytest.mark.usefixtures("directory")
+def test_dry_run_says_where_the_message_would_be_sent_to() -> None:
+    """And connects nothing; the same facts are there as JSON."""
+    away = "--spring.cloud.stream.rocketmq.binder.name-server=127.0.0.1:1"
+    done = CliRunner().invoke(send_command, ["orders", "coffee", "--dry-run", away])
+    assert (done.exit_code, done.output) == (0, "Would send 6 bytes to order-topic (rocketmq).\n")
+    done = CliRunner().invoke(send_command, ["orders", "[7]", "--dry-run", "--json", away])
+    assert json.loads(done.output) == {
+        "destination": "order-topic",
+        "binder": "rocketmq",
+        "content_type": "application/json",
+        "payload_size": 3,
+    }
+
+
+@pytest.mark.usefixtures("directory")
+def test_bindings_of_the_settings_are_completed() -> None:
+    """None are offered where the settings cannot be read."""
+    context = click.Context(tail_command)
+    assert complete_bindings(context, tail_command.params[0], "") == ["orders"]
+    assert complete_bindings(context, tail_command.params[0], "x") == []
+    Path("application.properties").write_text("a=\\u1\n")
+    assert complete_bindings(context, tail_command.params[0], "") == []
 
 
 @pytest.mark.parametrize("command", [send_command, tail_command])

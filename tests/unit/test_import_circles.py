@@ -13,6 +13,7 @@ PACKAGES = (
     "rocket_client",
     "rocket_admin",
     "rocket_broker",
+    "rocket_console",
     "pyspark_rocketmq",
     "pyspark_streamkit",
 )

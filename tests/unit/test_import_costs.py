@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-OURS = {"streamkit", "rocket_client", "rocket_admin", "rocket_remoting", "rocket_broker", "binders"}
+OURS = {"streamkit", "rocket_client", "rocket_admin", "rocket_remoting", "rocket_broker", "rocket_console", "binders"}
 HEAVY_OF_PYTHON = {"asyncio", "ssl", "socket", "subprocess", "multiprocessing", "xml"}
 
 
@@ -79,11 +79,12 @@ def test_list_of_commands_loads_no_command() -> None:
     """It is read from entry points and source code."""
     loaded = help_of()
     assert packages_of_others(loaded) == {"click"}
-    assert loaded.isdisjoint({"asyncio", "ssl", "subprocess", "multiprocessing", "xml"})
+    assert loaded.isdisjoint({"asyncio", "ssl", "subprocess", "multiprocessing", "xml", "importlib.metadata", "email"})
     assert {name for name in loaded if name.startswith("streamkit.")} == {
         "streamkit.cli",
         "streamkit.entry_points",
         "streamkit.patterns",  # the packages above a command's module are imported when it is looked for
+        "streamkit.patterns.inbox",
         "streamkit.patterns.outbox",
     }
 
@@ -100,6 +101,24 @@ def test_help_of_a_server_loads_no_server(command: str) -> None:
         "rocket_broker.process",
         "rocket_broker.process.cli",
     } | ({"rocket_broker.process.promote"} if command == "broker" else set())
+
+
+def test_start_of_a_broker_loads_no_optional_part() -> None:
+    """Neither replication, metrics, users and faults, nor the console beside it, nor what only errors need."""
+    loaded = loaded_by("import rocket_broker.process.launch, rocket_broker.process.service")
+    optional = {
+        "rocket_broker.access.policy_control",
+        "rocket_broker.access.user_directory",
+        "rocket_broker.metrics.broker_metrics",
+        "rocket_broker.metrics.endpoint",
+        "rocket_broker.process.console_beside",
+        "rocket_broker.replication.master",
+        "rocket_broker.replication.slave",
+        "rocket_broker.requests.fault_injection",
+        "streamkit.chaos",
+        "streamkit.exposition",
+    }
+    assert loaded.isdisjoint(optional | {"difflib", "javaproperties", "lark", "rich", "tomllib", "yaml", "zipfile"})
 
 
 @pytest.mark.parametrize("command", ["group", "message", "transaction"])
@@ -130,8 +149,41 @@ except Exception as error:
     assert "application.properties:1" in str(error), error
 """)
     assert "rocket_client.admin" in loaded
-    assert packages_of_others(loaded) <= {"click", "javaproperties", "msgspec", "lz4", "typing_extensions", "zstandard"}
+    assert packages_of_others(loaded) <= {"click", "msgspec", "lz4", "typing_extensions", "zstandard"}
     assert loaded.isdisjoint({"rocket_admin.doctor", "streamkit.config.settings", "rocket_broker"})
+    assert loaded.isdisjoint({"importlib.metadata", "email", "http", "xml"})
+
+
+def test_commands_with_settings_load_no_more_than_they_need(tmp_path: Path) -> None:
+    """No consumer, table layout, server or client of another binder, and no models of settings that are not set."""
+    (tmp_path / "application.properties").write_text("spring.cloud.stream.rocketmq.binder.name-server=127.0.0.1:1\n")
+    loaded = loaded_by(f"""
+import os
+from streamkit.cli import main
+os.chdir({str(tmp_path)!r})
+try:
+    main(["send", "orders", "tea"], standalone_mode=False)
+except Exception as error:
+    assert "127.0.0.1:1" in str(error), error
+main(["config", "report"], standalone_mode=False)
+""")
+    assert "rocket_client.producing.producer" in loaded
+    assert {name for name in loaded if name.startswith("rocket_client.consuming")} == set()
+    assert loaded.isdisjoint(
+        {"binders.rocket.consumer", "binders.rocket.polled", "binders.rocket.transactions", "binders.kafka.binder"}
+    )
+    assert loaded.isdisjoint(
+        {"rich.console", "opentelemetry", "kafka", "uvicorn", "starlette.applications", "rocket_broker", "sqlalchemy"}
+    )
+    assert loaded.isdisjoint({"streamkit.config.management_properties", "streamkit.config.pattern_properties"})
+    assert loaded.isdisjoint(
+        {"streamkit.binder.exploring", "streamkit.config.reference", "streamkit.expression.parser"}
+    )
+    # No part of an application but its settings, and no classes of pydantic-settings, which are for users' own.
+    assert loaded.isdisjoint({"dependency_injector", "pydantic_settings", "javaproperties"})
+    assert {"streamkit.application", "streamkit.assembly", "streamkit.container", "streamkit.listeners"}.isdisjoint(
+        loaded
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,12 +199,15 @@ def test_help_of_a_command_loads_no_application(arguments: tuple[str, ...]) -> N
     assert parts <= {
         "streamkit.cli",
         f"streamkit.cli.{arguments[0]}",
+        "streamkit.cli.binding_names",
         "streamkit.cli.garbage",
         "streamkit.cli.setting_arguments",
-        "streamkit.cli.worker",
         "streamkit.cli.terminal_log",
         "streamkit.config",
         "streamkit.config.relaxed",
         "streamkit.config.secret",
         "streamkit.entry_points",
+        "streamkit.log_format",
+        "streamkit.processes",
+        "streamkit.processes.supervisor_line",
     }

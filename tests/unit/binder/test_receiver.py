@@ -336,7 +336,7 @@ def test_message_that_the_listener_rejects_is_a_warning(caplog: pytest.LogCaptur
     assert named(caplog) == [("WARNING", text, False)]
 
 
-def test_each_failed_attempt_is_one_line_and_the_last_has_the_traceback(
+def test_each_failed_attempt_is_one_line_and_the_first_has_the_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Attempts in process, redeliveries, and the message that is given up."""
@@ -346,9 +346,16 @@ def test_each_failed_attempt_is_one_line_and_the_last_has_the_traceback(
         receive(listener, delivery=delivery, policy=policy, redeliveries=redeliveries)
     failed, why = "Binding 'input': message ID failed in attempt", "ValueError: negative"
     assert named(caplog) == [
-        ("WARNING", f"{failed} 1 of 2, next in 1 s: {why}", False),
+        ("WARNING", f"{failed} 1 of 2, next in 1 s: {why}", True),
         ("WARNING", f"{failed} 2 and is delivered again, redelivery 1 of 1: {why}", False),
-        ("ERROR", f"{GIVEN_UP}, after 3 attempts: given up after 1 redeliveries; {why}. {FATE}", True),
+        ("ERROR", f"{GIVEN_UP}, after 3 attempts: given up after 1 redeliveries; {why}. {FATE}", False),
+    ]
+    shown = ("binding", "destination", "group", "attempt", "redeliveries", "next_step", "error", "dead_letter")
+    place = ("input", "orders", "kitchen")
+    assert [tuple(vars(each).get(name) for name in shown) for each in caplog.records] == [
+        (*place, 1, 0, "retry", why, None),
+        (*place, 2, 0, "redelivery", why, None),
+        (*place, 3, 1, "dead-letter", why, "dead orders"),
     ]
 
 
@@ -357,6 +364,13 @@ def test_tracebacks_of_attempts_are_for_debugging(caplog: pytest.LogCaptureFixtu
     with caplog.at_level(logging.DEBUG, "streamkit.binder.failure_log"):
         receive(failing(ValueError("negative")), policy=RetryPolicy(max_attempts=2))
     assert [traceback for _, _, traceback in named(caplog)] == [True, True]
+
+
+def test_a_message_that_is_given_up_at_its_first_attempt_has_the_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """One line says everything."""
+    once = RetryPolicy(max_attempts=1)
+    receive(failing(ValueError("why")), delivery=Delivery(max_reconsume_times=0), policy=once)
+    assert [(level, traceback) for level, _, traceback in named(caplog)] == [("ERROR", True)]
 
 
 def test_unreadable_payload_is_one_line_without_traceback(caplog: pytest.LogCaptureFixture) -> None:

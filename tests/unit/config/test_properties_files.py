@@ -1,6 +1,8 @@
 """Java's .properties files, with line numbers and documents."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streamkit.config.environment import Environment
 from streamkit.config.properties_file import parse_properties, read_properties
@@ -21,6 +23,13 @@ def test_syntax_is_javas():
     assert lines(text) == [
         {"a": ("1", 3), "b": ("two words ", 4), "c": ("d", 5), "e": ("xy", 7), "f": ("中", 9), "g": ("", 10)}
     ]
+
+
+@given(st.text(alphabet="ab=: \t\f#!\n-\x85\u2028", max_size=30))
+def test_lines_without_a_backslash_are_read_as_any_others(text):
+    """They are read without the parser for escapes and continued lines, which a comment with a backslash asks for."""
+    for plain in (text, text.replace("\n", "\r\n")):
+        assert parse_properties(plain, "f") == parse_properties(f"{plain}\n# \\", "f")
 
 
 def test_key_set_twice_is_a_warning(caplog, tmp_path):

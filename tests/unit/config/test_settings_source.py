@@ -12,7 +12,6 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from streamkit.application import StreamApplication
 from streamkit.config.environment import Environment
-from streamkit.config.settings import StreamSettings
 from streamkit.config.settings_source import StreamSettingsSource
 from streamkit.errors import ConfigurationError, ConfigurationErrors
 
@@ -167,13 +166,3 @@ def test_class_without_the_source_cannot_be_bound() -> None:
     for kind in (Plain, Lenient):
         with pytest.raises(TypeError, match="does not read streamkit's settings: let its settings_customise"):
             Environment().bind("shop", kind)
-
-
-def test_streamkits_own_settings_use_the_same_source(write: Callable[..., None]) -> None:
-    """The class reads the current directory; arguments override."""
-    write(
-        "spring.cloud.stream.instance-count=3\nspring.cloud.stream.default.group=g\n"
-        "spring.cloud.stream.bindings.a.destination=d"
-    )
-    settings = StreamSettings(instance_index=2)
-    assert (settings.instance_count, settings.instance_index, settings.bindings["a"].group) == (3, 2, "g")

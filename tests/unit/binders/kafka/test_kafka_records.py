@@ -25,7 +25,7 @@ from binders.kafka.partition import AssignedPartition, Delivery
 from binders.kafka.repairs.batches import LIMIT
 from binders.kafka.repairs.partition_records import read_all
 from binders.kafka.unreadable import Unreadable
-from streamkit import Message
+from streamkit import Message, Reject
 from tests.peer.raw_kafka import HEADER, RawRecord, batch, records, sized, varint, with_sum
 
 KEY = TopicPartition("orders", 0)
@@ -102,6 +102,28 @@ def test_permanently_damaged_batch_becomes_one_unreadable_record() -> None:
     unreadable = reader.found[2]
     assert isinstance(unreadable, Unreadable)
     assert str(unreadable.error).startswith("the batch at orders-0, offset 1, cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("letters", "fate"),
+    [
+        ("error.orders.kitchen", "It goes to 'error.orders.kitchen'"),
+        (None, "It is lost: the binding has no dead letters"),
+    ],
+)
+def test_log_says_where_an_unreadable_record_goes(
+    letters: str | None, fate: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the lines of other rejected messages do."""
+    damaged = of(1, b"b1", b"b2").replace(b"b1", b"!1")
+    fetcher = SimpleNamespace()
+    read_all(fetcher, lambda key: 3)
+    for _ in range(2):  # the first time, the bytes may have been damaged in transit
+        records_of = fetcher.PartitionRecords(1, KEY, MemoryRecords(damaged)).take()
+    assert isinstance(to_framework(Delivery(AssignedPartition(KEY), records_of[0]), "in", "kitchen", letters), Reject)
+    line = caplog.messages[-1]
+    assert line.startswith("Binding 'in' gives up the record at orders-0, offset 2, which cannot be read: ")
+    assert line.endswith(f". {fate}")
 
 
 @pytest.mark.parametrize("last", [2**31 - 1, -5])
@@ -406,7 +428,7 @@ def test_record_with_any_headers_becomes_a_message(
     data = batch(written, 1) + batch(gzip.compress(written), 1, offset=1, attributes=GZIP)
     fetched = fetcher.PartitionRecords(0, KEY, MemoryRecords(data)).take()
     for record in fetched:
-        message = to_framework(Delivery(AssignedPartition(KEY), record), "in", "kitchen")
+        message = to_framework(Delivery(AssignedPartition(KEY), record), "in", "kitchen", None)
         assert isinstance(message, Message)
         assert message.payload == b"value"
     assert [name for name, _ in fetched[0].headers] == [name.decode(errors="replace") for name, _ in headers]

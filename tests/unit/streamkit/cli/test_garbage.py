@@ -1,11 +1,11 @@
-"""Garbage collections of `streamkit run`."""
+"""Garbage collections of commands, and of `streamkit run`."""
 
 import gc
 from collections.abc import Iterator
 
 import pytest
 
-from streamkit import StreamApplication
+from streamkit import StreamApplication, cli
 from streamkit.cli.garbage import COLLECTED_AFTER, collect_less_often
 from streamkit.events import application_started
 
@@ -38,3 +38,14 @@ def test_thresholds_of_the_application_stay(thresholds: tuple[int, int, int]) ->
     collect_less_often(app, thresholds)
     application_started.send(app)
     assert gc.get_threshold()[0] == 12_345
+
+
+def test_command_collects_rarely() -> None:
+    """Its imports make many objects and little garbage; a caller of `main` has its own thresholds afterwards."""
+    before = gc.get_threshold()
+    during: list[tuple[int, int, int]] = []
+    group = cli.LazyGroup("group")
+    group.command("look")(lambda: during.append(gc.get_threshold()))
+    group.main(["look"], standalone_mode=False)
+    assert during == [cli.COLLECTED_AFTER]
+    assert gc.get_threshold() == before

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from streamkit.application import StreamApplication
 from streamkit.cli.run import run
+from streamkit.cli.terminal_log import log_in_format_of_settings
+from streamkit.log_format import JsonFormatter
 
 
 @pytest.mark.parametrize(
@@ -94,3 +97,13 @@ def test_log_level_is_the_threshold_of_loggers(tmp_path: Path, monkeypatch: pyte
         ["ERROR"] * 5,
         ["CRITICAL"] * 5,
     ]
+
+
+def test_log_format_may_be_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the moment when the settings are read."""
+    handler = logging.StreamHandler()
+    monkeypatch.setattr(logging.root, "handlers", [handler])
+    log_in_format_of_settings(StreamApplication(args=()))
+    assert handler.formatter is None
+    log_in_format_of_settings(StreamApplication(properties={"streamkit.logging.format": "json"}, args=()))
+    assert isinstance(handler.formatter, JsonFormatter)

@@ -1,37 +1,33 @@
 """Lists of settings on terminals of several widths."""
 
-from io import StringIO
+import pytest
 
-from rich.console import Console
-from rich.text import Text
-
-from streamkit.cli.setting_lists import Line, print_settings
+from streamkit.cli.setting_lists import Line, SettingList, print_settings
 
 LISTS = [
-    (
-        Text("Wrong"),
-        [Line("orders.grup", "g", "argument --orders.grup", "unknown; did you mean orders.group?")],
-    ),
-    (Text("Honoured"), [Line("orders.destination", "orders", "application.properties:2")]),
+    SettingList("Wrong", [Line("orders.grup", "g", "argument --orders.grup", "unknown; did you mean orders.group?")]),
+    SettingList("Honoured", [Line("orders.destination", "orders", "application.properties:2")]),
 ]
 
 
-def shown(width: int) -> list[str]:
-    """Return the lines shown on a terminal with so many columns."""
-    console = Console(file=StringIO(), width=width)
-    print_settings(console, LISTS)
-    assert isinstance(console.file, StringIO)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+@pytest.mark.parametrize("columns", [None, 100])
+def test_wide_terminal_shows_tables(columns: int | None, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line per setting; and as wide as they must be where there is no terminal."""
+    print_settings(LISTS, columns)
+    assert capsys.readouterr().out.splitlines() == [
+        "Wrong",
+        "SETTING      VALUE  ORIGIN                  WHY",
+        "orders.grup  g      argument --orders.grup  unknown; did you mean orders.group?",
+        "Honoured",
+        "SETTING             VALUE   ORIGIN",
+        "orders.destination  orders  application.properties:2",
+    ]
 
 
-def test_wide_terminal_shows_tables() -> None:
-    """One line per setting."""
-    assert any("orders.destination" in line and "properties:2 │" in line for line in shown(100))
-
-
-def test_narrow_terminal_shows_one_field_per_line() -> None:
+def test_narrow_terminal_shows_one_field_per_line(capsys: pytest.CaptureFixture[str]) -> None:
     """Keys are never folded, and an argument's origin does not repeat its key."""
-    assert shown(40) == [
+    print_settings(LISTS, 40)
+    assert capsys.readouterr().out.splitlines() == [
         "Wrong",
         "  orders.grup=g",
         "      argument: unknown; did you mean",
@@ -40,4 +36,11 @@ def test_narrow_terminal_shows_one_field_per_line() -> None:
         "  orders.destination=orders",
         "      application.properties:2",
     ]
-    assert shown(60)[-1] == "  orders.destination=orders  application.properties:2"
+    print_settings(LISTS, 60)
+    assert capsys.readouterr().out.splitlines()[-1] == "  orders.destination=orders  application.properties:2"
+
+
+def test_value_cannot_change_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Control characters are written as escapes."""
+    print_settings([SettingList("Honoured", [Line("tea", "\x1b[2J\n", "here")])], None)
+    assert r"tea      \x1b[2J\n  here" in capsys.readouterr().out
