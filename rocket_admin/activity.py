@@ -4,14 +4,17 @@ Committed offsets are compared from one look to the next. Members commit every f
 """
 
 import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from rocket_admin.broker_answers import BrokerFailure
 from rocket_admin.groups import GROUPS_AT_ONCE, group_names
 from rocket_admin.offsets import GroupQueues, group_queues, lag_of
+from rocket_admin.ordered_results import ordered_results
 from rocket_client import Admin
 
-__all__ = ["Activity", "GroupActivity", "GroupActivityMeter"]
+__all__ = ["Activity", "GroupActivity", "GroupActivityMeter", "by_lag"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,10 +24,12 @@ class GroupActivity:
     Attributes:
         group: The name.
         lag: Messages that it has not consumed yet; absent if that is not known for each queue.
-        arriving_per_second: Messages that arrived for it per second; absent at the first look.
-        consumed_per_second: Messages that it consumed per second, by committed offsets; absent at the first look. Less
-            than 0 if it was moved back.
-        seconds_to_catch_up: When its lag will be 0 at these rates; absent if it falls behind, or does nothing.
+        arriving_per_second: Messages that arrived for it per second; absent at the first look, and if its queues are
+            not those of the last look, because a broker came or went.
+        consumed_per_second: Messages that it consumed per second, by committed offsets; absent if `arriving_per_second`
+            is. Less than 0 if it was moved back.
+        seconds_to_catch_up: When its lag will be 0 at these rates; absent if it falls behind or does nothing, or if
+            its lag is not known.
     """
 
     group: str
@@ -53,32 +58,40 @@ class GroupActivityMeter:
     def __init__(self) -> None:
         self._seen: dict[str, _Look] = {}
 
-    async def look(self, admin: Admin) -> Activity:
+    async def look(self, admin: Admin, seen: Callable[[GroupActivity], None] | None = None) -> Activity:
         """Ask the brokers; return what happened since the last call.
+
+        Args:
+            admin: A running admin.
+            seen: Called with each group that has committed an offset, in the order of the names, as brokers answer.
 
         Raises:
             NoBrokerError: No master is registered.
         """
         masters = await admin.masters()
         names = await group_names(admin)
-        turns = asyncio.Semaphore(GROUPS_AT_ONCE)
 
         async def progress(group: str) -> tuple[str, GroupQueues, float]:
-            async with turns:
-                found = await group_queues(admin, group, masters=masters)
+            found = await group_queues(admin, group, masters=masters)
             return group, found, asyncio.get_running_loop().time()
 
-        looks = await asyncio.gather(*map(progress, names.names))
-        groups = [self._compared(group, found, at) for group, found, at in looks if found.queues]
-        failures = dict.fromkeys((*names.failures, *(failure for _, found, _ in looks for failure in found.failures)))
-        return Activity(groups=tuple(sorted(groups, key=_by_lag)), failures=tuple(failures))
+        groups: list[GroupActivity] = []
+        failures = dict.fromkeys(names.failures)
+        async with aclosing(ordered_results(progress, names.names, at_once=GROUPS_AT_ONCE)) as looks:
+            async for group, found, at in looks:
+                failures |= dict.fromkeys(found.failures)
+                if found.queues:
+                    groups.append(self._compared(group, found, at))
+                    if seen is not None:
+                        seen(groups[-1])
+        return Activity(groups=by_lag(groups), failures=tuple(failures))
 
     def _compared(self, group: str, found: GroupQueues, at: float) -> GroupActivity:
         now = _Look(
             at=at,
             stored=sum(queue.max_offset for queue in found.queues),
             consumed=sum(queue.committed or 0 for queue in found.queues),
-            queues=len(found.queues),
+            queues=frozenset((queue.topic, queue.broker, queue.queue) for queue in found.queues),
         )
         before = self._seen.get(group)
         self._seen[group] = now
@@ -101,13 +114,14 @@ class GroupActivityMeter:
 
 @dataclass(frozen=True, kw_only=True)
 class _Look:
-    """A group at one time: sums over its queues."""
+    """A group at one time: sums over its queues, each known by topic, broker and number."""
 
     at: float
     stored: int
     consumed: int
-    queues: int
+    queues: frozenset[tuple[str, str, int]]
 
 
-def _by_lag(group: GroupActivity) -> tuple[bool, int, str]:
-    return group.lag is not None, -(group.lag or 0), group.group
+def by_lag(groups: Iterable[GroupActivity]) -> tuple[GroupActivity, ...]:
+    """Return groups in the order of their lag: those whose lag is not known first, then the largest, by name."""
+    return tuple(sorted(groups, key=lambda group: (group.lag is not None, -(group.lag or 0), group.group)))

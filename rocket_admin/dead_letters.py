@@ -6,7 +6,6 @@ as dropped. This offset is committed at the broker for the group of the tools, w
 letter topic; so it is the same for everybody, and listeners of the dead letter topic are not affected.
 """
 
-import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -18,6 +17,7 @@ from rocket_admin.clients import TOOLS_GROUP, reader_of
 from rocket_admin.conditions import Condition, matches_all
 from rocket_admin.failure_causes import Cause, cause_of
 from rocket_admin.messages import StoredMessage, first_offset, origin_topic, read_queue
+from rocket_admin.ordered_results import ordered_results
 from rocket_admin.times import milliseconds, moment
 from rocket_client import Admin, PullConsumer, TopicNotFoundError, UnreadableBodyError
 from rocket_remoting.wire.message import MessageExt, MessageQueue
@@ -39,6 +39,7 @@ __all__ = [
     "dead_letters",
     "drop_dead_letters",
     "first_kept",
+    "groups_with_dead_letter_topic",
     "kept_ranges",
     "letters_of",
 ]
@@ -46,7 +47,7 @@ __all__ = [
 Skipped = Callable[[UnreadableBodyError], None]
 """Called for a letter whose body is damaged or too large."""
 
-_TOPICS_AT_ONCE: Final = 16
+_TOPICS_AT_ONCE: Final = 32
 _NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,})*\b|\d+")
 """Parts of a failure's text that differ from message to message: numbers, addresses, ids."""
 _MAX_TEXT: Final = 200
@@ -150,24 +151,32 @@ class DroppedLetters:
     count: int
 
 
-async def dead_letter_groups(admin: Admin) -> list[DeadLetterGroup]:
-    """Return the groups that have dead letters, dropped or not, sorted by name.
+async def groups_with_dead_letter_topic(admin: Admin) -> list[str]:
+    """Return the groups that have a dead letter topic, which may be empty, sorted."""
+    return sorted(topic.removeprefix(DLQ_PREFIX) for topic in await admin.topics() if is_dead_letter_topic(topic))
+
+
+async def dead_letter_groups(admin: Admin, groups: Iterable[str]) -> AsyncGenerator[DeadLetterGroup, None]:
+    """Yield those of the groups that have dead letters, dropped or not, in their order, as brokers answer.
+
+    Args:
+        admin: A running admin.
+        groups: The groups; `groups_with_dead_letter_topic` returns all that come into question.
 
     Raises:
         RemotingError: A broker cannot be reached, or refuses.
     """
-    topics = sorted(topic for topic in await admin.topics() if is_dead_letter_topic(topic))
-    turns = asyncio.Semaphore(_TOPICS_AT_ONCE)
 
-    async def of(topic: str) -> DeadLetterGroup | None:
-        async with turns:
-            try:
-                return await _group(admin, topic)
-            except TopicNotFoundError:  # deleted meanwhile
-                return None
+    async def of(group: str) -> DeadLetterGroup | None:
+        try:
+            return await _group(admin, dlq_topic(group))
+        except TopicNotFoundError:  # deleted meanwhile
+            return None
 
-    found = await asyncio.gather(*map(of, topics))
-    return [group for group in found if group is not None and group.count + group.dropped]
+    async with aclosing(ordered_results(of, groups, at_once=_TOPICS_AT_ONCE)) as found:
+        async for group in found:
+            if group is not None and group.count + group.dropped:
+                yield group
 
 
 async def _group(admin: Admin, topic: str) -> DeadLetterGroup:

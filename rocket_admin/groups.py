@@ -1,13 +1,14 @@
 """Consumer groups: their names, settings, members and lag; how they are created, changed and deleted."""
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from rocket_admin.broker_answers import BrokerAnswers, BrokerFailure, ask_masters
 from rocket_admin.errors import GroupNotFoundError
 from rocket_admin.offsets import GroupQueue, group_queues, lag_of
+from rocket_admin.ordered_results import ordered_results
 from rocket_admin.versions import version_text
 from rocket_client import Admin
 from rocket_remoting import RemotingError
@@ -15,6 +16,7 @@ from rocket_remoting.wire.bodies import Connection, ConsumerConnection, ConsumeT
 from rocket_remoting.wire.topics import (
     DEFAULT_CONSUMER_GROUP,
     TOOLS_CONSUMER_GROUP,
+    is_retry_topic,
     is_system_group,
     validate_group,
 )
@@ -32,6 +34,7 @@ __all__ = [
     "is_own_group",
     "list_groups",
     "require_group",
+    "same_expression",
     "show_group",
     "update_group",
 ]
@@ -138,6 +141,7 @@ class Member:
         version: The version of the protocol that it speaks, such as `V4_9_7`.
         queues: The queues that it consumes, as `topic broker:number`; absent if it did not say.
         cached: Messages that it has pulled and not finished; absent if it did not say.
+        subscriptions: What it subscribes to itself, the group's retry topic left out; absent if it did not say.
     """
 
     client_id: str
@@ -146,6 +150,7 @@ class Member:
     version: str
     queues: tuple[str, ...] | None = None
     cached: int | None = None
+    subscriptions: tuple[Subscription, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +219,18 @@ def is_own_group(name: str) -> bool:
     return is_system_group(name) or name in _OWN_GROUPS
 
 
+def same_expression(kind: str | None, text: str | None) -> str:
+    """Return the expression of a subscription in one form, however its tags are ordered and spaced.
+
+    Args:
+        kind: `TAG`, `SQL92`, or empty for tags.
+        text: The expression.
+    """
+    if kind not in (None, "", "TAG"):
+        return text or ""
+    return " || ".join(sorted(tag.strip() for tag in (text or "*").split("||")))
+
+
 async def group_names(admin: Admin, *, with_system: bool = False) -> GroupNames:
     """Return the names of all groups.
 
@@ -230,21 +247,16 @@ async def group_names(admin: Admin, *, with_system: bool = False) -> GroupNames:
     return GroupNames(names=tuple(sorted(wanted)), failures=found.failures)
 
 
-async def list_groups(admin: Admin, names: Iterable[str]) -> AsyncIterator[Group]:
+async def list_groups(admin: Admin, names: Iterable[str]) -> AsyncGenerator[Group, None]:
     """Yield groups with their members and lag, in the order of the names, as brokers answer."""
-    waiting: deque[asyncio.Task[Group]] = deque()
     masters = await admin.masters()
-    try:
-        for name in names:
-            waiting.append(asyncio.create_task(_summary(admin, name, masters)))
-            if len(waiting) == GROUPS_AT_ONCE:
-                yield await waiting.popleft()
-        while waiting:
-            yield await waiting.popleft()
-    finally:
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def of(name: str) -> Group:
+        return await _summary(admin, name, masters)
+
+    async with aclosing(ordered_results(of, names, at_once=GROUPS_AT_ONCE)) as groups:
+        async for group in groups:
+            yield group
 
 
 async def require_group(admin: Admin, group: str) -> None:
@@ -416,6 +428,15 @@ async def _member(admin: Admin, address: str, group: str, connection: Connection
         member,
         queues=tuple(f"{topic} {broker}:{number}" for topic, broker, number in queues),
         cached=sum(queue.cached_msg_count for queue in state.mq_table.values()),
+        subscriptions=tuple(
+            Subscription(
+                topic=each.topic,
+                expression=same_expression(each.expression_type, each.sub_string),
+                kind=each.expression_type or "TAG",
+            )
+            for each in sorted(state.subscription_set, key=lambda each: each.topic)
+            if not is_retry_topic(each.topic)
+        ),
     )
 
 

@@ -1,10 +1,12 @@
 """Messages: send one, find stored ones by id, key or time, and send a stored one again."""
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Final, Self
 
 from rocket_admin.clients import producer_of, reader_of
@@ -26,6 +28,7 @@ from rocket_remoting.wire.properties import (
     PROPERTY_TAGS,
     RESERVED_PROPERTIES,
 )
+from rocket_remoting.wire.sys_flag import COMPRESSED
 from rocket_remoting.wire.topics import (
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
@@ -37,6 +40,7 @@ from rocket_remoting.wire.topics import (
 
 __all__ = [
     "CONTENT_TYPE",
+    "IdSearchStep",
     "Progress",
     "SentMessage",
     "StoredMessage",
@@ -49,6 +53,7 @@ __all__ = [
     "named",
     "origin_topic",
     "read_queue",
+    "search_id",
     "send_message",
 ]
 
@@ -179,6 +184,23 @@ class SentMessage:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class IdSearchStep:
+    """What one step of a search for an id in all topics has found.
+
+    Attributes:
+        messages: The records; empty if no topic has the id so far.
+        searched: The topics that were searched, those of the steps before included.
+        topics: The topics of applications.
+        next: The topic at which the next step begins; None when the search has ended.
+    """
+
+    messages: Sequence[MessageExt]
+    searched: int
+    topics: int
+    next: str | None
+
+
 async def send_message(admin: Admin, message: Message, *, queue_id: int | None = None) -> SentMessage:
     """Send a message to a topic that exists.
 
@@ -214,7 +236,12 @@ def fresh_copy(message: MessageExt, topic: str, properties: Mapping[str, str] | 
         message: The stored message, with its body decompressed.
         topic: Where the new message goes.
         properties: Further properties.
+
+    Raises:
+        ValueError: The body is compressed, and damaged: whoever received a copy could not read it either.
     """
+    if message.sys_flag & COMPRESSED:
+        raise ValueError(f"the body of message {message.msg_id} is damaged: a copy could not be read either")
     kept = {
         name: value
         for name, value in message.properties.items()
@@ -223,7 +250,7 @@ def fresh_copy(message: MessageExt, topic: str, properties: Mapping[str, str] | 
     return Message(topic, bytes(message.body), properties=kept | dict(properties or {}), flag=message.flag)
 
 
-def origin_topic(message: MessageExt) -> str:
+def origin_topic(message: Message) -> str:
     """Return the topic that a message was first sent to, also of records in retry, dead letter and delay topics."""
     properties, topic = message.properties, message.topic
     if topic in (SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC):
@@ -245,31 +272,73 @@ async def messages_with_id(
     Args:
         admin: A running admin.
         message_id: The id.
-        topic: Where to look; by default in the topics of applications, one after the other, until one has the id. That
-            takes a request for each, and each broker.
+        topic: Where to look; by default in all topics of applications, see `search_id`.
         progress: Called with the number of topics that were searched, and with that of all; only without `topic`.
 
     Raises:
         TopicNotFoundError: The topic does not exist.
         RemotingError: A broker cannot be reached, or refuses.
     """
+    if topic is None:
+        return list((await search_id(admin, message_id, progress=progress)).messages)
     addresses = await broker_names(admin)
-    with suppress(RemotingError):  # no offset message id, or none of a record that is still there
+    record = await _record_of(admin, message_id, addresses)
+    if record is not None:
+        return [record]
+    return named(await admin.query_by_unique_key(topic, message_id), addresses)
+
+
+async def search_id(
+    admin: Admin,
+    message_id: str,
+    begin: str = "",
+    *,
+    seconds: float | None = None,
+    progress: Progress | None = None,
+) -> IdSearchStep:
+    """Return the records that an id names, as far as one step of the search in all topics finds them.
+
+    The topics of applications are searched in the order of their names until one has the id. That takes a request for
+    each topic, and each broker. An offset message id is not searched: its record is read.
+
+    Args:
+        admin: A running admin.
+        message_id: The id, see `messages_with_id`.
+        begin: The topic at which the step begins: `next` of the step before.
+        seconds: The seconds after which the step ends; some topics are searched in any case. None for no end.
+        progress: Called with the number of topics that were searched, and with that of all.
+
+    Raises:
+        RemotingError: A broker cannot be reached, or refuses.
+    """
+    addresses = await broker_names(admin)
+    record = await _record_of(admin, message_id, addresses)
+    if record is not None:
+        return IdSearchStep(messages=(record,), searched=0, topics=0, next=None)
+    topics = sorted(each for each in await admin.topics() if not _is_passed_over(each))
+    now = asyncio.get_running_loop().time
+    until = None if seconds is None else now() + seconds
+    found: list[MessageExt] = []
+    at = bisect_left(topics, begin)
+    while at < len(topics) and not found:
+        if progress is not None:
+            progress(at, len(topics))
+        searches = (_having_id(admin, each, message_id) for each in topics[at : at + _TOPICS_AT_ONCE])
+        found = named(chain.from_iterable(await asyncio.gather(*searches)), addresses)
+        at = min(at + _TOPICS_AT_ONCE, len(topics))
+        if until is not None and now() >= until:
+            break
+    next_topic = topics[at] if at < len(topics) and not found else None
+    return IdSearchStep(messages=tuple(found), searched=at, topics=len(topics), next=next_topic)
+
+
+async def _record_of(admin: Admin, message_id: str, addresses: Mapping[str, str]) -> MessageExt | None:
+    """Return the record with an offset message id; None if the id is none, or its record is not there any more."""
+    with suppress(RemotingError):
         host, port, _ = parse_offset_id(message_id)
         if (f"[{host}]:{port}" if ":" in host else f"{host}:{port}") in addresses:
-            return named([await admin.view_message(message_id)], addresses)
-    if topic is not None:
-        return named(await admin.query_by_unique_key(topic, message_id), addresses)
-    topics = sorted(each for each in await admin.topics() if not _is_passed_over(each))
-    found: list[MessageExt] = []
-    for start in range(0, len(topics), _TOPICS_AT_ONCE):
-        if progress is not None:
-            progress(start, len(topics))
-        searches = (_having_id(admin, each, message_id) for each in topics[start : start + _TOPICS_AT_ONCE])
-        found = [message for messages in await asyncio.gather(*searches) for message in messages]
-        if found:
-            break
-    return named(found, addresses)
+            return named([await admin.view_message(message_id)], addresses)[0]
+    return None
 
 
 async def _having_id(admin: Admin, topic: str, message_id: str) -> list[MessageExt]:

@@ -48,6 +48,7 @@ class Replay:
         conditions: Only letters of which all of these are true.
         rate: The most letters a second; None for as many as possible.
         limit: The most letters; None for all.
+        within: The seconds after which no further letter is sent; None for any time.
         with_dropped: Whether to send dropped letters, too.
         dry_run: Whether to send nothing, and only to tell what would be sent.
     """
@@ -58,6 +59,7 @@ class Replay:
     conditions: Sequence[Condition] = ()
     rate: float | None = None
     limit: int | None = None
+    within: float | None = None
     with_dropped: bool = False
     dry_run: bool = False
 
@@ -155,11 +157,15 @@ class _Sender:
         self._account = account
         self._queues: dict[str, Sequence[MessageQueue]] = {}
         self._begun: float | None = None
+        self._now = asyncio.get_running_loop().time
+        self._until = None if replay.within is None else self._now() + replay.within
         self._count = 0
 
     @property
     def is_done(self) -> bool:
-        """Whether the replay's limit is reached."""
+        """Whether the replay's limit is reached, or its time is over."""
+        if self._until is not None and self._now() > self._until:
+            return True
         return self._replay.limit is not None and self._count >= self._replay.limit
 
     async def send(self, letter: MessageExt) -> ReplayedLetter:
@@ -206,7 +212,7 @@ class _Sender:
         return self._queues[topic]
 
     async def _wait_for_turn(self) -> None:
-        now = asyncio.get_running_loop().time()
+        now = self._now()
         if self._begun is None:
             self._begun = now
         if self._replay.rate is not None:

@@ -14,7 +14,6 @@ know is None here, or a sentence in `unknown`.
 """
 
 import asyncio
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from enum import StrEnum
 from typing import Final
 
 from rocket_admin.broker_answers import ask_masters
+from rocket_admin.delayed_messages import level_delays
 from rocket_admin.failure_causes import Cause, cause_of
 from rocket_admin.messages import Progress, StoredMessage, broker_names, messages_with_id, named, origin_topic
 from rocket_admin.subscribers import groups_of_topic
@@ -48,8 +48,6 @@ from rocket_remoting.wire.topics import (
 __all__ = ["Delivery", "GroupState", "GroupStory", "Story", "story"]
 
 _GROUPS_AT_ONCE: Final = 16
-_LEVEL: Final = re.compile(r"(\d+)([smhd])")
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 class GroupState(StrEnum):
@@ -278,7 +276,7 @@ class _Telling:
             self._unknown.append(f"when the next delivery is due: the broker does not show its delay levels ({error})")
             return {}
         texts = [each["messageDelayLevel"] for each in settings.values() if "messageDelayLevel" in each]
-        return _durations(texts[0]) if texts else {}
+        return level_delays(texts[0]) if texts else {}
 
     async def _groups(self, topic: str) -> set[str]:
         found = await ask_masters(self._admin, lambda address: groups_of_topic(self._admin, address, topic))
@@ -378,7 +376,7 @@ class _Records:
         return GroupStory(
             group=self.group,
             state=state,
-            detail=self._detail(state, due),
+            detail=self._detail(state),
             members=None if self.members is None else len(self.members.connection_set),
             committed=self.committed,
             ahead=self.message.queue_offset - self.committed if is_ahead and self.committed is not None else None,
@@ -416,14 +414,13 @@ class _Records:
             return False
         return (self.message.tags or "") not in data.tags_set
 
-    def _detail(self, state: GroupState, due: datetime | None) -> str:
+    def _detail(self, state: GroupState) -> str:
         count = f" after {_redeliveries(self.last)}" if self.last else ""
-        when = "" if due is None else f", due at {due.astimezone():%Y-%m-%d %H:%M:%S}"
         texts = {
             GroupState.CONSUMED: f"consumed{count}",
             GroupState.FILTERED: "passed over: the group has not subscribed to the message's tag",
             GroupState.WAITING: self._waiting(),
-            GroupState.RETRY_WAITING: f"redelivery {self.last} is not due yet{when}",
+            GroupState.RETRY_WAITING: f"redelivery {self.last} is not due yet",
             GroupState.RETRY_DUE: f"redelivery {self.last} is due, and no member has settled it yet",
             GroupState.DEAD: f"given up{count}: it is in {dlq_topic(self.group)}",
             GroupState.UNKNOWN: f"unknown: {self._reason()}",
@@ -492,16 +489,6 @@ def _is_no_group(told: GroupStory, topic: str) -> bool:
     """Return whether the group does not exist: brokers of 5.x name the topic among the groups that subscribe to it."""
     # ConsumerManager.registerConsumer of 5.3.3 adds the subscription's topic to the groups of the topic.
     return told.group == topic and told.members is None and not told.committed and not told.redeliveries
-
-
-def _durations(text: str) -> dict[int, timedelta]:
-    """Return the durations of delay levels, such as `1s 5s 1m`, by number from 1."""
-    found = (_LEVEL.fullmatch(each) for each in text.split())
-    return {
-        number: timedelta(**{_UNITS[match[2]]: int(match[1])})
-        for number, match in enumerate(found, start=1)
-        if match is not None
-    }
 
 
 def _redeliveries(count: int) -> str:

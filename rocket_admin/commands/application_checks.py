@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING, Final
 
 from rocket_admin.commands.application_settings import KEYS, addresses_at
@@ -190,7 +189,8 @@ def _seen_by_binder(environment: Environment, stream: "StreamSettings", binder: 
 
 def _management(environment: Environment) -> list[Finding]:
     """Return whether the port of the management endpoints is free, or who has it."""
-    from streamkit.config.application_properties import MANAGEMENT_SERVER, ManagementServerProperties
+    from streamkit.config.application_properties import MANAGEMENT_SERVER
+    from streamkit.config.management_properties import ManagementServerProperties
 
     properties = environment.bind(MANAGEMENT_SERVER, ManagementServerProperties)
     port, address = properties.port, properties.address
@@ -218,6 +218,8 @@ def _management(environment: Environment) -> list[Finding]:
 
 def _serves_endpoints(address: str, port: int, base_path: str) -> bool:
     """Return whether management endpoints answer there, be it that they ask for a login."""
+    from http.client import HTTPConnection, HTTPException
+
     connection = HTTPConnection(address, port, timeout=HTTP_SECONDS)
     try:
         connection.request("GET", f"{base_path}/actuator/health")

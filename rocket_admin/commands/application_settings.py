@@ -11,9 +11,10 @@ from streamkit.config.origin import Value
 from streamkit.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from rocket_admin.application_bindings import ApplicationBinding
     from rocket_client import ClientTls, Credentials
 
-__all__ = ["KEYS", "addresses_at", "cluster_of_application"]
+__all__ = ["KEYS", "addresses_at", "bindings_of_application", "cluster_of_application"]
 
 _BINDER: Final = "spring.cloud.stream.rocketmq.binder"
 KEYS: Final = (f"{_BINDER}.name-server", "rocketmq.name-server")
@@ -21,6 +22,8 @@ KEYS: Final = (f"{_BINDER}.name-server", "rocketmq.name-server")
 
 _ACCOUNTS: Final = (_BINDER, "rocketmq.producer")
 """Where the settings `access-key` and `secret-key` are, the stronger first."""
+_BINDER_TYPES: Final = ("rocketmq", "kafka", "inmemory")
+"""The types whose settings of bindings are not taken for unknown ones."""
 _TRUE: Final = frozenset({"true", "1", "on", "yes", "t", "y"})
 _FALSE: Final = frozenset({"false", "0", "off", "no", "f", "n"})
 
@@ -46,6 +49,33 @@ def cluster_of_application() -> FoundCluster | None:
             f"the settings of the application in this directory cannot be read: {error}. Give --name-server."
         ) from error
     return None
+
+
+def bindings_of_application() -> "tuple[ApplicationBinding, ...]":
+    """Return the bindings in the settings of the current directory, sorted by name.
+
+    Raises:
+        click.ClickException: The settings are wrong.
+    """
+    from rocket_admin.application_bindings import ApplicationBinding
+    from streamkit.config.settings import StreamSettings
+
+    try:
+        stream = StreamSettings.explain(Environment.load(), _BINDER_TYPES).value
+        names = sorted(stream.bindings)
+        bindings = [(name, stream.binding(name)) for name in names]
+    except ConfigurationError as error:
+        raise click.ClickException(
+            f"the bindings of the application in this directory cannot be read: {error}. Give --name-server."
+        ) from error
+    return tuple(
+        ApplicationBinding(
+            binding=name,
+            topics=tuple(topic.strip() for topic in (binding.destination or name).split(",")),
+            group=binding.group,
+        )
+        for name, binding in bindings
+    )
 
 
 def _credentials(settings: Environment) -> "Credentials | None":

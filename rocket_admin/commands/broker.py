@@ -108,8 +108,9 @@ def config(
 @click.command("wipe-perm", short_help="Take a broker's write permission away.")
 @broker_argument("name", metavar="BROKER")
 @connection_options
+@json_option
 @yes_option
-def wipe_perm(*, name: str, cluster: ClusterConnection, is_sure: bool) -> None:
+def wipe_perm(*, name: str, cluster: ClusterConnection, output: Output, is_sure: bool) -> None:
     """Take BROKER's write permission out of all routes: producers choose other brokers within 30 seconds.
 
     Consumers go on. The broker itself still accepts messages. A restart of it gives the permission back, and a
@@ -119,17 +120,19 @@ def wipe_perm(*, name: str, cluster: ClusterConnection, is_sure: bool) -> None:
     alone = "" if others else " It is the only one: nothing could be sent any more."
     confirm(f"Take the write permission of broker {name} away?{alone}", is_sure=is_sure)
     topics = cluster.run(lambda admin: admin.wipe_write_perm(name))
-    click.echo(f"Broker {name}: {topics:,} topics cannot be written to. Undo: streamkit broker add-perm {name}")
+    text = f"Broker {name}: {topics:,} topics cannot be written to. Undo: streamkit broker add-perm {name}"
+    output.done(text, broker=name, topics=topics)
 
 
 @click.command("add-perm", short_help="Give a broker's write permission back.")
 @broker_argument("name", metavar="BROKER")
 @connection_options
-def add_perm(*, name: str, cluster: ClusterConnection) -> None:
+@json_option
+def add_perm(*, name: str, cluster: ClusterConnection, output: Output) -> None:
     """Give BROKER its write permission back in all routes."""
     cluster.run(lambda admin: _others(admin, name))
     topics = cluster.run(lambda admin: admin.add_write_perm(name))
-    click.echo(f"Broker {name}: {topics:,} topics can be written to.")
+    output.done(f"Broker {name}: {topics:,} topics can be written to.", broker=name, topics=topics)
 
 
 @click.command(short_help="Empty a broker before it is removed.")

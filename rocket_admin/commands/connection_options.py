@@ -30,7 +30,14 @@ from rocket_admin.commands.output import Output
 if TYPE_CHECKING:
     from rocket_client import Admin, ClientSettings, Credentials
 
-__all__ = ["ClusterConnection", "cluster_of", "connection_options", "found_cluster", "name_server_option"]
+__all__ = [
+    "ClusterConnection",
+    "cluster_of",
+    "connection_options",
+    "found_cluster",
+    "name_server_option",
+    "with_connection_options",
+]
 
 R = TypeVar("R")
 
@@ -184,13 +191,18 @@ def found_cluster(given: str | None, origin: str) -> FoundCluster:
 
 def connection_options(command: Callable[..., R]) -> Callable[..., R]:
     """Add the options to a command, which gets a `ClusterConnection` as its argument `cluster`."""
+    return with_connection_options(command, answer_within=10.0)
+
+
+def with_connection_options(command: Callable[..., R], *, answer_within: float) -> Callable[..., R]:
+    """Add the options to a command, with another default for the seconds in which a server has to answer."""
 
     @name_server_option
     @click.option(
         "--answer-within",
         "seconds",
         type=click.FloatRange(min=0, min_open=True),
-        default=10.0,
+        default=answer_within,
         show_default=True,
         metavar="SECONDS",
         help="How long a server may take to answer.",

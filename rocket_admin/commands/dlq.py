@@ -11,10 +11,11 @@ import click
 from rocket_admin.commands.completion import complete_topics, group_argument
 from rocket_admin.commands.confirmation import confirm, yes_option
 from rocket_admin.commands.connection_options import ClusterConnection, connection_options
-from rocket_admin.commands.message_options import dry_run_option, only_time, short_time, where_option
+from rocket_admin.commands.message_options import condition_options, dry_run_option, only_time, short_time
 from rocket_admin.commands.output import Column, Output, json_option, output_options, time_text
 
 if TYPE_CHECKING:
+    from rocket_admin.conditions import Condition
     from rocket_admin.dead_letters import CauseGroup, DeadLetter, DeadLetterGroup, DroppedLetters, Skipped
     from rocket_admin.replay_account import ReplayAccount
     from rocket_admin.replays import Replay
@@ -36,10 +37,14 @@ def list_(*, wants_all: bool, cluster: ClusterConnection, output: Output) -> Non
     """List the groups that have dead letters."""
 
     async def show(admin: "Admin") -> None:
-        from rocket_admin.dead_letters import dead_letter_groups
+        from rocket_admin.dead_letters import dead_letter_groups, groups_with_dead_letter_topic
 
-        found = await dead_letter_groups(admin)
-        output.table([each for each in found if each.count or wants_all], _GROUPS)
+        names = await groups_with_dead_letter_topic(admin)
+        longest = max(map(len, names), default=0)
+        columns = [Column(title="GROUP", text=_group, may_wrap=True, width=longest), *_LIST]
+        async with aclosing(dead_letter_groups(admin, names)) as found:
+            shown = (each async for each in found if each.count or wants_all)
+            await output.stream(shown, columns)
 
     cluster.show(show, output)
 
@@ -47,7 +52,7 @@ def list_(*, wants_all: bool, cluster: ClusterConnection, output: Output) -> Non
 @dlq.command(short_help="Show a group's dead letters by their causes, or one by one.")
 @group_argument("group")
 @click.option("--letters", "wants_letters", is_flag=True, help="Show the letters one by one.")
-@where_option
+@condition_options
 @click.option("--all", "with_dropped", is_flag=True, help="Also dropped ones.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The most --letters.")
 @connection_options
@@ -56,7 +61,7 @@ def show(
     *,
     group: str,
     wants_letters: bool,
-    where: tuple[str, ...],
+    conditions: "tuple[Condition, ...]",
     with_dropped: bool,
     limit: int,
     cluster: ClusterConnection,
@@ -70,10 +75,8 @@ def show(
     unreadable = _Unreadable(output)
 
     async def print_(admin: "Admin") -> None:
-        from rocket_admin.conditions import conditions_of
         from rocket_admin.dead_letters import DeadLetter, by_cause, dead_letters
 
-        conditions = conditions_of(where)
         found = dead_letters(admin, group, conditions=conditions, with_dropped=with_dropped, skipped=unreadable)
         async with aclosing(found) as letters:
             if not wants_letters:
@@ -94,7 +97,7 @@ def show(
 
 @dlq.command(short_help="Send dead letters back to their topics.")
 @group_argument("group")
-@where_option
+@condition_options
 @click.option("--to", shell_complete=complete_topics, help="The topic; by default the one each was first sent to.")
 @click.option("--to-group-alone", is_flag=True, help="To the group's retry topic: no other group receives them.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="The most letters a second.")
@@ -113,7 +116,7 @@ def show(
 def replay(
     *,
     group: str,
-    where: tuple[str, ...],
+    conditions: "tuple[Condition, ...]",
     to: str | None,
     to_group_alone: bool,
     rate: float | None,
@@ -134,7 +137,6 @@ def replay(
     """
     if to is not None and to_group_alone:
         raise click.UsageError("--to and --to-group-alone exclude each other")
-    from rocket_admin.conditions import conditions_of
     from rocket_admin.replay_account import ReplayAccount
     from rocket_admin.replays import Replay
 
@@ -142,7 +144,7 @@ def replay(
         group=group,
         to=to,
         to_group_alone=to_group_alone,
-        conditions=conditions_of(where),
+        conditions=conditions,
         rate=rate,
         limit=limit,
         with_dropped=with_dropped,
@@ -289,11 +291,14 @@ def _cause_of_letter(letter: "DeadLetter") -> str | None:
     return None if letter.cause is None else _cause(letter.cause.type, letter.cause.message)
 
 
-_GROUPS: "list[Column[DeadLetterGroup]]" = [
-    Column(title="GROUP", text=lambda group: group.group, may_wrap=True),
+def _group(found: "DeadLetterGroup") -> str:
+    return found.group
+
+
+_LIST: "list[Column[DeadLetterGroup]]" = [
     Column(title="LETTERS", text=lambda group: group.count, is_number=True),
     Column(title="DROPPED", text=lambda group: group.dropped, is_number=True),
-    Column(title="NEWEST", text=lambda group: time_text(group.newest_at)),
+    Column(title="NEWEST", text=lambda group: time_text(group.newest_at), width=19),
 ]
 _CAUSES: "list[Column[CauseGroup]]" = [
     Column(title="LETTERS", text=lambda cause: cause.count, is_number=True),

@@ -102,7 +102,10 @@ def members(*, name: str, cluster: ClusterConnection, output: Output) -> None:
 @click.option("--ordered/--not-ordered", default=None, help="Whether it is an ordered group, by brokers of 5.x.")
 @brokers_option
 @connection_options
-def create(*, name: str, brokers: tuple[str, ...], cluster: ClusterConnection, **options: object) -> None:
+@json_option
+def create(
+    *, name: str, brokers: tuple[str, ...], cluster: ClusterConnection, output: Output, **options: object
+) -> None:
     """Create GROUP on all brokers."""
 
     async def make(admin: "Admin") -> None:
@@ -111,7 +114,7 @@ def create(*, name: str, brokers: tuple[str, ...], cluster: ClusterConnection, *
         await create_group(admin, name, changes=_changes(options), brokers=brokers)
 
     cluster.run(make)
-    click.echo(f"Created group {name}.")
+    output.done(f"Created group {name}.", group=name)
 
 
 @group.command(short_help="Change settings of a group.")
@@ -123,7 +126,10 @@ def create(*, name: str, brokers: tuple[str, ...], cluster: ClusterConnection, *
 @click.option("--ordered/--not-ordered", default=None, help="Whether it is an ordered group, by brokers of 5.x.")
 @brokers_option
 @connection_options
-def update(*, name: str, brokers: tuple[str, ...], cluster: ClusterConnection, **options: object) -> None:
+@json_option
+def update(
+    *, name: str, brokers: tuple[str, ...], cluster: ClusterConnection, output: Output, **options: object
+) -> None:
     """Change settings of GROUP on the brokers that have it; what is not given stays as it is."""
     changes = _changes(options)
     if not changes:
@@ -134,14 +140,15 @@ def update(*, name: str, brokers: tuple[str, ...], cluster: ClusterConnection, *
 
         return await update_group(admin, name, changes=changes, brokers=brokers)
 
-    Output(as_json=False).table(cluster.run(change), _BROKERS)
+    output.table(cluster.run(change), _BROKERS)
 
 
 @group.command(short_help="Delete a group with its offsets.")
 @group_argument("name", metavar="GROUP")
 @connection_options
+@json_option
 @yes_option
-def delete(*, name: str, cluster: ClusterConnection, is_sure: bool) -> None:
+def delete(*, name: str, cluster: ClusterConnection, output: Output, is_sure: bool) -> None:
     """Delete GROUP, its offsets and its retry topic from all brokers; its dead letters stay."""
 
     async def look(admin: "Admin") -> "GroupDetails":
@@ -162,7 +169,7 @@ def delete(*, name: str, cluster: ClusterConnection, is_sure: bool) -> None:
         await admin.delete_group(name)
 
     cluster.run(remove)
-    click.echo(f"Deleted group {name}.")
+    output.done(f"Deleted group {name}.", group=name, lag=found.lag)
 
 
 @group.command(short_help="Move a group to a time, to consume again or to skip.")

@@ -1,7 +1,7 @@
 """`streamkit message`: send, follow, find, show and send again the messages of a RocketMQ cluster."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -12,17 +12,18 @@ from rocket_admin.commands.completion import complete_groups, complete_topics, t
 from rocket_admin.commands.confirmation import confirm, yes_option
 from rocket_admin.commands.connection_options import ClusterConnection, connection_options
 from rocket_admin.commands.message_options import (
+    condition_options,
     dry_run_option,
     message_line,
     only_time,
     pair,
     short_time,
-    where_option,
 )
 from rocket_admin.commands.output import Column, Output, json_option, output_options, time_text
 from rocket_admin.commands.targets import offset_or_time
 
 if TYPE_CHECKING:
+    from rocket_admin.conditions import Condition
     from rocket_admin.messages import SentMessage, StoredMessage
     from rocket_admin.offsets import Target
     from rocket_admin.stories import Delivery, GroupStory, Story
@@ -99,7 +100,7 @@ def send(
 )
 @click.option("--tags", default="*", help="Only messages with these tags, such as 'a || b'.")
 @click.option("--sql", help="Only messages whose properties match, by brokers with enablePropertyFilter=true.")
-@where_option
+@condition_options
 @click.option("--count", type=click.IntRange(min=1), help="End after so many messages.")
 @click.option("--no-follow", is_flag=True, help="End when all messages that there are now have been shown.")
 @connection_options
@@ -110,7 +111,7 @@ def tail(
     start: "Target",
     tags: str,
     sql: str | None,
-    where: tuple[str, ...],
+    conditions: "tuple[Condition, ...]",
     count: int | None,
     no_follow: bool,
     cluster: ClusterConnection,
@@ -126,7 +127,7 @@ def tail(
         from rocket_admin.tailing import tail as messages_of
 
         left = count
-        wanted = _tail(topic, start, tags, sql, where, follows=not no_follow)
+        wanted = _tail(topic, start, tags, sql, conditions, follows=not no_follow)
         async with aclosing(messages_of(admin, wanted)) as messages:
             async for each in messages:
                 stored = StoredMessage.of(each, whole_body=output.as_json)
@@ -146,7 +147,7 @@ def tail(
 @click.option("--key", help="Only messages with this key.")
 @click.option("--since", type=only_time, metavar="TIME", help="Stored since: 30m (ago; s, m, h, d), 2026-11-26T14:30.")
 @click.option("--until", type=only_time, metavar="TIME", help="Stored until then; now, if not given.")
-@where_option
+@condition_options
 @click.option("--limit", type=click.IntRange(min=1), default=64, show_default=True, help="The most messages.")
 @connection_options
 @json_option
@@ -156,7 +157,7 @@ def query(
     key: str | None,
     since: datetime | None,
     until: datetime | None,
-    where: tuple[str, ...],
+    conditions: "tuple[Condition, ...]",
     limit: int,
     cluster: ClusterConnection,
     output: Output,
@@ -166,10 +167,9 @@ def query(
         raise click.UsageError("give --key, or --since; `streamkit message show ID` finds one message by its id")
 
     async def find(admin: "Admin") -> None:
-        from rocket_admin.conditions import conditions_of, matches_all
+        from rocket_admin.conditions import matches_all
         from rocket_admin.messages import StoredMessage, messages_between, messages_with_key
 
-        conditions = conditions_of(where)
         if key is not None:
             found = await messages_with_key(admin, topic, key, begin=since, end=until, limit=limit)
             found = [each for each in found if matches_all(conditions, each)]
@@ -267,8 +267,9 @@ def resend(
     cluster.run(send_)
 
 
-def _tail(topic: str, start: "Target", tags: str, sql: str | None, where: Iterable[str], *, follows: bool) -> "Tail":
-    from rocket_admin.conditions import conditions_of
+def _tail(
+    topic: str, start: "Target", tags: str, sql: str | None, conditions: "Sequence[Condition]", *, follows: bool
+) -> "Tail":
     from rocket_admin.offsets import End
     from rocket_admin.tailing import Tail
 
@@ -279,7 +280,7 @@ def _tail(topic: str, start: "Target", tags: str, sql: str | None, where: Iterab
         offset=offset,
         tags=tags,
         sql=sql,
-        conditions=conditions_of(where),
+        conditions=conditions,
         follows=follows,
     )
 
@@ -354,6 +355,14 @@ def _tell(output: Output, found: "Story") -> None:
         output.hint(f"Not known: {sentence}.")
 
 
+def _known(group: "GroupStory") -> str:
+    return (
+        group.detail
+        if group.next_delivery is None
+        else f"{group.detail}; it is due at {time_text(group.next_delivery)}"
+    )
+
+
 def _cause(delivery: "Delivery") -> str | None:
     cause = delivery.cause
     if cause is None:
@@ -366,7 +375,7 @@ _GROUPS: "list[Column[GroupStory]]" = [
     Column(title="GROUP", text=lambda group: group.group, may_wrap=True),
     Column(title="STATE", text=lambda group: group.state.value),
     Column(title="MEMBERS", text=lambda group: group.members, is_number=True),
-    Column(title="WHAT IS KNOWN", text=lambda group: group.detail, may_wrap=True),
+    Column(title="WHAT IS KNOWN", text=_known, may_wrap=True),
 ]
 _DELIVERIES: "list[Column[tuple[str, Delivery]]]" = [
     Column(title="GROUP", text=lambda row: row[0], may_wrap=True),

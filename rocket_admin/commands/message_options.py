@@ -1,34 +1,66 @@
 """Options of the commands for messages and dead letters: conditions, times, and how messages look in a terminal."""
 
+import functools
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from rocket_admin.commands.targets import time_or_end
 
 if TYPE_CHECKING:
+    from rocket_admin.conditions import Condition
     from rocket_admin.messages import StoredMessage
 
-__all__ = ["dry_run_option", "message_line", "only_time", "pair", "short_time", "where_option"]
+__all__ = ["condition_options", "dry_run_option", "message_line", "only_time", "pair", "short_time"]
 
-C = TypeVar("C", bound=Callable[..., Any])
+R = TypeVar("R")
 
 
-def where_option(command: C) -> C:
-    """Add `--where`, which may be repeated, to a command, which gets the texts as its argument `where`."""
-    return click.option(
+def condition_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Add `--where` and `--schemas` to a command, which gets a tuple of `Condition` as its argument `conditions`."""
+
+    @click.option(
         "--where",
         multiple=True,
         metavar="CONDITION",
-        callback=_checked,
         help="Only messages of which this is true: NAME=VALUE, NAME!=VALUE, NAME~TEXT (contains) or NAME!~TEXT, of a "
-        "property, tags, keys or body; may be repeated.",
-    )(command)
+        "property, tags, keys, body, or a path in a body that is JSON, or Avro with --schemas, such as "
+        "$.customer.name; may be repeated.",
+    )
+    @click.option(
+        "--schemas",
+        type=click.Path(path_type=Path, exists=True),
+        help="File .avsc, or directory of them, with which the paths of --where lead into bodies that are Avro; needs "
+        "the extra `avro`.",
+    )
+    @functools.wraps(command)
+    def run(*args: object, where: tuple[str, ...], schemas: Path | None, **options: object) -> R:
+        return command(*args, conditions=_conditions(where, schemas), **options)
+
+    return run
 
 
-def dry_run_option(command: C) -> C:
+def _conditions(texts: tuple[str, ...], schemas: Path | None) -> "tuple[Condition, ...]":
+    from rocket_admin.conditions import conditions_of, json_document
+
+    documents = json_document
+    if schemas is not None:
+        from rocket_admin.avro_schemas import AvroSchemas, SchemaError
+
+        try:
+            documents = AvroSchemas.read(schemas).document_of
+        except SchemaError as error:
+            raise click.ClickException(str(error)) from error
+    try:
+        return conditions_of(texts, documents)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--where") from None
+
+
+def dry_run_option(command: Callable[..., R]) -> Callable[..., R]:
     """Add `--dry-run` to a command, which gets it as its argument `is_dry`."""
     return click.option("--dry-run", "is_dry", is_flag=True, help="Say what would be done, and do nothing.")(command)
 
@@ -69,13 +101,3 @@ def message_line(message: "StoredMessage") -> str:
     where = f"{message.queue}@{message.offset}"
     # The id is the sender's, and so may have any characters.
     return printable(f"{short_time(message.stored_at)}  {message.message_id}  {where:>8}  {message.body}")
-
-
-def _checked(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
-    from rocket_admin.conditions import conditions_of
-
-    try:
-        conditions_of(texts)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-    return texts

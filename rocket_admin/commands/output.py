@@ -38,6 +38,8 @@ NARROWEST: Final = 12
 """Cells that a column which may wrap keeps in a narrow terminal."""
 ROWS_AT_ONCE: Final = 100
 """Rows of a stream that are printed together; the first ones set the widths of the columns."""
+SECONDS_AT_MOST: Final = 0.25
+"""Seconds after which fewer rows of a stream are printed, too."""
 
 _CONTROLS: Final = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160))}
 """Control characters that would reach the terminal: names and remarks come from other programs."""
@@ -136,6 +138,21 @@ class Output:
         for start in range(0, len(rows), ROWS_AT_ONCE):
             _print_rows(columns, widths, rows[start : start + ROWS_AT_ONCE])
 
+    def preview(self, items: Sequence[T], columns: Sequence[Column[T]], note: str) -> None:
+        """Print a table that the next output of this round replaces; nothing where that cannot be done, as in a pipe.
+
+        Args:
+            items: Dataclasses.
+            columns: The columns of the table.
+            note: A sentence below it that says what is missing yet.
+        """
+        if self.watch is None or self.as_json or not sys.stdout.isatty():
+            return
+        self._is_new_round = True
+        self.table(items, columns)
+        self.hint(note)
+        self._is_new_round = True
+
     async def stream(self, items: AsyncIterator[T], columns: Sequence[Column[T]]) -> None:
         """Print items as they arrive, as the rows of a table or as lines of JSON.
 
@@ -143,17 +160,22 @@ class Output:
             items: Dataclasses.
             columns: The columns of the table. The first rows set their widths; longer texts that come later wrap.
         """
+        import asyncio
+
+        now = asyncio.get_running_loop().time
         waiting: list[list[str]] = []
         widths: list[int] = []
+        printed_at = now()
         async for item in items:
             if self.as_json:
                 self.json(item)
                 continue
             waiting.append([column.cell(item) for column in columns])
-            if len(waiting) == ROWS_AT_ONCE:
+            if len(waiting) == ROWS_AT_ONCE or now() >= printed_at + SECONDS_AT_MOST:
                 self._begin()
                 widths = _continue(columns, widths, waiting)
                 waiting.clear()
+                printed_at = now()
         if not self.as_json and (waiting or not widths):
             self._begin()
             _continue(columns, widths, waiting)
@@ -188,6 +210,13 @@ class Output:
         if not self.as_json:
             self._begin()
             click.echo(text)
+
+    def done(self, text: str, **facts: object) -> None:
+        """Print a sentence about what was changed for people, or the facts of it as one line of JSON."""
+        if self.as_json:
+            self.json({name: value for name, value in facts.items() if value is not None})
+        else:
+            self.say(text)
 
     def hint(self, text: str) -> None:
         """Print on standard error what else the command can do."""
@@ -246,7 +275,9 @@ def plain(value: object) -> Any:
         pairs = ((field.name, getattr(value, field.name)) for field in fields(value))
         return {name: plain(item) for name, item in pairs if item is not None}
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        from rocket_admin.times import iso_text
+
+        return iso_text(value)
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list | set | frozenset):

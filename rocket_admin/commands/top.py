@@ -1,6 +1,8 @@
 """`streamkit top`: what groups do, live."""
 
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -11,14 +13,17 @@ if TYPE_CHECKING:
     from rocket_admin.activity import GroupActivity
     from rocket_client import Admin
 
-__all__ = ["top"]
+__all__ = ["previews", "top"]
+
+PREVIEW_EVERY: Final = 0.4
+"""Seconds of the first look after which the groups that are known so far are shown, and again after as many more."""
 
 
 @click.command()
 @click.option("--every", type=click.FloatRange(min=0.1), default=2.0, show_default=True, help="Seconds between looks.")
 @click.option("--rounds", type=click.IntRange(min=1), help="End after so many looks; without it, Ctrl-C ends.")
 @click.option("--most", type=click.IntRange(min=1), default=20, show_default=True, help="Groups that are shown.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, for all groups.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, for all groups by name.")
 @connection_options
 def top(*, every: float, rounds: int | None, most: int, as_json: bool, cluster: ClusterConnection) -> None:
     """Show the groups of a RocketMQ cluster that are behind most, live.
@@ -29,15 +34,46 @@ def top(*, every: float, rounds: int | None, most: int, as_json: bool, cluster: 
 
     output = Output(as_json=as_json, watch=every, rounds=rounds)
     meter = GroupActivityMeter()
+    has_table = False
 
     async def look(admin: "Admin") -> None:
-        found = await meter.look(admin)
-        output.table(found.groups if as_json else found.groups[:most], _GROUPS)
+        nonlocal has_table
+        # A later look leaves the whole table of the look before on the screen.
+        seen = output.json if as_json else None if has_table else previews(output, most)
+        found = await meter.look(admin, seen)
+        if not as_json:
+            has_table = True
+            output.table(found.groups[:most], _GROUPS)
         if len(found.groups) > most:
             output.hint(f"{len(found.groups) - most:,} more groups; --most shows more.")
         output.failures(found.failures, "what happens there is missing")
 
     cluster.show(look, output)
+
+
+def previews(output: Output, most: int, every: float = PREVIEW_EVERY) -> "Callable[[GroupActivity], None]":
+    """Return a function that gets each group of a look, and shows from time to time those that it has got.
+
+    Args:
+        output: Where they are shown, if it is a terminal.
+        most: How many groups are shown.
+        every: Seconds between two tables.
+    """
+    from rocket_admin.activity import by_lag
+
+    groups: list[GroupActivity] = []
+    shown_at = time.monotonic()
+
+    def seen(group: "GroupActivity") -> None:
+        nonlocal shown_at
+        groups.append(group)
+        if time.monotonic() >= shown_at + every:
+            output.preview(
+                by_lag(groups)[:most], _GROUPS, f"{len(groups):,} groups so far; the others are being asked."
+            )
+            shown_at = time.monotonic()
+
+    return seen
 
 
 def _rate(value: float | None) -> str | None:
@@ -46,7 +82,7 @@ def _rate(value: float | None) -> str | None:
 
 def _caught_up(group: "GroupActivity") -> str | None:
     """Return in what time the group will have caught up, by its two largest units."""
-    if group.arriving_per_second is None:
+    if group.arriving_per_second is None or group.lag is None:
         return None
     if group.seconds_to_catch_up is None:
         return "never"

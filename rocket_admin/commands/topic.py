@@ -8,7 +8,7 @@ import click
 from rocket_admin.commands.completion import brokers_option, topic_argument
 from rocket_admin.commands.confirmation import confirm, yes_option
 from rocket_admin.commands.connection_options import ClusterConnection, connection_options
-from rocket_admin.commands.output import Column, Output, output_options, time_text
+from rocket_admin.commands.output import Column, Output, json_option, output_options, time_text
 
 if TYPE_CHECKING:
     from rocket_admin.topic_rates import TopicRate
@@ -110,6 +110,7 @@ def stats(*, name: str, wants_rates: bool, cluster: ClusterConnection, output: O
 )
 @brokers_option
 @connection_options
+@json_option
 def create(
     *,
     name: str,
@@ -120,6 +121,7 @@ def create(
     message_type: str | None,
     brokers: tuple[str, ...],
     cluster: ClusterConnection,
+    output: Output,
 ) -> None:
     """Create TOPIC on all brokers, and wait until the name servers know it."""
 
@@ -138,7 +140,7 @@ def create(
         )
 
     cluster.run(make)
-    click.echo(f"Created topic {name}.")
+    output.done(f"Created topic {name}.", topic=name)
 
 
 @topic.command(short_help="Change settings of a topic.")
@@ -148,6 +150,7 @@ def create(
 @click.option("--permission", type=click.Choice(PERMISSIONS), help="What is allowed.")
 @brokers_option
 @connection_options
+@json_option
 @yes_option
 def update(
     *,
@@ -157,6 +160,7 @@ def update(
     permission: str | None,
     brokers: tuple[str, ...],
     cluster: ClusterConnection,
+    output: Output,
     is_sure: bool,
 ) -> None:
     """Change settings of TOPIC on the brokers that have it; what is not given stays as it is.
@@ -186,14 +190,15 @@ def update(
         perm = None if permission is None else permission_bits(permission)
         return await update_topic(admin, name, queues=queues, read_queues=read_queues, perm=perm, brokers=brokers)
 
-    Output(as_json=False).table(cluster.run(change), _BROKERS)
+    output.table(cluster.run(change), _BROKERS)
 
 
 @topic.command()
 @topic_argument("name", metavar="TOPIC")
 @connection_options
+@json_option
 @yes_option
-def delete(*, name: str, cluster: ClusterConnection, is_sure: bool) -> None:
+def delete(*, name: str, cluster: ClusterConnection, output: Output, is_sure: bool) -> None:
     """Delete TOPIC with its messages from all brokers and name servers."""
 
     async def look(admin: "Admin") -> "TopicDetails":
@@ -210,7 +215,7 @@ def delete(*, name: str, cluster: ClusterConnection, is_sure: bool) -> None:
         await admin.delete_topic(name)
 
     cluster.run(remove)
-    click.echo(f"Deleted topic {name}.")
+    output.done(f"Deleted topic {name}.", topic=name, messages=found.messages)
 
 
 def _facts(found: "TopicDetails") -> list[tuple[str, object]]:

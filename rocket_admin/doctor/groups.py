@@ -7,6 +7,7 @@ from typing import Final
 
 from rocket_admin.dead_letters import first_kept
 from rocket_admin.doctor.brokers import BrokerView
+from rocket_admin.groups import same_expression
 from rocket_admin.offsets import group_queues, lag_of
 from rocket_admin.times import moment
 from rocket_client import Admin, TopicNotFoundError
@@ -139,10 +140,8 @@ async def check_subscriptions(admin: Admin, samples: Mapping[str, GroupSample]) 
 
 
 def _expression(kind: str | None, text: str | None) -> str:
-    """Return a subscription in one form, however its tags are ordered and spaced."""
-    if kind not in (None, "", "TAG"):
-        return f"{kind} {text}"
-    return " || ".join(sorted(tag.strip() for tag in (text or "*").split("||")))
+    same = same_expression(kind, text)
+    return same if kind in (None, "", "TAG") else f"{kind} {same}"
 
 
 def _differing(group: GroupSample, answers: Mapping[str, Mapping[str, str] | None]) -> list[Finding]:

@@ -19,9 +19,11 @@ def fields(printed: str) -> dict[str, str]:
 
 def test_update_topic_and_topic_route(stage: Stage) -> None:
     """A topic's queue numbers are in its route, at creation and after a change."""
-    topic = stage.topic(queues=3)
-    assert stage.address in stage.mqadmin("topicRoute", "-t", topic)
-    assert re.search(r'"readQueueNums":\s?3', stage.mqadmin("topicRoute", "-t", topic))
+    topic = stage.name("topic")
+    made = stage.mqadmin("updateTopic", "-b", stage.address, "-t", topic, "-r", "3", "-w", "3")
+    assert "success" in made, made
+    route = eventually(lambda: stage.mqadmin("topicRoute", "-t", topic), lambda reported: stage.address in reported)
+    assert re.search(r'"readQueueNums":\s?3', route)
 
     stage.mqadmin("updateTopic", "-c", "DefaultCluster", "-t", topic, "-r", "5", "-w", "5")
 

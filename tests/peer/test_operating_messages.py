@@ -103,7 +103,7 @@ def test_story_and_dead_letter_of_a_message(apache_broker: ApacheBroker) -> None
         assert whole is not None
         assert {each.group for each in whole.groups} == {group, other}
 
-        assert [each.count for each in await dead_letter_groups(admin) if each.group == group] == [1]
+        assert [each.count async for each in dead_letter_groups(admin, [group])] == [1]
         (letter,) = [letter async for letter in dead_letters(admin, group)]
         told = DeadLetter.of(letter)
         assert (told.origin_topic, told.origin_queue, told.origin_offset) == (topic, 0, 0)

@@ -1,5 +1,6 @@
 """Runs commands of ``streamkit`` against a cluster, and returns what they print."""
 
+import io
 import json
 from typing import Any
 
@@ -31,3 +32,19 @@ class Terminal:
     def json(self, command: click.Command, *arguments: str) -> list[Any]:
         """Run a command with `--json` that succeeds; return its objects."""
         return [json.loads(line) for line in self.lines(command, *arguments, "--json")]
+
+
+class Screen(io.StringIO):
+    """The standard output of a command that runs on a terminal."""
+
+    CLEARED = "\033[2J\033[1;1H"
+
+    def isatty(self) -> bool:
+        """Return that it is a terminal."""
+        return True
+
+    def tables(self) -> list[str]:
+        """Return what was on the screen, each time until it was cleared."""
+        nothing, *shown = self.getvalue().split(self.CLEARED)
+        assert not nothing
+        return shown

@@ -109,6 +109,8 @@ def test_write_permission_is_taken_away_and_given_back(terminal: Terminal) -> No
     assert not writable(terminal.name_server)
     assert "can be written to" in terminal.lines(commands.add_perm, "broker-a")[0]
     assert writable(terminal.name_server)
+    (wiped,) = terminal.json(commands.wipe_perm, "broker-a", "--yes")
+    assert (wiped["broker"], wiped["topics"]) == ("broker-a", terminal.json(commands.add_perm, "broker-a")[0]["topics"])
 
 
 def test_broker_is_drained_when_every_group_has_consumed_everything(terminal: Terminal) -> None:

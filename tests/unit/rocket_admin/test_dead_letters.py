@@ -12,10 +12,12 @@ import pytest
 from rocket_admin.conditions import conditions_of
 from rocket_admin.dead_letters import (
     DeadLetter,
+    DeadLetterGroup,
     by_cause,
     dead_letter_groups,
     dead_letters,
     drop_dead_letters,
+    groups_with_dead_letter_topic,
 )
 from rocket_admin.replay_account import AccountError, ReplayAccount
 from rocket_admin.replays import REPLAYED_LETTER, Replay, ReplayedLetter, ReplayError, replay_dead_letters
@@ -51,6 +53,11 @@ def bury(scene: Callable[[ClientStage, Admin], Awaitable[None]], count: int = 4)
     play(with_letters, queues=2)
 
 
+async def groups_with_letters(admin: Admin) -> list[DeadLetterGroup]:
+    """Return the groups that have dead letters."""
+    return [group async for group in dead_letter_groups(admin, await groups_with_dead_letter_topic(admin))]
+
+
 async def bodies(admin: Admin, *conditions: str, with_dropped: bool = False) -> list[bytes]:
     """Return the bodies of the dead letters."""
     found = dead_letters(admin, "kitchen", conditions=conditions_of(conditions), with_dropped=with_dropped)
@@ -75,7 +82,7 @@ def test_dead_letters_tell_their_origin_and_cause() -> None:
     """The topic, queue, offset, id and group; causes with other numbers in their text are the same."""
 
     async def scene(stage: ClientStage, admin: Admin) -> None:
-        (group,) = await dead_letter_groups(admin)
+        (group,) = await groups_with_letters(admin)
         assert (group.group, group.count, group.dropped) == ("kitchen", 4, 0)
         assert group.newest_at is not None
         found = [letter async for letter in dead_letters(admin, "kitchen")]
@@ -117,7 +124,7 @@ def test_replay_sends_new_messages_to_the_old_queue() -> None:
         assert not [name for name in last.properties if name.startswith(("FAILURE_", "ORIGIN_", "RETRY_"))]
         assert await bodies(admin) == []
         assert await bodies(admin, with_dropped=True) == [b"0", b"1", b"2", b"3"]
-        (group,) = await dead_letter_groups(admin)
+        (group,) = await groups_with_letters(admin)
         assert (group.count, group.dropped) == (0, 4)
 
     bury(scene)
@@ -153,6 +160,17 @@ def test_replay_goes_to_another_topic_or_to_the_group_alone() -> None:
         again = (await received(stage, "orders", "kitchen", 1))[0]
         assert (again.topic, again.body, again.reconsume_times) == ("orders", b"1", 0)
         assert len(await received(stage, "orders", "others", 4)) == 4
+
+    bury(scene)
+
+
+def test_a_replay_ends_when_its_time_is_over() -> None:
+    """The letters that it has sent are dropped, and the next replay sends the others."""
+
+    async def scene(stage: ClientStage, admin: Admin) -> None:
+        assert len(await replayed(admin, Replay(group="kitchen", rate=1, within=1.5))) == 3
+        assert await bodies(admin) == [b"3"]
+        assert len(await replayed(admin, Replay(group="kitchen", within=1.5))) == 1
 
     bury(scene)
 

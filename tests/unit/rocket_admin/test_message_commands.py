@@ -1,6 +1,7 @@
 """`streamkit message` on the bundled broker."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ def topics(broker: ThreadedBroker) -> None:
 
     async def create() -> None:
         async with Admin(ClientSettings(name_servers=broker.name_server)) as admin:
-            for topic in ("orders", "told", "tailed", "queried"):
+            for topic in ("orders", "told", "tailed", "queried", "lettered"):
                 await admin.create_topic(topic, 2)
 
     asyncio.run(create())
@@ -80,6 +81,25 @@ def test_messages_are_found_by_key_and_time(terminal: Terminal) -> None:
         in terminal.run(message, "query", "queried", "--key", "k", "--limit", "1").stderr
     )
     assert "No message was found" in terminal.run(message, "query", "queried", "--key", "x").stderr
+
+
+def test_conditions_lead_into_avro_with_schemas(terminal: Terminal, tmp_path: Path) -> None:
+    """By key, by time and of a tail. Schemas that cannot be read are an error."""
+    (tmp_path / "lettered.avsc").write_text(
+        '{"type": "record", "name": "A", "fields": [{"name": "x", "type": "string"}]}'
+    )
+    for body in ("\x06tea", "\x0ccoffee"):  # the length, doubled, and the text
+        sent(terminal, "lettered", body, "--key", "k")
+    only_tea = ("--where", "$.x=tea")
+    with_schemas = (*only_tea, "--schemas", str(tmp_path))
+    for search in (("query", "lettered", "--key", "k"), ("query", "lettered", "--since", "1h")):
+        assert [each["body"] for each in terminal.json(message, *search, *with_schemas)] == ["06 74 65 61"]
+        assert terminal.json(message, *search, *only_tea) == []
+    assert len(terminal.lines(message, "tail", "lettered", "--from", "0", "--no-follow", *with_schemas)) == 1
+    (tmp_path / "lettered.avsc").write_text("{")
+    refused = terminal.run(message, "tail", "lettered", *with_schemas)
+    assert refused.exit_code == 1
+    assert "lettered.avsc: this is no Avro schema" in refused.output
 
 
 @pytest.mark.parametrize(

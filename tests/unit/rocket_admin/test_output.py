@@ -11,6 +11,7 @@ import pytest
 from rocket_admin.broker_answers import BrokerFailure
 from rocket_admin.commands.output import Column, Output, plain
 from rocket_remoting import ConnectError
+from tests.unit.rocket_admin.terminal import Screen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +62,27 @@ def test_stream_is_one_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert capsys.readouterr().out.splitlines() == ["TEA  CUPS"]
     asyncio.run(Output(as_json=True).stream(teas(2), COLUMNS))
     assert [json.loads(line)["cups"] for line in capsys.readouterr().out.splitlines()] == [0, 1]
+
+
+def test_preview_is_replaced_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the next preview, and by the table of the round."""
+    screen = Screen()
+    monkeypatch.setattr("sys.stdout", screen)
+    output = Output(as_json=False, watch=1, rounds=1)
+
+    async def work() -> None:
+        output.preview([Tea(name="sencha")], COLUMNS, "1 tea so far.")
+        output.preview([Tea(name="oolong")], COLUMNS, "2 teas so far.")
+        output.table([Tea(name="assam")], COLUMNS)
+
+    asyncio.run(output.repeat(work))
+    assert [text.split()[-2] for text in screen.tables()] == ["sencha", "oolong", "assam"]
+
+
+def test_preview_is_not_printed_into_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing could be replaced there."""
+    Output(as_json=False, watch=1).preview([Tea(name="sencha")], COLUMNS, "1 tea so far.")
+    assert capsys.readouterr() == ("", "")
 
 
 def test_control_characters_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

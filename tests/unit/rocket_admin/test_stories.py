@@ -74,6 +74,7 @@ def test_story_of_a_message_that_waits_for_its_redelivery_and_dies() -> None:
             found = await told(admin, sent.msg_id)
             kitchen = of("kitchen", found)
             assert (kitchen.state, kitchen.redeliveries, kitchen.members) == (GroupState.RETRY_WAITING, 2, 1)
+            assert kitchen.detail == "redelivery 2 is not due yet"
             first, second, third = kitchen.deliveries
             assert [each.outcome for each in kitchen.deliveries] == ["failed", "failed", "scheduled"]
             assert first.cause is not None

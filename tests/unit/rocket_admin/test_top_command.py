@@ -2,15 +2,18 @@
 
 import asyncio
 
-from rocket_admin.activity import GroupActivityMeter
+import pytest
+
+from rocket_admin.activity import GroupActivity, GroupActivityMeter
 from rocket_admin.commands.group import group
-from rocket_admin.commands.top import top
+from rocket_admin.commands.output import Output
+from rocket_admin.commands.top import previews, top
 from rocket_admin.commands.topic import topic
 from rocket_admin.offsets import End, apply_plan, plan_move
 from rocket_broker.threaded_broker import ThreadedBroker
 from rocket_client import Admin, ClientSettings
 from tests.unit.rocket_admin.cluster import commit, send
-from tests.unit.rocket_admin.terminal import Terminal
+from tests.unit.rocket_admin.terminal import Screen, Terminal
 
 
 def test_rates_are_those_between_two_looks(terminal: Terminal, broker: ThreadedBroker) -> None:
@@ -51,3 +54,13 @@ def test_rates_are_those_between_two_looks(terminal: Terminal, broker: ThreadedB
     assert "1 more groups" in terminal.run(top, "--rounds", "1", "--most", "1").stderr
     for columns in (80, 200):
         assert max(map(len, terminal.lines(top, "--rounds", "1", columns=columns))) <= columns
+
+
+def test_groups_of_the_first_look_are_shown_as_they_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those with the largest lag, on a terminal: a cluster may have a thousand groups."""
+    screen = Screen()
+    monkeypatch.setattr("sys.stdout", screen)
+    seen = previews(Output(as_json=False, watch=1), most=2, every=0)
+    for name, lag in (("audit", 1), ("kitchen", 3), ("bar", 2)):
+        seen(GroupActivity(group=name, lag=lag))
+    assert [line.split()[0] for line in screen.tables()[-1].splitlines()[-2:]] == ["kitchen", "bar"]

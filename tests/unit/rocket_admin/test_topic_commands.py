@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from rocket_admin.commands.group import group
 from rocket_admin.commands.topic import topic
 from rocket_broker.threaded_broker import ThreadedBroker
 from rocket_client import Admin, ClientSettings
@@ -98,6 +99,18 @@ def test_topic_is_created_shown_changed_and_deleted(terminal: Terminal) -> None:
     done = terminal.run(topic, "delete", "teas", answer="y\n")
     assert "Delete normal topic teas with 6 messages? [y/N]:" in done.stderr
     assert "no route for topic 'teas': it does not exist" in terminal.run(topic, "show", "teas").stderr
+
+
+def test_changes_are_printed_as_json(terminal: Terminal) -> None:
+    """What was created or deleted, and the settings afterwards of what was changed."""
+    assert terminal.json(topic, "create", "receipts", "--queues", "2") == [{"topic": "receipts"}]
+    (changed,) = terminal.json(topic, "update", "receipts", "--queues", "3")
+    assert (changed["broker"], changed["write_queues"]) == ("broker-a", 3)
+    assert terminal.json(topic, "delete", "receipts", "--yes") == [{"topic": "receipts", "messages": 0}]
+    assert terminal.json(group, "create", "clerks", "--retries", "2") == [{"group": "clerks"}]
+    (changed,) = terminal.json(group, "update", "clerks", "--retries", "3")
+    assert (changed["broker"], changed["retry_max_times"]) == ("broker-a", 3)
+    assert terminal.json(group, "delete", "clerks", "--yes") == [{"group": "clerks"}]
 
 
 def test_mistakes_are_refused(terminal: Terminal) -> None:
