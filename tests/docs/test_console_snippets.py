@@ -16,8 +16,8 @@ from streamkit.cli import main
 from tests.docs.pages import PAGES, ROOT, blocks_of, prose_of
 
 OF_OTHERS = {
-    "cd", "chown", "cp", "curl", "echo", "java", "mkdir", "mqadmin", "mvn", "openssl", "systemctl", "tail", "tcpdump",
-    "umask", "useradd", ".",
+    "cd", "chown", "cp", "curl", "echo", "export", "java", "mkdir", "mqadmin", "mvn", "openssl", "spark-submit",
+    "systemctl", "tail", "tar", "tcpdump", "umask", "useradd", ".",
 }  # fmt: skip
 """Programs whose arguments are not for us to know."""
 

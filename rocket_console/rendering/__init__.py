@@ -1,0 +1,1 @@
+"""How pages are written: the templates, and values as text."""

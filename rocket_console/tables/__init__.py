@@ -1,0 +1,1 @@
+"""Tables: one description of columns serves HTML, CSV and JSON; all rows are sorted, filtered and paged here."""
