@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.errors import UnreadableBodyError
 from pyspark_rocketmq.properties import Pairs, cut, pairs
-from pyspark_rocketmq.records import Ints, Layout, UnusualRecordsError, layout
+from pyspark_rocketmq.records import Ints, Layout, UnusualRecordsError, layout, matches
 from rocket_remoting.wire.compression import DEFAULT_LIMIT, decompress
 from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.message import MessageExt
@@ -194,9 +194,9 @@ class _Columns:
     def topic(self) -> pa.Array:
         """Return the topics; nearly always there is only one, which is decoded once."""
         start, length = self._found.topic
-        first = self._raw[start[0] : start[0] + length[0]]
-        if np.all(length == length[0]) and np.all(self._raw[start[:, None] + np.arange(length[0])] == first):
-            return self.constant(first.tobytes().decode(), pa.string())
+        first = self._raw[start[0] : start[0] + length[0]].tobytes()
+        if np.all(length == length[0]) and np.all(matches(self._raw, start, first)):
+            return self.constant(first.decode(), pa.string())
         return cut(self._raw, start, length).cast(pa.string())
 
     def broker_name(self) -> pa.Array:

@@ -38,7 +38,7 @@ _READ = {
     "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "packBelow",
     "consumerGroup", "groupIdPrefix", "commitOffsets", "pullTimeoutMs", "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs", "tag", "sql", "pullBatchSize", "pullDepth", "filterPushdown", "includeHeaders",
-    "maxDecompressedBodySize",
+    "maxDecompressedBodySize", "pollNameServerIntervalMs",
 }  # fmt: skip
 _WRITE = {
     "tag", "delayLevel", "batchSize", "maxRequestSize", "maxMessageSize", "orderKey", "delivery",
@@ -78,6 +78,7 @@ class ClusterOptions:
     idle_seconds: float
     retries: int = 3
     retry_interval: float = 1.0
+    poll_interval: float = 30.0
     uses_tls: bool = False
     tls_file: str | None = None
     tls: tuple[tuple[str, str], ...] = ()
@@ -348,6 +349,7 @@ def _cluster(given: _GivenOptions, group: str) -> ClusterOptions:
         given.integer("connectionIdleMs", 540_000, minimum=1) / 1000,
         given.integer("fetchOffset.numRetries", 3, minimum=0),
         given.integer("fetchOffset.retryIntervalMs", 1_000, minimum=0) / 1000,
+        given.integer("pollNameServerIntervalMs", 30_000, minimum=1) / 1000,
         *_tls(given),
         _credentials(given),
     )

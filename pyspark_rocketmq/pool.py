@@ -16,14 +16,14 @@ class _Entry:
 
 
 _clients: dict[tuple[object, ...], _Entry] = {}
-"""The clients by process, name servers, group, timeout, TLS and keys; a forked process makes clients of its own."""
+"""The clients by process, name servers, group, times, TLS and keys; a forked process makes clients of its own."""
 
 
 def client(options: ClusterOptions) -> BlockingClient:
     """Return a client for the cluster; close clients that were not used for a long time."""
     now = time.monotonic()
-    known = (options.name_servers, options.group, options.request_timeout, options.client_tls(), options.credentials)
-    key = (os.getpid(), *known)
+    times = (options.request_timeout, options.poll_interval)
+    key = (os.getpid(), options.name_servers, options.group, times, options.client_tls(), options.credentials)
     for other, entry in list(_clients.items()):
         if other != key and (other[0] != key[0] or now - entry.used > options.idle_seconds):
             del _clients[other]
@@ -42,6 +42,7 @@ def new_client(options: ClusterOptions) -> BlockingClient:
         tls=options.client_tls(),
         request_timeout=timeout,
         connect_timeout=timeout,
+        poll_name_server_interval=timedelta(seconds=options.poll_interval),
         credentials=options.credentials,
     )
     return BlockingClient(options.group, settings)

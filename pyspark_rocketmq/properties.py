@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyspark_rocketmq.records import Bytes, Ints, UnusualRecordsError
+from pyspark_rocketmq.records import Bytes, Ints, UnusualRecordsError, matches
 
 _NAME_ENDS, _VALUE_ENDS = 1, 2
 _COUNTED = 16
@@ -45,10 +45,7 @@ class Pairs:
         start, length = self.name
         candidates = np.flatnonzero(length == len(wanted))
         at = start[candidates]
-        matches = np.ones(len(at), dtype=bool)
-        for number, byte in enumerate(wanted):
-            matches &= self.data[at + number] == byte
-        found = candidates[matches]
+        found = candidates[matches(self.data, at, wanted)]
         values = cut(self.data, self.value[0][found], self.value[1][found]).cast(pa.string())
         if len(found) == self.rows and np.array_equal(self.row[found], np.arange(self.rows)):
             return values  # every row has it, once

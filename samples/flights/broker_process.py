@@ -7,22 +7,42 @@ import socket
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 from samples.flights.running import Stalled
 
 
+class Registration(NamedTuple):
+    """How a broker registers with a name server that runs already.
+
+    Attributes:
+        name_server: The address of the name server.
+        config: The settings file of the broker.
+    """
+
+    name_server: str
+    config: Path
+
+
 class BrokerProcess:
-    """A name server and a broker on free loopback ports, with a store that outlives them."""
+    """A name server and a broker on free loopback ports, with a store that outlives them.
 
-    def __init__(self, store: Path) -> None:
+    Args:
+        store: The directory of the store, and of the log.
+        registration: For a broker alone; None: its name server is started with it.
+    """
+
+    def __init__(self, store: Path, registration: Registration | None = None) -> None:
         self._store = store
-        self._name_server_port, self._broker_port = _free_ports(2)
+        if registration is None:
+            name_server_port, port = _free_ports(2)
+            self.name_server = f"127.0.0.1:{name_server_port}"
+            ports = ("--name-server-port", str(name_server_port), "--port", str(port))
+            self._arguments: tuple[str, ...] = ("--store", str(store), *ports)
+        else:
+            self.name_server = registration.name_server
+            self._arguments = ("-c", str(registration.config))
         self._process: asyncio.subprocess.Process | None = None
-
-    @property
-    def name_server(self) -> str:
-        """The name server's address."""
-        return f"127.0.0.1:{self._name_server_port}"
 
     async def start(self) -> None:
         """Start the processes, and return when the broker is ready; its log is `broker.log` in the store.
@@ -34,8 +54,7 @@ class BrokerProcess:
         log = self._store / "broker.log"
         with log.open("ab") as logged:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "streamkit.cli", "broker", "--store", str(self._store)),
-                *("--name-server-port", str(self._name_server_port), "--port", str(self._broker_port)),
+                *(sys.executable, "-m", "streamkit.cli", "broker", *self._arguments),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=logged,
                 start_new_session=True,  # Ctrl-C is for the demo alone, which stops its broker last

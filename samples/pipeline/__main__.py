@@ -27,8 +27,9 @@ NEEDED = {
     "--kill",
     "victims",
     multiple=True,
-    type=click.Choice(["driver", "worker", "broker"]),
-    help="Kill Spark's driver, one of its Python workers, or the broker, at a random moment. May be given again.",
+    type=click.Choice(["driver", "worker", "executor", "machine", "broker"]),
+    help="Kill Spark's driver, one of its Python workers, the broker, or on a cluster an executor or a worker with all "
+    "that it runs (machine), at a random moment. May be given again.",
 )
 @click.option(
     "--picture",
@@ -37,15 +38,19 @@ NEEDED = {
     show_default=True,
     help="Where to write the chart.",
 )
-def main(*, flights: int | None, victims: tuple["Victim", ...], picture: Path) -> None:
+@click.option("--cluster", "on_cluster", is_flag=True, help="Run Spark as a cluster: a master and two workers.")
+def main(*, flights: int | None, victims: tuple["Victim", ...], picture: Path, on_cluster: bool) -> None:
     """Stream the flights of 2013 from New York through the broker and Spark, and check what comes out.
 
     Each run starts afresh: broker's store and Spark's checkpoint are removed at its end.
     """
+    for victim in ("executor", "machine"):
+        if victim in victims and not on_cluster:
+            raise click.UsageError(f"--kill {victim} needs --cluster: without it Spark runs in the driver's process")
     _expect_all_that_is_needed(victims)
     from samples.pipeline.demo import Options, demo
 
-    sys.exit(run_demo(demo(Options(flights, victims, picture.absolute()))))
+    sys.exit(run_demo(demo(Options(flights, victims, picture.absolute(), on_cluster))))
 
 
 def _expect_all_that_is_needed(victims: tuple["Victim", ...]) -> None:
@@ -59,8 +64,9 @@ def _expect_all_that_is_needed(victims: tuple["Victim", ...]) -> None:
         java_home()
     except JavaNotFoundError as error:
         raise click.ClickException(str(error)) from error
-    if "worker" in victims and shutil.which("ps") is None:
-        raise click.ClickException("--kill worker finds Spark's workers with ps, which is not on the path")
+    for victim in ("worker", "executor"):
+        if victim in victims and shutil.which("ps") is None:
+            raise click.ClickException(f"--kill {victim} finds Spark's processes with ps, which is not on the path")
 
 
 def _is_installed(package: str) -> bool:

@@ -13,6 +13,7 @@ from rich.console import Console
 from samples.flights.broker_process import BrokerProcess
 from samples.flights.running import Stalled, next_steps
 from samples.pipeline.board import zones_table
+from samples.pipeline.cluster import WORKERS, SparkCluster
 from samples.pipeline.departures import read_table
 from samples.pipeline.picture import draw_picture
 from samples.pipeline.run import Run, Victim
@@ -29,6 +30,7 @@ class Options:
     flights: int | None
     victims: tuple[Victim, ...]
     picture: Path
+    on_cluster: bool = False
 
 
 async def demo(options: Options) -> int:
@@ -46,17 +48,24 @@ async def _play(options: Options, directory: Path, console: Console) -> int:
         expected = await asyncio.to_thread(totals_of, table)
     console.print(f"[bold]{len(table):,} flights → broker → Spark → broker → chart[/bold]\n")
     broker = BrokerProcess(directory / "store")
-    run = Run(table, expected, broker, directory, console)
+    cluster = SparkCluster(directory / "cluster") if options.on_cluster else None
+    run = Run(table, expected, broker, directory, console, cluster=cluster)
     try:
         await broker.start()
+        if cluster is not None:
+            with console.status("Spark's master starts ..."):
+                await cluster.start()
+            console.print(f"Spark runs on {cluster.url}, with {WORKERS} workers of one core each.\n", markup=False)
         seconds = await run.play(options.victims)
     except Stalled as error:
         console.print(f"\n[red]✗[/red] {len(run.board.totals):,} of {len(expected):,} totals came: {error}")
         _show_logs(directory, console)
         return 1
     finally:
+        if cluster is not None:
+            cluster.stop()
         await broker.stop()
-    wrong = _verdict(run, expected)
+    wrong = verdict(run, expected)
     for line in wrong:
         console.print(f"[red]✗[/red] {line}")
     if not wrong:
@@ -67,7 +76,7 @@ async def _play(options: Options, directory: Path, console: Console) -> int:
     return 1 if wrong else 0
 
 
-def _verdict(run: Run, expected: dict[Place, DayTotals]) -> list[str]:
+def verdict(run: Run, expected: dict[Place, DayTotals]) -> list[str]:
     """Return what is wrong with the totals."""
     wrong = []
     if run.board.totals != expected:
@@ -122,9 +131,11 @@ def _show_logs(directory: Path, console: Console) -> None:
 
 def _say_what_next(options: Options, console: Console) -> None:
     kill = {"make demo ARGS='--kill driver --kill broker'": "kill them; the totals stay"}
+    cluster = {"make demo ARGS='--cluster'": "on a Spark cluster of two workers"}
     console.print(
         next_steps(
             ({} if options.victims else kill)
+            | ({} if options.on_cluster else cluster)
             | {
                 "make demo-listeners": "the same flights, without Spark",
                 "samples/pipeline/query.py": "the query; see docs/spark.md",

@@ -1,8 +1,9 @@
 """The messages of the feeder: the table's flights, in the order of their scheduled departures."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from math import isnan
 
+import msgspec
 import pandas as pd
 
 from samples.flights.table import table_path
@@ -12,8 +13,7 @@ NEW_YORK_MIDNIGHT = 5 * 60
 """Minutes after midnight UTC when a day begins in New York, in winter time all the year."""
 
 
-@dataclass(frozen=True, slots=True)
-class Departure:
+class Departure(msgspec.Struct, frozen=True):
     """One flight.
 
     Attributes:
@@ -49,20 +49,15 @@ def read_table(limit: int | None = None) -> pd.DataFrame:
 
 
 def departures(table: pd.DataFrame) -> Iterator[Departure]:
-    """Yield the rows of the table as messages."""
-    for row in table.itertuples():
-        tail_number = None if pd.isna(row.tailnum) else row.tailnum
-        yield Departure(
-            number=row.Index,
-            aircraft=tail_number or row.carrier,
-            tail_number=tail_number,
-            origin=row.origin,
-            destination=row.dest,
-            hour=row.time_hour,
-            minute=row.minute,
-            departure_delay=None if pd.isna(row.dep_delay) else int(row.dep_delay),
-            arrival_delay=None if pd.isna(row.arr_delay) else int(row.arr_delay),
-        )
+    """Yield the rows of the table as messages. Where the table has no value, it has NaN."""
+    tail_numbers = [number if isinstance(number, str) else None for number in table["tailnum"].tolist()]
+    aircraft = [number or carrier for number, carrier in zip(tail_numbers, table["carrier"].tolist(), strict=True)]
+    columns = [table[name].tolist() for name in ("origin", "dest", "time_hour", "minute")]
+    delays = [
+        [None if isnan(minutes) else int(minutes) for minutes in table[name].tolist()]
+        for name in ("dep_delay", "arr_delay")
+    ]
+    yield from map(Departure, range(len(table)), aircraft, tail_numbers, *columns, *delays)
 
 
 def closing(last_minute: int) -> Departure:

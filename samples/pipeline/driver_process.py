@@ -3,23 +3,29 @@
 import asyncio
 import os
 import random
-import signal
 import sys
 from pathlib import Path
 
-from samples.pipeline.process_tree import descendants
+from samples.pipeline.cluster import PYTHON, SparkCluster
+from samples.pipeline.process_tree import descendants, kill
 from samples.pipeline.progress import BATCH, FAILED, STARTED, BatchProgress
 
 CHECKPOINT = "SAMPLES_PIPELINE_CHECKPOINT"
 """The environment variable with the directory of the query's checkpoint."""
 
+MASTER = "SAMPLES_PIPELINE_MASTER"
+"""The environment variable with the address of a cluster's master. Without it, Spark runs in the driver's process."""
+
 STOP_SECONDS = 60.0
-WORKER = "pyspark.daemon"
-"""A part of the command lines of Spark's Python workers and of the process that forks them."""
 
 
 class DriverProcess:
     """Runs the query from the checkpoint in a directory, and reads its output.
+
+    Args:
+        name_server: The address of the broker's name server.
+        directory: For the checkpoint and the log.
+        cluster: Where executors run; None: in the driver's process.
 
     Attributes:
         started: Is set when the query runs: from then on, if it fails the driver starts it again.
@@ -28,9 +34,10 @@ class DriverProcess:
         failures: The reason of each failure of the query.
     """
 
-    def __init__(self, name_server: str, directory: Path) -> None:
+    def __init__(self, name_server: str, directory: Path, cluster: SparkCluster | None = None) -> None:
         self._name_server = name_server
         self._directory = directory
+        self._cluster = cluster
         self._process: asyncio.subprocess.Process | None = None
         self._listening: set[asyncio.Task[None]] = set()
         self._told = asyncio.Condition()
@@ -59,13 +66,19 @@ class DriverProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, CHECKPOINT: str(self._directory / "checkpoint")},
+                env=self._environment(),
                 start_new_session=True,  # Ctrl-C is for the demo alone, which stops its driver
             )
         self._is_killed = False
         listening = asyncio.create_task(self._listen(self._process))
         self._listening.add(listening)  # until its process ends
         listening.add_done_callback(self._listening.discard)
+
+    def _environment(self) -> dict[str, str]:
+        environment = {**os.environ, CHECKPOINT: str(self._directory / "checkpoint")}
+        if self._cluster is not None:
+            environment |= {MASTER: self._cluster.url, **self._cluster.session_environment()}
+        return environment
 
     async def wait_until_read(self, messages: int) -> None:
         """Wait until the query has read a number of messages."""
@@ -78,18 +91,21 @@ class DriverProcess:
             return
         self._is_killed = True
         for process in (self._process.pid, *await descendants(self._process.pid)):
-            _kill(process)
+            kill(process)
         await self._process.wait()
 
     async def kill_worker(self) -> None:
         """Kill one of Spark's Python workers, or the process that forks them, as `kill -9` does."""
         assert self._process is not None
+        if self._cluster is not None:
+            await self._cluster.kill_python()
+            return
         found: list[int] = []
         while not found:  # there is none while no task of the query runs
             await asyncio.sleep(0.1)
             started = await descendants(self._process.pid)
-            found = [process for process, command in started.items() if WORKER in command]
-        _kill(random.choice(found))
+            found = [process for process, command in started.items() if PYTHON in command]
+        kill(random.choice(found))
 
     async def stop(self) -> None:
         """Stop the query and Spark in order."""
@@ -115,10 +131,3 @@ class DriverProcess:
                 self.started.set()
             elif text.startswith(FAILED):
                 self.failures.append(text.removeprefix(FAILED).strip())
-
-
-def _kill(process: int) -> None:
-    try:
-        os.kill(process, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # it has ended

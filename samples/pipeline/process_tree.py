@@ -1,6 +1,8 @@
-"""The descendants of a process."""
+"""The descendants of a process, and the end of a process."""
 
 import asyncio
+import os
+import signal
 
 
 async def descendants(process: int) -> dict[int, str]:
@@ -20,3 +22,11 @@ async def descendants(process: int) -> dict[int, str]:
         found |= started
         waiting += started
     return found
+
+
+def kill(process: int) -> None:
+    """Kill a process, as `kill -9` does, unless it has ended."""
+    try:
+        os.kill(process, signal.SIGKILL)
+    except ProcessLookupError:
+        pass

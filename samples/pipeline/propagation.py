@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -17,6 +17,11 @@ PROPAGATED = (
 """A flight after :class:`Propagation`; `chain` counts those in a row that have inherited a delay."""
 
 COLUMNS = [column.split()[0] for column in PROPAGATED.split(", ")]
+
+Flight = tuple[str, int, int, bool, int, int]
+"""What the propagation needs to know of a flight, in the order of `FOLLOWED`."""
+
+FOLLOWED = ("aircraft", "number", "day", "has_flown", "late", "arrived_late")
 
 NEVER_FLOWN = (-1, -1, 0, 0)
 
@@ -44,7 +49,8 @@ class Propagation(StatefulProcessor):
         (kept,) = self._state.get() or ("{}",)
         fleet = json.loads(kept)
         flights = pd.concat(list(rows)).sort_values("number")
-        followed = [_follow(fleet, flight) for flight in flights.itertuples()]
+        columns = [flights[name].tolist() for name in FOLLOWED]
+        followed = [_follow(fleet, flight) for flight in zip(*columns, strict=True)]
         flights["is_new"], flights["inherited"], flights["chain"] = zip(*followed, strict=True)
         self._state.update((json.dumps(fleet),))
         yield flights.loc[flights["is_new"], COLUMNS]
@@ -53,15 +59,16 @@ class Propagation(StatefulProcessor):
         """Do nothing."""
 
 
-def _follow(fleet: dict[str, tuple[int, int, int, int]], flight: Any) -> tuple[bool, int, int]:
+def _follow(fleet: dict[str, tuple[int, int, int, int]], flight: Flight) -> tuple[bool, int, int]:
     """Return whether a flight is new, the delay it inherited, and how many in a row have, it included."""
-    last, last_day, delay, chain = fleet.get(flight.aircraft, NEVER_FLOWN)
-    if flight.number <= last:
+    aircraft, number, day, has_flown, late, arrived_late = flight
+    last, last_day, delay, chain = fleet.get(aircraft, NEVER_FLOWN)
+    if number <= last:
         return False, 0, 0
-    if not flight.has_flown:
-        fleet[flight.aircraft] = flight.number, last_day, delay, chain
+    if not has_flown:
+        fleet[aircraft] = number, last_day, delay, chain
         return True, 0, 0
-    inherited = min(delay, flight.late) if flight.day == last_day else 0
+    inherited = min(delay, late) if day == last_day else 0
     chain = chain + 1 if inherited else 0
-    fleet[flight.aircraft] = flight.number, flight.day, flight.arrived_late, chain
+    fleet[aircraft] = number, day, arrived_late, chain
     return True, inherited, chain

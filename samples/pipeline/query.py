@@ -5,13 +5,16 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pandas as pd
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from samples.flights.table import MISSING, table_path
+from samples.flights.table import table_path
+from samples.pipeline import cluster
+from samples.pipeline.cluster import SHORT_LIVED
 from samples.pipeline.departures import MINUTES_A_DAY, NEW_YORK_MIDNIGHT
-from samples.pipeline.driver_process import CHECKPOINT
+from samples.pipeline.driver_process import CHECKPOINT, MASTER
 from samples.pipeline.propagation import PROPAGATED, Propagation
 from samples.pipeline.totals import ELSEWHERE
 from streamkit.spark import session, spark_processor
@@ -34,18 +37,17 @@ SUMS = ("cancelled", "in_rain", "late", "late_in_rain", "inherited")
 MOST_FLIGHTS = "50000"
 PATIENCE = "10 days"
 
-# Spark's code runs a few times each here: compiling it well takes longer than it saves.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
 
 def spark() -> "SparkSession":
-    """Return the session, on two cores; a task is tried four times."""
+    """Return the session, on two cores of this machine or on a cluster; a task is tried four times."""
+    master = os.environ.get(MASTER)
     settings = {
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": SHORT_LIVED,
+        **(cluster.settings(os.environ[cluster.DRIVER_HOST]) if master else {}),
     }
-    made = session("flights", master="local[2,4]", settings=settings)
+    made = session("flights", master=master or "local[2,4]", settings=settings)
     made.sparkContext.setLogLevel("OFF")
     return made
 
@@ -80,18 +82,21 @@ def days(flights: DataFrame) -> DataFrame:
 
 
 def with_tables(flights: DataFrame) -> DataFrame:
-    """Return the flights with the time zone of their destination, and whether there is rain or snow at their
-    departure."""
-    read = flights.sparkSession.read.option("header", True).option("nullValue", MISSING).csv
-    airports = read(str(table_path("airports.csv"))).selectExpr("faa AS destination", "tzone")
-    weather = read(str(table_path("weather.csv"))).selectExpr(
-        "origin", "time_hour AS hour", "CAST(precip AS double) > 0 AS falls"
-    )
+    """Return the flights with the time zone of their destination, and whether there is rain or snow at their departure.
+
+    The driver reads the tables of both: the machines of executors may not have their files.
+    """
+    airports = pd.read_csv(table_path("airports.csv"), usecols=["faa", "tzone"])
+    weather = pd.read_csv(table_path("weather.csv"), usecols=["origin", "time_hour", "precip"])
+    weather["falls"] = weather["precip"] > 0
+    frame_of = flights.sparkSession.createDataFrame
+    zones = frame_of(airports).selectExpr("faa AS destination", "tzone")
+    rain = frame_of(weather).selectExpr("origin", "time_hour AS hour", "falls")
     return (
         flights.withColumn("queue", f.col("message.partition"))
         .drop("message")
-        .join(f.broadcast(airports), "destination", "left")
-        .join(f.broadcast(weather), ["origin", "hour"], "left")
+        .join(f.broadcast(zones), "destination", "left")
+        .join(f.broadcast(rain), ["origin", "hour"], "left")
         .withColumn("zone", f.coalesce("tzone", f.lit(ELSEWHERE)))
         .withColumn("rain", f.coalesce("falls", f.lit(False)))
         .drop("tzone", "falls")

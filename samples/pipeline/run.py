@@ -16,6 +16,7 @@ from rocket_client.settings import ClientSettings
 from samples.flights.broker_process import BrokerProcess
 from samples.flights.running import Stalled, StallWatch
 from samples.pipeline.board import Board, BoardView, describe
+from samples.pipeline.cluster import SparkCluster
 from samples.pipeline.days import Days
 from samples.pipeline.departures import closing, departures
 from samples.pipeline.driver_process import DriverProcess
@@ -33,7 +34,7 @@ LEAD, SMALL_LEAD = 100_000, 500
 # What is killed is killed within so long of a batch's end: in the middle of the next one, most often.
 KILL_WITHIN_SECONDS = 2.0
 
-Victim = Literal["driver", "worker", "broker"]
+Victim = Literal["driver", "worker", "executor", "machine", "broker"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,15 @@ class Run:
         broker: BrokerProcess,
         directory: Path,
         console: Console,
+        *,
+        cluster: SparkCluster | None = None,
     ) -> None:
         self._table = table
         self._broker = broker
+        self._cluster = cluster
         self._console = console
         self.board = Board(len(expected))
-        self.driver = DriverProcess(broker.name_server, directory)
+        self.driver = DriverProcess(broker.name_server, directory, cluster)
         self.stored = 0
         days = Days.of(totals.date for totals in expected.values())
         self._view = BoardView(self.board, len(table), days)
@@ -126,9 +130,18 @@ class Run:
                     await self.driver.start()
                 case "worker":
                     await self.driver.kill_worker()
+                case "executor" | "machine":
+                    await self._kill_on_cluster(victim)
                 case "broker":
                     await self._broker.kill()
                     await self._broker.start()
+
+    async def _kill_on_cluster(self, victim: Literal["executor", "machine"]) -> None:
+        assert self._cluster is not None, "the command line has asked for one"
+        if victim == "executor":
+            await self._cluster.kill_executor()
+        else:
+            self._cluster.replace_worker()
 
     async def _watch(self, feeder: Feeder, streaming: asyncio.Task[None], victims: Sequence[Victim]) -> None:
         stall = StallWatch(STALL_SECONDS)

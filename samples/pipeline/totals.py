@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import date, timedelta
 
+import numpy as np
 import pandas as pd
 
 from samples.flights.table import table_path
@@ -88,7 +89,7 @@ def _propagate(rows: pd.DataFrame) -> None:
     flown = rows[rows["tailnum"].notna() & rows["dep_delay"].notna()]
     by_aircraft = [flown["tailnum"], flown["day"]]
     before = flown["arr_delay"].fillna(0).groupby(by_aircraft).shift(fill_value=0)
-    inherited = before.clip(lower=0).combine(flown["late"], min)
+    inherited = np.minimum(before.clip(lower=0), flown["late"])
     breaks = (inherited == 0).groupby(by_aircraft).cumsum()
     chain = (inherited > 0).groupby([*by_aircraft, breaks]).cumsum()
     rows["inherited"] = inherited.reindex(rows.index, fill_value=0)

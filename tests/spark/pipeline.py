@@ -1,9 +1,14 @@
 """A driver process that copies a topic to two others, and can be killed."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from samples.pipeline import cluster
 from streamkit.spark import session
 from tests.spark.java import SHORT_LIVED
 
@@ -11,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+LONGEST_ERROR = 2000
 EXPRESSION = "concat('seen-', CAST(body AS string))"
 
 
@@ -23,30 +29,38 @@ def start(
     reader = reader.options(startingOffsets="earliest", maxOffsetsPerTrigger="150", packBelow="100")
     writer = reader.load().selectExpr(f"{EXPRESSION} AS body").writeStream.format("rocketmq")
     writer = writer.options(nameServer=name_server, topic=target, delivery=delivery, batchSize="20")
-    return writer.option("checkpointLocation", str(directory / delivery)).start()
+    return writer.option("checkpointLocation", str(directory / "checkpoint" / delivery)).start()
 
 
-def main(name_server: str, source: str, once: str, at_least_once: str, directory: str) -> None:
-    """Run both queries for ever."""
+def main(master: str, name_server: str, directory: str, *topics: str) -> None:
+    """Run both queries for ever: from the first topic to the second, deduplicated, and to the third."""
     settings = {
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": SHORT_LIVED,
+        "spark.sql.streaming.pollingDelay": "100ms",  # the query that is ahead leaves the processors to the other one
+        **cluster.settings(os.environ[cluster.DRIVER_HOST]),
     }
-    spark = session("pipeline", master="local[2,4]", low_latency=True, settings=settings)
+    spark = session("pipeline", master=master, low_latency=True, settings=settings)
     spark.sparkContext.setLogLevel("OFF")
     queries: dict[str, StreamingQuery] = {}
+    source, once, at_least_once = topics
     targets = {"deduplicated": once, "at-least-once": at_least_once}
     while True:
-        for delivery, target in targets.items():
-            if delivery not in queries or not queries[delivery].isActive:
-                queries[delivery] = start(spark, name_server, (source, target), Path(directory), delivery)
-        print("running", flush=True)
         try:
+            for delivery, target in targets.items():
+                if delivery not in queries or not queries[delivery].isActive:
+                    queries[delivery] = start(spark, name_server, (source, target), Path(directory), delivery)
+            print("running", flush=True)
             spark.streams.awaitAnyTermination()
-        except Exception as error:
-            print(f"a query ended: {str(error)[-300:]!r}", flush=True)
+        except (PySparkException, Py4JJavaError) as error:  # also while a query is planned: its processes are killed
+            print(f"a query ended: {cause_of(error)!r}", flush=True)
         spark.streams.resetTerminated()
+
+
+def cause_of(error: Exception) -> str:
+    """Return the text of an error without the plan of the query, which follows it."""
+    return str(error).partition("=== Streaming Query ===")[0][:LONGEST_ERROR]
 
 
 if __name__ == "__main__":

@@ -69,9 +69,13 @@ def test_query_running_while_a_broker_is_away(spark: "SparkSession", cluster: Cl
     cluster.await_brokers(topic, A, B)
     of = Reading(spark, cluster, tmp_path / "checkpoint")
     sent = cluster.fill(topic, 10)
-    # So long the name server may take to see that the broker is gone.
-    patient = {"fetchOffset.numRetries": "20", "fetchOffset.retryIntervalMs": "500"}
-    query = of.start(topic=topic, trigger={"processingTime": "10 milliseconds"}, **patient)
+    options = {
+        # So long the name server may take to see that the broker is gone.
+        "fetchOffset.numRetries": "20",
+        "fetchOffset.retryIntervalMs": "500",
+        "pollNameServerIntervalMs": "500",
+    }
+    query = of.start(topic=topic, trigger={"processingTime": "100 milliseconds"}, **options)
     try:
         query.processAllAvailable()
         cluster.kill(B)
@@ -82,7 +86,7 @@ def test_query_running_while_a_broker_is_away(spark: "SparkSession", cluster: Cl
         cluster.start(B)
         cluster.await_brokers(topic, A, B)
         sent += cluster.fill(topic, 10, start=20)
-        deadline = time.monotonic() + SECONDS  # routes are looked up anew every 30 s
+        deadline = time.monotonic() + SECONDS
         while of.read != sorted(sent):
             assert time.monotonic() < deadline, of.batches
             query.processAllAvailable()

@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from samples.pipeline.__main__ import main
 from samples.pipeline.process_tree import descendants
 from tests.end_to_end.broker_process import ROOT
 from tests.spark.java import SHORT_LIVED
@@ -37,23 +39,25 @@ def pipeline(*arguments: str) -> str:
     return said
 
 
-@pytest.mark.timeout(600)
-def test_totals_equal_the_tables(tmp_path: Path) -> None:
-    """Each once; they are drawn in the terminal and as a picture."""
-    picture = tmp_path / "flights.png"
-    assert "Hours of departure delay a day" in pipeline("--picture", str(picture))
-    assert picture.read_bytes().startswith(b"\x89PNG")
-
-
 @pytest.mark.promise
 @pytest.mark.timeout(600)
 def test_totals_are_correct_after_kills(tmp_path: Path) -> None:
-    """Driver, worker and broker are killed at random; the result is the same, once."""
+    """Driver, worker and broker are killed at random; each total comes, once, and is drawn."""
     victims = ["driver", "worker", "broker"]
     kills = [argument for victim in victims for argument in ("--kill", victim)]
-    said = pipeline("--picture", str(tmp_path / "flights.png"), *kills)
+    picture = tmp_path / "flights.png"
+    said = pipeline("--picture", str(picture), *kills)
     for victim in victims:
         assert f"{victim} killed when Spark had read" in said
+    assert "Hours of departure delay a day" in said
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_victims_of_clusters_need_one() -> None:
+    """Without a cluster there is no executor beside the driver's process."""
+    done = CliRunner().invoke(main, ["--kill", "executor"])
+    assert done.exit_code == 2
+    assert "--kill executor needs --cluster" in done.output
 
 
 def test_interrupt_leaves_no_process(tmp_path: Path) -> None:

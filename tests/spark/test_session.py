@@ -86,3 +86,11 @@ def test_rocksdb_store_needs_another_session() -> None:
     settings = {STORE: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"}
     with pytest.raises(ConfigurationError, match=r"low_latency=True and .*RocksDBStateStoreProvider exclude"):
         session("never", low_latency=True, settings=settings)
+
+
+def test_python_of_executors_must_be_here_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error before Spark starts: it plans queries with this program on the driver's machine."""
+    monkeypatch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
+    with pytest.raises(ConfigurationError, match=r"PYSPARK_PYTHON is ./environment/bin/python, which .* does not have"):
+        session("never", master="spark://127.0.0.1:1")

@@ -78,6 +78,9 @@ def test_starting_offsets(more: dict[str, str], position: Position) -> None:
     [
         ({"topic": "t"}, "option 'nameServer' is missing"),
         ({"nameServer": "a:1"}, "no option names the topics to read"),
+        (READ | {"nameServer": "somewhere"}, "'somewhere' is not host:port"),
+        (READ | {"subscribe": "x"}, "subscribe and topic are both given"),
+        (READ | {"tag": "a", "sql": "b = 1"}, "tag and sql are both given"),
         (READ | {"subscribepattern": "("}, "topic and subscribePattern are both given"),
         ({"nameServer": "a:1", "subscribePattern": "("}, "not a regular expression"),
         (READ | {"rocketmq.topic": "t"}, "option 'topic' is given twice: as 'topic' and as 'rocketmq.topic'"),
@@ -97,9 +100,12 @@ def test_starting_offsets(more: dict[str, str], position: Position) -> None:
             "consumerGroup and groupIdPrefix are both given",
         ),
         (READ | {"failOnDataLoss": "maybe"}, "write true or false"),
+        (READ | {"maxOffsetsPerTrigger": "0"}, "whole number, at least 1"),
+        (READ | {"startingOffsets": "now"}, "option 'startingOffsets' is 'now': write committed, earliest, latest"),
         (READ | {"startingTimestamp": "today"}, "write milliseconds since 1970"),
         (READ | {"batchSize": "1"}, "unknown option 'batchSize' to read"),
         (READ | {"kafka.group.id": "g"}, "it is 'consumerGroup' here"),
+        (READ | {"kafka.bootstrap.servers": "x:1"}, "it is 'nameServer' here"),
         (READ | {"tls.config.file": "f"}, "tls.config.file is given without useTLS=true"),
         (READ | {"useTLS": "true", "tls.config.file": "f", "tls.client.certPath": "c"}, "are both given"),
         (READ | {"useTLS": "true", "tls.client.keyPath": "k"}, "'tls.client.certPath' is required"),
@@ -111,6 +117,19 @@ def test_wrong_options_are_named(given: dict[str, str], message: str) -> None:
     """With what to write instead."""
     with pytest.raises(OptionError, match=re.escape(message)):
         source_options(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"delivery": "exactly"}, "write one of 'at-least-once', 'deduplicated'"),
+        ({"batchsice": "1"}, "unknown option 'batchsice' to write format 'rocketmq'; did you mean 'batchSize'"),
+    ],
+)
+def test_wrong_options_of_a_sink_are_named(given: dict[str, str], message: str) -> None:
+    """With what to write instead."""
+    with pytest.raises(OptionError, match=re.escape(message)):
+        sink_options(READ | given)
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,22 @@ def test_assigned_queues_of_an_unavailable_broker_wait(scripted: ScriptedCluster
         reader.stop()
 
 
+def test_running_query_finds_a_broker_that_is_back(scripted: ScriptedCluster) -> None:
+    """When name servers are asked again, as often as an option says."""
+    away = scripted.brokers.pop("a")
+    given = {"nameServer": scripted.server.address, "topic": "t", "pollNameServerIntervalMs": "1", **AT_ONCE}
+    reader = RocketMQStreamReader(source_options(given), source_schema(False))
+    start = StreamOffset({A: 3, B: 4}, reader._options.plan).to_json()
+    try:
+        end = reader.latestOffset(start, ReadAllAvailable())
+        assert StreamOffset.from_json(end).offsets == {A: 3, B: 10}
+        scripted.brokers["a"] = away
+        while StreamOffset.from_json(end).offsets != {A: 10, B: 10}:
+            end = reader.latestOffset(end, ReadAllAvailable())
+    finally:
+        reader.stop()
+
+
 def test_progress_is_committed_at_available_brokers(scripted: ScriptedCluster) -> None:
     """An unavailable one does not affect the others."""
     del scripted.brokers["a"]

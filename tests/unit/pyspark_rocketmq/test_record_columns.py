@@ -197,3 +197,15 @@ def test_unselected_body_is_not_decompressed() -> None:
     offsets = StructType(BODIES.fields[:1])
     (batch,) = Decoder(offsets, max_body_size=1).decode(large(2, 8 * MIB), "broker-a")
     assert batch["queue_offset"].to_pylist() == [2]
+
+
+def test_bodies_with_the_bytes_of_a_record_are_decoded_vectorised() -> None:
+    """A whole record as a body is not taken for one."""
+    records = b"".join(plain(number) for number in range(3))
+    inside = encode_record(
+        "orders", records, b"KEYS\x01k\x02", queue_id=1, queue_offset=3, commit_log_offset=0, sys_flag=0, flag=0,
+        born_timestamp=1, born_host=("1.2.3.4", 5), store_timestamp=2, store_host=("1.2.3.4", 5),
+    )  # fmt: skip
+    batch = Decoder(EVERYTHING)._decode_at_once(records + inside + plain(4), "broker-a", None)
+    assert batch["queue_offset"].to_pylist() == [0, 1, 2, 3, 4]
+    assert batch["body"].to_pylist()[3] == records
