@@ -12,10 +12,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from tests.campaign_page import write_summary
 from tests.crash_campaign.campaign import MODES, Campaign, Report, as_json
-
-BEGIN = "<!-- written by the crash campaign -->\n"
-END = "<!-- end of what the crash campaign writes -->\n"
 
 
 @click.command()
@@ -51,9 +49,7 @@ def main(*, kills: int, seed: int | None, json_output: bool, page: Path | None) 
     if problems:
         sys.exit(1)
     if page is not None:
-        text = page.read_text()
-        before, rest = text.split(BEGIN)
-        page.write_text(before + BEGIN + markdown(reports) + END + rest.split(END)[1])
+        write_summary(page, "crash", markdown(reports))
         console.print(f"✓ Every promise was kept; the table is in {page}", style="green")
 
 

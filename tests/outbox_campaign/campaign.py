@@ -12,27 +12,46 @@
 In the end each order that the shop has taken is reserved, once, and the outbox knows that.
 """
 
-import json
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from random import Random
-from typing import Any
+from typing import NamedTuple
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import func, select
 
 from streamkit.patterns.outbox.status import MessageStatus
 from streamkit.patterns.outbox.tables import CONSUMER_TABLES, PRODUCER_TABLES, ProducerMessage
 from tests.outbox_campaign.services import LEASE_SECONDS, Place, Reserved, Taken, serve
-from tests.outbox_campaign.stage import LEVELS, Stage, end, send
+from tests.outbox_campaign.stage import LEVELS, Stage, end, resume, stop
 from tests.outbox_campaign.warm_processes import start
 
 STOPPED_SECONDS = 1.5 * LEASE_SECONDS
-PATIENCE_SECONDS = 240.0
+PATIENCE_SECONDS = 120.0
+"""The longest time without progress; a loaded machine is slow, but does not stand still."""
+LONGEST_SECONDS = 1200.0
+LOOK_SECONDS = 0.05
+
+
+class Progress(NamedTuple):
+    """How many orders are taken, reserved, and confirmed by the stock."""
+
+    taken: int
+    reserved: int
+    confirmed: int
+
+
+_PROGRESS = select(
+    select(func.count()).select_from(Taken).scalar_subquery(),
+    select(func.count()).select_from(Reserved).scalar_subquery(),
+    select(func.count())
+    .where(ProducerMessage.message_status == str(MessageStatus.CONSUMED))
+    .select_from(ProducerMessage)
+    .scalar_subquery(),
+)
 
 
 @dataclass
@@ -43,10 +62,15 @@ class Report:
         database: One of `LEVELS`.
         level: The isolation level of the transactions.
         seed: Of all random choices.
+        asked: How many orders were to be taken.
+        day: When it ended, such as 2026-11-26.
+        revision: The commit of the checkout.
         kills: How often each was killed or stopped, or ended by itself because it could not start without the others.
         orders: How many orders were taken.
         sent_again: How many sends the outbox has repeated because the consumer did not know the message.
         seconds: How long it took.
+        pause: The longest time, in seconds, in which no order was taken, reserved or confirmed.
+        pause_after: What was killed last before that.
         wrong: How many orders are missing on either side, or were reserved more than once.
         problems: Broken promises; empty, if all is well.
         logs: The ends of the services' logs, if a promise is broken.
@@ -55,10 +79,15 @@ class Report:
     database: str
     level: str
     seed: int
+    asked: int = 0
+    day: str = ""
+    revision: str = ""
     kills: dict[str, int] = field(default_factory=dict)
     orders: int = 0
     sent_again: int = 0
     seconds: float = 0.0
+    pause: float = 0.0
+    pause_after: str = ""
     wrong: int = 0
     problems: list[str] = field(default_factory=list)
     logs: dict[str, str] = field(default_factory=dict, repr=False)
@@ -73,13 +102,15 @@ class Campaign:
         levels = LEVELS[stage.kind]  # taken in turn by runs with one seed after the other
         self.report = Report(stage.kind, levels[seed % len(levels)], seed)
         self._services: dict[str, BaseProcess] = {}
-        self._deadline = 0.0
+        self._begun = 0.0
+        self._last_kill = "the start"
+        self._progress = Progress(0, 0, 0)
+        self._progress_at = 0.0
 
     def run(self, orders: int, kills: int) -> Report:
         """Take the orders, kill so often, and return what was found."""
-        begun = time.monotonic()
-        self._deadline = begun + PATIENCE_SECONDS
-        self._orders = orders
+        self._begun = self._progress_at = time.monotonic()
+        self._orders = self.report.asked = orders
         with ExitStack() as stack:
             name = self._stage.next_name()
             database = stack.enter_context(self._stage.database(name))
@@ -100,7 +131,8 @@ class Campaign:
                 self._random.choice(attacks)()
             self._await_end()
             self._compare(orders)
-        self.report.seconds = round(time.monotonic() - begun, 1)
+        self.report.seconds = round(time.monotonic() - self._begun, 1)
+        self.report.pause = round(self.report.pause, 1)
         return self.report
 
     # What is killed
@@ -111,6 +143,7 @@ class Campaign:
 
     def _count(self, what: str) -> None:
         self.report.kills[what] = self.report.kills.get(what, 0) + 1
+        self._last_kill = what
 
     def _kill_service(self) -> None:
         role = self._random.choice(["shop", "relay", "stock"])
@@ -136,9 +169,9 @@ class Campaign:
 
     def _stop_relay(self) -> None:
         self._count("relay stopped")
-        send(self._services["relay"], signal.SIGSTOP)
+        stop(self._services["relay"])
         time.sleep(STOPPED_SECONDS)
-        send(self._services["relay"], signal.SIGCONT)
+        resume(self._services["relay"])
 
     def _end_services(self) -> None:
         for service in self._services.values():
@@ -148,26 +181,38 @@ class Campaign:
 
     def _await_progress(self, orders: int) -> None:
         """Wait until more than so many orders are taken, or reserved, and a random while."""
-        table = self._random.choice([Taken, Reserved])
+        wants_reserved = self._random.choice([False, True])
         pause = self._random.uniform(0.0, 0.2)
-        self._await(select(func.count()).select_from(table), orders + 1)
+        self._await(lambda progress: (progress.reserved if wants_reserved else progress.taken) > orders)
         time.sleep(pause)
 
     def _await_end(self) -> None:
         """Wait until every order is taken and confirmed."""
-        confirmed = select(func.count()).where(ProducerMessage.message_status == str(MessageStatus.CONSUMED))
-        if not self._await(confirmed, self._orders):
-            self.report.problems.append(f"not every order is confirmed after {PATIENCE_SECONDS:g} s")
+        if not self._await(lambda progress: progress.confirmed >= self._orders):
+            seconds = time.monotonic() - self._begun
+            self.report.problems.append(f"{self._progress.confirmed} orders are confirmed after {seconds:.0f} s")
 
-    def _await(self, count: Select[Any], least: int) -> bool:
-        """Wait until a count is reached; return whether that came before the deadline of the run."""
-        while time.monotonic() < self._deadline:
+    def _await(self, is_reached: Callable[[Progress], bool]) -> bool:
+        """Wait until orders have come so far; return False if there is no progress, or none that leads there."""
+        while True:
             self._replace_ended()
-            with self._engine.connect() as connection:
-                if (connection.scalar(count) or 0) >= least:
-                    return True
-            time.sleep(0.02)
-        return False
+            if is_reached(self._look()):
+                return True
+            now = time.monotonic()
+            if now - self._progress_at > PATIENCE_SECONDS or now - self._begun > LONGEST_SECONDS:
+                return False
+            time.sleep(LOOK_SECONDS)
+
+    def _look(self) -> Progress:
+        """Return how far the orders are, and note the longest time without progress."""
+        with self._engine.connect() as connection:
+            progress = Progress(*connection.execute(_PROGRESS).one())
+        now = time.monotonic()
+        if now - self._progress_at > self.report.pause:
+            self.report.pause, self.report.pause_after = now - self._progress_at, self._last_kill
+        if progress != self._progress:
+            self._progress, self._progress_at = progress, now
+        return progress
 
     # What was promised
 
@@ -194,8 +239,3 @@ class Campaign:
                 *self._stage.directory.glob("broker.log"),
             ]
             self.report.logs = {log.name: log.read_text(errors="replace")[-2000:] for log in sorted(logs)}
-
-
-def as_json(reports: list[Report]) -> str:
-    """Return the reports as JSON."""
-    return json.dumps([asdict(report) for report in reports], indent=1)

@@ -20,6 +20,8 @@ from streamkit.patterns.outbox import Consumptions, Outbox
 
 LEASE_SECONDS: Final = 1.0
 SETTINGS: Final = {
+    # A service that starts while the broker is away binds soon after the broker is back.
+    "spring.cloud.stream.binding-retry-interval": "1s",
     "spring.cloud.stream.output-bindings": "orders",
     "spring.cloud.stream.bindings.orders-check.group": "shop",
     "spring.cloud.stream.rocketmq.binder.provisioning": "create",
@@ -84,7 +86,7 @@ class Place:
     def engine(self) -> AsyncEngine:
         """Return an engine on the database."""
         options = {} if self.level == "default" else {"isolation_level": self.level.replace("_", " ")}
-        return create_async_engine(self.url, pool_pre_ping=True, **options)
+        return create_async_engine(self.url, **options)
 
     def application(self, settings: dict[str, Any]) -> StreamApplication:
         """Return an application on the broker."""

@@ -24,7 +24,7 @@ from tests.ports import free_ports
 
 LEVELS = {
     "postgresql": ("default", "READ_COMMITTED", "REPEATABLE_READ", "SERIALIZABLE"),
-    "mariadb": ("default", "READ_COMMITTED", "REPEATABLE_READ", "SERIALIZABLE"),
+    "mariadb": ("default", "READ_UNCOMMITTED", "READ_COMMITTED", "REPEATABLE_READ", "SERIALIZABLE"),
     "sqlite": ("default",),
 }
 """The databases, and the isolation levels of the sender's and the consumer's transactions."""
@@ -176,10 +176,19 @@ def end(process: BaseProcess) -> None:
     process.close()
 
 
-def send(process: BaseProcess, number: signal.Signals) -> None:
-    """Send a process a signal."""
+def stop(process: BaseProcess) -> None:
+    """Stop a process, and wait until all of its threads stand still."""
     assert process.pid is not None
-    os.kill(process.pid, number)
+    os.kill(process.pid, signal.SIGSTOP)
+    tasks = Path(f"/proc/{process.pid}/task")
+    while any(task.joinpath("stat").read_text().rpartition(")")[2].split()[0] != "T" for task in tasks.iterdir()):
+        time.sleep(0.001)
+
+
+def resume(process: BaseProcess) -> None:
+    """Continue a stopped process, with SIGCONT."""
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGCONT)
 
 
 def _engine(kind: str, url: str) -> Engine:

@@ -1,13 +1,10 @@
 """Random sequences of valid requests by several clients leave a broker as a simple model predicts."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.state_campaign.__main__ import BEGIN, END, summary, write_summary
-from tests.state_campaign.campaign import StateCampaign, StateReport
+from tests.state_campaign.campaign import StateCampaign
 from tests.state_campaign.shortest import shortest
 
 
@@ -24,13 +21,3 @@ def test_failing_sequence_is_shrunk_to_the_needed_steps(steps: list[int], needed
     """Wherever they are in it."""
     kept = shortest(steps, lambda part: needed & {*steps} <= {*part})
     assert sorted(kept) == sorted(needed & {*steps})
-
-
-def test_summary_is_written_between_its_comments(tmp_path: Path) -> None:
-    """The text around them stays, and a second run replaces the first one's."""
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{BEGIN}what was\n{END}after\n")
-    report = StateReport(7, seconds=60.0, counts={"sequences": 1, "requests": 2, "kills": 3}, memory_mib=[50, 51])
-    for _ in range(2):
-        write_summary(page, report)
-    assert page.read_text() == f"before\n{BEGIN}{summary(report)}{END}after\n"

@@ -8,10 +8,8 @@ from pathlib import Path
 import click
 
 from tests import step_clock
+from tests.campaign_page import write_summary
 from tests.state_campaign.campaign import StateCampaign, StateReport
-
-BEGIN = "<!-- written by the state campaign -->\n"
-END = "<!-- end of what the state campaign writes -->\n"
 
 
 @click.command()
@@ -34,7 +32,7 @@ def main(*, minutes: float, seed: int | None, json_output: bool, page: Path | No
     if report.findings or report.slow_steps:
         sys.exit(1)
     if page is not None:
-        write_summary(page, report)
+        write_summary(page, "state", summary(report))
 
 
 def summary(report: StateReport) -> str:
@@ -50,13 +48,6 @@ def summary(report: StateReport) -> str:
     findings = [f"- {finding.kind}, {finding.times:,} times" for finding in report.findings]
     steps = [f"- {milliseconds} ms while {step}" for step, milliseconds in report.slow_steps.items()]
     return "\n".join([run, *findings, *steps]) + "\n"
-
-
-def write_summary(page: Path, report: StateReport) -> None:
-    """Write the summary into a page, between `BEGIN` and `END`."""
-    text = page.read_text()
-    before, rest = text.split(BEGIN)
-    page.write_text(before + BEGIN + summary(report) + END + rest.split(END)[1])
 
 
 if __name__ == "__main__":
