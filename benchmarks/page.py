@@ -89,7 +89,7 @@ def write_section(page: Path, section: Section) -> None:
     for paragraph in section.notes:
         lines += [paragraph, ""]
     parts = re.split(r"(?m)^(?=## )", page.read_text())
-    made = "\n".join(lines)
+    made = "\n".join(lines) + "\n"
     found = [part.startswith(f"## {section.title}\n") for part in parts]
     if any(found):
         parts[found.index(True)] = made

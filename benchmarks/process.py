@@ -1,9 +1,15 @@
-"""CPU and memory of a process, from Linux's `/proc`."""
+"""The environment of a measured process, and its CPU and memory, from Linux's `/proc`."""
 
 import os
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def variables_of(checkout: Path) -> dict[str, str]:
+    """Return the environment of a process that imports a checkout, and writes byte code as an installation does."""
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return variables | {"PYTHONPATH": str(checkout)}
 
 
 def cpu_seconds(pid: int) -> float:

@@ -12,16 +12,29 @@ from dataclasses import dataclass
 
 from benchmarks.load.frames import QUEUES, SendFrames, pull_frame
 
-__all__ = ["Load", "pull_again", "send_at_rate", "send_closed_loop", "send_count", "waiting_consumers"]
+__all__ = [
+    "FlowControlError",
+    "Load",
+    "pull_again",
+    "send_at_rate",
+    "send_closed_loop",
+    "send_count",
+    "waiting_consumers",
+]
 
 _LENGTH = struct.Struct(">I")
 _SUCCESS = b'{"code":0,'
+_SYSTEM_BUSY = b'{"code":2,'
 _NEXT_OFFSET = re.compile(rb'"nextBeginOffset":"(\d+)"')
 _RECEIVE_BYTES = 4 * 1024 * 1024
 _HEADER_BYTES = 1024
 _ANSWER_SECONDS = 30.0
 _WAIT_MS = 60_000
 _DELIVERED = b"x" * 128
+
+
+class FlowControlError(ConnectionError):
+    """The broker refused a request because requests wait too long: its code is SYSTEM_BUSY."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +92,9 @@ class _Connection:
             if stop > end:
                 break
             if not buffer.startswith(_SUCCESS, start + 8):
-                raise ConnectionError(f"refused: {bytes(buffer[start + 8 : min(stop, start + 400)])!r}")
+                is_busy = buffer.startswith(_SYSTEM_BUSY, start + 8)
+                error = FlowControlError if is_busy else ConnectionError
+                raise error(f"refused: {bytes(buffer[start + 8 : min(stop, start + 400)])!r}")
             start, answers = stop, answers + 1
         if start:
             self._view[: end - start] = self._view[start:end]

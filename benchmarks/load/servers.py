@@ -14,9 +14,9 @@ from benchmarks.brokers import MeasuredBroker, bundled_broker_of
 from benchmarks.guarded import ACCOUNTS, apache_settings, apache_tls, settings_of
 from tests.peer.apache import ApacheBroker
 
-__all__ = ["Server", "Start", "apache", "bundled"]
+__all__ = ["APACHE_DEFAULTS", "Server", "Start", "apache", "bundled"]
 
-_APACHE_DEFAULTS = {
+APACHE_DEFAULTS = {
     "mappedFileSizeCommitLog": str(1024**3),
     "maxHashSlotNum": "5000000",
     "maxIndexNum": "20000000",
@@ -97,7 +97,7 @@ def apache(version: str) -> Server:
     ) -> Iterator[MeasuredBroker]:
         broker = ApacheBroker(
             version,
-            settings=_APACHE_DEFAULTS | (apache_settings(version) if is_guarded else {}) | dict(settings or {}),
+            settings=APACHE_DEFAULTS | (apache_settings(version) if is_guarded else {}) | dict(settings or {}),
             ports=ports,
             optimizing=True,
             system_properties=apache_tls() if is_guarded else None,

@@ -1,5 +1,6 @@
 """Figures of several systems, measured in turns, and how they compare with the first system's."""
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -83,13 +84,14 @@ def shown(figures: Figures) -> str:
     parts = []
     if figures.per_second is not None:
         parts.append(f"{figures.per_second:,.0f}/s")
-    known = [f"{cpu:.3g}" for cpu in (figures.own_us, figures.server_us) if cpu is not None]
-    if known:
-        parts.append(f"{' + '.join(known)} µs")
+    costs = [cpu for cpu in (figures.own_us, figures.server_us) if cpu is not None]
+    if costs:
+        parts.append(f"{' + '.join(f'{cpu:,.0f}' if cpu >= 1000 else f'{cpu:.3g}' for cpu in costs)} µs")
     if figures.p50_ms is not None:
         parts.append(f"p50 {figures.p50_ms:.2f} ms")
     if figures.p99_ms is not None:
-        parts.append(f"p99 {figures.p99_ms:.2f} ms")
+        is_known = math.isfinite(figures.p99_ms)  # else more than one order in a hundred had no receipt in time
+        parts.append(f"p99 {figures.p99_ms:.2f} ms" if is_known else "p99 none: receipts are missing")
     return " · ".join(parts)
 
 

@@ -1,14 +1,12 @@
-"""`python -m benchmarks.local_store [DIRECTORY]`: how many messages a second the local store keeps, and sends later.
+"""How many messages a second the local store keeps while the messaging system is away, and sends later.
 
-The messaging system is an object that accepts messages at once when it is there, so the store alone is measured. The
-file is in DIRECTORY, else in a temporary one, whose disk may be memory.
+The messaging system is an object that accepts messages at once when it is there, so the store alone is measured.
 """
 
 import asyncio
-import sys
-import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,8 +20,25 @@ from streamkit.errors import BinderError, BinderUnavailable
 from streamkit.patterns.local_store.keeper import KeeperLimits, LocalKeeper
 from streamkit.patterns.local_store.local_store import LocalStore
 
+__all__ = ["StoreFigures", "measure"]
+
 PAYLOAD = b"x" * 500
 LIMITS = KeeperLimits(1_000_000, 1 << 30, timedelta(days=1), 1_000_000, retry_interval=0.001, max_retry_interval=0.001)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFigures:
+    """What was measured with some senders.
+
+    Attributes:
+        kept: Messages a second that are kept.
+        kept_cpu: Seconds of a processor for each.
+        sent: Messages a second that are sent later.
+    """
+
+    kept: float
+    kept_cpu: float
+    sent: float
 
 
 class _System(ProducerBinding):
@@ -50,9 +65,13 @@ async def _lost(message: Message[bytes], error: BinderError) -> None:
     raise error
 
 
-async def measure(path: Path, senders: int, messages: int) -> None:
-    """Print the figures for so many senders at once."""
-    store = LocalStore(str(path))
+def measure(file: Path, *, senders: int, messages: int) -> StoreFigures:
+    """Measure a store in a file that does not exist yet, with so many senders at once."""
+    return asyncio.run(_measure(file, senders, messages))
+
+
+async def _measure(file: Path, senders: int, messages: int) -> StoreFigures:
+    store = LocalStore(str(file))
     output = KeptOutput("out", "topic", False, _lost, Environment([]), NamedObjects())
     keeper = LocalKeeper(None, output, lambda: store, rule=lambda _: True, limits=LIMITS, clock=SystemClock())
     system = _System()
@@ -68,7 +87,7 @@ async def measure(path: Path, senders: int, messages: int) -> None:
     began, cpu = time.perf_counter(), time.process_time()
     await asyncio.gather(*(keep(messages // senders) for _ in range(senders)))
     kept, used = time.perf_counter() - began, time.process_time() - cpu
-    system.is_away = False
+    count, system.is_away = store.count, False
     began = time.perf_counter()
     await keeper.start()
     while store.count:  # noqa: ASYNC110 - it is measured, not waited for
@@ -76,13 +95,4 @@ async def measure(path: Path, senders: int, messages: int) -> None:
     sent = time.perf_counter() - began
     await keeper.stop(1)
     store.close()
-    print(
-        f"{senders:4} senders: {messages / kept:8,.0f} kept/s, {used / messages * 1e6:6.1f} µs CPU each; "
-        f"{messages / sent:8,.0f} sent later/s"
-    )
-
-
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as found:
-        for at_once, count in ((1, 1_000), (64, 10_000)):
-            asyncio.run(measure(Path(found) / f"{at_once}.db", at_once, count))
+    return StoreFigures(count / kept, used / count, count / sent)
