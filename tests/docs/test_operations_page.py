@@ -35,15 +35,25 @@ def test_settings_that_only_the_file_changes_are_listed() -> None:
     assert NameServerSettings.local() == []
 
 
-def test_systemd_accepts_the_brokers_unit(tmp_path: Path) -> None:
-    """Every line; and no created file is open to others."""
+def with_true(unit: str) -> str:
+    """Return a unit with a command that exists on this machine."""
+    return re.sub(r"^ExecStart=\S+", f"ExecStart={shutil.which('true')}", unit, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("drop_in", ["", "processes.conf"])
+def test_systemd_accepts_the_brokers_unit(tmp_path: Path, drop_in: str) -> None:
+    """Every line, with and without several processes; and no created file is open to others."""
     text = (PAGE.parent / "systemd" / "streamkit-broker.service").read_text()
     assert "\nUMask=0077\n" in text
     systemd = shutil.which("systemd-analyze")
     if systemd is None:
         pytest.skip("there is no systemd to ask")
     unit = tmp_path / "streamkit-broker.service"
-    unit.write_text(re.sub(r"^ExecStart=\S+", f"ExecStart={shutil.which('true')}", text, flags=re.MULTILINE))
+    unit.write_text(with_true(text))
+    if drop_in:
+        directory = tmp_path / f"{unit.name}.d"
+        directory.mkdir()
+        (directory / drop_in).write_text(with_true((PAGE.parent / "systemd" / directory.name / drop_in).read_text()))
     verified = subprocess.run([systemd, "verify", str(unit)], capture_output=True, text=True, check=False)
     assert (verified.returncode, verified.stderr) == (0, "")
 

@@ -263,13 +263,13 @@ def test_rolling_restart_of_workers_loads_new_settings(tmp_path: Path, orderly: 
 
             group.set(edition="second", **{"spring.cloud.stream.bindings.in.groop": "kitchen"})
             supervisor.send_signal(signal.SIGHUP)
-            await journal.tells("the workers keep running with the old ones")
+            await journal.tells("the processes keep running with the old ones")
             await group.has_handled_all()
             assert {call.edition for call in journal.begun} == {"first"}
 
             group.set(edition="second")
             supervisor.send_signal(signal.SIGHUP)
-            await journal.tells("every worker was restarted")
+            await journal.tells("every process was restarted")
             known = len(journal.begun)
             await journal.until(lambda: len(journal.begun) > known + 20)
             assert {call.edition for call in journal.begun[known:]} == {"second"}

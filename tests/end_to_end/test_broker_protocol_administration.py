@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -559,6 +560,28 @@ def test_offset_tables_are_returned() -> None:
         assert delays == {"offsetTable": {"1": 1}}
 
     with_broker(scene)
+
+
+def test_the_progress_of_timers_is_returned() -> None:
+    """The next moment, the end of the timer log, and the number of messages with a timer, as replicas ask for them."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send(properties={"TIMER_DELAY_SEC": "100"})
+        await asyncio.sleep(2)
+        moment, log_end, messages, of_the_master = struct.unpack(
+            ">qqqq", (await client.ask_ok(Code.GET_TIMER_CHECK_POINT)).body
+        )
+        assert (log_end, messages, of_the_master) == (52, 1, 1)
+        assert 0 <= embedded.broker.clock.now_ms() - moment <= 3000
+
+    with_broker(scene)
+    with_broker(_has_no_timers, timerWheelEnable="false")
+
+
+async def _has_no_timers(client: RawClient, embedded: EmbeddedBroker) -> None:
+    answer = await client.ask(Code.GET_TIMER_CHECK_POINT)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark == "this broker delivers no timed messages, so it has no checkpoint"
 
 
 def test_offset_reset_notifies_live_members() -> None:

@@ -5,9 +5,9 @@ import os
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_remoting import Message, TcpTransport

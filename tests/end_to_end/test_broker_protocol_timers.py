@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
-from rocket_broker.schedule.recall_handle import RecallHandle
 from rocket_broker.schedule.timer_service import cancel_key
 from rocket_remoting import MemoryTransport, TcpTransport
 from rocket_remoting.wire.codes import RequestCode, ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.headers import RecallMessageRequestHeader, RecallMessageResponseHeader
 from rocket_remoting.wire.properties import encode_properties
+from rocket_remoting.wire.recall_handle import RecallHandle
 from streamkit.testing.virtual_time import VirtualTime
 from tests.end_to_end.raw_client import HELD, RawClient, with_broker
 

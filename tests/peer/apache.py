@@ -4,6 +4,7 @@ Both run in one JVM (`java/streamkit/peer/ApacheServer.java`) that ends when the
 nothing survives the test run, however that ends.
 """
 
+import itertools
 import shutil
 import subprocess
 import tempfile
@@ -38,7 +39,11 @@ BROKER_CONF = {
     "registerNameServerPeriod": "10000",
     # 5.x records the end of a transaction up to 3 s later, and checks the transaction until then.
     "transactionOpBatchInterval": "100",
+    # At this interval, by default each second, 5.x compares all 39 MB of its timer wheel with the file, byte by byte.
+    "timerFlushIntervalMs": "3600000",
 }
+TIMERS_IN_FILES = {"timerFlushIntervalMs": "1000"}
+"""For a broker whose timers another one finds in the store."""
 
 
 class ApacheBroker:
@@ -73,6 +78,7 @@ class ApacheBroker:
             accounts: The contents of `plain_acl.yml`, for a broker with `aclEnable=true`.
         """
         self.version = version
+        self._copies = itertools.count(1)
         self._java = ("1g", OPTIMIZING) if optimizing else ("512m", SMALL)
         self._system_properties = dict(system_properties or {})
         self._settings = {**BROKER_CONF, **(settings or {})}
@@ -117,6 +123,12 @@ class ApacheBroker:
         """Stop the name server; the broker goes on without it."""
         self._process.write("stop namesrv")
         self._process.await_line("STOPPED namesrv", timeout=60)
+
+    def copy_tables(self) -> None:
+        """Make a slave copy topics, groups, offsets and delays of its master now, if the master can be reached."""
+        number = next(self._copies)
+        self._process.write(f"copy tables {number}")
+        self._process.await_line(f"COPIED tables {number}", timeout=60)
 
     def stop(self) -> None:
         """Shut both down in order, as their scripts do; takes Apache some seconds."""

@@ -15,7 +15,8 @@ from binders.kafka.fetching import WINDOW
 from streamkit import Message, StreamApplication
 from streamkit.binder.binder import BindingState
 from streamkit.errors import StreamkitError
-from streamkit.messaging.headers import PARTITION
+from streamkit.messaging.headers import KEY, PARTITION
+from streamkit.patterns.local_store import RECEIPT, SendReceipt, SendStatus
 from tests.end_to_end.member_program import MEMBER
 from tests.peer.kafka import KafkaServer
 
@@ -51,9 +52,12 @@ class Shop:
         go_on: Calls for partition 0 end while it is set, as it is at first.
     """
 
-    def __init__(self, brokers: str, **more: str) -> None:
-        """Make it; `more` are further settings."""
-        self.app = StreamApplication(config_location="optional:/none", properties=settings(brokers, **more))
+    def __init__(self, brokers: str, *, unsent: Path | None = None, **more: str) -> None:
+        """Make it; `unsent` is the file of its local store, if it has one, and `more` are further settings."""
+        keys = settings(brokers, **more)
+        if unsent is not None:
+            keys |= {"streamkit.local-store.path": str(unsent), "streamkit.local-store.max-retry-interval": "1s"}
+        self.app = StreamApplication(config_location="optional:/none", properties=keys)
         self.app.stream_listener("in")(self._hear)
         self.heard: list[int] = []
         self.go_on = asyncio.Event()
@@ -75,6 +79,12 @@ class Shop:
                     break
                 except StreamkitError:
                     await asyncio.sleep(0.1)
+
+    async def send_or_keep(self, number: int) -> SendStatus:
+        """Send a number once, and return whether Kafka has it or the local store; its key is its remainder by 4."""
+        receipt = SendReceipt()
+        assert await self.app.bridge.asend("out", Message(number, {KEY: f"k{number % 4}", RECEIPT: receipt}))
+        return receipt.status
 
     async def hears(self, numbers: Iterable[int]) -> None:
         """Wait until each was received."""
@@ -116,19 +126,28 @@ def test_kafka_restart_loses_nothing(kafka_server_of_its_own: KafkaServer, end: 
 @pytest.mark.peer
 @pytest.mark.slow
 def test_application_waits_for_an_unavailable_broker_at_its_start(
-    kafka_server_of_its_own: KafkaServer,
+    kafka_server_of_its_own: KafkaServer, tmp_path: Path
 ) -> None:
-    """It is bound as soon as there is one."""
+    """It is bound as soon as there is one. A local store keeps what is sent before, and each key's order."""
     server = kafka_server_of_its_own
     server.stop()
+    timeout = {"kafka.binder.configuration.bootstrap.timeout.ms": "3000"}
+    topic = {"bindings.in.destination": "kept", "bindings.out.destination": "kept"}
 
     async def main() -> None:
-        shop = Shop(server.address, **{"kafka.binder.configuration.bootstrap.timeout.ms": "3000"})
-        async with shop.app:
+        shop = Shop(server.address, **timeout)
+        keeping = Shop(server.address, unsent=tmp_path / "unsent.db", **timeout, **topic)
+        async with shop.app, keeping.app:
             assert shop.app.binding("in").state is BindingState.STOPPED
+            assert {await keeping.send_or_keep(number) for number in range(20)} == {SendStatus.KEPT}
             await asyncio.to_thread(server.start)
             await shop.send(range(20))
             await shop.hears(range(20))
+            await keeping.hears(range(20))
+            while await keeping.send_or_keep(20) is not SendStatus.STORED:  # noqa: ASYNC110 - the store says when it has sent all
+                await asyncio.sleep(0.1)
+        for key in range(4):
+            assert [number for number in keeping.of_partition(key) if number < 20] == list(range(key, 20, 4))
 
     asyncio.run(main())
 

@@ -139,7 +139,11 @@ final class Consumers {
             if (System.currentTimeMillis() > deadline) {
                 throw new IllegalStateException("no route to " + topic);
             }
-            client.updateTopicRouteInfoFromNameServer(topic);
+            try {
+                client.updateTopicRouteInfoFromNameServer(topic);
+            } catch (IllegalStateException late) {
+                // The name server has not answered within the client's 3 s; the deadline above counts.
+            }
             Thread.sleep(10);
         }
         client.rebalanceImmediately();
