@@ -53,6 +53,7 @@ check: $(STAMP) ## What CI runs: lint, types, import rules, the installed wheel,
 bench: $(STAMP) ## Measure throughput, CPU per message and latency, beside Apache's broker where Java is
 	@$(BIN)/python -m benchmarks $(ARGS)
 	@$(BIN)/python -m benchmarks.load
+	@$(BIN)/python -m benchmarks.replication
 
 bench-broker: $(STAMP) ## Put the same load on our broker and Apache's in turns: rates, CPU per message, latency
 	@$(BIN)/python -m benchmarks.load $(ARGS)

@@ -15,7 +15,7 @@ from streamkit import StreamApplication, send_to
 def test_the_packages_come_from_the_wheel():
     """Nothing is imported from a checkout."""
     assert "site-packages" in streamkit.__file__
-    packages = ["streamkit", "rocket_remoting", "rocket_client", "rocket_admin", "rocket_broker"]
+    packages = ["streamkit", "rocket_remoting", "rocket_client", "rocket_admin", "rocket_broker", "rocket_console"]
     binders = ["binders.inmemory", "binders.kafka", "binders.rocket"]
     for package in (*packages, *binders, "pyspark_rocketmq", "pyspark_streamkit"):
         assert files(package).joinpath("py.typed").is_file(), package
