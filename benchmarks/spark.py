@@ -6,21 +6,24 @@ best of each counts; CPU is that of the JVM, of Spark's Python workers and of th
 
 import json
 import os
+import platform
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.brokers import MeasuredBroker, apache_broker, bundled_broker
 from benchmarks.kafka import connector_jars, kafka_broker
+from benchmarks.page import Section, Table, console_tables, write_section
 from benchmarks.process import cpu_seconds
 from streamkit.spark import session
 
@@ -152,6 +155,7 @@ class Bench:
         return Latency(system.broker.name, statistics.median(times), statistics.quantiles(times, n=20)[-1])
 
     def _measured(self, what: str, system: System, run: Callable[[], object]) -> Run:
+        _wait_until_processes_stay()
         cpu, broker_cpu = _spark_cpu(), cpu_seconds(system.broker.pid)
         started = time.perf_counter()
         run()
@@ -190,6 +194,13 @@ def _spark_cpu() -> float:
     return total
 
 
+def _wait_until_processes_stay() -> None:
+    """Wait until no process of an earlier run ends any more: its CPU would be missing in the sum."""
+    found: list[int] = []
+    while found != (found := sorted(_below(os.getpid()))):
+        time.sleep(1)
+
+
 def _below(process: int) -> list[int]:
     """Return this process and the JVM's descendants; brokers are measured separately."""
     children: dict[int, list[int]] = {}
@@ -214,27 +225,57 @@ def _below(process: int) -> list[int]:
     return found
 
 
-def _table(runs: list[Run], latencies: list[Latency]) -> Table:
-    table = Table(title=f"Spark, best of {ROUNDS}", title_justify="left")
-    for name in ("", "system", "s", "rows/s", "CPU s Spark", "CPU s broker"):
-        table.add_column(name, justify="left" if name in {"", "system"} else "right")
-    for run in runs:
-        table.add_row(
-            run.what, run.system, f"{run.seconds:.2f}", f"{run.rows_per_second:,.0f}",
-            f"{run.cpu_seconds:.1f}", f"{run.broker_cpu_seconds:.1f}",
-        )  # fmt: skip
-    for each in latencies:
-        table.add_row(
-            "micro-batch of 400 rows", each.system, "", f"p50 {each.p50:.0f} ms", f"p95 {each.p95:.0f} ms", ""
-        )
-    return table
+def spark_section(runs: Sequence[Run], latencies: Sequence[Latency], rows: int) -> Section:
+    """Return the section of the page: a column for each system, with the first one's multiples in the others."""
+    systems = [each.system for each in latencies]
+    measured = {(run.what, run.system): run for run in runs}
+    table = [
+        [what, *(_cell(measured[what, system], measured[what, systems[0]], rows) for system in systems)]
+        for what in dict.fromkeys(run.what for run in runs)
+    ]
+    table.append([f"micro-batches of {LATENCY_ROWS} rows", *(_latency_cell(each, latencies[0]) for each in latencies)])
+    return Section(
+        title="Spark",
+        name="spark",
+        text=[
+            f"""\
+`python -m benchmarks.spark --report docs/performance.md` wrote this section. Spark's connectors for RocketMQ and Kafka
+write and read {rows:,} messages of 100 bytes, in four queues or partitions, in one session on two cores, which the
+servers use too. The systems take turns, and the best of {ROUNDS} rounds counts. What is read is dropped (format `noop`).""",
+            """\
+Cells: rows per second · CPU of Spark with its Python workers + CPU of the server for each row. For micro-batches, each
+of which begins right after the one before: the time of a batch. In brackets the first column's rate, CPU of both and
+median time, as multiples of the column's.""",
+        ],
+        tables=[Table(["", *systems], table)],
+        notes=[f"PySpark {version('pyspark')}, Python {platform.python_version()} on {sys.platform}."],
+    )
+
+
+def _cell(run: Run, first: Run, rows: int) -> str:
+    text = f"{run.rows_per_second:,.0f}/s · {_microseconds(run.cpu_seconds, rows)} + "
+    text += f"{_microseconds(run.broker_cpu_seconds, rows)} µs"
+    if run is first:
+        return text
+    cpu = (first.cpu_seconds + first.broker_cpu_seconds) / (run.cpu_seconds + run.broker_cpu_seconds)
+    return f"{text} ({first.rows_per_second / run.rows_per_second:.2f}×, {cpu:.2f}×)"
+
+
+def _latency_cell(each: Latency, first: Latency) -> str:
+    text = f"p50 {each.p50:.0f} ms · p95 {each.p95:.0f} ms"
+    return text if each is first else f"{text} ({first.p50 / each.p50:.2f}×)"
+
+
+def _microseconds(seconds: float, rows: int) -> str:
+    return f"{1e6 * seconds / rows:.2f}"
 
 
 @click.command()
 @click.option("--messages", default=1_000_000, show_default=True, help="Messages written and read.")
 @click.option("--apache/--no-apache", default=False, help="Measure Apache RocketMQ 5.3.3 too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def main(*, messages: int, apache: bool, as_json: bool) -> None:
+@click.option("--report", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="Write the section here.")
+def main(*, messages: int, apache: bool, as_json: bool, report: Path | None) -> None:
     """Measure source and sink beside Spark's connector for Kafka."""
     with ExitStack() as stack:
         systems: list[System] = [RocketMQ(stack.enter_context(bundled_broker()))]
@@ -260,10 +301,14 @@ def main(*, messages: int, apache: bool, as_json: bool) -> None:
                     rounds.setdefault(run.system, []).append(run)
             runs += [min(each, key=lambda run: run.seconds) for each in rounds.values()]
         latencies = [bench.latency(system, "bench-0") for system in systems]
+    section = spark_section(runs, latencies, messages)
     if as_json:
         print(json.dumps({"runs": [asdict(run) for run in runs], "latency": [asdict(each) for each in latencies]}))
     else:
-        Console().print(_table(runs, latencies))
+        for table in console_tables(section):
+            Console().print(table)
+    if report is not None:
+        write_section(report, section)
 
 
 if __name__ == "__main__":
