@@ -42,6 +42,12 @@ class Board:
         """Whether all totals have arrived."""
         return len(self.totals) >= self.expected
 
+    def describe(self) -> str:
+        """Return in words how many totals have arrived."""
+        if not self.expected:
+            return "no total was awaited yet"
+        return f"{len(self.totals):,} of {self.expected:,} totals came"
+
 
 class BoardView:
     """Three progress bars, the last batch of Spark, and the growing chart."""

@@ -43,25 +43,27 @@ async def demo(options: Options) -> int:
 async def _play(options: Options, directory: Path, console: Console) -> int:
     # Warnings of clients while a broker is away would be written over the bars.
     logging.basicConfig(filename=directory / "demo.log", format="%(name)s: %(message)s")
-    with console.status("pandas adds up the table, to compare with ..."):
-        table = await asyncio.to_thread(read_table, options.flights)
-        expected = await asyncio.to_thread(totals_of, table)
-    console.print(f"[bold]{len(table):,} flights → broker → Spark → broker → chart[/bold]\n")
     broker = BrokerProcess(directory / "store")
     cluster = SparkCluster(directory / "cluster") if options.on_cluster else None
-    run = Run(table, expected, broker, directory, console, cluster=cluster)
+    run = Run(broker, directory, console, cluster=cluster)
     try:
         await broker.start()
         if cluster is not None:
             with console.status("Spark's master starts ..."):
                 await cluster.start()
             console.print(f"Spark runs on {cluster.url}, with {WORKERS} workers of one core each.\n", markup=False)
-        seconds = await run.play(options.victims)
+        await run.start()
+        with console.status("Spark starts, and pandas adds up the table, to compare with ..."):
+            table = await asyncio.to_thread(read_table, options.flights)
+            expected = await asyncio.to_thread(totals_of, table)
+        console.print(f"[bold]{len(table):,} flights → broker → Spark → broker → chart[/bold]\n")
+        seconds = await run.play(table, expected, options.victims)
     except Stalled as error:
-        console.print(f"\n[red]✗[/red] {len(run.board.totals):,} of {len(expected):,} totals came: {error}")
+        console.print(f"\n[red]✗[/red] {run.board.describe()}: {error}")
         _show_logs(directory, console)
         return 1
     finally:
+        await run.stop()
         if cluster is not None:
             cluster.stop()
         await broker.stop()

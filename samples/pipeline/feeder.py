@@ -21,6 +21,13 @@ TOGETHER = 500
 RESEND_SECONDS = 0.2
 
 
+async def create_topic(name_server: str) -> None:
+    """Create the topic that the flights are sent to, and return when the name server knows its queues."""
+    async with Admin(ClientSettings(name_servers=name_server)) as admin:
+        await admin.create_topic(TOPIC, QUEUES)
+        await admin.await_topic(TOPIC, queues=QUEUES)
+
+
 class Feeder:
     """Sends flights, a limited number ahead of Spark.
 
@@ -34,7 +41,6 @@ class Feeder:
     """
 
     def __init__(self, name_server: str, *, lead: int, resends: bool) -> None:
-        self._name_server = name_server
         self._producer = Producer("feeder", ProducerSettings(name_servers=name_server))
         self._queues: Sequence[MessageQueue] = ()
         self._lead = lead
@@ -44,10 +50,7 @@ class Feeder:
         self.sent = 0
 
     async def __aenter__(self) -> Self:
-        """Create the topic, and connect."""
-        async with Admin(ClientSettings(name_servers=self._name_server)) as admin:
-            await admin.create_topic(TOPIC, QUEUES)
-            await admin.await_topic(TOPIC, queues=QUEUES)
+        """Connect."""
         await self._producer.start()
         self._queues = await self._producer.publish_queues(TOPIC)
         return self

@@ -34,8 +34,8 @@ SUMS = ("cancelled", "in_rain", "late", "late_in_rain", "inherited")
 
 # A batch is at most so many flights. It takes the same share of each queue's flights, so queues are days apart: flights
 # may be that late, and are counted.
-MOST_FLIGHTS = "50000"
-PATIENCE = "10 days"
+MOST_FLIGHTS = "100000"
+PATIENCE = "20 days"
 
 
 def spark() -> "SparkSession":

@@ -20,7 +20,7 @@ from samples.pipeline.cluster import SparkCluster
 from samples.pipeline.days import Days
 from samples.pipeline.departures import closing, departures
 from samples.pipeline.driver_process import DriverProcess
-from samples.pipeline.feeder import TOPIC, Feeder
+from samples.pipeline.feeder import TOPIC, Feeder, create_topic
 from samples.pipeline.totals import DayTotals, Place
 from streamkit import StreamApplication, stream_listener
 
@@ -30,7 +30,7 @@ REFRESH_SECONDS = 0.2
 STALL_SECONDS = 300.0
 # So many flights Spark is behind at most: two batches, so that it waits for none. Of few flights it is a quarter, so
 # that there are some batches.
-LEAD, SMALL_LEAD = 100_000, 500
+LEAD, SMALL_LEAD = 200_000, 500
 # What is killed is killed within so long of a batch's end: in the middle of the next one, most often.
 KILL_WITHIN_SECONDS = 2.0
 
@@ -50,7 +50,7 @@ class Arrivals:
 
 
 class Run:
-    """Streams a table.
+    """Streams a table: call `start`, then `play`, and `stop` in any case.
 
     Attributes:
         board: What has arrived.
@@ -59,51 +59,53 @@ class Run:
     """
 
     def __init__(
-        self,
-        table: pd.DataFrame,
-        expected: dict[Place, DayTotals],
-        broker: BrokerProcess,
-        directory: Path,
-        console: Console,
-        *,
-        cluster: SparkCluster | None = None,
+        self, broker: BrokerProcess, directory: Path, console: Console, *, cluster: SparkCluster | None = None
     ) -> None:
-        self._table = table
         self._broker = broker
         self._cluster = cluster
         self._console = console
-        self.board = Board(len(expected))
+        self._started = 0.0
+        self.board = Board(0)
         self.driver = DriverProcess(broker.name_server, directory, cluster)
         self.stored = 0
-        days = Days.of(totals.date for totals in expected.values())
-        self._view = BoardView(self.board, len(table), days)
 
-    async def play(self, victims: Sequence[Victim]) -> float:
-        """Return the seconds until all totals were on the board.
+    async def start(self) -> None:
+        """Create the topic and start Spark, which takes some ten seconds: the table can be read meanwhile."""
+        self._started = asyncio.get_running_loop().time()
+        await create_topic(self._broker.name_server)
+        await self.driver.start()
+
+    async def stop(self) -> None:
+        """Kill what runs of Spark."""
+        await self.driver.kill()
+
+    async def play(self, table: pd.DataFrame, expected: dict[Place, DayTotals], victims: Sequence[Victim]) -> float:
+        """Stream a table, and return the seconds from `start` until all totals were on the board.
 
         Args:
+            table: The flights.
+            expected: Their totals.
             victims: Processes that are killed at a random moment, and started again by their parent.
 
         Raises:
             Stalled: The totals did not arrive.
         """
+        self._table = table
+        self.board = Board(len(expected))
+        self._view = BoardView(self.board, len(table), Days.of(totals.date for totals in expected.values()))
         settings = {"spring.cloud.stream.rocketmq.binder.name-server": self._broker.name_server}
         app = StreamApplication(Arrivals(self.board), config_location=HERE, properties=settings)
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        lead = min(LEAD, max(SMALL_LEAD, len(self._table) // 4))
+        lead = LEAD if len(table) > LEAD else max(SMALL_LEAD, len(table) // 4)
         async with app, Feeder(self._broker.name_server, lead=lead, resends="broker" in victims) as feeder:
             streaming = asyncio.create_task(self._stream(feeder, victims))
             try:
-                await self.driver.start()
                 with Live(self._view, console=self._console, refresh_per_second=5):
                     await self._watch(feeder, streaming, victims)
-                seconds = loop.time() - started
+                seconds = asyncio.get_running_loop().time() - self._started
                 await self.driver.stop()
             finally:
                 streaming.cancel()
                 await asyncio.wait([streaming])
-                await self.driver.kill()
             self.stored = await self._count("days")
         return seconds
 

@@ -92,15 +92,17 @@ async def run_flights(directory: Path, flights: int, victims: list[Victim], netw
     cluster = _cluster(directory, network)
     with nullcontext() if network is None else network.registration(directory) as registration:
         broker = BrokerProcess(directory / "store", registration)
-        run = Run(table, expected, broker, directory, Console(quiet=True), cluster=cluster)
+        run = Run(broker, directory, Console(quiet=True), cluster=cluster)
         try:
             await broker.start()
             await cluster.start()
-            await run.play(victims)
+            await run.start()
+            await run.play(table, expected, victims)
             report.problems = verdict(run, expected)
         except Stalled as error:
-            report.problems = [f"{len(run.board.totals):,} of {len(expected):,} totals came: {error}"]
+            report.problems = [f"{run.board.describe()}: {error}"]
         finally:
+            await run.stop()
             cluster.stop()
             await broker.stop()
     report.seconds = time.monotonic() - begun
