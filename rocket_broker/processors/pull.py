@@ -6,6 +6,9 @@ the records.
 
 A pull that finds no message is held (long polling) if its sysFlag allows that, and answered when a message arrives or
 when its suspend timeout is over: see `rocket_broker.pulling.pull_request_hold`.
+
+A slave may lack messages that its master has, so it sends no consumer back to an offset that it has: the pull finds no
+message, and waits until that offset has been copied (`offsetCheckInSlave`).
 """
 
 import logging
@@ -21,7 +24,7 @@ from rocket_broker.pulling.memory import is_far_behind
 from rocket_broker.pulling.pull_request_hold import HeldPullRequest
 from rocket_broker.requests.request_steps import Steps
 from rocket_broker.requests.serving import Answer
-from rocket_broker.settings.broker_settings import MASTER_ID
+from rocket_broker.settings.broker_settings import MASTER_ID, BrokerRole
 from rocket_broker.store.messages import GetResult, GetStatus
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import SubscriptionGroupConfig
@@ -54,6 +57,7 @@ _CODES = {
     GetStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_NOT_FOUND,
 }
 _EMPTY = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
+_OUTSIDE = (*_EMPTY, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_TOO_SMALL)
 
 
 class PullProcessor:
@@ -71,6 +75,9 @@ class PullProcessor:
         self._pull_request_hold = context.pull_request_hold
         self._statistics = context.statistics
         self._host = context.settings.advertised_host
+        self._corrects_offsets = (
+            context.settings.broker_role is not BrokerRole.SLAVE or context.settings.offset_check_in_slave
+        )
 
     def pull(self, connection: Connection, command: RemotingCommand) -> Answer:
         """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): answer with messages, or hold the request."""
@@ -109,7 +116,7 @@ class PullProcessor:
         commits = header.sys_flag & PULL_COMMIT_OFFSET and result.status is not GetStatus.OFFSET_RESET
         if commits and header.commit_offset >= 0:
             self._commit(connection, header)
-        code = _code(result.status, header)
+        code = self._code(result.status, header)
         # Nothing runs between the read and `_hold`, so no message can arrive unnoticed in between.
         if code is ResponseCode.PULL_NOT_FOUND and header.sys_flag & PULL_SUSPEND:
             _drop_unused(header)
@@ -133,7 +140,7 @@ class PullProcessor:
             # PullMessageProcessor, which commits only at the first read.
             wanted = self._wanted(pull.connection, header)
             result = self._reset(pull.connection, header) or self._read(header, wanted)
-            response = self._answer(pull.connection, pull.command, header, result, _code(result.status, header))
+            response = self._answer(pull.connection, pull.command, header, result, self._code(result.status, header))
         except Refusal as refusal:
             response = refusal.answer(pull.command)
         pull.connection.respond(response, at_once=pull.answers_at_once)
@@ -315,13 +322,27 @@ class PullProcessor:
             code,
             PullMessageResponseHeader(
                 suggest_which_broker_id=self._suggested_broker(header, result) if slaves_read else MASTER_ID,
-                next_begin_offset=result.next_begin_offset,
+                next_begin_offset=self._next_offset(header, result),
                 min_offset=result.min_offset,
                 max_offset=result.max_offset,
             ),
             remark=result.status.name,
             parts=result.records,
         )
+
+    def _code(self, status: GetStatus, header: PullMessageRequestHeader) -> ResponseCode:
+        if status in _OUTSIDE and not self._corrects_offsets:
+            return ResponseCode.PULL_NOT_FOUND
+        # Apache's rule: an empty queue has only offset 0, and another offset must be corrected, so such a pull
+        # is not held.
+        if status in _EMPTY and header.queue_offset != 0:
+            return ResponseCode.PULL_OFFSET_MOVED
+        return _CODES[status]
+
+    def _next_offset(self, header: PullMessageRequestHeader, result: GetResult) -> int:
+        if result.status in _OUTSIDE and not self._corrects_offsets:
+            return header.queue_offset
+        return result.next_begin_offset
 
     def _suggested_broker(self, header: PullMessageRequestHeader, result: GetResult) -> int:
         """Return the broker id that the group prefers to pull from next, as Apache's SubscriptionGroupConfig says."""
@@ -340,11 +361,3 @@ def _drop_unused(header: PullMessageRequestHeader) -> None:
     if not header.sys_flag & PULL_SUBSCRIPTION:
         header.subscription = header.expression_type = None
     header.proxy_froward_client_id = None
-
-
-def _code(status: GetStatus, header: PullMessageRequestHeader) -> ResponseCode:
-    # Apache's rule: an empty queue has only offset 0, and another offset must be corrected, so such a pull
-    # is not held.
-    if status in _EMPTY and header.queue_offset != 0:
-        return ResponseCode.PULL_OFFSET_MOVED
-    return _CODES[status]

@@ -71,7 +71,6 @@ BROKER_MEANINGLESS = _by_key(
         storePathDLedgerCommitLog storePathEpochFile syncBrokerMemberGroupPeriod syncBrokerMetadataPeriod
         syncControllerMetadataPeriod syncMasterFlushOffsetWhenStartup totalReplicas
     """,
-        "a slave corrects an offset outside of its queue as a master does": "offsetCheckInSlave",
         "pop consumption (5.x) is not built in": """
         allowRecallWhenBrokerNotWriteable appendAckAsync appendCkAsync defaultMessageRequestMode
         defaultPopShareQueueNum enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag

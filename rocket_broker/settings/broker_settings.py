@@ -517,6 +517,13 @@ class BrokerSettings(BrokerTlsSettings, AuditSettings, MonitoringSettings):
         maximum=100,
     )
 
+    offset_check_in_slave: bool = setting(
+        False,
+        "Let a slave correct the offset of a pull that is outside of its queue, as a master does; false: such a pull "
+        "waits until the slave has copied that offset.",
+        fixed=True,
+    )
+
     # Offsets and delays
     use_server_side_reset_offset: bool = setting(
         False,

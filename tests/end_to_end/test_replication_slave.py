@@ -55,6 +55,50 @@ def test_a_pull_that_waits_at_the_slave_is_answered(tmp_path: Path) -> None:
     with_pair(tmp_path, scene, **asynchronous())
 
 
+def test_an_offset_that_is_not_copied_yet_stays(tmp_path: Path) -> None:
+    """A consumer that was ahead of the slave is not sent back, where it would get messages again; its pull waits."""
+
+    async def scene(pair: BrokerPair) -> None:
+        await pair.client.send()
+        await pair.start_slave()
+        pulled = await pair.reader.pull(offset=3)
+        assert (pulled.code, pulled.header.next_begin_offset) == (ResponseCode.PULL_NOT_FOUND, 3)
+        assert pulled.header.suggest_which_broker_id == 0
+        assert (await pair.client.pull(offset=3)).code == ResponseCode.PULL_OFFSET_MOVED
+        waiting = asyncio.ensure_future(pair.reader.pull(offset=3, sys_flag=HELD))
+        for body in (b"1", b"2", b"3"):
+            await pair.client.send(body=body)
+        while (answer := await waiting).code == ResponseCode.PULL_NOT_FOUND:  # it was woken by an earlier message
+            waiting = asyncio.ensure_future(pair.reader.pull(offset=3, sys_flag=HELD))
+        assert [message.body for message in answer.messages] == [b"3"]
+
+    with_pair(tmp_path, scene, **asynchronous())
+
+
+def test_a_queue_that_is_not_copied_yet_keeps_offsets(tmp_path: Path) -> None:
+    """The slave may know a topic before it has a message of it."""
+
+    async def scene(pair: BrokerPair) -> None:
+        await pair.client.create_topic("empty")
+        await pair.start_slave()
+        pulled = await pair.reader.pull("empty", offset=7)
+        assert (pulled.code, pulled.header.next_begin_offset) == (ResponseCode.PULL_NOT_FOUND, 7)
+
+    with_pair(tmp_path, scene, **asynchronous())
+
+
+def test_a_slave_may_correct_offsets_as_a_master_does(tmp_path: Path) -> None:
+    """With `offsetCheckInSlave`."""
+
+    async def scene(pair: BrokerPair) -> None:
+        await pair.client.send()
+        await pair.start_slave(offsetCheckInSlave="true")
+        pulled = await pair.reader.pull(offset=3)
+        assert (pulled.code, pulled.header.next_begin_offset) == (ResponseCode.PULL_OFFSET_MOVED, 1)
+
+    with_pair(tmp_path, scene, **asynchronous())
+
+
 def test_tables_are_copied(tmp_path: Path) -> None:
     """Topics, groups and consumer offsets, also to the slave's disk."""
 
