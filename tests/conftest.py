@@ -18,7 +18,8 @@ from tests import step_clock
 settings.register_profile("streamkit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("streamkit")
 
-SPARK = Path(__file__).parent / "spark"
+FOLDERS = {Path(__file__).parent / mark: mark for mark in ("peer", "spark")}
+"""Folders whose tests all have one mark."""
 CAPABILITIES = Path(__file__).parents[1] / "docs" / "capabilities.md"
 # Tests of stores start brokers of their own anyway.
 APACHE_VERSION = re.compile(r"^tests/peer/(?!test_store_|test_pending_).*\[.*?(\d+\.\d+\.\d+)")
@@ -46,8 +47,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip the tests on Spark where `-m` leaves them out: their modules and pandas take a second to import."""
-    return True if collection_path == SPARK and "not spark" in config.getoption("markexpr") else None
+    """Skip the folders that `-m` leaves out: each of pytest's workers would import them and all that they need."""
+    mark = FOLDERS.get(collection_path)
+    return True if mark is not None and f"not {mark}" in config.getoption("markexpr") else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -104,10 +104,12 @@ class Peers:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test here may start several JVMs, one after the other."""
+    """Mark all tests here, as runs without peers skip the folder; they may start several JVMs, one after the other."""
     for item in items:
-        if item.nodeid.startswith("tests/peer/") and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(300))
+        if item.nodeid.startswith("tests/peer/"):
+            item.add_marker(pytest.mark.peer)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.hookimpl(wrapper=True)
