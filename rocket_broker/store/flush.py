@@ -193,7 +193,8 @@ class Flusher:
                 due = loop.time() + settings.flush_consume_queue_thorough_interval / 1000
             else:
                 worth = await run_in_steps("searching for consume queues to flush", self._worth_flushing())
-                await self._flush(worth, self._sync)
+                if worth.queues:  # otherwise a thread would be called each second for nothing
+                    await self._flush(worth, self._sync)
             if self._marked == log.committed:
                 self._queue_work.clear()
                 self.is_awake = False
