@@ -228,7 +228,6 @@ def resend(connection: Connection, selection: Selection, now: int, *, dry_run: b
         "send_times": 0,
         "pending": 1,
         "due_time": 0,
-        "check_id": None,
         "update_time": now,
     }
     rows = _changed(connection, selection, again, dry_run=dry_run)
@@ -246,7 +245,7 @@ def roll_back(connection: Connection, selection: Selection, now: int, *, dry_run
     Raises:
         OutboxError: A row that is named by its id is missing or not over a limit.
     """
-    gone = {"message_status": str(MessageStatus.ROLLED_BACK), "pending": None, "check_id": None, "update_time": now}
+    gone = {"message_status": str(MessageStatus.ROLLED_BACK), "pending": None, "update_time": now}
     return _changed(connection, selection, gone, dry_run=dry_run)
 
 

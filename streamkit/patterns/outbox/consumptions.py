@@ -174,9 +174,9 @@ class Consumptions:
     def _answering(self, topic: str, output: str) -> Callable[..., Any]:
         """Return the listener of questions."""
 
-        async def answer(ids: list[str], question: Annotated[str, Header(CHECK)]) -> None:
+        async def answer(ids: list[str], asked: Annotated[str, Header(CHECK)]) -> None:
             statuses = await self._database.run(lambda connection: statuses_of(connection, topic, ids))
-            await self._app.bridge.asend(output, statuses, {CHECK: question})
+            await self._app.bridge.asend(output, statuses, {CHECK: asked})
 
         return answer
 
@@ -214,12 +214,14 @@ def delete_old(connection: Connection, topic: str, before: int) -> int:
     return len(ids)
 
 
-def statuses_of(connection: Connection, topic: str, ids: Sequence[str]) -> Mapping[str, str]:
-    """Return the statuses of the messages that are known, by id."""
+def statuses_of(connection: Connection, topic: str, ids: Sequence[str]) -> Mapping[str, str | None]:
+    """Return the statuses of messages by id; None for a message that is not known."""
     known = select(ConsumerMessage.msgid, ConsumerMessage.message_status).where(
         ConsumerMessage.topic == topic, ConsumerMessage.msgid.in_(ids)
     )
-    return {row.msgid: row.message_status for row in connection.execute(known)}
+    statuses: dict[str, str | None] = dict.fromkeys(ids)
+    statuses.update((row.msgid, row.message_status) for row in connection.execute(known))
+    return statuses
 
 
 def mark(connection: Connection, id_: str, topic: str, status: MessageStatus) -> None:

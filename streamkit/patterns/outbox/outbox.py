@@ -184,8 +184,8 @@ class Outbox:
         name = name_of(output)
         self._reconciled.add(name)
 
-        async def take_answer(statuses: dict[str, str], question: Annotated[str, Header(CHECK)]) -> None:
-            await self._reconciliation(name).take(question, statuses)
+        async def take_answer(statuses: dict[str, str | None], asked: Annotated[int, Header(CHECK)]) -> None:
+            await self._reconciliation(name).take(asked, statuses)
             self.wake(name)
 
         self._app.stream_listener(answers_to(name))(take_answer)

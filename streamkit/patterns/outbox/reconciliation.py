@@ -5,9 +5,12 @@
     sender                                              consumer
     rows not consumed or failed, older than a minute
         ids of the rows, with the key `outbox-check`  ─▶  the topic itself
-        the topic `<topic>-check`                     ◀─  {id: status} of the ids it knows
-    ids it does not know: the message is sent again
+        the topic `<topic>-check`                     ◀─  {id: status}, null for an id it does not know
+    null: the message is sent again
     others: the status is copied
+
+The time of a question travels with the question and its answer. An answer counts for a row if the question was asked
+after the row's last send, however many questions have followed: an answer may take longer than `check-after`.
 """
 
 import json
@@ -15,7 +18,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from sqlalchemy import Connection, select, update
 
@@ -38,7 +40,7 @@ logger = logging.getLogger(__name__)
 CHECK_KEY: Final = "outbox-check"
 """The key of questions: other messages of the topic have other keys."""
 CHECK: Final = "outbox_check"
-"""The header of questions and answers with the question's id."""
+"""The header of questions and answers: when the question was asked, in milliseconds since 1970, as text."""
 
 _MOST_QUESTIONS = 20
 
@@ -61,11 +63,10 @@ class Reconciliation:
         """Ask the consumer about some rows that are older than `check-after`; return whether more of them may wait."""
         before = now - round(self._properties.check_after.total_seconds() * 1000)
         for _ in range(_MOST_QUESTIONS):
-            question = str(uuid4())
-            ids = await self._database.run(partial(self._pick, question=question, before=before, now=now))
+            ids = await self._database.run(partial(self._pick, before=before, now=now))
             if not ids:
                 return False
-            headers = {KEY: CHECK_KEY, CHECK: question, CONTENT_TYPE: "application/json"}
+            headers = {KEY: CHECK_KEY, CHECK: str(now), CONTENT_TYPE: "application/json"}
             try:
                 await self._app.channel(self._topic).asend(Message(json.dumps(ids).encode(), headers))
             except BinderError as error:
@@ -73,8 +74,8 @@ class Reconciliation:
                 return False
         return True
 
-    def _pick(self, connection: Connection, *, question: str, before: int, now: int) -> Sequence[str]:
-        """Note the question at the rows that it is about, and return their ids."""
+    def _pick(self, connection: Connection, *, before: int, now: int) -> Sequence[str]:
+        """Note the time of the question at the rows that it is about, and return their ids."""
         old = select(ProducerMessage.id).where(
             ProducerMessage.topic == self._topic,
             ProducerMessage.message_status.in_(map(str, OPEN)),
@@ -87,41 +88,46 @@ class Reconciliation:
         if not ids:
             return []
         asked = update(ProducerMessage).where(ProducerMessage.id.in_(ids), ProducerMessage.check_time <= before)
-        connection.execute(asked.values(check_id=question, check_time=now))
+        connection.execute(asked.values(check_time=now))
         named = select(ProducerMessage.msgid).where(
-            ProducerMessage.topic == self._topic, ProducerMessage.id.in_(ids), ProducerMessage.check_id == question
+            ProducerMessage.topic == self._topic, ProducerMessage.id.in_(ids), ProducerMessage.check_time == now
         )
         return list(connection.scalars(named.order_by(ProducerMessage.id)))
 
-    async def take(self, question: str, statuses: Mapping[str, str]) -> None:
-        """Take the consumer's answer: the statuses by id of the messages that it knows.
+    async def take(self, asked: int, statuses: Mapping[str, str | None]) -> None:
+        """Take the consumer's answer.
 
         Args:
-            question: The id of the question.
-            statuses: The names of statuses by message id.
+            asked: When the question was asked, in milliseconds since 1970.
+            statuses: The names of statuses by message id; None for a message that the consumer does not know.
         """
         now, most = current_clock().now_ms(), self._properties.max_send_times
         await self._database.run(
-            lambda connection: take_answer(connection, self._topic, question, statuses, now=now, most=most)
+            lambda connection: take_answer(connection, self._topic, asked, statuses, now=now, most=most)
         )
 
 
 def take_answer(
-    connection: Connection, topic: str, question: str, statuses: Mapping[str, str], *, now: int, most: int
+    connection: Connection, topic: str, asked: int, statuses: Mapping[str, str | None], *, now: int, most: int
 ) -> None:
-    """Copy the statuses to the rows of a question, and send the others again, up to `most` times; do so once."""
+    """Copy the statuses to the rows, and send messages again that the consumer does not know, up to `most` times.
+
+    Rows that were sent after the question was asked are left as they are: the answer is about an earlier send.
+    """
+    waiting = (
+        ProducerMessage.pending.is_(None),
+        ProducerMessage.message_status.in_(map(str, OPEN)),
+        ProducerMessage.sent_time < asked,
+    )
     rows = connection.execute(
         select(ProducerMessage.id, ProducerMessage.msgid, ProducerMessage.send_times).where(
-            ProducerMessage.topic == topic,
-            ProducerMessage.check_id == question,
-            ProducerMessage.pending.is_(None),
-            ProducerMessage.message_status.in_(map(str, OPEN)),
+            ProducerMessage.topic == topic, ProducerMessage.msgid.in_(statuses), *waiting
         )
     )
     known = {str(each) for each in MessageStatus}
     for id_, msgid, send_times in rows.all():
-        values: dict[str, object] = {"check_id": None, "update_time": now}
-        status = statuses.get(msgid)
+        values: dict[str, object] = {"update_time": now}
+        status = statuses[msgid]
         if status is None:
             values["send_times"] = send_times + 1
             if send_times + 1 >= most:
@@ -134,5 +140,5 @@ def take_answer(
         else:
             logger.warning("The consumer of %r gives message %r the unknown status %r", topic, msgid, status)
             continue
-        same = update(ProducerMessage).where(ProducerMessage.id == id_, ProducerMessage.check_id == question)
-        connection.execute(same.values(values))
+        # The conditions again: another answer may have come meanwhile.
+        connection.execute(update(ProducerMessage).where(ProducerMessage.id == id_, *waiting).values(values))

@@ -33,7 +33,10 @@ class OutboxProperties(SettingsModel):
     max_send_times: int = Field(default=16, ge=1)
     """How often a message is sent again, because it was refused or not confirmed, before it waits for a person."""
     check_after: Annotated[Seconds, Positive] = timedelta(minutes=1)
-    """The age from which the consumer is asked about a row, and the time between two questions."""
+    """The age from which the consumer is asked about a row, and the time between two questions.
+
+    The answer may take longer than that.
+    """
     check_size: int = Field(default=500, ge=1, le=10_000)
     """The most ids in one question."""
     retention: Annotated[Seconds, Positive] = timedelta(days=7)

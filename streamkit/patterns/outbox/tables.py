@@ -93,10 +93,8 @@ class ProducerMessage(_Table):
     """The time from which a pending row is sent: later than now after a failure."""
     sent_time: Mapped[int | None] = mapped_column(BigInteger)
     """When the broker last confirmed the message."""
-    check_id: Mapped[str | None] = mapped_column(String(36))
-    """The last question to the consumer that named the row."""
     check_time: Mapped[int] = mapped_column(BigInteger, default=0)
-    """When that question was asked."""
+    """When the consumer was last asked about the message."""
     compensated_time: Mapped[int | None] = mapped_column(BigInteger)
     """When the sender's roll-back was run for a row that is rolled back."""
     last_error: Mapped[str | None] = mapped_column(_LongText)
