@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from rocket_remoting.wire.message import MessageQueue
+
 __all__ = ["METRICS", "ClientMetric", "ClientMetrics", "ConsumerMeter", "MetricKind", "ProducerMeter", "ReadQueue"]
 
 MOST_TOPICS: Final = 1_000
@@ -149,7 +151,11 @@ class ClientMetrics:
         return ProducerMeter(self, client_id)
 
     def consumer(
-        self, client_id: str, group: str, topics: Iterable[str], queues: "Callable[[], Iterable[ReadQueue]]"
+        self,
+        client_id: str,
+        group: str,
+        topics: Iterable[str],
+        queues: "Callable[[], Iterable[ReadQueue]] | None" = None,
     ) -> "ConsumerMeter":
         """Return the counters of a consumer that starts; they are part of the text until `forget`.
 
@@ -157,7 +163,7 @@ class ClientMetrics:
             client_id: The id by which brokers know its client.
             group: The group, without its namespace.
             topics: The topics that it subscribes to, without their namespace; their counters are 0 from now on.
-            queues: Returns the queues that it reads.
+            queues: Returns the queues that it reads; None if they are those of `ConsumerMeter.pulled`.
         """
         meter = ConsumerMeter(self, client_id, group, queues)
         for topic in topics:
@@ -277,13 +283,18 @@ class ConsumerMeter:
     """
 
     def __init__(
-        self, metrics: ClientMetrics, client_id: str, group: str, queues: Callable[[], Iterable[ReadQueue]]
+        self, metrics: ClientMetrics, client_id: str, group: str, queues: Callable[[], Iterable[ReadQueue]] | None
     ) -> None:
         self._metrics = metrics
         self._client_id = client_id
         self._group = group
         self._topics: dict[str, _OfTopic] = {}
-        self.queues = queues
+        self._lags: dict[MessageQueue, int] = {}
+        self.queues = queues or self._pulled_queues
+
+    def _pulled_queues(self) -> list[ReadQueue]:
+        # A copy: another thread may pull meanwhile.
+        return [ReadQueue(queue.topic, lag) for queue, lag in self._lags.copy().items()]
 
     def labels(self, topic: str) -> _Labels:
         """Return the values of the labels that a topic's metrics have."""
@@ -316,6 +327,17 @@ class ConsumerMeter:
             count: The number of the messages.
         """
         self._metrics.add(RECEIVED_MESSAGES, self.know(topic).labels, count)
+
+    def pulled(self, queue: MessageQueue, count: int, lag: int) -> None:
+        """Count the messages of a pull, and note the lag of the queue.
+
+        Args:
+            queue: The queue, without its namespace.
+            count: The number of the messages.
+            lag: The messages of the queue that are still to be pulled.
+        """
+        self.received(queue.topic, count)
+        self._lags[queue] = lag
 
     def arrived(self, topic: str, milliseconds: float) -> None:
         """Count a pull that found messages.

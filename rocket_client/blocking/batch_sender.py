@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import NamedTuple, Protocol, Self
 
 from rocket_client.blocking.connection import BlockingConnection
-from rocket_client.blocking.meters import BlockingMeters
+from rocket_client.blocking.meters import Meters
 from rocket_client.blocking.pipeline import Pipeline, Request
 from rocket_client.blocking.pool import ConnectionPool
 from rocket_client.blocking.retrying import BUSY_CODES, UNREACHABLE_ERRORS, Patience
@@ -50,7 +50,7 @@ class BatchSender:
         request_timeout: Seconds within which a broker must answer.
         patience: Seconds to wait for a broker that is unreachable or busy.
         in_order: Whether to keep the order of each queue's batches; then one of them is under way at a time.
-        meters: Counts each batch as a send; None if nothing is counted.
+        meters: Counts each batch as a send.
 
     Attributes:
         stored: Number of messages that brokers have acknowledged.
@@ -65,10 +65,10 @@ class BatchSender:
         request_timeout: float,
         patience: float,
         in_order: bool = False,
-        meters: BlockingMeters | None = None,
+        meters: Meters | None = None,
     ) -> None:
         self.stored = 0
-        self._meters = meters
+        self._meters = meters or Meters()
         self._addresses = addresses
         self._pool = pool
         self._depth = depth
@@ -119,7 +119,7 @@ class _BrokerBatches:
         self._sender = sender
         self._queue = queue
         self._sent: dict[int, EncodedBatch] = {}
-        self._begun: dict[int, float] = {}  # when batches that are counted were first sent
+        self._begun: dict[int, float] = {}  # when batches that have not ended were first sent
         self._to_resend: dict[int, EncodedBatch] = {}
         self._number = 0
         self._stack = ExitStack()
@@ -133,8 +133,7 @@ class _BrokerBatches:
             self._read()
             self.wait_until_at_most(self._sender._depth - 1)  # send failed batches again before the new one
         self._number += 1
-        if self._sender._meters is not None:
-            self._begun[self._number] = time.monotonic()
+        self._begun[self._number] = time.monotonic()
         self._send(self._number, batch)
 
     def wait_until_at_most(self, limit: int) -> None:
@@ -205,13 +204,12 @@ class _BrokerBatches:
             raise
 
     def _count_failed_attempts(self, batches: Iterable[EncodedBatch]) -> None:
-        if self._sender._meters is not None:
-            for batch in batches:
-                self._sender._meters.attempt_failed(batch.queue.topic)
+        for batch in batches:
+            self._sender._meters.attempt_failed(batch.queue.topic)
 
     def _count_end(self, number: int, batch: EncodedBatch, *, succeeded: bool) -> None:
         begun = self._begun.pop(number, None)
-        if self._sender._meters is not None and begun is not None:
+        if begun is not None:
             self._sender._meters.sent(batch.queue.topic, time.monotonic() - begun, succeeded=succeeded)
 
     def _resend(self) -> None:

@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from itertools import count, groupby
 from typing import Self, TypeVar
 
 from rocket_client.blocking.batch_sender import BatchSender
 from rocket_client.blocking.connection import BlockingConnection
-from rocket_client.blocking.meters import BlockingMeters
+from rocket_client.blocking.meters import BlockingMeters, Meters
 from rocket_client.blocking.pipeline import Request
 from rocket_client.blocking.pool import ConnectionPool
 from rocket_client.blocking.pulls import PullRequest, PullResult, Subscription
@@ -79,13 +78,13 @@ class BlockingClient:
         self._routes = BlockingRoutes(settings, self._pool)
         self._targets: dict[tuple[str, MessageQueue | None], PullTarget] = {}
         self._outgoing = OutgoingMessages(group, settings, SystemClock(), UniqueIdGenerator(settings.client_ip))
-        self._meters = None if settings.metrics is None else BlockingMeters(settings.metrics, group, settings)
+        metrics = settings.metrics
+        self._meters = Meters() if metrics is None else BlockingMeters(metrics, group, settings)
 
     def close(self) -> None:
         """Close all connections."""
         self._pool.close()
-        if self._meters is not None:
-            self._meters.forget()
+        self._meters.forget()
 
     def __enter__(self) -> Self:
         return self
@@ -106,8 +105,7 @@ class BlockingClient:
             NameServersUnreachableError: No name server answered, and the route was not known.
         """
         queues = self._routes.route(topic).subscribe_queues
-        if self._meters is not None:
-            self._meters.reads(topic)
+        self._meters.reads(topic)
         return queues
 
     def topics(self) -> frozenset[str]:
@@ -130,8 +128,7 @@ class BlockingClient:
             NameServersUnreachableError: No name server answered.
         """
         queues = (self._routes.for_publishing(topic) if create else self._routes.writable(topic)).publish_queues
-        if self._meters is not None:
-            self._meters.writes(topic)
+        self._meters.writes(topic)
         return queues
 
     # Offsets
@@ -216,8 +213,7 @@ class BlockingClient:
             response = self._pull_once(queue, target, request, limit)
         result = subscription.result(asked, response, queue.broker_name)
         target.answered(result.suggested_broker_id)
-        if self._meters is not None:
-            self._meters.pulled(result)
+        self._meters.pulled(result)
         return result
 
     def _pull_once(self, queue: MessageQueue, target: PullTarget, request: Request, timeout: float) -> RemotingCommand:
@@ -274,8 +270,7 @@ class BlockingClient:
             requests = map(request_of, pulls)
             for number, response in connection.invoke_many(requests, depth=depth, timeout=self._timeout):
                 result = subscription.result(sent.pop(number), response, address)
-                if self._meters is not None:
-                    self._meters.pulled(result)
+                self._meters.pulled(result)
                 yield number, result
 
     def read_ranges(
@@ -396,7 +391,7 @@ class BlockingClient:
         return self._send(self._outgoing.batch(messages), queue, timeout)
 
     def _send(self, outgoing: Outgoing, fixed: MessageQueue | None, timeout: float | None) -> SendResult:
-        with nullcontext() if self._meters is None else self._meters.send(outgoing.topic):
+        with self._meters.send(outgoing.topic):
             return self._attempts(outgoing, fixed, timeout)
 
     def _attempts(self, outgoing: Outgoing, fixed: MessageQueue | None, timeout: float | None) -> SendResult:
@@ -411,8 +406,7 @@ class BlockingClient:
                 result = self._send_to(target, outgoing, attempts.deadline - now)
             except RemotingError as error:
                 attempts.failed(error)
-                if self._meters is not None:
-                    self._meters.attempt_failed(outgoing.topic)
+                self._meters.attempt_failed(outgoing.topic)
                 if _is_about_master(error):
                     self._routes.expire(outgoing.topic)
             else:

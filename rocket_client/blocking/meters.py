@@ -4,20 +4,48 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from rocket_client.blocking.pulls import PullResult
 from rocket_client.connection.identity import client_id, new_instance_name
 from rocket_client.core.pull_answer import PullStatus
-from rocket_client.metrics import ClientMetrics, ConsumerMeter, ReadQueue
+from rocket_client.metrics import ClientMetrics, ConsumerMeter
 from rocket_client.settings import ProducerSettings
-from rocket_remoting.wire.message import MessageQueue
 from rocket_remoting.wire.record import read_size_and_magic
 
-__all__ = ["BlockingMeters"]
+__all__ = ["BlockingMeters", "Meters"]
 
 
-class BlockingMeters:
+class Meters:
+    """The counters of a client without `metrics` in its settings: they count nothing."""
+
+    def __repr__(self) -> str:
+        return "<Meters that count nothing>"
+
+    def writes(self, topic: str) -> None:
+        """Show the counters of sends to a topic, which begin with 0."""
+
+    def reads(self, topic: str) -> None:
+        """Show the counters of pulls of a topic, which begin with 0."""
+
+    def send(self, topic: str) -> AbstractContextManager[None]:
+        """Count the send that the ``with`` block makes."""
+        return nullcontext()
+
+    def sent(self, topic: str, seconds: float, *, succeeded: bool) -> None:
+        """Count a send that has ended; the arguments are those of `ProducerMeter.sent`."""
+
+    def attempt_failed(self, topic: str) -> None:
+        """Count an attempt of a send that has failed."""
+
+    def pulled(self, result: PullResult) -> None:
+        """Count the messages of a pull, and note how many messages of the queue are still to be pulled."""
+
+    def forget(self) -> None:
+        """Show no lag any more, because the client is closed; the counters stay."""
+
+
+class BlockingMeters(Meters):
     """Counts sends and pulls of one client.
 
     Args:
@@ -32,7 +60,6 @@ class BlockingMeters:
         self._client_id = client_id(settings, new_instance_name())
         self._sends = metrics.producer(self._client_id)
         self._reads: ConsumerMeter | None = None
-        self._lags: dict[MessageQueue, int] = {}
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
@@ -75,8 +102,7 @@ class BlockingMeters:
         queue = result.request.queue
         count = _count(result.records) if result.status is PullStatus.FOUND else 0
         with self._locked():
-            self._of_reads().received(queue.topic, count)
-            self._lags[queue] = max(0, result.max_offset - result.next_offset)
+            self._of_reads().pulled(queue, count, max(0, result.max_offset - result.next_offset))
 
     def forget(self) -> None:
         """Show no lag any more, because the client is closed; the counters stay."""
@@ -84,15 +110,11 @@ class BlockingMeters:
             if self._reads is not None:
                 self._metrics.forget(self._reads)
             self._reads = None
-            self._lags.clear()
 
     def _of_reads(self) -> ConsumerMeter:
         if self._reads is None:
-            self._reads = self._metrics.consumer(self._client_id, self._group, (), self._read_queues)
+            self._reads = self._metrics.consumer(self._client_id, self._group, ())
         return self._reads
-
-    def _read_queues(self) -> list[ReadQueue]:
-        return [ReadQueue(queue.topic, lag) for queue, lag in self._lags.copy().items()]
 
     def _locked(self) -> threading.Lock:
         """Return the lock of the counters; a new one in a forked child, since a thread of the parent may hold it."""

@@ -19,7 +19,7 @@ from rocket_client.consuming.queue_reader import QueueReader
 from rocket_client.core.pull_answer import PullStatus
 from rocket_client.core.subscription import ALL, sql_subscription, tag_subscription
 from rocket_client.core.unpacked_bodies import UnpackedBodies, is_compressed
-from rocket_client.metrics import ConsumerMeter, ReadQueue
+from rocket_client.metrics import ConsumerMeter
 from rocket_client.settings import PullConsumerSettings
 from rocket_remoting.clock import Clock
 from rocket_remoting.transports.transport import Transport
@@ -73,7 +73,6 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
         self._topics: dict[str, None] = {}
         self._pulls: dict[MessageQueue, QueuePulls] = {}
         self._meter: ConsumerMeter | None = None
-        self._lags: dict[MessageQueue, int] = {}
         self._hold_ms = settings.broker_suspend_max_time // _MILLISECOND
 
     async def start(self) -> None:
@@ -94,11 +93,8 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
             raise
         if self.settings.metrics is not None:
             group = self._namespace.unwrap(self.group)
-            self._meter = self.settings.metrics.consumer(self._client.client_id, group, (), self._read_queues)
+            self._meter = self.settings.metrics.consumer(self._client.client_id, group, ())
         self._life.succeed()
-
-    def _read_queues(self) -> list[ReadQueue]:
-        return [ReadQueue(queue.topic, lag) for queue, lag in self._lags.copy().items()]
 
     async def shutdown(self) -> None:
         """Unregister from the brokers and release the connections."""
@@ -229,8 +225,7 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
 
     def _count(self, meter: ConsumerMeter, queue: MessageQueue, lag: int, messages: Sequence[MessageExt]) -> None:
         queue = self._namespace.unwrap_queue(queue)
-        self._lags[queue] = lag
-        meter.received(queue.topic, len(messages))
+        meter.pulled(queue, len(messages), lag)
         if messages:
             meter.arrived(queue.topic, self._clock.now_ms() - messages[0].store_timestamp)
 
