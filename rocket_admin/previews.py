@@ -4,7 +4,9 @@ import codecs
 import json
 from typing import Final
 
-__all__ = ["PREVIEW_LENGTH", "body_text", "preview", "printable"]
+from streamkit.printable_text import LINES, printable
+
+__all__ = ["PREVIEW_LENGTH", "body_text", "preview"]
 
 PREVIEW_LENGTH: Final = 120
 """Characters of a preview."""
@@ -12,7 +14,6 @@ PREVIEW_LENGTH: Final = 120
 _BYTES_SHOWN: Final = 32
 """Bytes that the preview of a binary body shows."""
 _CHARSETS: Final = frozenset({"utf-8", "ascii", "iso8859-1", "utf-16", "utf-16-le", "utf-16-be", "cp1252"})
-_SAFE_CONTROLS: Final = frozenset("\n\t")
 
 
 def preview(body: bytes, content_type: str | None = None, length: int = PREVIEW_LENGTH) -> str:
@@ -40,20 +41,10 @@ def body_text(body: bytes, content_type: str | None = None) -> str:
         return body.hex(" ")
     if text.lstrip()[:1] in ("{", "["):
         try:
-            return printable(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
+            return printable(json.dumps(json.loads(text), indent=2, ensure_ascii=False), keep=LINES)
         except (ValueError, RecursionError):
             pass
-    return printable(text)
-
-
-def printable(text: str) -> str:
-    """Return a text without characters that change the state of a terminal: these are written as escapes."""
-    if text.isprintable():
-        return text
-    return "".join(
-        each if each.isprintable() or each in _SAFE_CONTROLS else each.encode("unicode_escape").decode()
-        for each in text
-    )
+    return printable(text, keep=LINES)
 
 
 def _decoded(body: bytes, content_type: str | None, *, is_part: bool) -> str | None:

@@ -96,7 +96,7 @@ def short_time(time: datetime | None) -> str | None:
 
 def message_line(message: "StoredMessage") -> str:
     """Return a message as one line: when it was stored, its id, its queue and offset, the beginning of its body."""
-    from rocket_admin.previews import printable
+    from streamkit.printable_text import printable
 
     where = f"{message.queue}@{message.offset}"
     # The id is the sender's, and so may have any characters.

@@ -8,7 +8,7 @@ from click.core import ParameterSource
 
 from rocket_admin.commands.connection_options import found_cluster, name_server_option
 from rocket_admin.commands.output import Output, json_option
-from rocket_admin.previews import printable
+from streamkit.printable_text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,7 +155,7 @@ def _line(command: "ExplainedCommand") -> str:
     if command.remark:
         facts.append(f"remark={command.remark!r}")
     if command.body is not None:
-        facts.append(f"body: {_one_line(command.body)} ({command.size:,} bytes)")
+        facts.append(f"body: {printable(command.body)} ({command.size:,} bytes)")
     name = click.style(command.name, fg=colour, bold=True)
     return f"{_begin(command)} {name} #{command.opaque}{one_way}{about}  {'  '.join(facts)}".rstrip()
 
@@ -172,9 +172,5 @@ def _begin(seen: "ExplainedCommand | Unreadable") -> str:
 
 def _shown(value: object) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}={_one_line(str(text))}" for name, text in value.items()) + "}"
-    return _one_line(str(value))
-
-
-def _one_line(text: str) -> str:
-    return printable(text).replace("\n", "\\n")
+        return "{" + ", ".join(f"{name}={printable(str(text))}" for name, text in value.items()) + "}"
+    return printable(str(value))

@@ -6,7 +6,6 @@ from typing import Final
 from starlette.responses import Response
 
 from rocket_admin.messages import fresh_copy, origin_topic, send_message
-from rocket_admin.previews import printable
 from rocket_admin.replays import REPLAYED_LETTER
 from rocket_console.pages.fields import properties_of, required, text_or_none
 from rocket_console.pages.message import record_of
@@ -17,6 +16,7 @@ from rocket_console.rendering.addresses import address
 from rocket_remoting.wire.message import MessageExt
 from rocket_remoting.wire.properties import PROPERTY_KEYS, PROPERTY_SHARDING_KEY, PROPERTY_TAGS
 from rocket_remoting.wire.topics import is_dead_letter_topic
+from streamkit.printable_text import LINES, printable
 
 __all__ = ["ACTIONS", "PAGES"]
 
@@ -56,7 +56,7 @@ def _editable_body(record: MessageExt) -> str | None:
     except UnicodeDecodeError:
         return None
     text = text.replace("\r\n", "\n")
-    return text if "\r" not in text and printable(text) == text else None
+    return text if "\r" not in text and printable(text, keep=LINES) == text else None
 
 
 def _properties(properties: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

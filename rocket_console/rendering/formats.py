@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from rocket_admin.previews import printable
+from streamkit.printable_text import LINES, printable
 
 __all__ = ["UNKNOWN", "Format", "size_text", "span_text", "text_of", "time_text"]
 
@@ -49,7 +49,7 @@ def text_of(value: object, how: Format = Format.TEXT) -> str:
         return _number_text(value, how)
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         return ", ".join(text_of(each) for each in value) or "none"
-    return printable(str(value))
+    return printable(str(value), keep=LINES)
 
 
 def _number_text(value: float, how: Format) -> str:

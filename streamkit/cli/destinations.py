@@ -19,7 +19,6 @@ import click
 
 from streamkit.binder.binding import InputBinding, OutputBinding
 from streamkit.cli.terminal_log import log_to_terminal
-from streamkit.cli.terminal_text import visible
 from streamkit.config.environment import Environment
 from streamkit.config.judgement import read_settings
 from streamkit.config.settings import BindingProperties, StreamSettings
@@ -28,6 +27,7 @@ from streamkit.errors import StreamkitError
 from streamkit.messaging.headers import CONTENT_TYPE, ID, KEY, PARTITION, TIMESTAMP
 from streamkit.messaging.message import Message
 from streamkit.plugins.application_plugins import ApplicationPlugins
+from streamkit.printable_text import LINES, printable
 from streamkit.running.settings_alone import SettingsAlone
 
 __all__ = ["Asked", "Sent", "receive", "send", "send_one", "show_arrivals"]
@@ -37,8 +37,6 @@ _BINDING: Final = "streamkit-command"
 _EMBEDDED: Final = "spring.cloud.stream.rocketmq.binder.embedded"
 _SHOWN: Final = 1000
 """Characters of a payload that are shown, without `--json`."""
-_KEPT: Final = "\n\t"
-"""Characters of payloads and headers that are printed although they move the cursor."""
 
 
 @dataclass(frozen=True)
@@ -282,12 +280,12 @@ def _print(message: Message[bytes], *, with_headers: bool, as_json: bool) -> Non
     if (partition := headers.get(PARTITION)) is not None:
         facts.append(f"partition {partition}")
     if key := headers.get(KEY):
-        facts.append(f"key {visible(str(key), keep=_KEPT)}")
+        facts.append(f"key {printable(str(key), keep=LINES)}")
     click.secho("  ".join(facts), dim=True)
     if with_headers:
         for name in sorted(headers.keys() - {ID, TIMESTAMP, KEY, PARTITION}):
-            click.secho(f"  {visible(name, keep=_KEPT)}: {visible(str(headers[name]), keep=_KEPT)}", dim=True)
-    text = visible(str(_plain(bytes(message.payload))), keep=_KEPT)
+            click.secho(f"  {printable(name, keep=LINES)}: {printable(str(headers[name]), keep=LINES)}", dim=True)
+    text = printable(str(_plain(bytes(message.payload))), keep=LINES)
     click.echo(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(message.payload)} bytes; --json shows all)")
 
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from streamkit.cli.terminal_text import visible
+from streamkit.printable_text import printable
 
 __all__ = ["Line", "SettingList", "print_settings", "terminal_columns"]
 
@@ -80,7 +80,7 @@ def _rows(lines: Sequence[Line]) -> list[Sequence[str]]:
     """Return the cells of a table, the heading first."""
     has_reasons = any(line.why for line in lines)
     rows = [_HEADING, *((line.key, line.value, line.origin, line.why or "") for line in lines)]
-    return [[visible(cell) for cell in row[: 4 if has_reasons else 3]] for row in rows]
+    return [[printable(cell) for cell in row[: 4 if has_reasons else 3]] for row in rows]
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
@@ -101,9 +101,9 @@ def _print_table(lines: Sequence[Line], rows: Sequence[Sequence[str]], widths: S
 def _print_line(line: Line, columns: int) -> None:
     from rich.cells import cell_len
 
-    setting = visible(f"  {line.key}={line.value}")
+    setting = printable(f"  {line.key}={line.value}")
     origin = line.origin.removesuffix(f" --{line.key}")
-    place = visible(origin if line.why is None else f"{origin}: {line.why}")
+    place = printable(origin if line.why is None else f"{origin}: {line.why}")
     shown = click.style(setting, dim=line.is_dim or None)
     if line.why is None and cell_len(setting) + len(_GAP) + cell_len(place) <= columns:
         click.echo(f"{shown}{_GAP}{click.style(place, dim=True)}")

@@ -12,6 +12,7 @@ import click
 from streamkit.cli.terminal_log import log_format_option, log_in_format_of_settings, log_to_terminal
 from streamkit.log_format import LogFormat
 from streamkit.patterns.table_schema import alembic_migration, require_sqlalchemy, schema_options, sql_script
+from streamkit.printable_text import printable
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -296,4 +297,4 @@ def _text(value: object) -> str:
     if isinstance(value, datetime):
         return f"{value.astimezone():%Y-%m-%d %H:%M:%S}"
     text = "-" if value is None else json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
-    return "".join(each if each.isprintable() else " " for each in text)
+    return printable(text)

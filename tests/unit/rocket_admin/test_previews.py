@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocket_admin.previews import body_text, preview, printable
+from rocket_admin.previews import body_text, preview
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,3 @@ def test_whole_body_is_indented_json_or_text() -> None:
     assert body_text(b"[" * 100_000) == "[" * 100_000
     assert body_text(b"one\ntwo") == "one\ntwo"
     assert body_text(b"\xff\x00") == "ff 00"
-
-
-def test_text_cannot_steer_a_terminal() -> None:
-    """Escapes and marks that turn the direction of writing are shown as what they are."""
-    assert printable("a\x1b[2J\u202eb\n") == "a\\x1b[2J\\u202eb\n"

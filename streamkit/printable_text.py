@@ -1,0 +1,25 @@
+"""Texts of others, such as payloads, names and values of settings, as a terminal or a page may show them.
+
+This module imports nothing of the framework, because `rocket_admin` and `rocket_console` use it, too.
+"""
+
+from typing import Final
+
+__all__ = ["LINES", "printable"]
+
+LINES: Final = "\n\t"
+"""What a text of several lines keeps."""
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """Return a text without characters that change the state of a terminal: these are written as escapes.
+
+    Args:
+        text: The text.
+        keep: Characters that stay, such as `LINES`.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in keep else each.encode("unicode_escape").decode() for each in text
+    )
