@@ -6,12 +6,10 @@
     streamkit topic list --json      one object a line; fields that are not known are left out
     streamkit topic list --watch 2   again every 2 seconds
 
-Tables and JSON go to standard output, warnings to standard error. Rich measures the texts. It does not lay the tables
-out: its own take half a millisecond a row, and ten thousand topics should not take seconds.
+Tables and JSON go to standard output, warnings to standard error.
 """
 
 import functools
-import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -20,6 +18,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import click
+
+from streamkit.printable_text import printable
+from streamkit.terminal_tables import ColumnLayout, fitted_widths, natural_widths, table_lines, terminal_width
 
 if TYPE_CHECKING:
     from rocket_admin.broker_answers import BrokerFailure
@@ -32,45 +33,32 @@ R = TypeVar("R")
 UNKNOWN: Final = "-"
 """What a table shows for a value that is not known."""
 
-GAP: Final = "  "
-"""What is between two columns."""
-NARROWEST: Final = 12
-"""Cells that a column which may wrap keeps in a narrow terminal."""
 ROWS_AT_ONCE: Final = 100
 """Rows of a stream that are printed together; the first ones set the widths of the columns."""
 SECONDS_AT_MOST: Final = 0.25
 """Seconds after which fewer rows of a stream are printed, too."""
 
-_CONTROLS: Final = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160))}
-"""Control characters that would reach the terminal: names and remarks come from other programs."""
 _C1_CONTROLS: Final = {number: f"\\u{number:04x}" for number in range(127, 160)}
-"""Those that JSON leaves as they are."""
+"""Control characters that JSON leaves as they are, and that would reach the terminal."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column(Generic[T]):
+class Column(ColumnLayout, Generic[T]):
     """One column of a table.
 
     Attributes:
-        title: Its heading.
         text: Returns the cell of an item; None if the value is not known.
-        is_number: Whether to align it to the right.
-        may_wrap: Whether texts continue on the next line where the terminal is narrow; others are never broken.
-        width: Cells that the column has at least.
     """
 
-    title: str
     text: Callable[[T], object]
-    is_number: bool = False
-    may_wrap: bool = False
-    width: int = 0
 
     def cell(self, item: T) -> str:
         """Return the text of the item's cell; numbers have separators of thousands."""
         value = self.text(item)
         if value is None:
             return UNKNOWN
-        return f"{value:,}" if type(value) is int else str(value).translate(_CONTROLS)
+        # Names and remarks come from other programs.
+        return f"{value:,}" if type(value) is int else printable(str(value))
 
 
 class Output:
@@ -227,7 +215,7 @@ class Output:
     def warn(self, text: str) -> None:
         """Print a sentence on standard error, in yellow."""
         self._begin()
-        click.secho(text.translate(_CONTROLS), fg="yellow", err=True)
+        click.secho(printable(text), fg="yellow", err=True)
 
     def failures(self, failures: "Iterable[BrokerFailure]", missing: str) -> None:
         """Warn of brokers that did not answer; the command will end with status 1.
@@ -300,69 +288,12 @@ def _continue(columns: Sequence[Column[T]], widths: list[int], rows: Sequence[Se
 
 
 def _widths(columns: Sequence[Column[T]], rows: Iterable[Sequence[str]]) -> list[int]:
-    """Return the cells of each column, so that the table fits into the terminal if columns that may wrap allow it."""
-    from rich.cells import cell_len
-
-    widths = [max(column.width, cell_len(column.title)) for column in columns]
-    for row in rows:
-        for number, text in enumerate(row):
-            widths[number] = max(widths[number], cell_len(text))
-    free = _terminal_width()
-    if free is not None:
-        excess = sum(widths) + len(GAP) * (len(widths) - 1) - free
-        wrapping = [number for number, column in enumerate(columns) if column.may_wrap and widths[number] > NARROWEST]
-        for number in sorted(wrapping, key=lambda number: -widths[number]):
-            if excess > 0:
-                narrower = max(NARROWEST, widths[number] - excess)
-                excess -= widths[number] - narrower
-                widths[number] = narrower
-    return widths
-
-
-def _terminal_width() -> int | None:
-    """Return the terminal's width in cells; None if the output is no terminal and COLUMNS is not set."""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns):
-        return int(columns)
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or None
-    except (OSError, ValueError):  # no terminal, or no file at all
-        return None
+    return fitted_widths(columns, natural_widths(columns, rows), terminal_width())
 
 
 def _print_rows(
     columns: Sequence[Column[T]], widths: Sequence[int], rows: Iterable[Sequence[str]], *, bold: bool = False
 ) -> None:
-    from rich.cells import cell_len
-
-    lines: list[str] = []
-    for row in rows:
-        parts = [
-            [text] if cell_len(text) <= width or not column.may_wrap else _wrapped(text, width)
-            for column, width, text in zip(columns, widths, row, strict=True)
-        ]
-        for number in range(max(map(len, parts))):
-            cells = [part[number] if number < len(part) else "" for part in parts]
-            padded = (
-                " " * (width - cell_len(text)) + text if column.is_number else text + " " * (width - cell_len(text))
-                for column, width, text in zip(columns, widths, cells, strict=True)
-            )
-            lines.append(GAP.join(padded).rstrip())
+    lines = list(table_lines(columns, widths, rows))
     if lines:
         click.secho("\n".join(lines), bold=bold or None)
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """Return the lines of a text: broken at spaces, and within words that are longer than a line."""
-    from rich.cells import cell_len, chop_cells
-
-    lines = [""]
-    for word in text.split(" "):
-        if cell_len(lines[-1]) + 1 + cell_len(word) <= width and lines[-1]:
-            lines[-1] += " " + word
-            continue
-        if lines[-1]:
-            lines.append("")
-        *whole, lines[-1] = chop_cells(word, width) or [""]
-        lines[-1:-1] = whole
-    return lines

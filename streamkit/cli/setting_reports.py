@@ -14,7 +14,7 @@ import click
 
 from streamkit.binder.binder_type import BinderTypes
 from streamkit.cli.run import load_application
-from streamkit.cli.setting_lists import Line, SettingList, print_settings, terminal_columns
+from streamkit.cli.setting_lists import Line, SettingList, print_settings
 from streamkit.config.application_properties import POLLER
 from streamkit.config.environment import Environment
 from streamkit.config.function_properties import PollerProperties
@@ -24,6 +24,7 @@ from streamkit.config.verdict import Verdict
 from streamkit.errors import ConfigurationError
 from streamkit.plugins.application_plugins import ApplicationPlugins
 from streamkit.running.rehearsal import Rehearsed, rehearse, rehearse_settings
+from streamkit.terminal_tables import terminal_width
 
 if TYPE_CHECKING:
     from streamkit.config.explain import ExplainedSetting
@@ -133,7 +134,7 @@ def print_explanation(context: click.Context, binding: str, asked: Asked, *, wit
     if asked.as_json:
         click.echo(json.dumps([_row_as_dict(row) for row in rows], indent=2))
         return
-    print_settings([SettingList(f"binding {binding}", [_explained_line(row) for row in rows])], terminal_columns())
+    print_settings([SettingList(f"binding {binding}", [_explained_line(row) for row in rows])], terminal_width())
     if settings.value.configured_name(binding) is None:
         click.echo(_nothing_sets(settings.value, binding))
     if not with_defaults:
@@ -233,7 +234,7 @@ def _print_verdicts(rows: Sequence[ReportedSetting]) -> None:
         if listed:
             lines = [Line(row.key, row.value, row.origin, row.reason) for row in listed]
             lists.append(SettingList(title, lines, color))
-    print_settings(lists, terminal_columns())
+    print_settings(lists, terminal_width())
     counts = {verdict: len(by_verdict(rows, verdict)) for verdict in Verdict}
     shown = [f"{count} {verdict.value}" for verdict, count in counts.items() if count or verdict is Verdict.WRONG]
     click.secho(", ".join(shown), bold=True)

@@ -21,7 +21,7 @@ def run(tmp_path, monkeypatch):
 
     def invoke(properties, *arguments):
         (tmp_path / "application.properties").write_text(properties)
-        result = CliRunner(env={"COLUMNS": "140"}).invoke(config, arguments, obj=plugins)
+        result = CliRunner(env={"COLUMNS": None}).invoke(config, arguments, obj=plugins)
         return result.output, result.exit_code
 
     return invoke
