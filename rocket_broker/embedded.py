@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Self
 from rocket_broker.broker import Broker
 from rocket_broker.namesrv.server import NameServer
 from rocket_broker.namesrv.settings import NameServerSettings
-from rocket_broker.settings.broker_settings import LOOPBACK, SMALL_STORE, BrokerSettings
+from rocket_broker.settings.broker_settings import SMALL_STORE, BrokerSettings
 from rocket_broker.settings.properties_file import Entry, entries_of
+from rocket_broker.settings.server_settings import LOOPBACK
 from rocket_broker.settings.tls_settings import name_server_entries
 from rocket_remoting.clock import Clock, SystemClock
 from rocket_remoting.transports.tcp import TcpTransport

@@ -28,6 +28,7 @@ import socket
 from pathlib import Path
 
 __all__ = [
+    "NO_ROOM",
     "OUT_OF_FILES",
     "AclFileError",
     "AddressInUse",
@@ -46,6 +47,8 @@ __all__ = [
     "UnknownSetting",
 ]
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""The operating system's errors for a full disk."""
 OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
 """The operating system's errors for: the process, or the machine, may open no more files."""
 

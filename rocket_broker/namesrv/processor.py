@@ -13,7 +13,8 @@ from rocket_broker.requests.request_body import read_body
 from rocket_broker.requests.request_steps import Steps
 from rocket_broker.requests.serving import Answer, RequestHandler
 from rocket_broker.requests.settings_request import answer_settings, answer_settings_update, settings_in
-from rocket_broker.settings.broker_settings import MASTER_ID, MAX_QUEUES
+from rocket_broker.settings.checks import MASTER_ID
+from rocket_broker.settings.server_settings import MAX_QUEUES
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import (
     BrokerData,

@@ -26,7 +26,7 @@ from rocket_broker.limits.refusal import Refusal
 from rocket_broker.loop.loop_steps import BackgroundSteps
 from rocket_broker.namesrv.topic_routes import MAX_ROUTES, TopicRoutes
 from rocket_broker.perm import READ, WRITE
-from rocket_broker.settings.broker_settings import MASTER_ID
+from rocket_broker.settings.checks import MASTER_ID
 from rocket_remoting.session.address import counted_address, host_of
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import (

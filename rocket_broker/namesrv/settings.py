@@ -14,9 +14,9 @@ from rocket_broker.settings import checks
 from rocket_broker.settings.apache_keys import NAME_SERVER_MEANINGLESS
 from rocket_broker.settings.apache_settings import setting
 from rocket_broker.settings.audit_settings import AuditSettings
-from rocket_broker.settings.broker_settings import LOOPBACK, address_connections_ratio, rocketmq_home
 from rocket_broker.settings.checks import LARGEST_PORT
 from rocket_broker.settings.monitoring_settings import MonitoringSettings
+from rocket_broker.settings.server_settings import LOOPBACK, address_connections_ratio, rocketmq_home
 from rocket_broker.settings.tls_settings import TlsSettings
 
 __all__ = ["NameServerSettings"]

@@ -6,16 +6,14 @@ from pathlib import Path
 
 import msgspec
 
-from rocket_broker.settings.apache_settings import DEFAULT_ORIGIN
+from rocket_broker.process.machine_settings import settings_of_machine
 from rocket_broker.settings.broker_settings import SMALL_STORE, BrokerSettings
 from rocket_broker.settings.properties_file import Entry, entries_of, read_properties
-from rocket_broker.settings.tls_settings import DEFAULT_TLS_FILE
 
-__all__ = ["WITHOUT_FILE", "BrokerOptions", "settings_of_machine"]
+__all__ = ["WITHOUT_FILE", "BrokerOptions"]
 
 DEFAULT_STORE = Path(".streamkit")
 NAMESRV_ADDR = "NAMESRV_ADDR"
-ROCKETMQ_HOME = "ROCKETMQ_HOME"
 WITHOUT_FILE = "streamkit broker without -c"
 """The origin of settings for a developer's machine."""
 
@@ -80,14 +78,3 @@ class BrokerOptions(msgspec.Struct, frozen=True):
         settings = BrokerSettings.from_entries(self.entries(name_server))
         settings.source = self.config
         return settings
-
-
-def settings_of_machine() -> list[Entry]:
-    """Return the settings that this machine has for all servers: Apache's file of TLS, and ROCKETMQ_HOME."""
-    entries = []
-    if os.access(DEFAULT_TLS_FILE, os.R_OK):
-        entries.append(Entry("tls.config.file", str(DEFAULT_TLS_FILE), DEFAULT_ORIGIN))
-    home = os.environ.get(ROCKETMQ_HOME)
-    if home:
-        entries.append(Entry("rocketmqHome", home, f"environment variable {ROCKETMQ_HOME}"))
-    return entries

@@ -12,7 +12,8 @@ from typing import Final, Self
 
 from rocket_broker.errors import BrokerError, SettingError, StartError
 from rocket_broker.settings.apache_settings import DEFAULT_ORIGIN
-from rocket_broker.settings.broker_settings import LOOPBACK, BrokerSettings
+from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_broker.settings.server_settings import LOOPBACK
 from rocket_remoting.session.address import format_address, parse_address
 from rocket_remoting.wire.errors import ConnectError
 from streamkit.processes.supervised_process import SupervisedProcess

@@ -1,4 +1,7 @@
-"""What ``streamkit namesrv`` and ``streamkit broker`` do: read the settings, then print them or start the servers."""
+"""What ``streamkit namesrv`` and ``streamkit broker`` do: read the settings, then print them or start the servers.
+
+Each function imports what its servers need: a name server needs nothing of a broker.
+"""
 
 import json
 import sys
@@ -10,15 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from rocket_broker.errors import BrokerError
-from rocket_broker.namesrv.settings import NameServerSettings
-from rocket_broker.process.broker_options import BrokerOptions, settings_of_machine
-from rocket_broker.process.name_server_beside import NAME_SERVER_PORT, name_server_beside
 from rocket_broker.settings.apache_settings import DEFAULT_ORIGIN, ApacheSettings, SettingRow
-from rocket_broker.settings.broker_settings import LOOPBACK
-from rocket_broker.settings.properties_file import Entry, read_properties
-from rocket_broker.store.errors import StoreError
 
 if TYPE_CHECKING:
+    from rocket_broker.process.broker_options import BrokerOptions
     from rocket_broker.process.console_beside import ConsolePlace
 
 __all__ = ["launch_broker", "launch_name_server", "launch_one_of_several", "launch_several"]
@@ -32,6 +30,10 @@ def launch_name_server(
     Raises:
         click.ClickException: The settings are wrong, or the server cannot start.
     """
+    from rocket_broker.namesrv.settings import NameServerSettings
+    from rocket_broker.process.machine_settings import settings_of_machine
+    from rocket_broker.settings.properties_file import Entry, read_properties
+
     with _clear_errors():
         entries = [*settings_of_machine(), *(read_properties(config) if config is not None else [])]
         if port is not None:
@@ -49,7 +51,7 @@ def launch_name_server(
 
 
 def launch_broker(
-    options: BrokerOptions,
+    options: "BrokerOptions",
     name_server_port: int | None,
     *,
     console: "ConsolePlace | None",
@@ -68,7 +70,11 @@ def launch_broker(
     Raises:
         click.ClickException: The options or the settings are wrong, or the broker cannot start.
     """
-    with _clear_errors():
+    from rocket_broker.process.name_server_beside import NAME_SERVER_PORT, name_server_beside
+    from rocket_broker.settings.server_settings import LOOPBACK
+    from rocket_broker.store.errors import StoreError
+
+    with _clear_errors(StoreError):
         if name_server_port is not None and not options.is_alone:
             raise click.UsageError(
                 "--name-server-port is for a broker that starts its own name server, so not with -c or -n"
@@ -87,7 +93,7 @@ def launch_broker(
 
 
 def launch_several(
-    options: BrokerOptions,
+    options: "BrokerOptions",
     processes: int,
     name_server_port: int | None,
     *,
@@ -110,8 +116,9 @@ def launch_several(
         click.exceptions.Exit: A broker could not start, or did not stop in order.
     """
     from rocket_broker.process.several import SeveralBrokers
+    from rocket_broker.store.errors import StoreError
 
-    with _clear_errors():
+    with _clear_errors(StoreError):
         brokers = SeveralBrokers(options, processes, name_server_port, console)
         if print_config:
             _print_several({settings.broker_name: settings for settings in brokers.settings}, as_json)
@@ -121,25 +128,27 @@ def launch_several(
         raise click.exceptions.Exit(code)
 
 
-def launch_one_of_several(options: BrokerOptions) -> None:
+def launch_one_of_several(options: "BrokerOptions") -> None:
     """Run one broker of several until its supervisor, or a signal, ends it.
 
     Raises:
         click.ClickException: The settings are wrong, or the broker cannot start.
     """
     from rocket_broker.process.service import run
+    from rocket_broker.store.errors import StoreError
     from streamkit.processes.supervisor_line import SupervisorLine
 
-    with _clear_errors():
+    with _clear_errors(StoreError):
         run(None, options.settings(), SupervisorLine.from_environment())
 
 
 @contextmanager
-def _clear_errors() -> Iterator[None]:
-    """Turn expected errors into one sentence; a traceback is for defects of this program."""
+def _clear_errors(*kinds: type[Exception]) -> Iterator[None]:
+    """Turn expected errors into one sentence: `BrokerError` and these kinds. Tracebacks are for defects."""
+    expected: tuple[type[Exception], ...] = (BrokerError, *kinds)
     try:
         yield
-    except (BrokerError, StoreError) as e:
+    except expected as e:
         raise click.ClickException(str(e)) from e
 
 

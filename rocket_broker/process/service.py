@@ -10,13 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rocket_broker.broker import Broker
 from rocket_broker.errors import AddressInUse, StartError
-from rocket_broker.namesrv.server import NameServer
-from rocket_broker.namesrv.settings import NameServerSettings
 from rocket_broker.process.bounded_log import MOST_CHARACTERS, BoundedLog, OneLine
 from rocket_broker.settings.apache_settings import ApacheSettings
-from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_remoting.clock import SystemClock
 from rocket_remoting.native import has_native_core
 from rocket_remoting.transports.tcp import TcpTransport
@@ -24,7 +20,9 @@ from streamkit.processes.signals import on_signals
 from streamkit.service_manager import notify_progress, notify_ready, notify_stopping
 
 if TYPE_CHECKING:
+    from rocket_broker.namesrv.settings import NameServerSettings
     from rocket_broker.process.console_beside import ConsolePlace
+    from rocket_broker.settings.broker_settings import BrokerSettings
     from streamkit.processes.supervisor_line import SupervisorLine
 
 __all__ = ["allow_files", "log_to_terminal", "run", "start_name_server"]
@@ -42,8 +40,8 @@ until one of the next."""
 
 
 def run(
-    name_server: NameServerSettings | None,
-    broker: BrokerSettings | None,
+    name_server: "NameServerSettings | None",
+    broker: "BrokerSettings | None",
     supervisor: "SupervisorLine | None" = None,
     console: "ConsolePlace | None" = None,
 ) -> None:
@@ -75,8 +73,8 @@ def run(
 
 
 async def _serve(
-    name_server: NameServerSettings | None,
-    broker: BrokerSettings | None,
+    name_server: "NameServerSettings | None",
+    broker: "BrokerSettings | None",
     log: BoundedLog,
     supervisor: "SupervisorLine | None",
     console: "ConsolePlace | None",
@@ -130,7 +128,7 @@ def _collect_garbage_rarely() -> None:
     gc.set_threshold(*COLLECTED_AFTER)
 
 
-async def start_name_server(settings: NameServerSettings, running: AsyncExitStack, *, beside_broker: bool) -> str:
+async def start_name_server(settings: "NameServerSettings", running: AsyncExitStack, *, beside_broker: bool) -> str:
     """Start a name server, which stops with the exit stack; return its address.
 
     Args:
@@ -141,6 +139,8 @@ async def start_name_server(settings: NameServerSettings, running: AsyncExitStac
     Raises:
         BrokerError: The name server cannot start.
     """
+    from rocket_broker.namesrv.server import NameServer
+
     _warn(settings)
     server = NameServer(settings, transport=TcpTransport())
     running.push_async_callback(server.stop)
@@ -154,8 +154,10 @@ async def start_name_server(settings: NameServerSettings, running: AsyncExitStac
     return server.address
 
 
-async def _start_broker(settings: BrokerSettings, running: AsyncExitStack, on_progress: Callable[[], object]) -> str:
+async def _start_broker(settings: "BrokerSettings", running: AsyncExitStack, on_progress: Callable[[], object]) -> str:
     """Start a broker, which stops with the exit stack; return its address."""
+    from rocket_broker.broker import Broker  # a name server needs nothing of it
+
     _warn(settings)
     broker = Broker(settings, transport=TcpTransport(), clock=SystemClock(), on_progress=on_progress)
     running.push_async_callback(broker.stop)

@@ -9,7 +9,7 @@ from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.requests.long_answer import long_answer
 from rocket_broker.requests.request_body import read_body
 from rocket_broker.requests.request_steps import Steps
-from rocket_broker.settings.broker_settings import MAX_QUEUES
+from rocket_broker.settings.server_settings import MAX_QUEUES
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import Connection as ConnectionBody
 from rocket_remoting.wire.bodies import (

@@ -6,11 +6,10 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import cast
 
-from rocket_broker.errors import AddressInUse, CannotListen, TlsUnusable
+from rocket_broker.errors import NO_ROOM, AddressInUse, CannotListen, TlsUnusable
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.loop.watchdog import Watchdog
 from rocket_broker.requests.request_steps import RequestSteps, Steps
-from rocket_broker.store.errors import NO_ROOM
 from rocket_remoting.session.buffers import BufferBudget
 from rocket_remoting.session.connection import Connection, FramesHandler, Handler
 from rocket_remoting.session.limits import Limits

@@ -23,6 +23,7 @@ from rocket_broker.settings.delay_levels import DelayLevels
 from rocket_broker.settings.monitoring_settings import MonitoringSettings
 from rocket_broker.settings.networks import Networks
 from rocket_broker.settings.properties_file import Entry
+from rocket_broker.settings.server_settings import LOOPBACK, address_connections_ratio, rocketmq_home
 from rocket_broker.settings.store_settings import FlushDiskType, StoreSettings
 from rocket_broker.settings.timer_settings import TimerSettings
 from rocket_broker.settings.tls_settings import BrokerTlsSettings
@@ -30,19 +31,12 @@ from rocket_remoting.wire.bodies import UserInfo
 from rocket_remoting.wire.credentials import Credentials
 
 __all__ = [
-    "LOOPBACK",
     "MASTER_ID",
-    "MAX_QUEUES",
     "SMALL_STORE",
     "BrokerRole",
     "BrokerSettings",
     "FlushDiskType",
-    "address_connections_ratio",
-    "rocketmq_home",
 ]
-
-MAX_QUEUES = 65_536
-"""Maximum number of queues of a topic, since requests of tools about a topic handle each of its queues."""
 
 SMALL_STORE = {
     "brokerName": "broker-a",
@@ -74,7 +68,6 @@ MOST_TRANSFERRED = 4 * 1024 * 1024 - 12
 """Apache's slaves read into a buffer of 4 MiB, which must hold the bytes and the header before them."""
 
 _ANY_HOST = ("0.0.0.0", "::", "")
-LOOPBACK = "127.0.0.1"
 
 
 def _local_host_name() -> str:
@@ -94,30 +87,6 @@ def _outward_address() -> str:
 
 def _split(addresses: str) -> list[str]:
     return list(dict.fromkeys(part.strip() for part in addresses.split(";") if part.strip()))
-
-
-def rocketmq_home() -> Path | None:
-    """Declare ``rocketmqHome`` for the settings of the broker and of the name server."""
-    return setting(
-        None,
-        "Installation whose conf/plain_acl.yml and conf/acl/ have the accounts of access control; default: the "
-        "environment variable ROCKETMQ_HOME, else plain_acl.yml and acl/ are beside the settings file.",
-        fixed=True,
-        local="it names files of the server",
-    )
-
-
-def address_connections_ratio() -> int:
-    """Declare ``maxAddressConnectionsRatio`` for the settings of the broker and of the name server."""
-    return setting(
-        20,
-        "Maximum percentage of the port's connections that one client address may have; IPv6 addresses with "
-        "the same first 64 bits count as one, and the server's own addresses are not limited. 100: no limit "
-        "(no key of Apache's).",
-        minimum=1,
-        maximum=100,
-        fixed=True,
-    )
 
 
 @dataclass(init=False, repr=False, eq=False)

@@ -15,11 +15,9 @@ A message that cannot be stored is a `PutStatus`, not an exception: the sender r
 
 # ruff: noqa: N818 - a name that says what is wrong needs no suffix
 
-import errno
 from pathlib import Path
 
 __all__ = [
-    "NO_ROOM",
     "FileSizeMismatch",
     "LogMismatch",
     "StoreClosed",
@@ -28,9 +26,6 @@ __all__ = [
     "StoreFull",
     "StoreLocked",
 ]
-
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-"""The operating system's errors for a full disk."""
 
 
 class StoreError(Exception):

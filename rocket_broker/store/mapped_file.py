@@ -13,7 +13,8 @@ import errno
 from collections import deque
 from pathlib import Path
 
-from rocket_broker.store.errors import NO_ROOM, FileSizeMismatch, StoreCorrupt, StoreFull
+from rocket_broker.errors import NO_ROOM
+from rocket_broker.store.errors import FileSizeMismatch, StoreCorrupt, StoreFull
 from rocket_broker.store.files import MAP_PAGE_SIZE, FileSystem
 
 __all__ = ["MappedFile", "MappedFileQueue", "OpenMaps", "is_passed_over"]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
-from rocket_broker.settings.broker_settings import MAX_QUEUES
+from rocket_broker.settings.server_settings import MAX_QUEUES
 from rocket_remoting.wire.bodies import TopicConfig
 from rocket_remoting.wire.codes import RequestCode, ResponseCode
 from rocket_remoting.wire.command import RemotingCommand

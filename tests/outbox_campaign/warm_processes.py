@@ -41,6 +41,8 @@ _context.set_forkserver_preload(
         "streamkit.running.loop_watch",
         "streamkit.running.runtime",
         "streamkit.running.start_messages",
+        "rocket_broker.broker",
+        "rocket_broker.process.broker_options",
         "rocket_broker.process.launch",
         "rocket_broker.process.service",
         "uvloop",

@@ -105,7 +105,7 @@ def test_help_of_a_server_loads_no_server(command: str) -> None:
 
 def test_start_of_a_broker_loads_no_optional_part() -> None:
     """Neither replication, metrics, users and faults, nor the console beside it, nor what only errors need."""
-    loaded = loaded_by("import rocket_broker.process.launch, rocket_broker.process.service")
+    loaded = loaded_by("import rocket_broker.process.launch, rocket_broker.process.service, rocket_broker.broker")
     optional = {
         "rocket_broker.access.policy_control",
         "rocket_broker.access.user_directory",
@@ -211,3 +211,22 @@ def test_help_of_a_command_loads_no_application(arguments: tuple[str, ...]) -> N
         "streamkit.processes",
         "streamkit.processes.supervisor_line",
     }
+
+
+def test_name_server_loads_no_broker(tmp_path: Path) -> None:
+    """Neither its settings nor its store; the command fails here because the port is in use."""
+    loaded = loaded_by(f"""
+import os, socket
+from streamkit.cli import main
+os.chdir({str(tmp_path)!r})
+with socket.create_server(("127.0.0.1", 0)) as taken:
+    try:
+        main(["namesrv", "-p", str(taken.getsockname()[1])], standalone_mode=False)
+    except Exception as error:
+        assert "is in use" in str(error), error
+""")
+    ours = {name for name in loaded if name.startswith("rocket_broker.")}
+    assert "rocket_broker.namesrv.server" in ours
+    assert ours.isdisjoint({"rocket_broker.broker", "rocket_broker.settings.broker_settings"})
+    brokers = ("processors", "pulling", "replication", "schedule", "store", "tables", "transaction", "writing")
+    assert {name for name in ours if name.split(".")[1] in brokers} == set()

@@ -10,8 +10,8 @@ import pytest
 from rocket_broker.namesrv.processor import NameServerProcessor
 from rocket_broker.namesrv.server import NameServer
 from rocket_broker.namesrv.settings import NameServerSettings
-from rocket_broker.settings.broker_settings import MAX_QUEUES
 from rocket_broker.settings.properties_file import entries_of
+from rocket_broker.settings.server_settings import MAX_QUEUES
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.transports.memory import MemoryTransport
 from rocket_remoting.wire.bodies import (
