@@ -36,6 +36,8 @@ from streamkit.running.background import BackgroundLoop
 from streamkit.running.foreground import run_until_signal
 
 if TYPE_CHECKING:  # importing these is slow, and only a started application needs them
+    from datetime import datetime
+
     from dependency_injector.containers import Container
 
     from streamkit.binder.binding import Binding
@@ -441,6 +443,7 @@ class StreamApplication(ApplicationSetup):
         properties: "Mapping[str, Scalar] | None" = None,
         provide: Mapping[str, object] | None = None,
         chaos: str | None = None,
+        start: "datetime | None" = None,
     ) -> "Harness[Self]":
         """Return a context manager that runs the application in memory and on virtual time, for tests.
 
@@ -455,13 +458,14 @@ class StreamApplication(ApplicationSetup):
             chaos: Faults that happen to sends and acceptances, such as
                 ``seed=7,duplicate=1%,reorder=2%,drop-connection=0.5%,delay=20ms``. The same seed repeats the same
                 faults. Without a seed one is chosen, and a failure of the test shows it.
+            start: The time at which the test begins, with a time zone; 14 November 2023, 22:13:20 UTC if not given.
 
         Raises:
-            ValueError: `chaos` names an unknown fault, or a value is wrong.
+            ValueError: `chaos` names an unknown fault, a value of it is wrong, or `start` has no time zone.
         """
         from streamkit.testing.harness import Harness
 
-        return Harness(self, strict=strict, properties=properties, provide=provide, chaos=chaos)
+        return Harness(self, strict=strict, properties=properties, provide=provide, chaos=chaos, start=start)
 
     def __repr__(self) -> str:
         return f"<StreamApplication {'running' if self.is_running else 'stopped'}>"

@@ -25,7 +25,7 @@ import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, Final, Generic, Protocol, Self, runtime_checkable
@@ -53,7 +53,7 @@ from streamkit.messaging.message import ErrorMessage, Message
 from streamkit.messaging.portal import LoopPortal, Portal
 from streamkit.testing.destinations import InputDestination, OutputDestination, described
 from streamkit.testing.tested_application import TestedApplication
-from streamkit.testing.virtual_time import VirtualTime, VirtualTimeLoop
+from streamkit.testing.virtual_time import DEFAULT_EPOCH_MS, VirtualTime, VirtualTimeLoop
 
 __all__ = ["Harness", "InputDestination", "OutputDestination"]
 
@@ -86,6 +86,7 @@ class Harness(Generic[A]):
         properties: Mapping[str, Scalar] | None = None,
         provide: Mapping[str, object] | None = None,
         chaos: str | None = None,
+        start: datetime | None = None,
     ) -> None:
         """Prepare a test; see :meth:`streamkit.StreamApplication.test`."""
         self.app = app
@@ -97,6 +98,7 @@ class Harness(Generic[A]):
         if self._chaos is not None:
             self._properties[f"{PREFIX}.{_MEMORY}.binder.chaos"] = self._chaos
         self._provide = dict(provide or {})
+        self._start_ms = None if start is None else _milliseconds(start)
         self._overridden: list[providers.Provider[Any]] = []
         self._sent: list[tuple[str, Message[object]]] = []
         self._inputs: dict[str, InputDestination] = {}
@@ -108,7 +110,7 @@ class Harness(Generic[A]):
                 "`with app.test()` needs an event loop of its own, and this thread runs one already: in an async test "
                 "write `async with app.test() as test`, and await asend, areceive, aadvance and the like"
             )
-        self.time = VirtualTime()
+        self.time = VirtualTime(DEFAULT_EPOCH_MS if self._start_ms is None else self._start_ms)
         try:
             self._prepare()
             self.time.run(self._start(_VirtualPortal(self.time)))
@@ -118,7 +120,7 @@ class Harness(Generic[A]):
         return self
 
     async def __aenter__(self) -> Self:
-        self.time = VirtualTime.of_running_loop()
+        self.time = VirtualTime.of_running_loop(self._start_ms)
         try:
             self._prepare()
             await self._start(_PortalOfAsyncTest(self.time.loop))
@@ -467,3 +469,14 @@ class _PortalOfAsyncTest(LoopPortal):
             f"{what} belongs to the loop of the async test, and was awaited on another one, such as that of the "
             f"TestClient of Starlette or FastAPI: use {_ASGI} there, or make the test a `def` with `with app.test()`"
         )
+
+
+def _milliseconds(start: datetime) -> int:
+    """Return the start of a test in milliseconds since 1970.
+
+    Raises:
+        ValueError: It has no time zone.
+    """
+    if start.tzinfo is None:
+        raise ValueError(f"start={start} has no time zone: write datetime(…, tzinfo=UTC)")
+    return round(start.timestamp() * 1000)

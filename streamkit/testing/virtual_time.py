@@ -287,15 +287,20 @@ class VirtualTime:
             self._context = copy_context()
 
     @classmethod
-    def of_running_loop(cls, epoch_ms: int = DEFAULT_EPOCH_MS) -> Self:
+    def of_running_loop(cls, start_ms: int | None = None) -> Self:
         """Make the time of the running loop virtual until :meth:`close`; time passes whenever the loop would wait.
+
+        Args:
+            start_ms: The wall-clock time now; if not given, it was `DEFAULT_EPOCH_MS` when the loop's time became
+                virtual.
 
         Raises:
             ApplicationError: The loop is of a kind whose time cannot be changed, such as uvloop's.
         """
         time = cls.__new__(cls)
         time._runner = None
-        time._attach(VirtualTimeLoop.borrow(asyncio.get_running_loop()), epoch_ms)
+        loop = VirtualTimeLoop.borrow(asyncio.get_running_loop())
+        time._attach(loop, DEFAULT_EPOCH_MS if start_ms is None else start_ms - round(loop.elapsed * 1000))
         return time
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:

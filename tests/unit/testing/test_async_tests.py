@@ -5,6 +5,7 @@ import time as real_time
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -112,6 +113,23 @@ def test_virtual_hours_pass_in_an_async_test(
     begun = real_time.monotonic()
     run(test_it())
     assert real_time.monotonic() - begun < 3600
+
+
+def test_time_begins_when_the_async_test_says(
+    app: StreamApplication, run: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    """Also on a loop whose time is virtual already."""
+    start = datetime(2026, 12, 31, 23, 59, tzinfo=UTC)
+
+    async def test_it() -> None:
+        async with StreamApplication(config_location="optional:/none").test():
+            await asyncio.sleep(3600)
+            async with app.test(start=start) as test:
+                await test.input("orders").asend("5")
+                received = await test.output("receipts").areceive(str, within=10)
+                assert received.headers.timestamp == round(start.timestamp() * 1000) + 10_000
+
+    run(test_it())
 
 
 def test_loop_has_real_time_again_after_the_last_application(app: StreamApplication) -> None:

@@ -2,6 +2,7 @@
 
 import time as real_time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Annotated
 
 import pytest
@@ -261,6 +262,18 @@ def test_application_is_restored_after_the_test() -> None:
             test.input("orders").send("5")
             assert len(test.output("receipts").receive_all()) == 1
     assert type(app.clock).__name__ == "SystemClock"
+
+
+def test_time_begins_when_the_test_says() -> None:
+    """What the calendar decides can be tested at any time; other tests begin at one time, so that runs are alike."""
+    app = application()
+    for given, epoch_ms in ((datetime(2026, 12, 31, 23, 59, tzinfo=UTC), 1_798_761_540_000), (None, DEFAULT_EPOCH_MS)):
+        with app.test(start=given) as test:
+            test.advance(minutes=1)
+            test.input("orders").send("5")
+            assert test.output("receipts").receive(str).headers.timestamp == epoch_ms + 60_000
+    with pytest.raises(ValueError, match=r"start=2026-12-31 00:00:00 has no time zone: write datetime\("):
+        app.test(start=datetime(2026, 12, 31))  # noqa: DTZ001 - that is the mistake
 
 
 def test_virtual_time_is_a_fixture(virtual_time: VirtualTime) -> None:
