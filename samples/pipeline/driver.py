@@ -15,14 +15,14 @@ from streamkit.spark.events import query_failed, query_progressed, query_started
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-HERE = Path(__file__).parent
+SETTINGS = Path(__file__).with_name("query.properties")
 LONGEST_ERROR = 500
 
 
 def main(name_server: str) -> None:
     """Run the query."""
     settings = {"spring.cloud.stream.rocketmq.binder.name-server": name_server}
-    app = StreamApplication(query, config_location=HERE, properties=settings)
+    app = StreamApplication(query, config_location=SETTINGS, properties=settings)
     with (
         query_started.connected_to(print_start),
         query_progressed.connected_to(print_batch),

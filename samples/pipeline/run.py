@@ -24,7 +24,7 @@ from samples.pipeline.feeder import TOPIC, Feeder, create_topic
 from samples.pipeline.totals import DayTotals, Place
 from streamkit import StreamApplication, stream_listener
 
-HERE = Path(__file__).parent
+SETTINGS = Path(__file__).with_name("chart.properties")
 REFRESH_SECONDS = 0.2
 # Seconds without a change after which something is broken. Spark takes ten seconds to start, more on a busy machine.
 STALL_SECONDS = 300.0
@@ -94,7 +94,7 @@ class Run:
         self.board = Board(len(expected))
         self._view = BoardView(self.board, len(table), Days.of(totals.date for totals in expected.values()))
         settings = {"spring.cloud.stream.rocketmq.binder.name-server": self._broker.name_server}
-        app = StreamApplication(Arrivals(self.board), config_location=HERE, properties=settings)
+        app = StreamApplication(Arrivals(self.board), config_location=SETTINGS, properties=settings)
         lead = LEAD if len(table) > LEAD else max(SMALL_LEAD, len(table) // 4)
         async with app, Feeder(self._broker.name_server, lead=lead, resends="broker" in victims) as feeder:
             streaming = asyncio.create_task(self._stream(feeder, victims))
