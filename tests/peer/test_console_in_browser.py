@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
@@ -38,6 +39,13 @@ pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("console in browser")]
 
 OUTBOX: Final = OutboxPages(database_at("sqlite://")).section
 """The section of an outbox, for the names of its pages and actions."""
+
+IN_ONE_LINE: Final = """() => {
+  const parts = [...document.querySelectorAll(".brand, .top li, .tools > *")];
+  const boxes = parts.map((each) => each.getBoundingClientRect());
+  return Math.max(...boxes.map((box) => box.top)) < Math.min(...boxes.map((box) => box.bottom));
+}"""
+"""Returns whether all parts of the header are beside each other."""
 
 FRAGMENTS: Final = {
     "/overview/live": "/",
@@ -243,7 +251,7 @@ def replay_letters(visitor: Visitor, stage: ConsoleStage) -> None:
     """After a preview; to another topic, so that the kitchen does not get them again."""
     visitor.open(stage.address("/dead-letters/{group}/replay"))
     visitor.page.get_by_label("To this topic").fill(stage.address("{receipts}"))
-    visitor.page.get_by_label("At most, in all").fill("1")
+    visitor.page.get_by_label("Letters in total (at most)").fill("1")
     visitor.page.get_by_role("button", name="Show what would be sent").click()
     visitor.page.get_by_role("button", name="Send the letters").click()
 
@@ -254,7 +262,7 @@ def cancel_replay(visitor: Visitor, stage: ConsoleStage) -> None:
     visitor.page.clock.install()
     visitor.open("/dead-letters/slow/replay")
     visitor.page.get_by_label("To this topic").fill(stage.address("{receipts}"))
-    visitor.page.get_by_label("At most, a second").fill("1")
+    visitor.page.get_by_label("Letters per second (at most)").fill("1")
     visitor.page.get_by_role("button", name="Show what would be sent").click()
     visitor.page.get_by_role("button", name="Send the letters").click()
     visitor.page.get_by_role("button", name="Cancel the replay").wait_for()
@@ -371,6 +379,28 @@ def test_an_operator_does_every_action(visitor: Visitor, stage: ConsoleStage, ac
         return  # its page says what the member has answered
     visitor.page.wait_for_url(f"**done={action.name}*")
     assert visitor.page.locator(".note.good").inner_text() == action.done
+
+
+def test_header_with_all_sections_and_a_login_takes_one_line(
+    chromium: Chromium, stage: ConsoleStage, tmp_path: Path
+) -> None:
+    """In windows of the documentation's pictures, and wider ones."""
+    explorers = systems_of_application_on("127.0.0.1:1", tmp_path, "orders").explorers
+    settings = {"explorers": explorers, "more_sections": (OUTBOX,), "operator_password": "open sesame"}
+    with (
+        RunningConsole(stage.names["name_server"], tmp_path, **settings) as console,
+        chromium.visitor(console.url, width=1100) as visitor,
+    ):
+        visitor.open("/topics")
+        visitor.page.get_by_label("Your name").fill("maria.schmidt")
+        visitor.page.get_by_label("Password").fill("open sesame")
+        visitor.page.get_by_role("button", name="Log in").click()
+        visitor.page.get_by_role("heading", name="All topics").wait_for()
+        visitor.page.wait_for_load_state()
+        assert visitor.page.locator(".top li").count() == 8
+        for width in (1100, 1281, 1440):
+            assert visitor.too_wide(width) == []
+            assert visitor.page.evaluate(IN_ONE_LINE), f"at {width} px"
 
 
 def test_keys_lead_everywhere(visitor: Visitor, stage: ConsoleStage) -> None:
