@@ -9,20 +9,21 @@ A connection of Django's belongs to a thread, so claim, listener and commit run 
     commit    atomic() ends                        effect and mark, or neither
 """
 
-import asyncio
 import logging
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Executor
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, IntegrityError, connections, transaction
 from django.db.transaction import TransactionManagementError
 
 from streamkit.listeners.listener_threads import ListenerThreads
 from streamkit.messaging.cause import kind_and_text
+from streamkit.patterns.inbox.claim_rounds import WITHOUT_WAITING, claim_in_rounds, claimed_or_abandoned
 from streamkit.patterns.inbox.marks import INBOX_TABLE, SHOWN, Claim, Mark, MarkStore, lock_number
 from streamkit.patterns.inbox.refusals import interfered, is_locked
+from streamkit.patterns.inbox.thread_call import call_on_thread
 from streamkit.patterns.storable_text import storable
 
 __all__ = ["DjangoMarks"]
@@ -30,10 +31,6 @@ __all__ = ["DjangoMarks"]
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
-
-_ROUNDS: Final = 10
-"""How often a claim is made when transactions of other runs have interfered; then its marks are busy."""
-_WITHOUT_WAITING: Final = "SET STATEMENT innodb_lock_wait_timeout=0 FOR "
 
 
 class DjangoMarks(MarkStore):
@@ -63,18 +60,10 @@ class DjangoMarks(MarkStore):
             django.db.DatabaseError: The database cannot be reached, or refuses.
         """
         work = _Work(self._idle, self._using, self._table)
-        # In one order for all runs: two batches with the same marks do not wait for each other.
-        wanted = {mark.digest: mark for mark in sorted(marks, key=lambda mark: mark.digest)}
-        try:
-            done = await work(work.transaction.claim, wanted, now_ms, expired_ms)
-        except BaseException:
-            await work.abandon()
-            raise
-        claimed = [] if done is None else [mark for mark in wanted.values() if mark not in done]
-        busy = marks if done is None else ()
-        if not claimed:
-            await work.abandon()
-        return _DjangoClaim(work, claimed, done or (), busy)
+        outcome = await claimed_or_abandoned(
+            marks, lambda wanted: work(work.transaction.claim, wanted, now_ms, expired_ms), work.abandon
+        )
+        return _DjangoClaim(work, *outcome)
 
     async def clean_up(self, *, expired_ms: int, limit: int, threads: Callable[[], Executor]) -> int:
         """Delete up to ``limit`` marks made before ``expired_ms``; return their number.
@@ -107,12 +96,7 @@ class _Work:
 
     async def __call__(self, function: Callable[..., R], *arguments: Any) -> R:
         """Call a function on the thread."""
-        call = asyncio.get_running_loop().run_in_executor(self.thread, function, *arguments)
-        try:
-            return await asyncio.shield(call)
-        except asyncio.CancelledError:
-            await asyncio.wait([call])  # the transaction goes on until then
-            raise
+        return await call_on_thread(self.thread, function, *arguments)
 
     async def abandon(self) -> None:
         """Roll back, and release the thread; an error is logged."""
@@ -137,36 +121,20 @@ class _Transaction:
         self._atomic: transaction.Atomic | None = None
 
     def claim(self, wanted: dict[str, Mark], now_ms: int, expired_ms: int) -> Collection[Mark] | None:
-        """Insert the marks in a transaction that stays open.
-
-        Returns:
-            The marks that were done before and are not inserted; None if the marks are busy.
-        """
+        """Insert the marks in a transaction that stays open; see `claim_in_rounds`."""
         connections[self._using].close_if_unusable_or_obsolete()
-        done: set[str] = set()
-        for _ in range(_ROUNDS):
-            rest = {digest: mark for digest, mark in wanted.items() if digest not in done}
-            try:
-                if not rest:
-                    return [wanted[digest] for digest in done]
-                self._begin()
-                if self._insert(rest, now_ms):
-                    return [wanted[digest] for digest in done]
-                self._roll_back()
-                known, expired = self._known(rest, expired_ms)
-                if not known and not expired:
-                    return None
-                done |= known
-            except DatabaseError as error:
-                self._roll_back()
-                if is_locked(error.__cause__):
-                    return None
-                if not interfered(error.__cause__):
-                    raise
-        return None
+        return claim_in_rounds(
+            wanted,
+            insert=lambda marks: self._insert(marks, now_ms),
+            known=lambda marks: self._known(marks, expired_ms),
+            roll_back=self._roll_back,
+            errors=DatabaseError,
+            reason=lambda error: error.__cause__,
+        )
 
     def _insert(self, marks: dict[str, Mark], now_ms: int) -> bool:
-        """Insert marks; return False if one is there, or another run is about to insert it."""
+        """Insert marks in a new transaction; return False if one is there, or another run is about to insert it."""
+        self._begin()
         if connections[self._using].vendor == "postgresql":
             for digest in marks:
                 ((is_mine,),) = self._executed("SELECT pg_try_advisory_xact_lock(%s)", [lock_number(digest)])
@@ -260,7 +228,7 @@ class _Transaction:
         """Execute a statement and return its rows; on MariaDB it fails instead of waiting for a lock."""
         connection = connections[self._using]
         if getattr(connection, "mysql_is_mariadb", False):
-            statement = _WITHOUT_WAITING + statement
+            statement = WITHOUT_WAITING + statement
         with connection.cursor() as cursor:
             cursor.execute(statement, values)
             return list(cursor.fetchall()) if cursor.description else []

@@ -14,11 +14,10 @@ How a claim does not wait for the transaction of another run, which has inserted
     others       the INSERT waits as the database says
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Executor
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from sqlalchemy import (
     BigInteger,
@@ -40,8 +39,10 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
 from streamkit.messaging.cause import kind_and_text
+from streamkit.patterns.inbox.claim_rounds import WITHOUT_WAITING, claim_in_rounds, claimed_or_abandoned
 from streamkit.patterns.inbox.marks import INBOX_TABLE, SHOWN, Claim, Mark, MarkStore, lock_number
 from streamkit.patterns.inbox.refusals import interfered, is_locked
+from streamkit.patterns.inbox.thread_call import call_on_thread
 from streamkit.patterns.storable_text import storable
 
 __all__ = ["SqlMarks", "inbox_table"]
@@ -49,10 +50,6 @@ __all__ = ["SqlMarks", "inbox_table"]
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
-
-_ROUNDS: Final = 10
-"""How often a claim is made when transactions of other runs have interfered; then its marks are busy."""
-_WITHOUT_WAITING: Final = "SET STATEMENT innodb_lock_wait_timeout=0 FOR "
 
 
 def inbox_table(metadata: MetaData, name: str = INBOX_TABLE) -> Table:
@@ -100,45 +97,23 @@ class SqlMarks(MarkStore):
             SQLAlchemyError: The database cannot be reached, or refuses.
         """
         work = _Work(self._sessions(), threads)
-        # In one order for all runs: two batches with the same marks do not wait for each other.
-        wanted = {mark.digest: mark for mark in sorted(marks, key=lambda mark: mark.digest)}
-        try:
-            done = await work(self._claim, wanted, now_ms, expired_ms)
-        except BaseException:
-            await work.abandon()
-            raise
-        claimed = [] if done is None else [mark for mark in wanted.values() if mark not in done]
-        busy = marks if done is None else ()
-        if not claimed:
-            await work.abandon()
-        return _SqlClaim(self._table, work, claimed, done or (), busy)
+        outcome = await claimed_or_abandoned(
+            marks, lambda wanted: work(self._claim, wanted, now_ms, expired_ms), work.abandon
+        )
+        return _SqlClaim(self._table, work, *outcome)
 
     def _claim(
         self, session: Session, wanted: dict[str, Mark], now_ms: int, expired_ms: int
     ) -> Collection[Mark] | None:
-        """Insert the marks in a transaction that stays open.
-
-        Returns:
-            The marks that were done before and are not inserted; None if the marks are busy.
-        """
-        done: set[str] = set()
-        for _ in range(_ROUNDS):
-            rest = {digest: mark for digest, mark in wanted.items() if digest not in done}
-            try:
-                if not rest or self._insert(session, rest, now_ms):
-                    return [wanted[digest] for digest in done]
-                session.rollback()
-                known, expired = self._known(session, rest, expired_ms)
-                if not known and not expired:
-                    return None
-                done |= known
-            except DBAPIError as error:
-                session.rollback()
-                if is_locked(error.orig):
-                    return None
-                if not interfered(error.orig):
-                    raise
-        return None
+        """Insert the marks in a transaction that stays open; see `claim_in_rounds`."""
+        return claim_in_rounds(
+            wanted,
+            insert=lambda marks: self._insert(session, marks, now_ms),
+            known=lambda marks: self._known(session, marks, expired_ms),
+            roll_back=session.rollback,
+            errors=DBAPIError,
+            reason=lambda error: error.orig,
+        )
 
     def _insert(self, session: Session, marks: dict[str, Mark], now_ms: int) -> bool:
         """Insert marks; return False if one is there, or another run is about to insert it."""
@@ -163,7 +138,7 @@ class SqlMarks(MarkStore):
                 # A colon would begin a parameter.
                 quoted = dialect.identifier_preparer.format_table(table).replace(":", r"\:")
                 inserted = f"INSERT INTO {quoted} ({', '.join(rows[0])}) VALUES ({values})"
-                session.execute(text(_WITHOUT_WAITING + inserted), rows)
+                session.execute(text(WITHOUT_WAITING + inserted), rows)
             else:
                 # One statement: psycopg's pipeline for several ones logs a warning if one of them fails.
                 statement = insert(table) if len(rows) == 1 else insert(table).values(rows)
@@ -226,14 +201,7 @@ class _Work:
         session = self.session
         if isinstance(session, AsyncSession):
             return await session.run_sync(function, *arguments)
-        loop = asyncio.get_running_loop()
-        call = loop.run_in_executor(self._threads(), function, session, *arguments)
-        try:
-            return await asyncio.shield(call)
-        except asyncio.CancelledError:
-            # The thread still works with the session, which nothing else may use until then.
-            await asyncio.wait([call])
-            raise
+        return await call_on_thread(self._threads(), function, session, *arguments)
 
     async def abandon(self) -> None:
         """Roll back and close the session; an error is logged."""
@@ -296,4 +264,4 @@ def _executed(session: Session, statement: "Select[*tuple[Any, ...]] | Delete") 
     if not _is_mariadb(connection.dialect):
         return connection.execute(statement)
     compiled = statement.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
-    return connection.exec_driver_sql(f"{_WITHOUT_WAITING}{compiled}")
+    return connection.exec_driver_sql(f"{WITHOUT_WAITING}{compiled}")
