@@ -1,6 +1,5 @@
 """Producers and readers of the cluster that an admin administers."""
 
-from dataclasses import fields
 from typing import Any, Final
 
 from rocket_client import Admin, ClientSettings, Producer, ProducerSettings, PullConsumer, PullConsumerSettings
@@ -28,6 +27,4 @@ def reader_of(admin: Admin) -> PullConsumer:
 
 def _settings(admin: Admin) -> dict[str, Any]:
     # As for the admin, all names are those that brokers know.
-    return {
-        each.name: getattr(admin.settings, each.name) for each in fields(ClientSettings) if each.name != "namespace"
-    }
+    return {name: getattr(admin.settings, name) for name in ClientSettings.__struct_fields__ if name != "namespace"}

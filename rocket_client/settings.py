@@ -1,14 +1,18 @@
 """Settings of producers, consumers and admins, with Apache's names in snake_case and Apache's defaults.
 
-Durations are `timedelta`, sizes are bytes unless the name says otherwise. Each field is documented below it.
+Durations are `timedelta`, sizes are bytes unless the name says otherwise. Each field is documented below it. Settings
+do not change; `msgspec.structs.replace` returns a copy with other values. They are structs and no dataclasses, because
+Python would compile their methods at each start, which takes longer than all else that this module does.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import force_setattr
 
 from rocket_client.allocation import AllocateMessageQueueStrategy, averagely
 from rocket_client.metrics import ClientMetrics
@@ -61,8 +65,7 @@ _LABEL = r"[A-Za-z0-9_-]{1,63}"
 _DOMAIN = re.compile(rf"({_LABEL}(\.{_LABEL})*|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{{1,5}}))?")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClientSettings:
+class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of all producers, consumers and admins."""
 
     name_servers: Sequence[str] | str = ()
@@ -113,7 +116,7 @@ class ClientSettings:
     def __post_init__(self) -> None:
         addresses = self.name_servers
         addresses = parse_addresses(addresses) if isinstance(addresses, str) else tuple(addresses)
-        object.__setattr__(self, "name_servers", addresses)
+        force_setattr(self, "name_servers", addresses)
         if not addresses and self.name_server_domain is None:
             raise ValueError(
                 "name_servers is empty: give at least one address, such as '127.0.0.1:9876', or set name_server_domain"
@@ -127,7 +130,7 @@ class ClientSettings:
                 "nor host:port"
             )
         if self.namespace is None:
-            object.__setattr__(self, "namespace", namespace_of(addresses))
+            force_setattr(self, "namespace", namespace_of(addresses))
         Namespace(self.namespace)
         _positive(
             self,
@@ -152,8 +155,7 @@ class ClientSettings:
         return ", ".join(self.name_servers) or f"name servers from {self.name_server_domain}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProducerSettings(ClientSettings):
+class ProducerSettings(ClientSettings, frozen=True, kw_only=True):
     """Settings of producers."""
 
     send_timeout: timedelta = timedelta(seconds=3)
@@ -197,8 +199,7 @@ class ProducerSettings(ClientSettings):
         _at_least(self, 1, "compress_body_threshold", "max_message_size", "default_topic_queue_nums")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TransactionProducerSettings(ProducerSettings):
+class TransactionProducerSettings(ProducerSettings, frozen=True, kw_only=True):
     """Settings of transaction producers."""
 
     check_concurrency: int = 8
@@ -211,8 +212,7 @@ class TransactionProducerSettings(ProducerSettings):
         _at_least(self, 1, "check_concurrency", "check_request_hold_max")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConsumerSettings(ClientSettings):
+class ConsumerSettings(ClientSettings, frozen=True, kw_only=True):
     """Settings of push and lite pull consumers."""
 
     message_model: MessageModel = MessageModel.CLUSTERING
@@ -221,7 +221,7 @@ class ConsumerSettings(ClientSettings):
     """Where the group begins in a queue without a committed offset."""
     consume_timestamp: datetime | None = None
     """For `ConsumeFromWhere.TIMESTAMP`. Unset: half an hour before the start."""
-    allocate_message_queue_strategy: AllocateMessageQueueStrategy = field(default=averagely)
+    allocate_message_queue_strategy: AllocateMessageQueueStrategy = msgspec.field(default=averagely)
     """How the members of the group share the queues; all must use the same strategy. Names include the namespace."""
     rebalance_interval: timedelta = timedelta(seconds=20)
     """How often the queues are rebalanced even if no change was reported."""
@@ -255,8 +255,7 @@ class ConsumerSettings(ClientSettings):
         _at_least(self, 1, "pull_batch_size", "pull_threshold_for_queue", "pull_threshold_size_for_queue")
 
 
-@dataclass(frozen=True, kw_only=True)
-class PushConsumerSettings(ConsumerSettings):
+class PushConsumerSettings(ConsumerSettings, frozen=True, kw_only=True):
     """Settings of push consumers."""
 
     concurrency: int | None = 20
@@ -289,8 +288,7 @@ class PushConsumerSettings(ConsumerSettings):
             _at_least(self, 1, "concurrency")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LitePullConsumerSettings(ConsumerSettings):
+class LitePullConsumerSettings(ConsumerSettings, frozen=True, kw_only=True):
     """Settings of lite pull consumers."""
 
     auto_commit: bool = True
@@ -314,8 +312,7 @@ class LitePullConsumerSettings(ConsumerSettings):
         _at_least(self, 1, "pull_threshold_for_all")
 
 
-@dataclass(frozen=True, kw_only=True)
-class PullConsumerSettings(ClientSettings):
+class PullConsumerSettings(ClientSettings, frozen=True, kw_only=True):
     """Settings of pull consumers."""
 
     consumer_pull_timeout: timedelta = timedelta(seconds=10)

@@ -8,9 +8,11 @@ import logging
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from rocket_admin.commands.application_settings import KEYS, addresses_at
 from rocket_client import Admin, TopicNotFoundError

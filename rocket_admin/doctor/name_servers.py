@@ -7,8 +7,10 @@ that lacks a broker sends some clients astray and not others.
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec.structs import replace
 
 from rocket_client import Admin, NameServersUnreachableError
 from rocket_remoting import RemotingError

@@ -8,7 +8,6 @@ otherwise a new client with a client id of its own is made. The default instance
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import fields
 from weakref import WeakKeyDictionary
 
 from rocket_client.connection.client import RocketClient
@@ -72,4 +71,4 @@ def _key(settings: ClientSettings, transport: Transport | None, clock: Clock | N
         return (
             *ends, found_at, instance_name, settings.unit_name, settings.client_ip, settings.tls, settings.credentials
         )  # fmt: skip
-    return (*ends, *(getattr(settings, field.name) for field in fields(ClientSettings)))
+    return (*ends, *(getattr(settings, name) for name in ClientSettings.__struct_fields__))

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
 
 from rocket_client.core.process_queue import ProcessQueue
 from rocket_client.settings import ClientSettings
@@ -27,7 +26,7 @@ def running_info(
     offsets: Mapping[MessageQueue, int],
 ) -> ConsumerRunningInfo:
     """Return a consumer's settings, subscriptions and process queues. Rates are not measured and left out."""
-    properties = {field.name: str(getattr(settings, field.name)) for field in fields(settings)}
+    properties = {name: str(getattr(settings, name)) for name in settings.__struct_fields__}
     properties |= {
         "PROP_NAMESERVER_ADDR": ";".join(name_servers) + ";",
         "PROP_CONSUME_TYPE": consume_type.value,

@@ -3,9 +3,10 @@
 Importing this module does not load `ssl`, so that clients without TLS start fast.
 """
 
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+
+import msgspec
 
 __all__ = ["ClientCertificates", "ClientTls", "ServerTls", "TlsMode"]
 
@@ -32,8 +33,18 @@ class ClientCertificates(Enum):
     REQUIRE = "require"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClientTls:
+class _TlsSettings(msgspec.Struct, frozen=True):
+    """Base of settings with a password, which their repr does not have."""
+
+    def __repr__(self) -> str:
+        values = [f"{name}={value!r}" for name, value in self.__rich_repr__()]
+        return f"{type(self).__name__}({', '.join(values)})"
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return [(name, getattr(self, name)) for name in self.__struct_fields__ if name != "key_password"]
+
+
+class ClientTls(_TlsSettings, frozen=True, kw_only=True):
     """How a client encrypts its connections and whom it trusts."""
 
     trust_certificates: Path | None = None
@@ -44,7 +55,7 @@ class ClientTls:
     key: Path | None = None
     """PEM file with the certificate's private key (``tls.client.keyPath``). Unset: it is in the file of the
     certificate."""
-    key_password: str | None = field(default=None, repr=False)
+    key_password: str | None = None
     """Password of an encrypted key (``tls.client.keyPassword``)."""
     verify: bool = True
     """Whether the server's certificate must be signed by a trusted authority (``tls.client.authServer``). Apache's
@@ -58,8 +69,7 @@ class ClientTls:
             raise ValueError(f"TLS: the key {self.key} needs a certificate: set certificate too")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServerTls:
+class ServerTls(_TlsSettings, frozen=True, kw_only=True):
     """The certificate of a server, and what it demands of clients."""
 
     mode: TlsMode
@@ -68,7 +78,7 @@ class ServerTls:
     """PEM file with the server's certificate chain (Apache's ``tls.server.certPath``)."""
     key: Path | None = None
     """PEM file with its private key (``tls.server.keyPath``). Unset: it is in the file of the certificate."""
-    key_password: str | None = field(default=None, repr=False)
+    key_password: str | None = None
     """Password of an encrypted key (``tls.server.keyPassword``)."""
     client_certificates: ClientCertificates = ClientCertificates.NONE
     """Whether clients need a certificate."""

@@ -28,7 +28,6 @@ does no I/O.
 import hashlib
 from binascii import b2a_base64
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 import msgspec
@@ -55,8 +54,7 @@ _DIGITS = 32
 _to_json = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True)
-class Credentials:
+class Credentials(msgspec.Struct, frozen=True):
     """The keys of an account; its repr has no secret.
 
     Raises:
@@ -65,15 +63,21 @@ class Credentials:
 
     access_key: str
     """The name of the account."""
-    secret_key: str = field(repr=False)
+    secret_key: str
     """The secret that signs requests."""
-    security_token: str | None = field(default=None, repr=False)
+    security_token: str | None = None
     """Sent along with temporary keys, for servers that ask for it."""
 
     def __post_init__(self) -> None:
         for name in ("access_key", "secret_key"):
             if not getattr(self, name):
                 raise ValueError(f"{name} is empty: requests are signed with both access_key and secret_key")
+
+    def __repr__(self) -> str:
+        return f"Credentials(access_key={self.access_key!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return [("access_key", self.access_key)]
 
     def signed(self, code: int, fields: Mapping[str, str], body: bytes | memoryview) -> dict[str, str]:
         """Return the header fields of a request with the access key, the scope and the signature."""

@@ -3,11 +3,11 @@
 import asyncio
 import ssl
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.errors import BrokerError, LocalSetting, SettingError, TlsUnusable

@@ -4,8 +4,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from rocket_client import ClientSettings, MessageModel, ProducerSettings, PushConsumerSettings
+from rocket_client import ClientSettings, Credentials, MessageModel, ProducerSettings, PushConsumerSettings
 from rocket_client.settings import parse_addresses
 
 ADDRESS = "127.0.0.1:9876"
@@ -40,6 +41,19 @@ def test_consumers_have_apaches_defaults() -> None:
     assert settings.suspend_current_queue_time == timedelta(seconds=1)
     assert settings.persist_consumer_offset_interval == timedelta(seconds=5)
     assert settings.max_reconsume_times == -1
+
+
+def test_copies_have_other_values_and_are_checked_too() -> None:
+    """As customizers of an application change settings."""
+    settings = PushConsumerSettings(name_servers=ADDRESS, credentials=Credentials("me", "hush-hush"))
+    copied = replace(settings, pull_batch_size=64, name_servers="a:1;b:2")
+    assert (copied.pull_batch_size, copied.name_server_addresses) == (64, ("a:1", "b:2"))
+    assert copied.credentials == settings.credentials
+    assert replace(copied, pull_batch_size=32, name_servers=ADDRESS) == settings
+    with pytest.raises(ValueError, match="pull_batch_size must be at least 1, not 0"):
+        replace(settings, pull_batch_size=0)
+    with pytest.raises(AttributeError, match="immutable"):
+        settings.pull_batch_size = 64  # type: ignore[misc]  # that it is frozen is tested
 
 
 @pytest.mark.parametrize("text", ["a:1;b:2", "a:1, b:2", " a:1 ;; b:2; "])

@@ -1,10 +1,10 @@
 """Clients that encrypt everything: producers, consumers and admins at a cluster that accepts TLS only."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_client import (

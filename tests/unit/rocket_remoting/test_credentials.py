@@ -3,6 +3,7 @@
 from hashlib import sha256
 
 import pytest
+from rich.pretty import pretty_repr
 
 from rocket_remoting.session.session import Session
 from rocket_remoting.wire.codes import RequestCode
@@ -88,8 +89,9 @@ def test_token_of_temporary_keys_is_sent_and_signed() -> None:
 
 
 def test_repr_shows_no_secret() -> None:
-    """The name of the account only."""
-    assert repr(Credentials("me", "hush-hush", "psst")) == "Credentials(access_key='me')"
+    """The name of the account only, also where Rich prints it."""
+    keys = Credentials("me", "hush-hush", "psst")
+    assert repr(keys) == pretty_repr(keys) == "Credentials(access_key='me')"
 
 
 @pytest.mark.parametrize("keys", [("", "secret"), ("me", "")])

@@ -9,10 +9,11 @@ import ssl
 import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
+from rich.pretty import pretty_repr
 
 from rocket_remoting.session.buffers import BufferBudget
 from rocket_remoting.session.connection import Connection
@@ -194,7 +195,9 @@ def test_encrypted_key_needs_its_password(tmp_path: Path) -> None:
             assert "wrong" not in str(refused.value).replace("is wrong", "")
 
     asyncio.run(main())
-    assert PASSWORD not in repr(replace(settings, key_password=PASSWORD))
+    locked = replace(settings, key_password=PASSWORD)
+    assert PASSWORD not in repr(locked) + pretty_repr(locked)
+    assert repr(locked) == repr(settings)
 
 
 @pytest.mark.parametrize("content", [None, "no PEM", "other key"])
