@@ -14,9 +14,10 @@ clients, which may be used by any threads; any thread may ask for the text.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+import msgspec
 
 from rocket_remoting.wire.message import MessageQueue
 
@@ -38,8 +39,7 @@ class MetricKind(Enum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClientMetric:
+class ClientMetric(msgspec.Struct, frozen=True, eq=False):
     """A metric.
 
     Attributes:
@@ -216,8 +216,7 @@ class ClientMetrics:
         return gauges
 
 
-@dataclass(frozen=True, slots=True)
-class ReadQueue:
+class ReadQueue(msgspec.Struct, frozen=True):
     """A queue that a consumer reads.
 
     Attributes:
@@ -393,8 +392,7 @@ class _Histogram:
         yield _sample(f"{name}_count", labels, total)
 
 
-@dataclass(frozen=True, slots=True)
-class _OfTopic:
+class _OfTopic(msgspec.Struct, frozen=True):
     """The labels and the histograms of a consumer's topic."""
 
     labels: _Labels

@@ -258,7 +258,10 @@ def output_options(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def plain(value: object) -> Any:
-    """Return a value as JSON has it: dataclasses without the fields that are None, times in ISO 8601 and UTC."""
+    """Return a value as JSON has it: objects without the fields that are None, times in ISO 8601 and UTC."""
+    if hasattr(value, "__struct_fields__"):  # of msgspec, which help texts do not import
+        pairs = ((name, getattr(value, name)) for name in value.__struct_fields__)
+        return {name: plain(item) for name, item in pairs if item is not None}
     if is_dataclass(value):
         pairs = ((field.name, getattr(value, field.name)) for field in fields(value))
         return {name: plain(item) for name, item in pairs if item is not None}

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rocket_client.admin.requests import AdminRequests
 from rocket_client.core.call import refusal

@@ -16,9 +16,10 @@ a batch of their own.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from types import UnionType
 from typing import Final, Protocol
+
+import msgspec
 
 from rocket_remoting.wire.message import MessageExt, MessageQueue
 
@@ -39,8 +40,7 @@ def _expect(outcome: object, name: str, kind: type | UnionType, expected: str) -
         raise TypeError(f"{type(outcome).__name__}({name}={value!r}): expected {expected}")
 
 
-@dataclass(frozen=True, slots=True)
-class Success:
+class Success(msgspec.Struct, frozen=True):
     """The messages are done. With `ack_index`, only those up to that index of the batch are; the others are retried."""
 
     ack_index: int | None = None
@@ -49,8 +49,7 @@ class Success:
         _expect(self, "ack_index", int | None, "the index of a message")
 
 
-@dataclass(frozen=True, slots=True)
-class RetryLater:
+class RetryLater(msgspec.Struct, frozen=True):
     """Deliver the messages again after a delay level of the broker; level 0 means 3 + the redeliveries so far."""
 
     delay_level: int = 0
@@ -61,8 +60,7 @@ class RetryLater:
         _expect(self, "cause", _CAUSE, "an exception or text")
 
 
-@dataclass(frozen=True, slots=True)
-class Suspend:
+class Suspend(msgspec.Struct, frozen=True):
     """Deliver the same messages again after `seconds`; the queue waits. None: `suspend_current_queue_time`."""
 
     seconds: float | None = None
@@ -73,8 +71,7 @@ class Suspend:
         _expect(self, "cause", _CAUSE, "an exception or text")
 
 
-@dataclass(frozen=True, slots=True)
-class Reject:
+class Reject(msgspec.Struct, frozen=True):
     """Send the messages to the dead letter topic, with the cause as a property; do not deliver them again."""
 
     cause: BaseException | str | None = None
@@ -89,8 +86,7 @@ ConcurrentOutcome = Success | RetryLater | Reject
 OrderlyOutcome = Success | Suspend | Reject
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumeContext:
+class ConsumeContext(msgspec.Struct, frozen=True):
     """The group and queue of a call's messages; one object for all calls of a queue."""
 
     group: str

@@ -1,7 +1,8 @@
 """The objects that the parts of one running consumer share."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from rocket_client.connection.client import RocketClient
 from rocket_client.consuming.metered_listener import Arrivals
@@ -15,8 +16,7 @@ from rocket_remoting.wire.bodies import SubscriptionData
 UNLIMITED_SPAN = 1 << 62
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Membership:
+class Membership(msgspec.Struct, frozen=True, kw_only=True):
     """One member of a consumer group."""
 
     client: RocketClient
@@ -40,7 +40,7 @@ class Membership:
     """Counts what arrives; None if nothing is counted."""
     bodies: UnpackedBodies
     """Decompresses bodies within the consumer's limit of memory."""
-    unreachable: dict[str, set[str]] = field(default_factory=dict)
+    unreachable: dict[str, set[str]] = msgspec.field(default_factory=dict)
     """Errors of unreachable brokers by broker name, so that each is logged once and not for each queue."""
 
     @property

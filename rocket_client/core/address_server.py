@@ -12,9 +12,10 @@ The first line of the answer counts, as in Apache's ``DefaultTopAddressing``.
 import io
 import os
 import socket
-from dataclasses import dataclass
 from typing import Self, cast
 from urllib.parse import quote
+
+import msgspec
 
 from rocket_client.errors import AddressFetchError
 from rocket_client.settings import ClientSettings, is_address, parse_addresses
@@ -27,8 +28,7 @@ MAX_ANSWER = 64 * 1024
 _PORT = 8080
 
 
-@dataclass(frozen=True, slots=True)
-class AddressServer:
+class AddressServer(msgspec.Struct, frozen=True):
     """The HTTP server of one client's settings.
 
     Attributes:

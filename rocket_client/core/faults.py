@@ -13,7 +13,8 @@ This module does no I/O; times are milliseconds of the given clock.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 # The numbers of Apache's MQFaultStrategy in 4.9. In 5.3 a broker is avoided for at most 30 s, and a failed send
 # counts as 10 s, so that its broker is avoided for 10 s.
@@ -22,8 +23,7 @@ NOT_AVAILABLE_MS = (0, 0, 30000, 60000, 120000, 180000, 600000)
 ISOLATION_MS = 30_000
 
 
-@dataclass(slots=True)
-class FaultItem:
+class FaultItem(msgspec.Struct):
     """The last send to one broker."""
 
     broker_name: str

@@ -15,7 +15,8 @@ import asyncio
 import copy
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from rocket_client.errors import UnreadableBodyError
 from rocket_client.settings import ClientSettings
@@ -28,8 +29,7 @@ SMALL_SIZE = 256 * 1024
 """Bytes that are decompressed on the event loop for one call, in less than a millisecond; they do not count."""
 
 
-@dataclass(slots=True)
-class Unpacked:
+class Unpacked(msgspec.Struct):
     """The first messages of a call, with decompressed bodies.
 
     Attributes:

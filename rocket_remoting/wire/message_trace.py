@@ -15,8 +15,9 @@ written as ``null``, as in Java.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+
+import msgspec
 
 __all__ = [
     "DEFAULT_REGION",
@@ -69,8 +70,7 @@ class ConsumeCode(IntEnum):
     FAILED = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceRecord:
+class TraceRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One record; only the fields of its type have a meaning.
 
     Attributes:

@@ -1,7 +1,10 @@
 """The modules loaded by an import or a command in a fresh interpreter."""
 
+import pkgutil
 import subprocess
 import sys
+from dataclasses import is_dataclass
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -31,6 +34,15 @@ def test_package_imports_lazily(package: str) -> None:
     assert {name for name in loaded if name.partition(".")[0] in OURS} == {package, *parents}
     assert packages_of_others(loaded) == set()
     assert loaded.isdisjoint({*HEAVY_OF_PYTHON, "logging"})
+
+
+@pytest.mark.parametrize("package", ["rocket_client", "rocket_remoting"])
+def test_package_has_no_dataclass(package: str) -> None:
+    """Python would compile the methods of each at every start of a command; those of `msgspec.Struct` are in C."""
+    modules = [each.name for each in pkgutil.walk_packages(import_module(package).__path__, f"{package}.")]
+    classes = {each for name in modules for each in vars(import_module(name)).values() if isinstance(each, type)}
+    assert len(classes) > 100
+    assert [each for each in classes if each.__module__ in modules and is_dataclass(each)] == []
 
 
 def test_message_loads_no_channel() -> None:
