@@ -33,7 +33,7 @@ from rocket_remoting.wire.topics import (
 SEPARATOR = "%"
 
 _PREFIXES = (RETRY_PREFIX, DLQ_PREFIX)
-_INSTANCE_ADDRESS = re.compile(r"(?:\w+://)?(MQ_INST_\w+_\w+)\.", re.ASCII)
+_INSTANCE_ADDRESS = r"(?:\w+://)?(MQ_INST_\w+_\w+)\."
 
 
 class Namespace:
@@ -85,7 +85,9 @@ class Namespace:
 
 def namespace_of(addresses: Sequence[str]) -> str | None:
     """Return the namespace in an address of Alibaba Cloud, the first part of ``MQ_INST_1_a.example:80``, if any."""
-    match = _INSTANCE_ADDRESS.match(addresses[0]) if addresses else None
+    if not addresses or "MQ_INST_" not in addresses[0]:  # the usual case, for which no pattern is compiled
+        return None
+    match = re.match(_INSTANCE_ADDRESS, addresses[0], re.ASCII)
     return match and match[1]
 
 

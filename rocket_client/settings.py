@@ -57,12 +57,12 @@ def is_address(text: str) -> bool:
 
 def is_domain(text: str) -> bool:
     """Return whether a text is a host or ``host:port``, as `ClientSettings.name_server_domain` must be."""
-    match = _DOMAIN.fullmatch(text)
+    match = re.fullmatch(_DOMAIN, text)  # few settings have a domain: the pattern is compiled for the first one
     return match is not None and int(match["port"] or 0) <= 65535
 
 
 _LABEL = r"[A-Za-z0-9_-]{1,63}"
-_DOMAIN = re.compile(rf"({_LABEL}(\.{_LABEL})*|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{{1,5}}))?")
+_DOMAIN = rf"({_LABEL}(\.{_LABEL})*|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{{1,5}}))?"
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):

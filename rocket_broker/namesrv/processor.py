@@ -23,12 +23,11 @@ from rocket_remoting.wire.bodies import (
     Items,
     KVTable,
     LongBody,
-    Registered,
     TopicConfig,
     TopicList,
     encode_body,
-    read_registration,
 )
+from rocket_remoting.wire.bodies.registration import Registered, read_registration
 from rocket_remoting.wire.codes import RequestCode, ResponseCode, Version
 from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.headers import (

@@ -33,10 +33,10 @@ from rocket_remoting.wire.bodies import (
     BrokerData,
     ClusterInfo,
     DataVersion,
-    Registered,
     TopicConfig,
     TopicRouteData,
 )
+from rocket_remoting.wire.bodies.registration import Registered
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.errors import RemoteProtocolError
 

@@ -25,7 +25,7 @@ of 2⁶¹ - 1 have the same hash in Python, and reading ten thousand of them int
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """Java's ``long``."""
 
-_WRONG_VALUE = re.compile(r"(?P<expected>.+?)(?:, got `\w+`)? - at `\$\.(?P<name>\w+)`")
+_WRONG_VALUE = r"(?P<expected>.+?)(?:, got `\w+`)? - at `\$\.(?P<name>\w+)`"
 _SHOWN = 100
 """Most characters of a wrong value that an error quotes."""
 
@@ -103,7 +103,7 @@ def read_fields(fields: Mapping[str, str], type_: type[H]) -> H:
 
 def _problem(error: msgspec.ValidationError, fields: Mapping[str, str]) -> str:
     """Return the error of a wrong field, with its value, which msgspec does not name."""
-    wrong = _WRONG_VALUE.fullmatch(str(error))
+    wrong = re.fullmatch(_WRONG_VALUE, str(error))
     if wrong is None:
         return str(error)
     name, value = wrong["name"], fields.get(wrong["name"], "")

@@ -20,7 +20,7 @@ from rocket_remoting.wire.message import MessageQueue
 MAX_DEPTH = 64
 _VALUES_A_STEP = 256
 
-_TOKEN = re.compile(r'\s*(?:([{}\[\],:])|("(?:[^"\\]|\\.)*")|([^\s{}\[\],:"]+))', re.DOTALL)
+_TOKEN = r'\s*(?:([{}\[\],:])|("(?:[^"\\]|\\.)*")|([^\s{}\[\],:"]+))'
 _scalar = msgspec.json.Decoder().decode
 _dump = msgspec.json.Encoder().encode
 
@@ -96,9 +96,11 @@ class _Open:
 
 
 class _Reader:
-    __slots__ = ("_open", "_position", "_text")
+    __slots__ = ("_match_token", "_open", "_position", "_text")
 
     def __init__(self, text: str) -> None:
+        # Most programs read standard JSON only, so the pattern is compiled for the first reader.
+        self._match_token = re.compile(_TOKEN, re.DOTALL).match
         self._text = text
         self._position = 0
         self._open: list[_Open] = []
@@ -149,7 +151,7 @@ class _Reader:
         return False
 
     def _next(self) -> str:
-        match = _TOKEN.match(self._text, self._position)
+        match = self._match_token(self._text, self._position)
         if match is None:
             raise ValueError(f"unexpected end or character at {self._position}")
         self._position = match.end()

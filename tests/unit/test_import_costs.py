@@ -163,6 +163,7 @@ except Exception as error:
     assert "rocket_client.admin" in loaded
     assert packages_of_others(loaded) <= {"click", "msgspec", "lz4", "typing_extensions", "zstandard"}
     assert loaded.isdisjoint({"rocket_admin.doctor", "streamkit.config.settings", "rocket_broker"})
+    assert loaded.isdisjoint({"rocket_remoting.wire.bodies.registration", "rocket_remoting.wire.json_walk"})
     assert loaded.isdisjoint({"importlib.metadata", "email", "http", "xml"})
 
 

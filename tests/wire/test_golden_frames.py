@@ -22,8 +22,8 @@ from rocket_remoting.wire.bodies import (
     UnlockBatchRequestBody,
     decode_body,
     encode_body,
-    read_registration,
 )
+from rocket_remoting.wire.bodies.registration import read_registration
 from rocket_remoting.wire.command import HeaderEncoding, RemotingCommand
 from rocket_remoting.wire.ext_fields import Header, to_fields
 from rocket_remoting.wire.frame_decoder import FrameDecoder

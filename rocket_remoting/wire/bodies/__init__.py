@@ -1,7 +1,7 @@
 """JSON bodies of requests and responses, one class for each of Apache's body classes, with its name.
 
-Attributes are the names on the wire in snake_case. `decode_body` and `encode_body` read and write bodies. Timestamps
-are milliseconds since the epoch.
+Attributes are the names on the wire in snake_case. `decode_body` and `encode_body` read and write bodies. The module
+`registration`, which only name servers import, reads a long one in steps. Timestamps are milliseconds since the epoch.
 """
 
 # isort: skip_file
@@ -77,10 +77,6 @@ from rocket_remoting.wire.bodies.long_body import (
     Later as Later,
     LongBody as LongBody,
     encode_in_pieces as encode_in_pieces,
-)
-from rocket_remoting.wire.bodies.registration import (
-    Registered as Registered,
-    read_registration as read_registration,
 )
 from rocket_remoting.wire.bodies.replication import (
     HAClientRuntimeInfo as HAClientRuntimeInfo,

@@ -8,7 +8,8 @@ import pytest
 from rocket_broker.namesrv.route_table import RouteTable
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.steps import run_all
-from rocket_remoting.wire.bodies import DataVersion, Registered, TopicConfig
+from rocket_remoting.wire.bodies import DataVersion, TopicConfig
+from rocket_remoting.wire.bodies.registration import Registered
 from rocket_remoting.wire.errors import RemoteProtocolError
 from tests.unit.rocket_broker.memory_peers import Peers, run_virtually
 

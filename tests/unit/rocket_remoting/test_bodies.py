@@ -29,8 +29,8 @@ from rocket_remoting.wire.bodies import (
     decode_body,
     encode_body,
     encode_register_broker_body,
-    read_registration,
 )
+from rocket_remoting.wire.bodies.registration import read_registration
 from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.message import MessageQueue
 
