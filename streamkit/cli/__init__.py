@@ -43,6 +43,10 @@ class LazyGroup(click.Group):
         try:
             return super().main(*args, **extra)
         finally:
+            if not gc.get_freeze_count():
+                # What the command has left is young, and would be searched before the process ends. So it becomes old.
+                gc.freeze()
+                gc.unfreeze()
             gc.set_threshold(*before)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -1,6 +1,8 @@
 """Garbage collections of commands, and of `streamkit run`."""
 
 import gc
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -49,3 +51,26 @@ def test_command_collects_rarely() -> None:
     group.main(["look"], standalone_mode=False)
     assert during == [cli.COLLECTED_AFTER]
     assert gc.get_threshold() == before
+
+
+def test_objects_of_a_command_are_not_searched_at_its_end() -> None:
+    """Tens of thousands are young by then."""
+    script = """
+import gc
+import subprocess
+import sys
+from streamkit.cli import main
+sizes = []
+def look(phase, details):
+    if phase == "start":
+        sizes.append(sum(len(gc.get_objects(each)) for each in range(details["generation"] + 1)))
+main.command("make")(lambda: globals().update(kept=[[number] for number in range(50_000)]))
+gc.callbacks.append(look)
+main(["make"], standalone_mode=False)
+more = [[number] for number in range(10_000)]
+print(len(sizes), max(sizes))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    collections, largest = map(int, done.stdout.split())
+    assert collections > 0
+    assert largest < 50_000
