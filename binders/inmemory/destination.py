@@ -113,19 +113,28 @@ class Destination:
         if self.groups.pop(group.name, None) is not None:
             self.lost += group.pending
 
-    def put(self, payload: bytes, headers: dict[str, object], partition: int | None) -> None:
+    def put(
+        self,
+        payload: bytes,
+        headers: dict[str, object],
+        partition: int | None,
+        sender: MessageHeaders | None = None,
+    ) -> None:
         """Store a message and put it into the queues of every group.
 
         Args:
             payload: The payload.
             headers: The headers. They are kept and changed, so the caller must not use them afterwards.
             partition: The number of the partition, modulo their count; None chooses the partitions in turn.
+            sender: The sender's headers, whose id and timestamp the message has; None for new ones.
         """
         chosen = (next(self._turns) if partition is None else partition) % len(self._kept)
         headers[PARTITION] = chosen
         headers[SEQUENCE] = next(self._sequence)
-        message = Message(payload, MessageHeaders.adopt(headers))
-        offset = self._kept[chosen].add(self._clock.now_ms(), message)
+        now_ms = self._clock.now_ms()
+        received = MessageHeaders.adopt(headers) if sender is None else sender.sharing(headers, now_ms=now_ms)
+        message = Message(payload, received)
+        offset = self._kept[chosen].add(now_ms, message)
         if not self.groups:
             self.unheard += 1
         for group in self.groups.values():

@@ -32,6 +32,9 @@ def spelt(headers: MessageHeaders, spellings: Mapping[str, str]) -> MessageHeade
 def received_headers(headers: MessageHeaders, sends: Callable[[str], bool] | None = None) -> dict[str, object]:
     """Return the headers that a receiver sees of a sender's headers, in a new dictionary.
 
+    Id and timestamp are among them only if they were made already, for nobody may ever read them. The receiver's
+    headers share them (:meth:`MessageHeaders.sharing`).
+
     Args:
         headers: The headers of the outgoing message.
         sends: Returns whether a header is sent, by its name; None if all are. Id, timestamp and key always are.
@@ -41,7 +44,7 @@ def received_headers(headers: MessageHeaders, sends: Callable[[str], bool] | Non
     """
     values: dict[str, object] = {}
     steering = portable.STEERING
-    for name, value in headers.items():
+    for name, value in headers.present_items():
         if value is None or name in steering:
             continue
         if sends is not None and name not in _FIELDS and not sends(name):

@@ -65,27 +65,37 @@ class InMemoryProducerBinding(ProducerBinding):
         """
         headers, payload = message.headers, message.payload
         if self._faults is None and not headers.has_any(self._steers):
-            self._destination.put(payload, self._received_headers(headers, payload), None)
+            self._destination.put(payload, self._received_headers(headers, payload), None, headers)
             return
         headers = spelt(headers, self._spellings)
+        _ = headers.timestamp  # made now, for a delayed message is put later
         values, delay = self._received_headers(headers, payload), self._delay(headers)
         home = self._destination
         if self._topic_header is not None and (named := headers.get(self._topic_header)):
             home = self._find(str(named))
         chosen = _partition(headers)
         if self._faults is None:
-            self._put(home, payload, values, chosen, delay)
-        elif not await self._faults.send(lambda: self._put(home, payload, dict(values), chosen, delay)):
+            self._put(home, payload, values, chosen, sender=headers, delay=delay)
+        elif not await self._faults.send(
+            lambda: self._put(home, payload, dict(values), chosen, sender=headers, delay=delay)
+        ):
             reason = "chaos has dropped the connection at each attempt; the message may be stored"
             raise self._unsent(reason, away=True)
 
     def _put(
-        self, home: Destination, payload: bytes, headers: dict[str, object], partition: int | None, delay: float
+        self,
+        home: Destination,
+        payload: bytes,
+        headers: dict[str, object],
+        partition: int | None,
+        *,
+        sender: MessageHeaders,
+        delay: float,
     ) -> None:
         if delay > 0:
-            self._timers.after(delay, partial(home.put, payload, headers, partition))
+            self._timers.after(delay, partial(home.put, payload, headers, partition, sender))
         else:
-            home.put(payload, headers, partition)
+            home.put(payload, headers, partition, sender)
 
     def _received_headers(self, headers: MessageHeaders, payload: bytes) -> dict[str, object]:
         """Return the headers that a receiver will see.
@@ -153,6 +163,7 @@ class InMemoryTransactionalProducerBinding(InMemoryProducerBinding, Transactiona
                 large.
         """
         headers = spelt(message.headers, self._spellings)
+        _ = headers.id, headers.timestamp  # made now, for the checker sees the same as the receiver
         values = self._received_headers(headers, message.payload)
         if self._delay(headers) > 0:
             raise self._unsent("a message of a transaction cannot be delayed")

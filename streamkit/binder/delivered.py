@@ -8,6 +8,8 @@ that a listener changed before it failed is changed in the next attempt, too. A 
 from collections.abc import Sequence
 from typing import ClassVar, TypeAlias
 
+from msgspec import UNSET, Struct, field
+
 from streamkit.binder.acknowledgment import ACKNOWLEDGMENT, Acknowledgment
 from streamkit.binder.batch import Batch
 from streamkit.messaging.headers import DELIVERY_ATTEMPT, MessageHeaders
@@ -20,7 +22,7 @@ Unreadable: TypeAlias = "tuple[DeliveredMessage, Exception]"
 """A message that could not be converted, and the error."""
 
 
-class DeliveredMessage:
+class DeliveredMessage(Struct, eq=False):
     """A delivered message and its settlement.
 
     Attributes:
@@ -29,47 +31,31 @@ class DeliveredMessage:
         acknowledgment: Settles the message by hand, or None if no listener of the binding does.
         attempts: The number of the last call, counted over all deliveries.
         attempt: The message of the last call.
+        conversions: The converted payloads, which all attempts share.
         settlement: The settlement, or None while the message is not settled.
         failure: The exception of the last call, if that was the last call of the delivery and settled the message.
         is_exhausted: Whether the limit of redeliveries has made the settlement a rejection.
         unreadable: Always empty: without a batch, a failed conversion fails the call.
     """
 
-    __slots__ = (
-        "_conversions",
-        "_headers",
-        "acknowledgment",
-        "attempt",
-        "attempts",
-        "failure",
-        "is_exhausted",
-        "message",
-        "redeliveries",
-        "settlement",
-    )
-
-    attempt: Message[bytes]
-    attempts: int
+    message: Message[bytes]
+    redeliveries: int
+    acknowledgment: Acknowledgment | None = None
+    attempts: int = 0
+    attempt: Message[bytes] = UNSET  # type: ignore[assignment]  # set by the first `begin`
+    conversions: dict[object, object] = field(default_factory=dict)
+    settlement: Settlement | None = None
+    failure: BaseException | None = None
+    is_exhausted: bool = False
     unreadable: ClassVar[Sequence[Unreadable]] = ()
-
-    def __init__(
-        self, message: Message[bytes], redeliveries: int, acknowledgment: Acknowledgment | None = None
-    ) -> None:
-        headers = message.headers
-        self.message = message
-        self.redeliveries = redeliveries
-        self.acknowledgment = acknowledgment
-        self.settlement: Settlement | None = None
-        self.failure: BaseException | None = None
-        self.is_exhausted = False
-        self._headers = headers if acknowledgment is None else headers.annotated(ACKNOWLEDGMENT, acknowledgment)
-        self._conversions: dict[object, object] = {}
 
     def begin(self, number: int) -> Message[bytes]:
         """Return the message for the call with that `deliveryAttempt`."""
-        attempt = Message(self.message.payload, self._headers.annotated(DELIVERY_ATTEMPT, number))
-        attempt.conversions = self._conversions
-        self.attempt = attempt
+        headers = self.message.headers
+        if self.acknowledgment is not None:
+            headers = headers.annotated(ACKNOWLEDGMENT, self.acknowledgment)
+        headers = headers.annotated(DELIVERY_ATTEMPT, number)
+        self.attempt = attempt = Message(self.message.payload, headers, self.conversions)
         self.attempts = number
         return attempt
 

@@ -77,6 +77,4 @@ def _extracted(message: Message[object]) -> Message[object]:
     if not headers:
         return message
     # The system's own headers, and the framework's headers of this call, override embedded headers.
-    extracted: Message[object] = Message(payload, MessageHeaders.adopt({**headers, **message.headers}))
-    extracted.conversions = message.conversions
-    return extracted
+    return Message(payload, MessageHeaders.adopt({**headers, **message.headers}), message.conversions)

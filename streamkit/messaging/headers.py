@@ -6,6 +6,8 @@ from random import Random
 from types import NoneType
 from typing import Self, TypeVar
 
+from msgspec import Struct
+
 from streamkit.clock import current_clock
 
 V = TypeVar("V")
@@ -85,6 +87,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_random.seed)
 
 
+class _Identity(Struct):
+    """The id and the timestamp that several headers of one message share; None until one of them is read."""
+
+    id: object = None
+    timestamp: object = None
+
+
 class MessageHeaders(Mapping[str, object]):
     """The headers of one message; they never change.
 
@@ -94,16 +103,37 @@ class MessageHeaders(Mapping[str, object]):
 
     # Invariant: no reference to the dictionary exists outside; the only later change is that
     # `id` and `timestamp` appear.
-    __slots__ = ("_values",)
+    __slots__ = ("_identity", "_values")
 
     def __init__(self, values: Mapping[str, object] | None = None) -> None:
         self._values: dict[str, object] = {} if values is None else dict(values)
+        self._identity: _Identity | None = None  # made when other headers share it
 
     @classmethod
     def adopt(cls, values: dict[str, object]) -> Self:
         """Return headers that use `values` without a copy: the caller must not change it any more."""
         headers = cls.__new__(cls)
         headers._values = values
+        headers._identity = None
+        return headers
+
+    def sharing(self, values: dict[str, object], *, now_ms: int | None = None) -> "MessageHeaders":
+        """Return other headers of the same message: they have the same id and timestamp, whenever these are made.
+
+        Args:
+            values: The headers; those two, if they are among them, are not shared. They are used without a copy: the
+                caller must not change them any more.
+            now_ms: The timestamp if none has been made, in milliseconds since 1970; None to leave that to its reader.
+        """
+        identity = self._identity
+        if identity is None:
+            own = self._values
+            identity = self._identity = _Identity(own.get(ID), own.get(TIMESTAMP))
+        if now_ms is not None and identity.timestamp is None:
+            identity.timestamp = now_ms
+        headers = MessageHeaders.__new__(MessageHeaders)
+        headers._values = values
+        headers._identity = identity
         return headers
 
     @property
@@ -111,7 +141,7 @@ class MessageHeaders(Mapping[str, object]):
         """The message's id, a UUID as text: made here, or set by the sender."""
         made = self._values.get(ID)
         if made is None:
-            made = self._values[ID] = self._new_id()
+            made = self._values[ID] = self._made_id()
         return made if type(made) is str else str(made)
 
     @property
@@ -119,7 +149,7 @@ class MessageHeaders(Mapping[str, object]):
         """The time at which the message was made, in milliseconds since 1970."""
         made = self._values.get(TIMESTAMP)
         if not isinstance(made, int):
-            made = self._values[TIMESTAMP] = self._new_timestamp()
+            made = self._values[TIMESTAMP] = self._made_timestamp()
         return made
 
     @property
@@ -141,19 +171,26 @@ class MessageHeaders(Mapping[str, object]):
 
     def with_content_type(self, content_type: str) -> "MessageHeaders":
         """Return these headers, id and timestamp included, with another content type."""
-        values = self._completed()
+        values = self._values
         if values.get(CONTENT_TYPE) == content_type:
             return self
-        return MessageHeaders.adopt({**values, CONTENT_TYPE: content_type})
+        return self.sharing({**values, CONTENT_TYPE: content_type})
 
     def annotated(self, name: str, value: object) -> "MessageHeaders":
         """Return these headers, id and timestamp included, with one more header."""
-        return AnnotatedHeaders(self, {**self._values, name: value})
+        return self.sharing({**self._values, name: value})
 
     def without(self, *names: str) -> "MessageHeaders":
         """Return these headers, id and timestamp included, without the named ones."""
         values = self._completed()
         return MessageHeaders.adopt({name: value for name, value in values.items() if name not in names})
+
+    def copy_without(self, names: frozenset[str]) -> "MessageHeaders":
+        """Return headers for another message: these without the named ones; id and timestamp are to be among them."""
+        values = self._values.copy()
+        for name in names.intersection(values):
+            del values[name]
+        return MessageHeaders.adopt(values)
 
     def user_values(self) -> dict[str, object]:
         """Return a new dictionary of all headers except `id` and `timestamp`."""
@@ -196,20 +233,34 @@ class MessageHeaders(Mapping[str, object]):
         """Return a view of all headers."""
         return self._completed().items()
 
+    def present_items(self) -> ItemsView[str, object]:
+        """Return a view of the headers, with `id` and `timestamp` only if these were made or set already."""
+        return self._values.items()
+
     def _completed(self) -> dict[str, object]:
         """Return all headers, with `id` and `timestamp` made."""
         values = self._values
         if ID not in values:
-            values[ID] = self._new_id()
+            values[ID] = self._made_id()
         if TIMESTAMP not in values:
-            values[TIMESTAMP] = self._new_timestamp()
+            values[TIMESTAMP] = self._made_timestamp()
         return values
 
-    def _new_id(self) -> str:
-        return new_id()
+    def _made_id(self) -> object:
+        identity = self._identity
+        if identity is None:
+            return new_id()
+        if identity.id is None:
+            identity.id = new_id()
+        return identity.id
 
-    def _new_timestamp(self) -> int:
-        return current_clock().now_ms()
+    def _made_timestamp(self) -> int:
+        identity = self._identity
+        if identity is None:
+            return current_clock().now_ms()
+        if not isinstance(identity.timestamp, int):
+            identity.timestamp = current_clock().now_ms()
+        return identity.timestamp
 
     def __eq__(self, other: object) -> bool:
         """Compare all headers except `id` and `timestamp`."""
@@ -223,23 +274,6 @@ class MessageHeaders(Mapping[str, object]):
 
     def __repr__(self) -> str:
         return f"MessageHeaders({self._values!r})"
-
-
-class AnnotatedHeaders(MessageHeaders):
-    """Headers that share id and timestamp with other headers of the same message."""
-
-    __slots__ = ("_origin",)
-
-    def __init__(self, origin: MessageHeaders, values: dict[str, object]) -> None:
-        """Take `values` over; id and timestamp are those of `origin`."""
-        self._values = values
-        self._origin = origin
-
-    def _new_id(self) -> str:
-        return self._origin.id
-
-    def _new_timestamp(self) -> int:
-        return self._origin.timestamp
 
 
 def new_id() -> str:

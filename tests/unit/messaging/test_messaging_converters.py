@@ -367,11 +367,11 @@ def test_custom_converters_error_is_a_conversion_error():
 
 def test_converter_cache_is_bounded() -> None:
     """Senders may use any number of content types."""
-    reader = CompositeMessageConverter().payload_reader(int)
+    read = CompositeMessageConverter().payload_reader(int)
     for number in range(1000):
-        assert reader(Message(b"1", {"contentType": f"application/json;n={number}"})) == 1
-    assert len(reader._readers) <= 100
-    writer = CompositeMessageConverter().payload_writer()
+        assert read(Message(b"1", {"contentType": f"application/json;n={number}"})) == 1
+    assert len(read.__self__._readers) <= 100
+    write = CompositeMessageConverter().payload_writer()
     for number in range(1000):
-        assert writer(Message(1, {"contentType": f"application/json;n={number}"})).payload == b"1"
-    assert len(writer._writers) <= 100
+        assert write(Message(1, {"contentType": f"application/json;n={number}"})).payload == b"1"
+    assert len(write.__self__._writers) <= 100

@@ -1,6 +1,8 @@
 """Messages and their headers."""
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 from uuid import UUID
@@ -155,3 +157,32 @@ def test_annotated_message_has_the_same_id_and_timestamp() -> None:
     headers = Message("x").headers
     annotated = headers.annotated("colour", "red")
     assert (annotated.id, annotated.timestamp) == (headers.id, headers.timestamp)
+
+
+def test_headers_of_one_message_share_what_is_made_later() -> None:
+    """Whichever is read first; the time of the sharing may become the timestamp."""
+    headers = Message("x").headers
+    received = headers.sharing({"colour": "red"}, now_ms=5)
+    assert received == {"colour": "red", "id": received.id, "timestamp": 5}
+    assert (headers.id, headers.timestamp) == (received.id, 5)
+    read = Message("x").headers
+    made = read.id, read.timestamp
+    again = read.sharing({}, now_ms=5).annotated("colour", "red")
+    assert (again.id, again.timestamp) == made
+
+
+def test_header_named_id_is_not_shared() -> None:
+    """A plugin may give a message the id under which it was sent before."""
+    headers = Message("x").headers
+    named = headers.annotated("id", "mine")
+    assert [each.id for each in (named, named.annotated("colour", "red"))] == ["mine", "mine"]
+    assert headers.id != "mine"
+
+
+def test_messages_can_be_copied_and_pickled() -> None:
+    """With their ids, once these are made."""
+    message = Message("a", {"k": 1})
+    assert message.headers.id
+    for same in (copy.copy(message), copy.deepcopy(message), pickle.loads(pickle.dumps(message))):
+        assert same == message
+        assert same.headers.id == message.headers.id
