@@ -13,7 +13,7 @@ An error in the message itself is raised to the sender before the message is sen
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NoReturn, TypeVar
+from typing import Final, TypeVar
 
 from streamkit.binder.binder import ProducerBinding
 from streamkit.binder.capabilities import Capability, describe
@@ -37,7 +37,8 @@ __all__ = ["SendFailure", "SendingHandler", "Writer", "keeping_unsent", "reporti
 
 R = TypeVar("R")
 
-_CHOOSES_PARTITION: Final = frozenset({PARTITION, PARTITION_OVERRIDE})
+# Only a message with one of these headers, or with one that asks for what the binder cannot do, is looked at closely.
+_STEERING: Final = frozenset({TRANSACTION, PARTITION, PARTITION_OVERRIDE})
 
 Writer = Callable[[Message[object]], Message[bytes]]
 SendFailure = Callable[[Message[bytes], BinderError], Awaitable[None]]
@@ -91,6 +92,7 @@ class SendingHandler:
         self._on_failure = on_failure
         self._capabilities = capabilities
         self._refused = tuple((name, any_of) for name, any_of in _ASKED if any_of.isdisjoint(capabilities))
+        self._steering = _STEERING.union(name for name, _ in self._refused)
 
     async def handle_message(self, message: Message[object]) -> None:
         """Send ``message``; return when the binder has accepted it.
@@ -101,8 +103,6 @@ class SendingHandler:
             MessageDeliveryError: The message has no partition key or a wrong partition, or asks for a transaction.
             BinderError: The send failed, and there is no ``on_failure``.
         """
-        if message.headers.get(TRANSACTION) is not None:
-            self._refuse_transaction(message)
         wire = self.to_wire(message)
         sending = self._producer.send(wire)
         try:
@@ -129,8 +129,6 @@ class SendingHandler:
         malformed: Failed | None = None
         for message in messages:
             try:
-                if message.headers.get(TRANSACTION) is not None:
-                    self._refuse_transaction(message)
                 wires.append(self.to_wire(message))
             except Exception as error:  # returned; the messages before this one are sent
                 malformed = (message, error)
@@ -174,13 +172,19 @@ class SendingHandler:
         Raises:
             UnsupportedCapability: A header requires a capability that the binder lacks.
             MessageConversionError: The payload cannot be converted to its content type.
-            MessageDeliveryError: The message has no partition key, or a wrong partition.
+            MessageDeliveryError: The message has no partition key or a wrong partition, or asks for a transaction.
         """
-        if self._refused:
+        is_steered = message.headers.has_any(self._steering)
+        if is_steered:
             self._refuse(message)
         if self._key is not None and (key := self._key(message)) is not None:
             message = Message(message.payload, message.headers.annotated(KEY, key))
-        partition = self._partition(message)
+        partition: int | None = None
+        if self._partitioner is not None:
+            count = self._producer.partition_count or self._partition_count
+            partition = self._partitioner.partition(message, count)
+        elif is_steered:
+            partition = explicit_partition(message)
         wire = self._write(message)
         if partition is not None:
             wire = Message(wire.payload, wire.headers.annotated(PARTITION, partition))
@@ -202,14 +206,14 @@ class SendingHandler:
         if message_kept.receivers:
             notify(message_kept, self._owner, binding=self._binding, message=wire)
 
-    def _refuse_transaction(self, message: Message[object]) -> NoReturn:
-        raise MessageDeliveryError(
-            f"binding {self._binding!r} is not transactional, so it has no transactions: make it transactional "
-            "in its settings (on RocketMQ: producer.transactional=true), or send with asend",
-            message,
-        )
-
     def _refuse(self, message: Message[object]) -> None:
+        """Refuse a message whose headers ask for what this binding cannot do."""
+        if message.headers.get(TRANSACTION) is not None:
+            raise MessageDeliveryError(
+                f"binding {self._binding!r} is not transactional, so it has no transactions: make it transactional "
+                "in its settings (on RocketMQ: producer.transactional=true), or send with asend",
+                message,
+            )
         for name, any_of in self._refused:
             if message.headers.get(name) is not None:
                 raise UnsupportedCapability(
@@ -218,12 +222,6 @@ class SendingHandler:
                     key=name,
                     value=message.headers.get(name),
                 )
-
-    def _partition(self, message: Message[object]) -> int | None:
-        if self._partitioner is None:
-            return explicit_partition(message) if message.headers.has_any(_CHOOSES_PARTITION) else None
-        count = self._producer.partition_count or self._partition_count
-        return self._partitioner.partition(message, count)
 
 
 def keeping_unsent(owner: object, binding: str, keeper: MessageKeeper, lost: SendFailure) -> SendFailure:
