@@ -10,11 +10,11 @@
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from streamkit.binder.acknowledgment import Acknowledgment
 from streamkit.binder.attempts import RetryPolicy, after_failure, after_requeue, unwrapped
-from streamkit.binder.delivered import Delivered, DeliveredMessage, Unreadable
+from streamkit.binder.delivered import Delivered, DeliveredBatch, DeliveredMessage, Unreadable
 from streamkit.binder.delivery import Delivery
 from streamkit.binder.failure_log import FailureLog
 from streamkit.errors import MessageHandlingError, MessagingError, RetriesExhausted
@@ -26,6 +26,9 @@ from streamkit.messaging.message import ErrorMessage, Message
 from streamkit.settlement import ACCEPT, Reject, Requeue, Settlement
 
 __all__ = ["AttemptLoop", "Call", "ErrorHandler"]
+
+D = TypeVar("D", DeliveredMessage, DeliveredBatch)
+R = TypeVar("R")
 
 Call: TypeAlias = Callable[[Message[object], Acknowledgment | None], Awaitable[Settlement | None]]
 """Calls the listener with a message; returns the settlement, or None if the listener settles the message later."""
@@ -65,18 +68,20 @@ class AttemptLoop:
 
     async def run(
         self,
-        delivered: Delivered,
+        delivered: D,
         call: Call,
         sleep: Callable[[float], Awaitable[object]],
+        conclude: Callable[[D], R],
         *,
         requeues: bool = True,
-    ) -> None:
+    ) -> R:
         """Make calls until each message of the delivery is settled, or a call returns for settling by hand.
 
         Args:
             delivered: The message or batch of the delivery; its settlements are set.
             call: Makes one call.
             sleep: Waits a number of seconds before the next call.
+            conclude: Called at the end; its result is returned.
             requeues: Whether a message whose calls all failed may be delivered again; otherwise it is rejected.
 
         Raises:
@@ -90,12 +95,12 @@ class AttemptLoop:
             except Exception as error:
                 pause = await self._failed(delivered, number, error, last=numbers[-1], requeues=requeues)
                 if pause is None:
-                    return
+                    return conclude(delivered)
             else:
                 delivered.end(settlement)
                 if unreadable := delivered.unreadable:
                     await self._give_up_unreadable(unreadable)
-                return
+                return conclude(delivered)
             await sleep(pause)
         raise AssertionError("a delivery makes at least one call")
 
@@ -183,10 +188,10 @@ class AttemptLoop:
         # the limit of redeliveries holds for a listener that always raises Requeue, too.
         if settlement is not ACCEPT:
             settlement = self._bounded(settlement, delivered)
-        if isinstance(settlement, Reject):
-            self._log.rejected(delivered, settlement)
-        elif delivered.failure is not None and isinstance(settlement, Requeue):
-            self._log.delivered_again(delivered, self._delivery.redelivery_limit)
+            if isinstance(settlement, Reject):
+                self._log.rejected(delivered, settlement)
+            elif delivered.failure is not None and isinstance(settlement, Requeue):
+                self._log.delivered_again(delivered, self._delivery.redelivery_limit)
         if message_settled.receivers:
             notify(
                 message_settled,

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from streamkit.binder.acknowledgment import Acknowledgment
 from streamkit.binder.binder import Binder, ConsumerBinding, ConsumerDestination
 from streamkit.binder.delivered import DeliveredBatch
-from streamkit.binder.receiving import MessageReceiver
+from streamkit.binder.receiving import MessageReceiver, closing
 from streamkit.events import message_received, notify
 from streamkit.messaging.message import Message
 from streamkit.settlement import Settlement
@@ -55,9 +55,8 @@ class BatchMessageReceiver(MessageReceiver):
                 notify(message_received, self._owner, binding=self._binding, message=message)
         acknowledgment = Acknowledgment() if self._manual else None
         delivered = DeliveredBatch(messages, redeliveries, acknowledgment)
-        try:
-            await self._attempts.run(delivered, self._calls.make, self._permits.sleep)
-        finally:
-            if acknowledgment is not None:
-                acknowledgment.close()
+        running = self._attempts.run(delivered, self._calls.make, self._permits.sleep, self._conclude)
+        return await (running if acknowledgment is None else closing(acknowledgment, running))
+
+    def _conclude(self, delivered: DeliveredBatch) -> list[Settlement]:
         return [self._attempts.conclude(each) for each in delivered.messages]

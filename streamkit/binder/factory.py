@@ -284,7 +284,7 @@ class BindingFactory:
             receiver = kind(
                 self._owner,
                 name,
-                reading_in(properties.consumer.header_mode, traced_target(channel.asend, tracer)),
+                reading_in(properties.consumer.header_mode, traced_target(channel.sending, tracer)),
                 delivery,
                 policy,
                 permits=permits,

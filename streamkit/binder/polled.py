@@ -99,7 +99,7 @@ class PolledReceiver(MessageReceiver):
         call = partial(_call, reading_in(self._header_mode, traced_target(handler, self.tracer)))
         try:
             # Spring's rule for polled consumers: a failed message is rejected; only Requeue delivers it again.
-            await self._attempts.run(delivered, call, asyncio.sleep, requeues=False)
+            settlement = await self._attempts.run(delivered, call, asyncio.sleep, _settlement_of, requeues=False)
         except asyncio.CancelledError:
             acknowledgment.close()
             delivered.settlement = acknowledgment.settlement
@@ -108,7 +108,7 @@ class PolledReceiver(MessageReceiver):
             else:
                 await self._carry_out(polled, delivered, acknowledgment, member)
             raise
-        if delivered.settlement is None:
+        if settlement is None:
             member.wait_for(self._settle_later(polled, delivered, acknowledgment, member))
         else:
             await self._carry_out(polled, delivered, acknowledgment, member)
@@ -259,6 +259,10 @@ async def _call(handler: Target, message: Message[object], acknowledgment: Ackno
     except (Requeue, Reject) as decision:
         return decision.with_traceback(None)
     return acknowledgment.settlement or (None if acknowledgment.is_engaged else ACCEPT)
+
+
+def _settlement_of(delivered: DeliveredMessage) -> Settlement | None:
+    return delivered.settlement
 
 
 async def _settle(polled: PolledMessage, settlement: Settlement) -> None:

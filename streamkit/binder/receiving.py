@@ -9,6 +9,8 @@
 """
 
 import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
 
 from streamkit.binder.acknowledgment import Acknowledgment
 from streamkit.binder.attempt_loop import AttemptLoop, ErrorHandler
@@ -19,11 +21,13 @@ from streamkit.binder.delivery import Delivery
 from streamkit.binder.failure_log import FailureLog
 from streamkit.binder.listener_calls import ListenerCalls, Target
 from streamkit.binder.permits import Permits
-from streamkit.events import message_received, message_settled, notify
+from streamkit.events import message_received, notify
 from streamkit.messaging.message import Message
-from streamkit.settlement import ACCEPT, Settlement
+from streamkit.settlement import Settlement
 
-__all__ = ["MessageReceiver"]
+__all__ = ["MessageReceiver", "closing"]
+
+R = TypeVar("R")
 
 
 class MessageReceiver:
@@ -63,8 +67,10 @@ class MessageReceiver:
         self._calls = ListenerCalls(owner, binding, target, delivery, permits)
         self._attempts = AttemptLoop(owner, binding, delivery, policy, on_error=on_error, log=log)
 
-    async def __call__(self, message: Message[bytes], redeliveries: int) -> Settlement:
-        """Handle one delivery of a message and return its settlement.
+    def __call__(self, message: Message[bytes], redeliveries: int) -> Awaitable[Settlement]:
+        """Handle one delivery of a message; the result, to be awaited at once, is its settlement.
+
+        This is no coroutine itself, because each one on a message's path costs as much as several calls.
 
         Args:
             message: The message as the binder received it.
@@ -77,14 +83,9 @@ class MessageReceiver:
             notify(message_received, self._owner, binding=self._binding, message=message)
         acknowledgment = Acknowledgment() if self._manual else None
         delivered = DeliveredMessage(message, redeliveries, acknowledgment)
-        try:
-            await self._attempts.run(delivered, self._calls.make, self._permits.sleep)
-        finally:
-            if acknowledgment is not None:
-                acknowledgment.close()
-        if delivered.settlement is ACCEPT and not message_settled.receivers:
-            return ACCEPT
-        return self._attempts.conclude(delivered)
+        attempts = self._attempts
+        running = attempts.run(delivered, self._calls.make, self._permits.sleep, attempts.conclude)
+        return running if acknowledgment is None else closing(acknowledgment, running)
 
     async def bind(self, binder: Binder, destination: ConsumerDestination) -> ConsumerBinding:
         """Bind this receiver to a destination.
@@ -93,7 +94,8 @@ class MessageReceiver:
             BinderUnavailable: The binder's system cannot be reached.
             BinderError: The binder's system refused.
         """
-        return await binder.bind_consumer(destination, self)
+        # The bound method, because a call of an object with `__call__` costs more.
+        return await binder.bind_consumer(destination, self.__call__)
 
     def runs_in(self, task: "asyncio.Task[object] | None") -> bool:
         """Return whether a call of the listener runs in ``task``."""
@@ -102,3 +104,11 @@ class MessageReceiver:
     def close(self) -> None:
         """Cancel the timer of deadlines; called when no call is in flight."""
         self._calls.close()
+
+
+async def closing(acknowledgment: Acknowledgment, running: Awaitable[R]) -> R:
+    """Await the attempts of a delivery; afterwards its messages cannot be settled by hand any more."""
+    try:
+        return await running
+    finally:
+        acknowledgment.close()

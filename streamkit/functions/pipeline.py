@@ -102,7 +102,8 @@ class ItemsHandler(ListenerHandler):
         positional, keywords = self._plan.arguments(message)
         result = self.function(*positional, **keywords)
         async for item in items_of(result, self._pool):
-            await self._answer(item, message.headers)
+            if (sending := self._answer(item, message.headers)) is not None:
+                await sending
 
 
 class StreamStage:

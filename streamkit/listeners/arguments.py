@@ -70,7 +70,7 @@ class ArgumentPlan:
     takes_acknowledgment: bool
     listener: str
 
-    def arguments(self, message: Message[object]) -> tuple[list[object], dict[str, object]]:
+    def arguments(self, message: Message[object]) -> tuple[tuple[object, ...], dict[str, object]]:
         """Return the positional and the keyword arguments for ``message``.
 
         Raises:
@@ -79,7 +79,7 @@ class ArgumentPlan:
         try:
             getters = self.positional
             # Most listeners have one parameter; on Python 3.11 a comprehension would be another call.
-            positional = [getters[0](message)] if len(getters) == 1 else [get(message) for get in getters]
+            positional = (getters[0](message),) if len(getters) == 1 else tuple([get(message) for get in getters])
             if not self.keywords:
                 return positional, {}
             return positional, {name: get(message) for name, get in self.keywords.items()}

@@ -128,8 +128,8 @@ class BatchListenerHandler(ListenerHandler):
             batch.settle(result)
         elif result == [] and not self._outputs:
             batch.settle([])  # raises: the listener returned too few settlements
-        elif result is not None:
-            await self._answer(result, headers)
+        elif result is not None and (sending := self._answer(result, headers)) is not None:
+            await sending
 
     def _read(self, batch: Batch) -> list[object]:
         """Return the items of the messages that can be converted; record the errors of the others in the batch."""

@@ -23,6 +23,7 @@ from streamkit.messaging.headers import (
     DELIVERY_ATTEMPT,
     PARTITION,
     PARTITION_OVERRIDE,
+    READ_ONLY,
     SEND_TO_DESTINATION,
     TAGS,
     MessageHeaders,
@@ -120,7 +121,7 @@ class ListenerHandler:
         self._elsewhere = elsewhere
         self._lists_messages = lists_messages(function)
         self._copy_headers = listener.copy_headers
-        self._not_copied = frozenset((*_NOT_COPIED, *not_copied))
+        self._not_copied = frozenset((*_NOT_COPIED, *READ_ONLY, *not_copied))
 
     @property
     def returns_messages(self) -> bool:
@@ -141,39 +142,42 @@ class ListenerHandler:
             Reject: The listener returned this settlement.
         """
         positional, keywords = self._plan.arguments(message)
+        function = self.function
         if self._is_async:
-            waiting: Awaitable[object] = self.function(*positional, **keywords)  # type: ignore[assignment]
+            waiting: Awaitable[object]
+            waiting = function(*positional, **keywords) if keywords else function(*positional)  # type: ignore[assignment]
             result = await waiting
         else:
-            result = await call_on_thread(self._pool(), self.function, *positional, **keywords)
-        if result is not None:
-            await self._answer(result, message.headers)
+            result = await call_on_thread(self._pool(), function, *positional, **keywords)
+        if result is not None and (sending := self._answer(result, message.headers)) is not None:
+            await sending
 
-    async def _answer(self, result: object, headers: MessageHeaders) -> None:
-        """Process the listener's result: raise a returned settlement, or send the result to the outputs."""
+    def _answer(self, result: object, headers: MessageHeaders) -> Awaitable[object] | None:
+        """Process the listener's result: raise a returned settlement, or return what sends the result, if anything."""
         raise_returned(result)
-        if self._outputs and not isinstance(result, Accept):
-            messages = self._messages(result, headers)
-            if len(messages) > 1 and len(self._outputs) == 1 and not any(map(_has_destination, messages)):
-                await self._outputs[0].asend_all(messages)
-                return
-            for message in messages:
-                elsewhere = message.headers.get(SEND_TO_DESTINATION)
-                if isinstance(elsewhere, str):
-                    await self._elsewhere(elsewhere, message.without_header(SEND_TO_DESTINATION))
-                else:
-                    for output in self._outputs:
-                        await output.asend(message)
-
-    def _messages(self, result: object, headers: MessageHeaders) -> Sequence[Message[object]]:
+        outputs = self._outputs
+        if not outputs or isinstance(result, Accept):
+            return None
         if isinstance(result, Message):
-            return (result,)
+            return self._send([result])
         if isinstance(result, list) and self._are_messages(result):
-            return result
-        values = headers.user_values() if self._copy_headers else {}
-        for name in self._not_copied.intersection(values):
-            del values[name]
-        return (Message(result, MessageHeaders.adopt(values)),)
+            return self._send(result)
+        copied = headers.copy_without(self._not_copied) if self._copy_headers else None
+        answer: Message[object] = Message(result, copied)
+        return outputs[0].asend(answer) if len(outputs) == 1 else self._send([answer])
+
+    async def _send(self, messages: Sequence[Message[object]]) -> None:
+        """Send messages to the outputs, or to the destinations that their headers name."""
+        if len(messages) > 1 and len(self._outputs) == 1 and not any(map(_has_destination, messages)):
+            await self._outputs[0].asend_all(messages)
+            return
+        for message in messages:
+            elsewhere = message.headers.get(SEND_TO_DESTINATION)
+            if isinstance(elsewhere, str):
+                await self._elsewhere(elsewhere, message.without_header(SEND_TO_DESTINATION))
+            else:
+                for output in self._outputs:
+                    await output.asend(message)
 
     def _are_messages(self, items: list[object]) -> bool:
         """Return whether a list holds messages; for an empty list the annotation decides."""

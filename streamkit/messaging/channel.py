@@ -104,9 +104,9 @@ class InterceptableChannel(ABC):
             MessagingError: The message could not be delivered.
         """
         if self.is_synchronous:
-            return drive(self._send(message, None))
+            return drive(self.sending(message, None))
         portal = self.portal_for(message)
-        return portal.run(self._send(message, none_if_indefinite(timeout)))
+        return portal.run(self.sending(message, none_if_indefinite(timeout)))
 
     async def asend(self, message: Message[object], timeout: float | None = None) -> bool:
         """Send from a coroutine.
@@ -122,7 +122,7 @@ class InterceptableChannel(ABC):
             MessagingError: The message could not be delivered.
             ForeignLoopError: The subscribers belong to an application on another loop.
         """
-        sending = self._send(message, None if timeout is None else none_if_indefinite(timeout))
+        sending = self.sending(message, None if timeout is None else none_if_indefinite(timeout))
         portal = self._portal
         # As `_foreign_portal`, which costs another call.
         if portal is None or portal.loop is self._running_loop() or self.is_synchronous:
@@ -153,7 +153,18 @@ class InterceptableChannel(ABC):
         """
         return ChannelTransaction(self, message, timeout)
 
-    def _send(self, message: Message[object], timeout: float | None) -> Coroutine[object, None, bool]:
+    def sending(self, message: Message[object], timeout: float | None = None) -> Coroutine[object, None, bool]:
+        """Return the coroutine that sends, for a caller on the loop of the subscribers.
+
+        It is what :meth:`asend` awaits on any loop, and costs a coroutine less.
+
+        Args:
+            message: What to send.
+            timeout: Seconds; None waits as long as it takes.
+
+        Raises:
+            TypeError: `message` is a payload without a message around it.
+        """
         if not isinstance(message, Message):
             raise TypeError(
                 f"channel {self.name!r} sends messages, not {type(message).__name__}: send Message(payload)"
@@ -237,10 +248,11 @@ class SubscribableChannel(InterceptableChannel):
             sending, portal = self._dispatcher.dispatch_all(messages), self._foreign_portal()
             await (sending if portal is None else portal.carry(sending, f"channel {self.name!r}"))
 
-    def _send(self, message: Message[object], timeout: float | None) -> Coroutine[object, None, bool]:
+    def sending(self, message: Message[object], timeout: float | None = None) -> Coroutine[object, None, bool]:
+        """Return the coroutine that sends, for a caller on the loop of the subscribers."""
         if timeout is None and not self._chain.interceptors and isinstance(message, Message):
             return self._dispatcher.dispatch(message)  # as `_do_send`, which would be another call for each message
-        return super()._send(message, timeout)
+        return super().sending(message, timeout)
 
     def _do_send(self, message: Message[object], timeout: float | None) -> Coroutine[object, None, bool]:
         if timeout is None:
