@@ -3,8 +3,9 @@
 ::
 
     sources with waiting messages ──▶ Turns ── while permits are free ──▶ a worker, one task of Calls
-                                        ▲                                    │ next(): the next source in turn
-                                        └────────────────────────────────────┘
+                                        ▲                                    │ take(): messages of the next source
+                                        ├────────────────────────────────────┘ in turn
+                                        └── park(): there are none, so the worker waits for the next message
 """
 
 import asyncio
@@ -127,6 +128,9 @@ class Turns(Generic[S]):
 
     A worker is a task that makes one call after the other. Workers are started only while permits are free, so a
     message stays in its source until a handler can take it. There a rebalance can still move it to another member.
+
+    A worker without messages is parked, because a new task for each message costs more than to wake it. No more workers
+    are parked than permits are free, so those of a burst end.
     """
 
     def __init__(
@@ -143,7 +147,8 @@ class Turns(Generic[S]):
             permits: The permits of the binding's handlers.
             may_begin: Returns whether calls with messages of a source may begin now.
             room: Returns how many more workers may be started now.
-            start_worker: Starts a worker as a task; the worker calls `next` before each call.
+            start_worker: Starts a worker as a task; the worker calls `take` before each call, and `park` if there is
+                nothing to take.
         """
         self._permits = permits
         self._may_begin = may_begin
@@ -151,32 +156,78 @@ class Turns(Generic[S]):
         self._start_worker = start_worker
         self._ready: deque[S] = deque()
         self._listed: set[S] = set()
+        self._parked: deque[asyncio.Future[bool]] = deque()
         self._is_pump_due = False
+        self._is_closed = False
         permits.watch(self._pump_soon)
 
     def close(self) -> None:
-        """Stop watching the permits: no worker is started for them any more."""
+        """Stop watching the permits: no worker is started for them any more, and those that are parked end."""
+        self._is_closed = True
         self._permits.unwatch(self._pump_soon)
+        while self._parked:
+            self._unpark(goes_on=False)
 
     def wake(self, source: S) -> None:
         """Put ``source`` into the queue: it has new messages, or it may begin now."""
         if source not in self._listed:
             self._listed.add(source)
             self._ready.append(source)
-        self._pump_soon()
+        # One message needs one worker, now. Of more messages, some may be those of workers that are about to run.
+        if self._parked and self._permits.free > 0 and len(source.waiting) == 1:
+            self._unpark(goes_on=True)
+        else:
+            self._pump_soon()
 
-    def next(self) -> S | None:
-        """Return the next source in turn that has waiting messages and may begin, or None."""
+    def take(self, size: int) -> tuple[S, list[Any]] | None:
+        """Remove the messages of the next call from the next source in turn that has some and may begin.
+
+        Args:
+            size: The largest number of messages.
+
+        Returns:
+            The source and the messages, or None if there are none.
+        """
         ready = self._ready
         while ready:
             source = ready.popleft()
-            if source.waiting and self._may_begin(source):
-                ready.append(source)
-                return source
+            waiting = source.waiting
+            if waiting and self._may_begin(source):
+                if size == 1:
+                    messages = [waiting.popleft()]
+                else:
+                    messages = next_batch(waiting, size)
+                    for _ in messages:
+                        waiting.popleft()
+                if waiting:
+                    ready.append(source)
+                else:
+                    self._listed.discard(source)
+                return source, messages
             # The source has no message, or may not begin. Whoever changes that calls `wake`, which lists the source
             # again.
             self._listed.discard(source)
         return None
+
+    async def park(self) -> bool:
+        """Wait until there may be messages for the running worker; return False if the worker is to end."""
+        if self._is_closed or len(self._parked) >= self._permits.free:
+            return False
+        parked: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._parked.append(parked)
+        try:
+            return await parked
+        except asyncio.CancelledError:
+            if parked in self._parked:
+                self._parked.remove(parked)
+            else:
+                self._pump_soon()  # this worker was cancelled after it had been woken for a message
+            raise
+
+    def _unpark(self, *, goes_on: bool) -> None:
+        parked = self._parked.pop()  # the last one, so that those before it stay for bursts only
+        if not parked.done():
+            parked.set_result(goes_on)
 
     def _pump_soon(self) -> None:
         if self._ready and not self._is_pump_due:
@@ -189,5 +240,9 @@ class Turns(Generic[S]):
         self._is_pump_due = False
         # Each worker is a task: more workers than messages would end without a call.
         waiting = sum(len(source.waiting) for source in self._ready)
-        for _ in range(min(self._permits.free, self._room(), waiting)):
+        needed = min(self._permits.free, waiting)
+        while needed > 0 and self._parked:
+            self._unpark(goes_on=True)
+            needed -= 1
+        for _ in range(min(needed, self._room())):
             self._start_worker()

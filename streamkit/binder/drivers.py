@@ -314,18 +314,15 @@ class ConcurrentDriver(Driver[S, D]):
         return self._window - len(self._calls) if self._is_running else 0
 
     async def _work(self) -> None:
-        handled, size = 0, self._size
-        while self._is_running and self._permits.free > 0:
-            source = self._turns.next()
-            if source is None:
-                return
-            waiting = source.waiting
-            if size == 1:
-                deliveries = [waiting.popleft()]
-            else:
-                deliveries = next_batch(waiting, size)
-                for _ in deliveries:
-                    waiting.popleft()
+        handled, size, permits, turns = 0, self._size, self._permits, self._turns
+        while True:
+            taken = turns.take(size) if self._is_running and permits.free > 0 else None
+            if taken is None:
+                if not await turns.park():
+                    return
+                handled = 0
+                continue
+            source, deliveries = taken
             source.calls += 1
             try:
                 try:
