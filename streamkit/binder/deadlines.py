@@ -2,27 +2,25 @@
 
 import asyncio
 
+from msgspec import Struct
+
 __all__ = ["Call", "Deadlines"]
 
 
-class Call:
+class Call(Struct, eq=False):
     """A call in flight.
 
     Attributes:
         task: The task that makes the call.
         due: The loop's time in seconds at which the call expires.
-        expired: Whether the task was cancelled because the call expired.
         cancelling: ``task.cancelling()`` at the begin of the call.
+        expired: Whether the deadline has cancelled the task, and the CancelledError has not left the call yet.
     """
 
-    __slots__ = ("cancelling", "due", "expired", "task")
-
-    def __init__(self, task: asyncio.Task[object], due: float) -> None:
-        self.task = task
-        self.due = due
-        # Set when the deadline cancels the task; cleared when the CancelledError has left the call.
-        self.expired = False
-        self.cancelling = task.cancelling()
+    task: asyncio.Task[object]
+    due: float
+    cancelling: int
+    expired: bool = False
 
 
 class Deadlines:
@@ -42,7 +40,7 @@ class Deadlines:
         task = asyncio.current_task()
         assert task is not None, "a receiver is called in a task"
         loop = task.get_loop()
-        call = Call(task, loop.time() + self._timeout)
+        call = Call(task, loop.time() + self._timeout, task.cancelling())
         self._calls[call] = None
         if self._timer is None:
             self._timer = loop.call_at(call.due, self._expire, loop)

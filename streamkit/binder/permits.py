@@ -20,23 +20,22 @@ class Permits:
     """A fair semaphore that can be withheld and reports free permits that have no waiter.
 
     A binder may use :attr:`free` and :meth:`watch` to take only as many messages as handlers can start.
+
+    Attributes:
+        free: The number of permits that can be taken now; only this class changes it.
     """
 
-    __slots__ = ("_closed", "_free", "_in_line", "_sleepers", "_waiters", "_watchers", "_withheld")
+    __slots__ = ("_closed", "_in_line", "_kept", "_sleepers", "_waiters", "_watchers", "_withheld", "free")
 
     def __init__(self, count: int) -> None:
         self._watchers: tuple[Callable[[], None], ...] = ()
-        self._free = count
+        self.free = count
+        self._kept = 0  # the free permits while none is given
         self._withheld = False
         self._closed = False
         self._waiters: deque[Future[None]] = deque()
         self._in_line: dict[Task[object] | None, Future[None]] = {}
         self._sleepers: set[Future[None]] = set()
-
-    @property
-    def free(self) -> int:
-        """The number of permits that can be taken now."""
-        return 0 if self._withheld else self._free
 
     def watch(self, on_free: Callable[[], None]) -> None:
         """Call ``on_free`` on the loop whenever a permit becomes free and no waiter takes it."""
@@ -48,9 +47,9 @@ class Permits:
 
     def take(self) -> bool:
         """Take a permit if one is free; return whether a permit was taken. No task in line is overtaken."""
-        # While permits are given, none is free as long as a task is in line: see `_hand_out`.
-        if self._free > 0 and not self._withheld:
-            self._free -= 1
+        # None is free as long as a task is in line: see `_hand_out`.
+        if self.free > 0:
+            self.free -= 1
             return True
         return False
 
@@ -88,7 +87,10 @@ class Permits:
 
     def release(self) -> None:
         """Return a permit; the first task in line takes it at once, unless permits are withheld."""
-        self._free += 1
+        if self._withheld:
+            self._kept += 1
+            return
+        self.free += 1
         if self._waiters or self._watchers:
             self._hand_out()
 
@@ -113,10 +115,13 @@ class Permits:
     def withhold(self) -> None:
         """Give no permit until :meth:`grant`; permits that are held stay held, and waiters stay in line."""
         self._withheld = True
+        self._kept += self.free
+        self.free = 0
 
     def close(self) -> None:
         """Give no permit until :meth:`grant`: cancel every :meth:`acquire` and :meth:`sleep`, now and later."""
-        self._withheld = self._closed = True
+        self.withhold()
+        self._closed = True
         for sleeper in self._sleepers:
             sleeper.cancel()
         while self._waiters:
@@ -125,19 +130,20 @@ class Permits:
     def grant(self) -> None:
         """Give permits again after :meth:`withhold` or :meth:`close`."""
         self._withheld = self._closed = False
+        self.free += self._kept
+        self._kept = 0
         self._hand_out()
 
     def _hand_out(self) -> None:
-        while self._free > 0 and self._waiters and not self._withheld:
+        while self.free > 0 and self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
-                self._free -= 1
+                self.free -= 1
                 waiter.set_result(None)
-        # Invariant: while permits are given, either none is free or no task is in line. So no `take` overtakes the
-        # line.
+        # Invariant: either none is free or no task is in line. So no `take` overtakes the line.
         for on_free in self._watchers:
             # Asked for each watcher, because the one before may have taken the last permit.
-            if self._free > 0 and not self._withheld:
+            if self.free > 0:
                 on_free()
 
 
