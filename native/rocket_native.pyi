@@ -3,23 +3,18 @@
 `rocket_remoting.native` says whether it is installed; without it Python code does the same.
 """
 
-from collections.abc import Sequence
-from typing import Final, Self, TypeAlias, final
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final, Generic, Self, TypeAlias, TypeVar, final
 
 INTERFACE: Final[int]
 """The number of this interface. It changes with each change of what is below."""
 
 Place: TypeAlias = tuple[memoryview, int]
 """The map of a file, and a position in it."""
-Tail: TypeAlias = tuple[memoryview | None, int, int, int]
-"""The last file of the log or of a queue: its map, if it is mapped, the position of its end, up to which position it
-has space, and the offset of the next record or message."""
 IndexPlace: TypeAlias = tuple[memoryview, int, int, int, int, int]
 """The map of an index file, its number of slots, and what its header has now: begin timestamp, begin offset, slots in
 use, and the number of the next entry."""
-IndexTail: TypeAlias = tuple[memoryview | None, int, int, int, int, int, bytearray, int, int]
-"""The last file of the index: as `IndexPlace`, if it is mapped; a byte for each part of the file, 0 if it has no space;
-the number of bits of a position in a part; and up to which position the file has space for entries."""
 IndexHeader: TypeAlias = tuple[int, int, int, int, int, int]
 """What the header of an index file has then: begin timestamp, end timestamp, begin offset, end offset, slots in use,
 and the number of the next entry."""
@@ -266,12 +261,20 @@ class PlainSends:
     def longest_body(self) -> int:
         """Length of the longest body of a message or a batch, in bytes."""
 
-    def pack(self, log: Tail, queues: Sequence[Tail], index: IndexTail | None, store_timestamp: int, /) -> Run:
-        """Return the messages as records; write them and their entries, as `Run.write` does, if all files have room.
+    def pack(
+        self,
+        log: LogState,
+        queues: Sequence[QueueState],
+        index: IndexState | None,
+        store_timestamp: int,
+        /,
+    ) -> Run:
+        """Return the messages as records; write them and their entries, as `Run.write` does, and count them, if all
+        files have room.
 
         Args:
-            log: The last file of the log.
-            queues: The last file of each queue of `targets`.
+            log: The log.
+            queues: The queues of `targets`.
             index: The last file of the index; None if nothing is to be indexed.
             store_timestamp: The time of storing, in milliseconds since 1970.
 
@@ -301,15 +304,144 @@ class AnswerTemplate:
                 the first message and the request's number.
         """
 
+class FileState:
+    """A file of a store.
+
+    Attributes:
+        base: The offset of its first byte.
+        size: Its size.
+        allocated: Bytes up to here have space on the disk.
+        used: Whether its bytes were used since this was set to False.
+        view: Its bytes, if it is mapped.
+    """
+
+    base: int
+    size: int
+    allocated: int
+    used: bool
+    view: memoryview | None
+
+class LogState:
+    """The commit log.
+
+    Attributes:
+        end: The offset of the next record.
+        committed: Readers see records up to here.
+        last_record: The offset of the last record.
+        last_timestamp: Its store timestamp.
+        tail: The last file.
+    """
+
+    end: int
+    committed: int
+    last_record: int
+    last_timestamp: int
+    tail: FileState | None
+
+class QueueState:
+    """A consume queue.
+
+    Attributes:
+        max_offset: The number of the next message.
+        max_physical: Where the last message ends in the commit log.
+        tail: The last file.
+    """
+
+    max_offset: int
+    max_physical: int
+    tail: FileState | None
+
+class IndexState:
+    """A file of the index.
+
+    Attributes:
+        begin_timestamp: Store timestamp of its first message.
+        end_timestamp: Store timestamp of its last message.
+        begin_offset: Commit log offset of its first message.
+        end_offset: Commit log offset of its last message.
+        slots_used: Slots that have entries.
+        count: The number of the next entry.
+        file: The file; None if it has not been made yet.
+        slots: The number of slots.
+        chunks_allocated: A byte for each part of the file, 0 if it has no space on the disk.
+        chunk_bits: A part has ``1 << chunk_bits`` bytes.
+    """
+
+    begin_timestamp: int
+    end_timestamp: int
+    begin_offset: int
+    end_offset: int
+    slots_used: int
+    count: int
+    file: FileState | None
+    slots: int
+    chunks_allocated: bytearray | None
+    chunk_bits: int
+
+_Queue = TypeVar("_Queue", bound=QueueState)
+
+@final
+class LoneSends(Generic[_Queue]):
+    """Stores and answers requests of which each is all that was received in a turn of the loop."""
+
+    def __new__(
+        cls,
+        reader: SendReader,
+        log: LogState,
+        queues: Mapping[tuple[str, int], _Queue],
+        last_property: str,
+        template: AnswerTemplate,
+    ) -> Self:
+        """Make an object for one store.
+
+        Args:
+            reader: Reads the requests.
+            log: The log.
+            queues: The queues by topic and id, a `dict`.
+            last_property: A name and a value in wire form, stored behind the properties of each message.
+            template: The header of the answers.
+        """
+
+    def store(
+        self,
+        received: memoryview,
+        host: tuple[bytes, int],
+        plain: AbstractSet[tuple[str, int]],
+        index: IndexState | None,
+        longest_body: int,
+        store_timestamp: int,
+        /,
+    ) -> tuple[bytes, _Queue, list[int], int, bool] | None:
+        """Store the messages of a request as `PlainSends.pack` does, and return its answer.
+
+        Args:
+            received: What was received; it begins with a whole frame.
+            host: The connection's address, as a record has it; and the bits of the system flag that say which of the
+                hosts have IPv6 addresses.
+            plain: The queues whose messages are stored as they are.
+            index: The last file of the index; None if nothing is to be indexed.
+            longest_body: The largest size of a body.
+            store_timestamp: The time of storing, in milliseconds since 1970.
+
+        Returns:
+            The answer, empty if none is expected; the queue, the tags codes of its messages, the bytes of their
+            records, and whether entries have been written into the index. None if nothing has changed: more than one
+            plain request was received, its queue is none of `plain`, or a file has no room.
+
+        Raises:
+            OverflowError: A number does not fit its field.
+            ValueError: A topic is too long, or a file is read-only. Nothing has changed.
+        """
+
 @final
 class Run:
     """Records, and the entries that lead to them."""
 
     @property
     def result(self) -> tuple[bool, int, int, list[tuple[int, int]], IndexHeader | None]:
-        """Whether they have been written already; bytes of the records, and of the last one; for each queue the number
-        of its messages, and the commit log offset where the last one's record ends; the header of the index file, if
-        entries have been written into it."""
+        """Whether they have been written and counted already; bytes of the records, and of the last one; for each queue
+        the number of its messages, and the commit log offset where the last one's record ends; the header of the index
+        file, if entries have been written into it."""
 
     @property
     def size(self) -> int:

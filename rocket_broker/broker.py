@@ -336,10 +336,14 @@ class Broker:
         )
 
     def _frames_handler(self) -> FramesHandler:
-        return FramesHandler(self._take_frames, self.fast_failure.begin_turn, self.fast_failure.end_turn)
+        turns = self.fast_failure
+        return FramesHandler(self._take_frames, self._take_alone, turns.begin_turn, turns.end_turn)
 
     def _take_frames(self, received: Sequence[tuple[Connection, memoryview]]) -> Sequence[tuple[int, bytes]] | None:
         return self._send_runs.take(received) if self._send_runs is not None else None
+
+    def _take_alone(self, connection: Connection, received: memoryview) -> tuple[int, bytes] | None:
+        return self._send_runs.take_alone(connection, received) if self._send_runs is not None else None
 
     async def _connect_back(self) -> None:
         """Connect to the advertised address, so that a wrong address fails the start and not the clients."""

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyByteArray;
 
-use crate::memory::{byte_at, in_order, outside, Memory};
+use crate::memory::{in_order, outside, Memory};
 
 /// Bytes of the header: four numbers of eight bytes, and two of four.
 const HEADER: usize = 40;
@@ -23,21 +22,31 @@ pub type Header = (i64, i64, i64, i64, i32, i32);
 /// next entry as its header has them.
 pub type IndexPlace<'py> = (Bound<'py, PyAny>, u32, i64, i64, i32, i32);
 
-/// The last file of the index: its map, if it is mapped, its number of slots, begin timestamp, begin offset, slots in use
-/// and the number of the next entry as its header has them, which of its parts of `1 << bits` bytes have space on the disk,
-/// `bits`, and up to where its entries have space.
-pub type IndexTail<'py> = (Option<Bound<'py, PyAny>>, u32, i64, i64, i32, i32, Bound<'py, PyByteArray>, u32, usize);
+/// The memory of an index file, and what its header says.
+pub struct Table {
+    pub file: Memory,
+    pub slot_count: u32,
+    pub begin_timestamp: i64,
+    pub begin_offset: i64,
+    pub slots_used: i32,
+    /// The number of the next entry.
+    pub first: i32,
+}
 
-/// Returns what is needed to write entries into a file; `None` if it has no room for them.
-pub fn place_for<'py>(tail: IndexTail<'py>, keys: &[Key]) -> PyResult<Option<IndexPlace<'py>>> {
-    let (file, slot_count, begin_timestamp, begin_offset, slots_used, first, allocated, bits, room) = tail;
-    let slot_count = checked(slot_count)?;
-    let has_space = |position: usize| {
-        position.checked_shr(bits).and_then(|part| byte_at(&allocated, part)).is_some_and(|mark| mark != 0)
-    };
-    let end = entries_start(slot_count) + (usize::try_from(first)? + keys.len()) * ENTRY;
-    let has_room = end <= room && has_space(0) && keys.iter().all(|key| has_space(key.slot_position(slot_count)));
-    Ok(file.filter(|_| has_room).map(|file| (file, slot_count, begin_timestamp, begin_offset, slots_used, first)))
+impl Table {
+    /// Returns the table at a place that Python names.
+    pub fn at((file, slot_count, begin_timestamp, begin_offset, slots_used, first): IndexPlace<'_>) -> PyResult<Self> {
+        let (file, slot_count) = (Memory::writable(&file)?, checked(slot_count)?);
+        Ok(Self { file, slot_count, begin_timestamp, begin_offset, slots_used, first })
+    }
+
+    /// Returns whether the file has space for entries of keys, given up to where its entries have space, and whether the
+    /// slot at a position has space.
+    pub fn has_room(&self, keys: &[Key], room: usize, has_space: impl Fn(usize) -> bool) -> bool {
+        let Ok(first) = usize::try_from(self.first) else { return false };
+        let end = entries_start(self.slot_count) + (first + keys.len()) * ENTRY;
+        end <= room && has_space(0) && keys.iter().all(|key| has_space(key.slot_position(self.slot_count)))
+    }
 }
 
 /// A key of a message, as the index has it.
@@ -124,16 +133,14 @@ impl Newest {
 
 impl Entries {
     /// Makes the entries, each with the number of the older one in its slot.
-    pub fn of(place: IndexPlace<'_>, keys: &[Key]) -> PyResult<Self> {
-        let (file, slot_count, mut begin_timestamp, mut begin_offset, mut slots_used, first) = place;
-        let slot_count = checked(slot_count)?;
+    pub fn of(table: Table, keys: &[Key]) -> PyResult<Self> {
+        let Table { file, slot_count, mut begin_timestamp, mut begin_offset, mut slots_used, first } = table;
         let (Some(first_key), Some(last_key)) = (keys.first(), keys.last()) else {
             return Err(PyValueError::new_err("there are no keys to index"));
         };
         if first == 1 {
             (begin_timestamp, begin_offset) = (first_key.store_timestamp, first_key.offset);
         }
-        let file = Memory::writable(&file)?;
         let mut bytes = Vec::with_capacity(keys.len() * ENTRY);
         let mut newest = Newest::of(keys.len());
         let mut number = first;
@@ -190,7 +197,7 @@ fn entries_start(slot_count: u32) -> usize {
     HEADER + slot_count as usize * SLOT
 }
 
-fn checked(slot_count: u32) -> PyResult<u32> {
+pub fn checked(slot_count: u32) -> PyResult<u32> {
     if slot_count == 0 {
         return Err(PyValueError::new_err("an index has at least one slot"));
     }

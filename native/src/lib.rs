@@ -10,17 +10,19 @@ mod header;
 mod index;
 mod java_hash;
 mod log_block;
+mod lone_sends;
 mod memory;
 mod properties;
 mod pulled;
 mod queue;
 mod record;
 mod sends;
+mod state;
 
 use pyo3::prelude::*;
 
 /// Number of this interface; `rocket_remoting.native` uses no module with another one.
-const INTERFACE: u32 = 7;
+const INTERFACE: u32 = 8;
 
 #[pymodule]
 fn rocket_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -32,6 +34,11 @@ fn rocket_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sends::PlainSends>()?;
     module.add_class::<sends::AnswerTemplate>()?;
     module.add_class::<sends::SendReader>()?;
+    module.add_class::<lone_sends::LoneSends>()?;
+    module.add_class::<state::FileState>()?;
+    module.add_class::<state::LogState>()?;
+    module.add_class::<state::QueueState>()?;
+    module.add_class::<state::IndexState>()?;
     module.add_function(wrap_pyfunction!(batch::read_batch, module)?)?;
     module.add_function(wrap_pyfunction!(batch::part_bounds, module)?)?;
     module.add_function(wrap_pyfunction!(queue::read_records, module)?)?;

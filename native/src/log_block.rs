@@ -9,7 +9,7 @@ use crate::index::{self, IndexPlace, Key};
 use crate::java_hash::JavaHash;
 use crate::memory::Memory;
 use crate::properties::{each_property, Known};
-use crate::record::{queue_entry, EntryFiles, Place, BEFORE_BODY, BEFORE_HOSTS, FIXED, MAGIC_V1, QUEUE_ENTRY};
+use crate::record::{in_file, queue_entry, EntryFiles, Place, BEFORE_BODY, BEFORE_HOSTS, FIXED, MAGIC_V1, QUEUE_ENTRY};
 
 /// Bytes of the smallest record. The log must have had room for n of them before the message with the number n.
 const SMALLEST: i64 = 92;
@@ -198,9 +198,9 @@ impl LogBlock {
     #[pyo3(signature = (queues, index, /))]
     #[allow(clippy::needless_pass_by_value)] // Python's objects
     fn write(&self, queues: Vec<Place<'_>>, index: Option<IndexPlace<'_>>) -> PyResult<Option<index::Header>> {
-        let places = queues.iter().map(|(file, position)| (file, *position)).collect::<Vec<_>>();
+        let places = queues.iter().map(in_file).collect::<PyResult<_>>()?;
         let entries = self.queues.iter().map(|queue| queue.entries.as_slice());
-        Ok(EntryFiles::of(&places, entries, index, &self.keys)?.write())
+        Ok(EntryFiles::of(places, entries, index.map(index::Table::at).transpose()?, &self.keys)?.write())
     }
 }
 

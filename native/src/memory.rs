@@ -4,24 +4,33 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::{compiler_fence, Ordering};
+use std::sync::Arc;
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
-/// The bytes of an object, which Python may write to between two calls. They are kept until this is dropped.
+/// The bytes of an object, which Python may write to between two calls. They are kept until this and its clones are
+/// dropped.
+#[derive(Clone)]
 pub struct Memory {
     cells: NonNull<[u8]>,
-    buffer: PyBuffer<u8>,
+    buffer: Arc<PyBuffer<u8>>,
 }
+
+// SAFETY: `buffer` keeps the bytes, whatever thread drops it, and they are read and written only by threads that hold
+// Python's lock.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
 
 impl Memory {
     /// Returns the bytes of an object, for reading.
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let buffer = PyBuffer::<u8>::get(object)?;
         let cells = buffer.as_slice_ptr().ok_or_else(|| PyValueError::new_err("the memory is not contiguous"))?;
-        Ok(Self { cells, buffer })
+        Ok(Self { cells, buffer: Arc::new(buffer) })
     }
 
     /// Returns the bytes of an object, for reading and writing.

@@ -3,10 +3,10 @@
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
-pub use crate::index::IndexTail;
-use crate::index::{self, place_for, IndexPlace, Key};
+use crate::index::{self, IndexPlace, Key};
 use crate::java_hash::JavaHash;
 use crate::memory::{in_order, outside, Memory};
+use crate::state::{FilePlace, IndexState, LogState, QueueState};
 
 pub const MAGIC_V1: u32 = 0xDAA3_20A7;
 /// The bits of the system flag that say which of the hosts have IPv6 addresses.
@@ -153,7 +153,8 @@ impl<'a> Packer<'a> {
     pub fn run(self) -> Run {
         Run {
             records: self.records,
-            queues: self.queues.into_iter().map(|queue| (queue.entries, queue.end)).collect(),
+            queues: self.queues.into_iter().map(|queue| (queue.entries, queue.end, queue.next_offset)).collect(),
+            end: self.next,
             offsets: self.offsets,
             last_size: self.last_size,
             keys: self.keys,
@@ -166,57 +167,78 @@ impl<'a> Packer<'a> {
 /// The map of a file, and a position in it.
 pub type Place<'py> = (Bound<'py, PyAny>, usize);
 
-/// The last file of the log or of a queue: its map, if it is mapped, the position of its end, up to where it has space, and
-/// the offset of the next record or message.
-pub type Tail<'py> = (Option<Bound<'py, PyAny>>, usize, usize, i64);
-
 /// Records, and the entries that lead to them.
 #[pyclass(frozen)]
 pub struct Run {
     records: Vec<u8>,
-    /// For each queue its entries, and where the last one's record ends.
-    queues: Vec<(Vec<u8>, i64)>,
+    /// For each queue its entries, where the last one's record ends, and the number of the next message.
+    queues: Vec<(Vec<u8>, i64, i64)>,
+    /// The offset behind the last record.
+    end: i64,
     /// For each message its offset in the commit log, and the one in its queue.
     pub offsets: Vec<(i64, i64)>,
     last_size: i64,
     keys: Vec<Key>,
     /// The header of the index file, if entries have been written into it.
-    header: Option<index::Header>,
-    is_written: bool,
+    pub header: Option<index::Header>,
+    pub is_written: bool,
 }
 
 impl Run {
-    /// Writes records and entries, as `write` does, if each file has room for its own.
-    pub fn write_if_room(&mut self, log: &Tail<'_>, queues: &[Tail<'_>], index: Option<IndexTail<'_>>) -> PyResult<()> {
-        let Some(log) = place_in(log, self.records.len()) else { return Ok(()) };
+    /// Writes records and entries, as `write` does, and counts them, if each file has room for its own.
+    pub fn write_if_room(
+        &mut self,
+        log: &Bound<'_, LogState>,
+        queues: &[Bound<'_, QueueState>],
+        index: Option<&Bound<'_, IndexState>>,
+        store_timestamp: i64,
+    ) -> PyResult<()> {
+        let py = log.py();
+        let mut log = log.try_borrow_mut()?;
+        let Some(log_place) = log.place(py, self.records.len())? else { return Ok(()) };
         let mut places = Vec::with_capacity(queues.len());
-        for (tail, (entries, _)) in queues.iter().zip(&self.queues) {
-            let Some(place) = place_in(tail, entries.len()) else { return Ok(()) };
+        let mut states = Vec::with_capacity(queues.len());
+        for (queue, (entries, ..)) in queues.iter().zip(&self.queues) {
+            let queue = queue.try_borrow_mut()?;
+            let Some(place) = queue.place(py, entries.len())? else { return Ok(()) };
             places.push(place);
+            states.push(queue);
         }
-        let mut index_place = None;
-        if let Some(tail) = index.filter(|_| !self.keys.is_empty()) {
-            index_place = place_for(tail, &self.keys)?;
-            if index_place.is_none() {
+        let (mut index_state, mut table) = (None, None);
+        if let Some(index) = index.filter(|_| !self.keys.is_empty()) {
+            let index = index.try_borrow_mut()?;
+            table = index.table_for(py, &self.keys)?;
+            if table.is_none() {
                 return Ok(());
             }
+            index_state = Some(index);
         }
-        self.header = self.write_into(log, &places, index_place)?;
+        self.header = self.write_into(log_place, places, table)?;
+        // Nothing can fail from here on: what is written is counted.
         self.is_written = true;
+        log.appended(self.end, self.last_size, store_timestamp);
+        for (queue, (_, end, next)) in states.iter_mut().zip(&self.queues) {
+            queue.appended(*next, *end);
+        }
+        if let (Some(index), Some(header)) = (&mut index_state, self.header) {
+            index.appended(header);
+        }
         Ok(())
     }
 
     fn write_into(
         &self,
-        log: (&Bound<'_, PyAny>, usize),
-        queues: &[(&Bound<'_, PyAny>, usize)],
-        index: Option<IndexPlace<'_>>,
+        log: FilePlace,
+        queues: Vec<FilePlace>,
+        index: Option<index::Table>,
     ) -> PyResult<Option<index::Header>> {
-        let log = room(log, self.records.len())?;
-        let entries = self.queues.iter().map(|(entries, _)| entries.as_slice());
+        let (log, position) = log;
+        if !log.has(position, self.records.len()) {
+            return Err(outside());
+        }
+        let entries = self.queues.iter().map(|(entries, ..)| entries.as_slice());
         let entries = EntryFiles::of(queues, entries, index, &self.keys)?;
 
-        let (log, position) = log;
         let (head, rest) = self.records.split_at(self.records.len().min(RECORD_HEAD));
         log.write(position + head.len(), rest);
         in_order();
@@ -228,27 +250,26 @@ impl Run {
 
 /// Entries of records in the log, and the files that have room for them.
 pub struct EntryFiles<'a> {
-    queues: Vec<(Memory, usize, &'a [u8])>,
+    queues: Vec<(FilePlace, &'a [u8])>,
     index: Option<index::Entries>,
 }
 
 impl<'a> EntryFiles<'a> {
     /// Checks that there is room for the entries of each queue at its place, and for those of the keys in the index.
     pub fn of(
-        places: &[(&Bound<'_, PyAny>, usize)],
+        places: Vec<FilePlace>,
         entries: impl ExactSizeIterator<Item = &'a [u8]>,
-        index: Option<IndexPlace<'_>>,
+        index: Option<index::Table>,
         keys: &[Key],
     ) -> PyResult<Self> {
         if places.len() != entries.len() {
             return Err(PyValueError::new_err("entries are written into all of their queues"));
         }
-        let mut queues = Vec::with_capacity(places.len());
-        for (place, entries) in places.iter().zip(entries) {
-            let (file, position) = room(*place, entries.len())?;
-            queues.push((file, position, entries));
+        let queues: Vec<_> = places.into_iter().zip(entries).collect();
+        if !queues.iter().all(|((file, position), entries)| file.has(*position, entries.len())) {
+            return Err(outside());
         }
-        let index = index.map(|place| index::Entries::of(place, keys)).transpose()?;
+        let index = index.map(|table| index::Entries::of(table, keys)).transpose()?;
         Ok(Self { queues, index })
     }
 
@@ -258,8 +279,8 @@ impl<'a> EntryFiles<'a> {
             index.write();
         }
         in_order();
-        for (queue, position, entries) in &self.queues {
-            queue.write(*position, entries);
+        for ((file, position), entries) in &self.queues {
+            file.write(*position, entries);
         }
         self.index.map(|index| index.header)
     }
@@ -278,14 +299,14 @@ impl Run {
 
     /// Bytes of the records.
     #[getter]
-    fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.records.len()
     }
 
     /// For each queue the number of its messages, and the commit log offset where the last one's record ends.
     #[getter]
     fn queues(&self) -> Vec<(usize, i64)> {
-        self.queues.iter().map(|(entries, end)| (entries.len() / QUEUE_ENTRY, *end)).collect()
+        self.queues.iter().map(|(entries, end, _)| (entries.len() / QUEUE_ENTRY, *end)).collect()
     }
 
     /// The commit log offset of each record.
@@ -320,25 +341,14 @@ impl Run {
         queues: Vec<Place<'_>>,
         index: Option<IndexPlace<'_>>,
     ) -> PyResult<Option<index::Header>> {
-        let queues: Vec<_> = queues.iter().map(|(file, position)| (file, *position)).collect();
-        self.write_into((&log.0, log.1), &queues, index)
+        let queues = queues.iter().map(in_file).collect::<PyResult<_>>()?;
+        self.write_into(in_file(&log)?, queues, index.map(index::Table::at).transpose()?)
     }
 }
 
-/// Returns a file and the position of its end; `None` if it is not mapped, or has no space for some bytes there.
-fn place_in<'a, 'py>(tail: &'a Tail<'py>, size: usize) -> Option<(&'a Bound<'py, PyAny>, usize)> {
-    let (file, position, room, _) = tail;
-    let has_room = position.checked_add(size).is_some_and(|end| end <= *room);
-    file.as_ref().filter(|_| has_room).map(|file| (file, *position))
-}
-
-/// Returns a file's memory, in which there is room for some bytes at the position.
-fn room((file, position): (&Bound<'_, PyAny>, usize), size: usize) -> PyResult<(Memory, usize)> {
-    let file = Memory::writable(file)?;
-    if !file.has(position, size) {
-        return Err(outside());
-    }
-    Ok((file, position))
+/// Returns the memory of a file that is written to, and the position in it.
+pub fn in_file((file, position): &Place<'_>) -> PyResult<FilePlace> {
+    Ok((Memory::writable(file)?, *position))
 }
 
 fn too_large(field: &str) -> PyErr {

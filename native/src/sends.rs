@@ -11,7 +11,8 @@ use crate::header::{number, Head};
 use crate::java_hash::JavaHash;
 use crate::memory::{outside, Memory};
 use crate::properties::{each_property, Known};
-use crate::record::{IndexTail, Message, Packer, Producer, Run, Shared, Tail};
+use crate::record::{Message, Packer, Producer, Run, Shared};
+use crate::state::{IndexState, LogState, QueueState};
 
 const SEND_MESSAGE_V2: i32 = 310;
 const SEND_BATCH_MESSAGE: i32 = 320;
@@ -190,6 +191,27 @@ impl SendReader {
 }
 
 impl SendReader {
+    /// Returns the messages of a request that is all that a connection has received; `None` if there is more, or it is
+    /// unusual.
+    pub fn read_only(
+        slf: &Bound<'_, Self>,
+        received: &Bound<'_, PyAny>,
+        (host, host_flags): (Bound<'_, PyBytes>, i32),
+        last_property: &str,
+    ) -> PyResult<Option<PlainSends>> {
+        let received = Memory::of(received)?;
+        let length = i64::from(u32::from_be_bytes(received.get(0)?)) + 4;
+        if !usize::try_from(length).is_ok_and(|length| received.has(0, length) && !received.has(0, length + 1)) {
+            return Ok(None);
+        }
+        let mut data = Vec::new();
+        received.append_all_to(&mut data)?;
+        let mut found = Found::default();
+        slf.get().read_part(&data, 0, 1, last_property, &mut found);
+        let hosts = vec![(host.unbind(), host_flags)];
+        Ok((!found.requests.is_empty()).then(|| PlainSends { data, found, hosts, reader: slf.clone().unbind() }))
+    }
+
     /// Adds the first requests of a connection, which begin at a position.
     fn read_part(&self, data: &[u8], start: usize, most: usize, last_property: &str, found: &mut Found) {
         let (connection, first) = (found.parts.len(), found.requests.len());
@@ -344,6 +366,14 @@ type Scope<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 /// The number of a request's sender, what is signed, the signature, and the scope.
 type Signature<'py> = (usize, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Option<Scope<'py>>);
 
+impl PlainSends {
+    /// Returns the queue of the first request, and the tags codes of its messages.
+    pub fn first_target(&self) -> (&str, i32, &[i64]) {
+        let target = &self.found.targets[self.found.requests[0].target];
+        (&target.topic, target.queue_id, &target.tags_codes)
+    }
+}
+
 #[pymethods]
 impl PlainSends {
     fn __len__(&self) -> usize {
@@ -370,7 +400,7 @@ impl PlainSends {
 
     /// Length of the longest body of a message or batch, in bytes.
     #[getter]
-    fn longest_body(&self) -> usize {
+    pub fn longest_body(&self) -> usize {
         let batches = self.found.requests.iter().map(|request| request.longest_body);
         batches.chain(self.found.messages.iter().map(|message| message.body.len())).max().unwrap_or(0)
     }
@@ -424,22 +454,23 @@ impl PlainSends {
             .collect()
     }
 
-    /// Returns the messages as records, written if log, queues and index have room for them.
+    /// Returns the messages as records, written and counted if log, queues and index have room for them.
     #[pyo3(signature = (log, queues, index, store_timestamp, /))]
-    #[allow(clippy::needless_pass_by_value)] // Python's lists
-    fn pack(
+    #[allow(clippy::needless_pass_by_value)] // Python's list
+    pub fn pack(
         &self,
-        py: Python<'_>,
-        log: Tail<'_>,
-        queues: Vec<Tail<'_>>,
-        index: Option<IndexTail<'_>>,
+        log: &Bound<'_, LogState>,
+        queues: Vec<Bound<'_, QueueState>>,
+        index: Option<&Bound<'_, IndexState>>,
         store_timestamp: i64,
     ) -> PyResult<Run> {
+        let py = log.py();
         let shared = Shared { store_host: &self.reader.get().store_host, reconsume_times: 0, store_timestamp };
         let messages = self.found.messages.len();
-        let mut packer = Packer::new(shared, log.3, messages, self.data.len() + messages * MORE_THAN_HOSTS);
-        for (target, (_, _, _, next)) in self.found.targets.iter().zip(&queues) {
-            packer.add_queue(&target.topic, target.queue_id, *next)?;
+        let end = log.try_borrow()?.end;
+        let mut packer = Packer::new(shared, end, messages, self.data.len() + messages * MORE_THAN_HOSTS);
+        for (target, queue) in self.found.targets.iter().zip(&queues) {
+            packer.add_queue(&target.topic, target.queue_id, queue.try_borrow()?.max_offset)?;
         }
         let data = self.data.as_slice();
         for (part, (host, host_flags)) in self.found.parts.iter().zip(&self.hosts) {
@@ -466,13 +497,12 @@ impl PlainSends {
             }
         }
         let mut run = packer.run();
-        run.write_if_room(&log, &queues, index)?;
+        run.write_if_room(log, &queues, index, store_timestamp)?;
         Ok(run)
     }
 
     /// Returns for each connection the bytes of its requests and the answers to it, one after the other.
-    ///
-    fn answers<'py>(
+    pub fn answers<'py>(
         &self,
         py: Python<'py>,
         run: &Run,

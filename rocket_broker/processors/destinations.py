@@ -54,11 +54,7 @@ class Destinations:
         Args:
             queues: Topic and queue id of each.
         """
-        known = self._plain
-        if self._plain_of is not self._topics.data_version:  # each change of a topic makes a new version
-            self._plain_of = self._topics.data_version
-            known.clear()
-        if known.issuperset(queues) and not self._settings.start_accept_send_request_time_stamp:
+        if self.known_plain.issuperset(queues):
             return True
         try:
             for topic, queue_id in queues:
@@ -67,6 +63,14 @@ class Destinations:
         except Refusal:
             return False
         return True
+
+    @property
+    def known_plain(self) -> set[tuple[str, int]]:
+        """The queues that are known to be plain now, by topic and queue id; not all that `are_plain` would find."""
+        if self._plain_of is not self._topics.data_version:  # each change of a topic makes a new version
+            self._plain_of = self._topics.data_version
+            self._plain.clear()
+        return set() if self._settings.start_accept_send_request_time_stamp else self._plain
 
     def _is_plain(self, topic: str, queue_id: int) -> bool:
         config = self._known_topic(topic)

@@ -6,6 +6,8 @@
     received of B    send | send
                      └── run ────┘                       parsed, stored and answered by the native core
 
+A plain request that is alone, as of a client that sends and waits for the answer, takes one call of the core.
+
 Policy is asked once for each queue of a run, and for the run as a whole. Whatever is unusual is left to
 `SendProcessor`, request by request: a topic or queue that does not exist, a refusal, a message that waits, a full file,
 a flush for each message. So each rule is written once, there.
@@ -41,7 +43,9 @@ from rocket_remoting.wire.properties import PROPERTY_DELAY_TIME_LEVEL
 from rocket_remoting.wire.sys_flag import COMPRESSED, COMPRESSION_TYPE_MASK
 
 if TYPE_CHECKING:
-    from rocket_native import AnswerTemplate, PlainSends, Run, SendReader
+    from rocket_native import AnswerTemplate, LoneSends, PlainSends, Run, SendReader
+
+    from rocket_broker.store.consume_queue import ConsumeQueue
 
 __all__ = ["MOST_SENDS", "SendRuns"]
 
@@ -52,7 +56,8 @@ _PREFIX = 8
 """Bytes of a frame before its header."""
 _USUAL_BEGIN = b'{"code":'
 _CODE = _PREFIX + len(_USUAL_BEGIN)
-_BEGINS_OF_SENDS = b"3 "
+_DIGIT_OF_SENDS = ord("3")
+_BEGINS_OF_SENDS = bytes((_DIGIT_OF_SENDS, ord(" ")))
 """What follows the usual begin in sends, whose codes are 310 and 320; a header with spaces may have any code."""
 
 _ID, _QUEUE, _QUEUE_OFFSET, _OPAQUE = "<id>", 1_111_111_111, 2_222_222_222, 1_333_333_333
@@ -85,6 +90,7 @@ class SendRuns:
         self._origin = ""
         self._template: AnswerTemplate | None = None
         self._template_of: tuple[object, ...] = ()
+        self._lone: LoneSends[ConsumeQueue] | None = None  # only if each account may send
 
     def take(  # noqa: PLR0911, PLR0912 - a return for each reason to take nothing
         self, received: Sequence[tuple[Connection, memoryview]]
@@ -153,6 +159,55 @@ class SendRuns:
             return [(length, b"") for length, _ in answers]
         return answers
 
+    def take_alone(self, connection: Connection, received: memoryview) -> tuple[int, bytes] | None:
+        """Do as `take` does with what was received from the only connection of this turn of the loop, a moment ago.
+
+        Args:
+            connection: The connection.
+            received: What was received, beginning with a complete frame.
+        """
+        lone, settings, late = self._lone, self._settings, self._fast_failure
+        if len(received) <= _CODE or received[_CODE] != _DIGIT_OF_SENDS:
+            if _is_other(received):
+                return None
+        elif (
+            lone is not None
+            and not self._sending.is_stopping
+            and not self._sending.answers_later
+            and self._store.takes_runs
+            and self._template_of == (settings.region_id, settings.trace_on)
+            and not late.in_turn
+            and late.admits_sends_at_once
+        ):
+            answer = self._store_alone(lone, connection, received)
+            if answer is not None:
+                return len(received), answer
+        taken = self.take(((connection, received),))
+        return None if taken is None else taken[0]
+
+    def _store_alone(
+        self, lone: "LoneSends[ConsumeQueue]", connection: Connection, received: memoryview
+    ) -> bytes | None:
+        """Store a request that is all that was received, and return its answer; None if it is not plain."""
+        try:
+            born_host = packed_born_host(connection.remote_address, self._writer.store_host)
+        except LocalProtocolError:  # an address that no record can have
+            return None
+        began = Watchdog.clock()
+        stored = self._store.put_alone(lone, received, born_host, self._destinations.known_plain)
+        if stored is None:
+            return None
+        seconds = Watchdog.clock() - began
+        answer, topic, count, size = stored
+        traffic = self._statistics.puts[topic]
+        traffic.calls += 1
+        traffic.messages += count
+        traffic.size += size
+        if seconds >= FAST_SECONDS:
+            self._statistics.put_times.note(seconds, count)
+            Watchdog.check(began, "storing messages of a request")
+        return answer
+
     def _permitted(
         self,
         reader: "SendReader",
@@ -209,6 +264,8 @@ class SendRuns:
         used = (self._settings.region_id, self._settings.trace_on)
         self._template = template = AnswerTemplate(self._sending.id_prefix, self._divided(*used))
         self._template_of = used
+        if self._reader is not None and self._grants is None:
+            self._lone = self._store.lone_sends(self._reader, self._origin, template)
         return template
 
     @staticmethod

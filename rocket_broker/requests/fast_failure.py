@@ -64,6 +64,8 @@ class FastFailure:
 
     Attributes:
         refused: Number of refused requests since the start.
+        in_turn: Whether a turn has begun.
+        admits_sends_at_once: Whether sends are admitted that are handled when they are read, before a turn has begun.
     """
 
     def __init__(self, settings: BrokerSettings, *, time: Callable[[], float]) -> None:
@@ -73,7 +75,8 @@ class FastFailure:
         self._time = time
         self._limits: dict[int, float] = {}
         self._other = math.inf
-        self._in_turn = False
+        self.in_turn = False
+        self.admits_sends_at_once = True
         self._began = 0.0
         self._handled = 0
         self._silent_until = 0.0
@@ -90,7 +93,7 @@ class FastFailure:
             Refusal: The request has waited too long.
         """
         now = self._time()
-        if not self._in_turn:
+        if not self.in_turn:
             self._begin_until_next(now)
         self._handled += 1
         waited = now - min(self._began, read_at)
@@ -99,15 +102,15 @@ class FastFailure:
 
     def begin_turn(self) -> None:
         """Begin a turn of the loop, before its first request is handled; `end_turn` must be called at its end."""
-        if not self._in_turn:
-            self._in_turn = True
+        if not self.in_turn:
+            self.in_turn = True
             self._began = self._time()
             self._handled = 0
 
     def end_turn(self) -> None:
         """End the turn, if one has begun."""
-        if self._in_turn:
-            self._in_turn = False
+        if self.in_turn:
+            self.in_turn = False
             self._ended = self._time()
             self._last_turn = self._ended - self._began
 
@@ -123,7 +126,7 @@ class FastFailure:
         which nothing else is handled is of no interest.
         """
         now = self._time()
-        if self._in_turn:
+        if self.in_turn:
             self._handled += count
             read_at = min(self._began, read_at)
         return now - read_at >= self._limits.get(code, self._other)
@@ -132,6 +135,7 @@ class FastFailure:
         """Take over the limits from the settings."""
         self._limits = dict(self._limits_now())
         self._other = self._seconds(self._settings.wait_time_mills_in_admin_broker_queue)
+        self.admits_sends_at_once = self._limits[Code.SEND_MESSAGE_V2] > 0
 
     def _limits_now(self) -> Iterator[tuple[int, float]]:
         s = self._settings
@@ -146,7 +150,7 @@ class FastFailure:
         return milliseconds / 1000 if self._settings.broker_fast_failure_enable else math.inf
 
     def _begin_until_next(self, now: float) -> None:
-        self._in_turn = True
+        self.in_turn = True
         self._began = now
         self._handled = 0
         # The loop runs a callback of `call_soon` before it reads anything in the next turn.

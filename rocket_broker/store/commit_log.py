@@ -17,12 +17,12 @@ import errno
 import struct
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from rocket_broker.settings.store_settings import StoreSettings
 from rocket_broker.store.errors import LogMismatch
 from rocket_broker.store.files import SECTOR_SIZE
 from rocket_broker.store.mapped_file import MappedFile, MappedFileQueue, OpenMaps
+from rocket_broker.store.state import LogState
 from rocket_broker.store.store_pool import PoolBuffer, StorePool
 from rocket_remoting.wire.errors import LocalProtocolError, RemoteProtocolError
 from rocket_remoting.wire.record import (
@@ -34,9 +34,6 @@ from rocket_remoting.wire.record import (
     peek_record,
     read_size_and_magic,
 )
-
-if TYPE_CHECKING:
-    from rocket_native import Tail
 
 __all__ = ["CommitLog", "LogWalk", "is_blank"]
 
@@ -50,7 +47,7 @@ _SIZE_AND_MAGIC_LENGTH = 8
 _WRITTEN_AT_ONCE = 1024 * 1024
 
 
-class CommitLog:
+class CommitLog(LogState):
     """The log.
 
     Attributes:
@@ -62,8 +59,11 @@ class CommitLog:
         last_record: Offset of the last record that is committed, -1 if there is none.
         last_timestamp: Its store timestamp, 0 if there is none.
         copied: Bytes of a master's log are written up to here (`replica`); behind `end` there is a part of a record.
+        tail: The file that the last records were written into; None if none was since the start.
         pool: Keeps records until they are committed; None if they are written to the files at once.
     """
+
+    tail: MappedFile | None
 
     def __init__(self, settings: StoreSettings, maps: OpenMaps) -> None:
         self.files = MappedFileQueue(
@@ -81,7 +81,7 @@ class CommitLog:
         self.copied = 0
         self.pool = StorePool(settings.transient_store_pool_size) if settings.uses_store_pool else None
         self._fails_fast = settings.fast_fail_if_no_buffer_in_store_pool
-        self._tail: MappedFile | None = None
+        self.tail = None
         self._buffer: PoolBuffer | None = None  # the tail's
 
     @property
@@ -97,7 +97,7 @@ class CommitLog:
             StoreFull: The disk is full.
             OSError: The next file could not be made.
         """
-        tail = self._tail or self._add_file()
+        tail = self.tail or self._add_file()
         position = self.end - tail.base
         # An upper bound of the record's end: the exact size is known only when `pack_record_into` has packed
         # the record, and by then every byte must have space on the disk. Space is also reserved ahead, from
@@ -128,14 +128,6 @@ class CommitLog:
             self.commit(self.end, self.end - size, store_timestamp)
         return size
 
-    def tail(self) -> "Tail":
-        """Return the last file, with the space that it has; only for a log without a pool."""
-        file = self._tail
-        if file is None or file.view is None:
-            return None, 0, 0, self.end
-        file.used = True
-        return file.view, self.end - file.base, min(file.allocated, file.size - _SMALLEST_BLANK), self.end
-
     def room_for(self, size: int) -> tuple[memoryview, int] | None:
         """Return the last file's bytes, and where records of `size` bytes in all go; only for a log without a pool.
 
@@ -145,7 +137,7 @@ class CommitLog:
         Raises:
             StoreFull: The disk has no room. Nothing has changed.
         """
-        tail = self._tail
+        tail = self.tail
         if tail is None:
             return None
         position = self.end - tail.base
@@ -181,9 +173,9 @@ class CommitLog:
                 offset, f"{len(data)} bytes came, which cross the end of a file: mappedFileSizeCommitLog must be that "
                 "of the master"
             )  # fmt: skip
-        tail = self._tail
+        tail = self.tail
         if tail is None or tail.base + tail.size == offset:
-            self._tail = tail = self._next_file(offset)
+            self.tail = tail = self._next_file(offset)
         position = offset - tail.base
         if position + len(data) > tail.allocated:
             tail.allocate(position + len(data), max(position, _SMALLEST_ALLOCATION))
@@ -294,12 +286,12 @@ class CommitLog:
         """Make ``end`` the end, with only zeros behind it; return how many files were deleted."""
         removed = self.files.cut(end)
         self.end = self.found = self.committed = end
-        self._tail = self.files.file_at(end)
-        if self._tail is not None:
-            self._buffer = self.pool.borrow(self._tail) if self.pool is not None else None
-            self._tail.written_to(end - self._tail.base)
-            self._tail.ordered_to = end - self._tail.base
-            self._tail.close()  # mapped again when needed
+        self.tail = self.files.file_at(end)
+        if self.tail is not None:
+            self._buffer = self.pool.borrow(self.tail) if self.pool is not None else None
+            self.tail.written_to(end - self.tail.base)
+            self.tail.ordered_to = end - self.tail.base
+            self.tail.close()  # mapped again when needed
         return removed
 
     def write_again(self, start: int) -> None:
@@ -335,9 +327,9 @@ class CommitLog:
         return offset - offset % self.files.file_size + self.files.file_size
 
     def _add_file(self) -> MappedFile:
-        self._tail = self._next_file(self.end)
-        self._buffer = self.pool.borrow(self._tail) if self.pool is not None else None
-        return self._tail
+        self.tail = self._next_file(self.end)
+        self._buffer = self.pool.borrow(self.tail) if self.pool is not None else None
+        return self.tail
 
     def _next_file(self, base: int) -> MappedFile:
         if self.pool is not None and self._fails_fast and not self.pool.left:
@@ -356,7 +348,7 @@ class CommitLog:
         if self._buffer is not None:
             # Only the head of the blank has space in the file; the bytes behind it may have any value.
             self._buffer.stop = position + _SMALLEST_BLANK
-        self._tail = next_file
+        self.tail = next_file
         self._buffer = self.pool.borrow(next_file) if self.pool is not None else None
         self.end = next_file.base
 

@@ -19,14 +19,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rocket_broker.settings.store_settings import StoreSettings
 from rocket_broker.store.files import SECTOR_SIZE
 from rocket_broker.store.mapped_file import MappedFile, MappedFileQueue, OpenMaps
-
-if TYPE_CHECKING:
-    from rocket_native import Tail
+from rocket_broker.store.state import QueueState
 
 __all__ = ["ENTRY", "ENTRY_SIZE", "FILLER_SIZE", "ConsumeQueue"]
 
@@ -36,7 +33,7 @@ FILLER_SIZE = 0x7FFFFFFF
 _EVERYTHING = 2**63 - 1
 
 
-class ConsumeQueue:
+class ConsumeQueue(QueueState):
     """One queue of one topic.
 
     Attributes:
@@ -49,21 +46,21 @@ class ConsumeQueue:
         flushed: Entries before this number are on the disk.
         is_dirty: Whether the flusher knows that there is something to flush.
         held: Messages from `max_offset` on whose entries are made when they are committed (`committing`).
+        tail: The file that the last entries were written into; None if none was since the start.
     """
 
     __slots__ = (
         "_prepared",
-        "_tail",
         "files",
         "flushed",
         "held",
         "is_dirty",
-        "max_offset",
-        "max_physical",
         "min_offset",
         "queue_id",
         "topic",
     )
+
+    tail: MappedFile | None
 
     def __init__(self, topic: str, queue_id: int, settings: StoreSettings, maps: OpenMaps) -> None:
         self.topic = topic
@@ -80,7 +77,7 @@ class ConsumeQueue:
         self.flushed = 0
         self.is_dirty = False
         self.held = 0
-        self._tail: MappedFile | None = None
+        self.tail = None
         self._prepared: memoryview | None = None  # stays mapped until `append`, whatever other maps are needed
 
     def prepare(self, held: int = 0) -> None:
@@ -91,7 +88,7 @@ class ConsumeQueue:
             OSError: The next file could not be made.
         """
         position = (self.max_offset + held) * ENTRY_SIZE
-        tail = self._tail
+        tail = self.tail
         if tail is None or not tail.base <= position < tail.base + tail.size:
             tail = self._open_tail(position)
         end = position - tail.base + ENTRY_SIZE
@@ -110,15 +107,6 @@ class ConsumeQueue:
         self.max_offset += 1
         self.max_physical = commit_log_offset + size
 
-    def tail(self) -> "Tail":
-        """Return the last file, with the space that it has."""
-        file, number = self._tail, self.max_offset
-        if file is None or file.view is None:
-            return None, 0, 0, number
-        file.used = True
-        # Behind a full file, the position is behind its space.
-        return file.view, number * ENTRY_SIZE - file.base, file.allocated, number
-
     def room_for(self, count: int) -> tuple[memoryview, int] | None:
         """Return a file's bytes, and where `count` entries go; None if they do not fit into one file.
 
@@ -127,7 +115,7 @@ class ConsumeQueue:
             OSError: The next file could not be made.
         """
         position = self.max_offset * ENTRY_SIZE
-        tail = self._tail
+        tail = self.tail
         if tail is None or not tail.base <= position < tail.base + tail.size:
             tail = self._open_tail(position)
         position -= tail.base
@@ -268,7 +256,7 @@ class ConsumeQueue:
         self.max_offset = max_offset
         self.min_offset = min(self.min_offset, max_offset)
         self.flushed = max_offset
-        self._tail = None
+        self.tail = None
         self._find_max_physical(data_of)
 
     def last_if_doubtful(self) -> tuple[int, int, int] | None:
@@ -324,7 +312,7 @@ class ConsumeQueue:
         file_system = self.files.maps.file_system
         if file_system.size(self.files.directory) is not None:
             file_system.remove(self.files.directory)
-        self._tail = None
+        self.tail = None
         self.min_offset = self.max_offset = self.flushed = 0
         self.max_physical = -1
 
@@ -335,7 +323,7 @@ class ConsumeQueue:
             tail = self.files.add(position - position % self.files.file_size)
         else:
             tail.written_to(position - tail.base)
-        self._tail = tail
+        self.tail = tail
         return tail
 
     def _raw_entry(self, offset: int) -> tuple[int, int, int]:

@@ -12,17 +12,18 @@ from rocket_broker.settings.store_settings import StoreSettings
 from rocket_broker.store.errors import FileSizeMismatch
 from rocket_broker.store.index_file import EntryCheck, IndexFile, IndexSearch, StoreTime
 from rocket_broker.store.mapped_file import MappedFile, OpenMaps
+from rocket_broker.store.state import IndexState
 from rocket_remoting.wire.java_hash import java_hash
 from rocket_remoting.wire.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 
 if TYPE_CHECKING:
-    from rocket_native import IndexHeader, IndexPlace, IndexTail, LogBlock, Run
+    from rocket_native import IndexHeader, IndexPlace, LogBlock, Run
 
 __all__ = ["Index"]
 
 _SIZE_SETTINGS = "maxHashSlotNum or maxIndexNum"
-_NO_FILE: "IndexTail" = (None, 1, 0, 0, 0, 1, bytearray(), 0, 0)
-"""What `Index.tail` returns while there is no file."""
+_NO_FILE = IndexState()
+"""What `Index.tail` is while there is no file: one that has no room."""
 
 
 class Index:
@@ -112,9 +113,10 @@ class Index:
             file.put(hashes, offset, timestamp)
             self.dirty.add(file)
 
-    def tail(self) -> "IndexTail":
-        """Return the header of the last file, and the space that the file has."""
-        return self.files[-1].tail() if self.files else _NO_FILE
+    @property
+    def tail(self) -> IndexState:
+        """The last file; before the first one is made, a file without room."""
+        return self.files[-1] if self.files else _NO_FILE
 
     def room_for(self, run: "Run | LogBlock", now_ms: int) -> "IndexPlace | None":
         """Return the last file and what the native core needs to add entries; None if the file is full.
@@ -128,7 +130,7 @@ class Index:
         return self.files[-1].room_for(run)
 
     def appended(self, header: "IndexHeader") -> None:
-        """Take over the header of the last file, to which the native core has added entries."""
+        """Take over the header of the last file, to whose place the native core has added entries."""
         file = self.files[-1]
         (
             file.begin_timestamp,

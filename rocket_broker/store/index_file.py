@@ -28,9 +28,10 @@ from typing import TYPE_CHECKING
 
 from rocket_broker.store.files import SECTOR_SIZE
 from rocket_broker.store.mapped_file import MappedFile, OpenMaps
+from rocket_broker.store.state import IndexState
 
 if TYPE_CHECKING:
-    from rocket_native import IndexPlace, IndexTail, LogBlock, Run
+    from rocket_native import IndexPlace, LogBlock, Run
 
 __all__ = ["EntryCheck", "IndexFile", "IndexSearch", "StoreTime", "file_size"]
 
@@ -79,7 +80,7 @@ def file_size(slots: int, entries: int) -> int:
     return _HEADER.size + slots * _SLOT.size + entries * _ENTRY.size
 
 
-class IndexFile:
+class IndexFile(IndexState):
     """One file of the index.
 
     Attributes:
@@ -90,16 +91,23 @@ class IndexFile:
         end_offset: Commit log offset of its last message.
         slots_used: Slots that have entries.
         count: Number of the next entry.
+        slots: The number of all slots.
+        chunks_allocated: A byte for each part of ``1 << chunk_bits`` bytes up to the last slot; 0 if it has no space.
+        chunk_bits: The size of a part.
     """
 
+    file: MappedFile
+    chunks_allocated: bytearray
+
     def __init__(self, path: Path, slots: int, entries: int, maps: OpenMaps) -> None:
-        self._slots = slots
+        self.slots = slots
         self._capacity = entries
         self._entries_start = _HEADER.size + slots * _SLOT.size
         self.file = MappedFile(path, 0, file_size(slots, entries), maps)
         self.file.allocated = self._entries_start
         # Slots are written anywhere in their part of the file, so room for them is made chunk by chunk.
-        self._chunks_allocated = bytearray((self._entries_start >> _CHUNK_BITS) + 1)
+        self.chunk_bits = _CHUNK_BITS
+        self.chunks_allocated = bytearray((self._entries_start >> _CHUNK_BITS) + 1)
         self.begin_timestamp = self.end_timestamp = 0
         self.begin_offset = self.end_offset = 0
         self.slots_used = 0
@@ -138,38 +146,22 @@ class IndexFile:
         chunks = [self._slot_position(key_hash) >> _CHUNK_BITS for key_hash in hashes]
         self._make_room(chunks, held + len(hashes))
 
-    def tail(self) -> "IndexTail":
-        """Return the file's header, and the space that the file has."""
-        file = self.file
-        file.used = True
-        return (
-            file.view,
-            self._slots,
-            self.begin_timestamp,
-            self.begin_offset,
-            self.slots_used,
-            self.count,
-            self._chunks_allocated,
-            _CHUNK_BITS,
-            file.allocated,
-        )
-
     def room_for(self, run: "Run | LogBlock") -> "IndexPlace | None":
         """Return the file's bytes, and what the native core needs to add entries; None if the file is full.
 
         Raises:
             StoreFull: The disk has no room. Nothing has changed.
         """
-        file, count, marks = self.file, run.key_count, self._chunks_allocated
+        file, count, marks = self.file, run.key_count, self.chunks_allocated
         if self.count + count > self._capacity:
             return None
-        chunks = run.parts_without_space(self._slots, marks, _CHUNK_BITS)
+        chunks = run.parts_without_space(self.slots, marks, _CHUNK_BITS)
         end = self._entries_start + (self.count + count) * _ENTRY.size
         view = file.view
         if view is None or chunks or not marks[0] or end > file.allocated:  # the header is in the first chunk
             view, self._prepared = self._make_room(chunks, count), None
         file.used = True
-        return view, self._slots, self.begin_timestamp, self.begin_offset, self.slots_used, self.count
+        return view, self.slots, self.begin_timestamp, self.begin_offset, self.slots_used, self.count
 
     def _make_room(self, chunks: Iterable[int], entries: int) -> memoryview:
         # `put` also writes the header, which is in the first chunk.
@@ -278,7 +270,7 @@ class IndexFile:
     def _newest_of(self, slots: set[int], view: memoryview, end: int) -> dict[int, int]:
         """Return the number of the newest entry before ``end`` of each of the slots, 0 where there is none."""
         newest = dict.fromkeys(slots, 0)
-        modulus = self._slots
+        modulus = self.slots
         for start in range(1, end if slots else 1, _ENTRIES_IN_ONE_GO):
             stop = min(end, start + _ENTRIES_IN_ONE_GO)
             hashes = _ints(view[self._position(start) : self._position(stop)])[:: _ENTRY.size // 4]
@@ -308,19 +300,19 @@ class IndexFile:
     def _newest(self, view: memoryview, key_hash: int) -> int:
         """Return the number of the newest entry in a hash's slot, without touching a hole of the map."""
         position = self._slot_position(key_hash)
-        if not self._chunks_allocated[position >> _CHUNK_BITS]:
+        if not self.chunks_allocated[position >> _CHUNK_BITS]:
             view, position = memoryview(self.file.read(position, _SLOT.size)), 0
         (number,) = _SLOT.unpack_from(view, position)
         return int(number)
 
     def _prepare_chunk(self, chunk: int) -> None:
-        if not self._chunks_allocated[chunk]:
+        if not self.chunks_allocated[chunk]:
             start = chunk << _CHUNK_BITS
             self.file.allocate_range(start, min(start + (1 << _CHUNK_BITS), self.file.size))
-            self._chunks_allocated[chunk] = 1
+            self.chunks_allocated[chunk] = 1
 
     def _slot_position(self, key_hash: int) -> int:
-        return _HEADER.size + key_hash % self._slots * _SLOT.size
+        return _HEADER.size + key_hash % self.slots * _SLOT.size
 
     def _position(self, number: int) -> int:
         return self._entries_start + number * _ENTRY.size

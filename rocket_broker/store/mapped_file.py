@@ -16,11 +16,13 @@ from pathlib import Path
 from rocket_broker.errors import NO_ROOM
 from rocket_broker.store.errors import FileSizeMismatch, StoreCorrupt, StoreFull
 from rocket_broker.store.files import MAP_PAGE_SIZE, FileSystem
+from rocket_broker.store.state import FileState
 
 __all__ = ["MappedFile", "MappedFileQueue", "OpenMaps", "is_passed_over"]
 
 _LARGEST_ALLOCATION = 1024 * 1024
 _SMALL = 16 * 1024
+_LONG = 2**63
 _TOO_MANY_MAPS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
@@ -95,7 +97,7 @@ class OpenMaps:
             self._mapped.append(file)
 
 
-class MappedFile:
+class MappedFile(FileState):
     """One file.
 
     Attributes:
@@ -108,14 +110,14 @@ class MappedFile:
         allocated: Bytes up to here have space on the disk. A write beyond may kill the process (`files`).
     """
 
-    __slots__ = ("allocated", "base", "maps", "ordered_to", "path", "size", "used", "view")
+    __slots__ = ("maps", "ordered_to", "path")
 
     def __init__(self, path: Path, base: int, size: int, maps: OpenMaps) -> None:
         self.path = path
         self.base = base
         self.size = size
         self.maps = maps
-        self.view: memoryview | None = None
+        self.view = None
         self.used = False
         self.ordered_to = 0
         self.allocated = 0
@@ -252,7 +254,7 @@ class MappedFileQueue:
     def _load_file(self, name: str, doubtful_from: int | None) -> bool:
         """Add a file, or delete it and return False."""
         path = self.directory / name
-        if not (name.isdecimal() and len(name) == 20 and int(name) % self.file_size == 0):
+        if not (name.isdecimal() and len(name) == 20 and int(name) % self.file_size == 0 and int(name) < _LONG):
             raise StoreCorrupt(path, 0, f"not a file of this store: names are multiples of {self.file_size}")
         base = int(name)
         # Retention deletes the oldest files first. So the first file may begin anywhere up to

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from rocket_broker.store.consume_queue import ConsumeQueue
+from rocket_broker.store.state import IndexState, LogState, QueueState
 from rocket_broker.store.store_files import StoreFiles
 
 if TYPE_CHECKING:
-    from rocket_native import IndexPlace, IndexTail, Place, Run, Tail
+    from rocket_native import IndexPlace, Place, Run
 
 __all__ = ["MessageRun", "places_for"]
 
@@ -31,12 +32,13 @@ class MessageRun(Protocol):
     def longest_body(self) -> int:
         """Length of the longest body, in bytes."""
 
-    def pack(self, log: "Tail", queues: "list[Tail]", index: "IndexTail | None", now: int) -> "Run":
-        """Return the records and their entries, which may be written already if the files have space for them.
+    def pack(self, log: LogState, queues: Sequence[QueueState], index: IndexState | None, now: int) -> "Run":
+        """Return the records and their entries, which may be written and counted already if the files have space for
+        them.
 
         Args:
-            log: The last file of the log.
-            queues: The last file of each queue.
+            log: The log.
+            queues: The queues.
             index: The last file of the index; None if nothing is to be indexed.
             now: The time of storing, in milliseconds since 1970.
 

@@ -13,6 +13,7 @@ message is stored with its entries, or refused.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple
 
 from rocket_broker.loop.watchdog import Watchdog
@@ -40,7 +41,7 @@ from rocket_remoting.wire.properties import MAX_PROPERTIES_LENGTH
 from rocket_remoting.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 
 if TYPE_CHECKING:
-    from rocket_native import Run, Tail
+    from rocket_native import AnswerTemplate, LoneSends, Run, SendReader
 
 __all__ = ["MOST_ENTRIES", "ArrivalListener", "FoundMessages", "MessageStore"]
 
@@ -220,15 +221,12 @@ class MessageStore:
         log, index = self._commit_log, self._index
         find = self._queues.find
         queues: list[ConsumeQueue] = []
-        tails: list[Tail] = []
         # Records and entries are made, and room for them, before anything is written. They stay right because nothing
         # here gives other tasks a turn.
         try:
             for target in targets:
-                queue = find(target) or self._queues.add(*target)
-                queues.append(queue)
-                tails.append(queue.tail())
-            run = messages.pack(log.tail(), tails, index.tail() if self.settings.message_index_enable else None, now)
+                queues.append(find(target) or self._queues.add(*target))
+            run = messages.pack(log, queues, index.tail if self.settings.message_index_enable else None, now)
             is_written, size, last_size, counts, header = run.result
             if not is_written:
                 places = places_for(run, self._files, queues, counts, now)
@@ -237,16 +235,69 @@ class MessageStore:
                 header = run.write(*places)
         except (LocalProtocolError, OverflowError, ValueError, OSError, StoreFull):
             return None
-        log.appended(size, last_size, now)
+        if not is_written:
+            log.appended(size, last_size, now)
+            if header is not None:
+                index.appended(header)
+            for queue, (count, end) in zip(queues, counts, strict=True):
+                queue.appended(count, end)
         if header is not None:
-            index.appended(header)
+            index.dirty.add(index.files[-1])
         if not self._flusher.is_awake:
             self._flusher.wake()
-        for queue, (count, end), tags_codes in zip(queues, counts, messages.tags_codes, strict=True):
-            first = queue.max_offset
-            queue.appended(count, end)
-            self._notify(queue, first, tags_codes, now)
+        for queue, (count, _), tags_codes in zip(queues, counts, messages.tags_codes, strict=True):
+            self._notify(queue, queue.max_offset - count, tags_codes, now)
         return run, PutResult(PutStatus.OK, log.last_record, last_size, queues[-1].max_offset - 1, now)
+
+    def put_alone(
+        self,
+        sends: "LoneSends[ConsumeQueue]",
+        received: memoryview,
+        born_host: tuple[bytes, int],
+        plain: AbstractSet[tuple[str, int]],
+    ) -> tuple[bytes, str, int, int] | None:
+        """Store the messages of a request and make its answer in one call of the native core, right after `takes_runs`.
+
+        Args:
+            sends: What `lone_sends` returned.
+            received: What a connection has received.
+            born_host: Its address, as a record has it, and the bits of the system flag that say so.
+            plain: The queues whose messages may be stored so.
+
+        Returns:
+            The answer, the topic, the number of messages, and the bytes of their records. None if nothing has changed:
+            the request is unusual or refused, or it is not all that was received.
+        """
+        now = self._clock.now_ms()
+        index = self._index.tail if self.settings.message_index_enable else None
+        try:
+            stored = sends.store(received, born_host, plain, index, self.settings.max_message_size, now)
+        except (OverflowError, ValueError):  # a number or a topic does not fit its field
+            return None
+        if stored is None:
+            return None
+        answer, queue, tags_codes, size, is_indexed = stored
+        count = len(tags_codes)
+        if is_indexed:
+            self._index.dirty.add(self._index.files[-1])
+        if not self._flusher.is_awake:
+            self._flusher.wake()
+        self._notify(queue, queue.max_offset - count, tags_codes, now)
+        return answer, queue.topic, count, size
+
+    def lone_sends(
+        self, reader: "SendReader", last_property: str, template: "AnswerTemplate"
+    ) -> "LoneSends[ConsumeQueue]":
+        """Return what stores requests that come alone (`put_alone`); only for a store without a pool.
+
+        Args:
+            reader: Reads the requests.
+            last_property: A name and a value in wire form, stored behind the properties of each message.
+            template: The header of the answers.
+        """
+        from rocket_native import LoneSends
+
+        return LoneSends(reader, self._commit_log, self._queues.table, last_property, template)
 
     @property
     def unflushed_bytes(self) -> int:
@@ -255,7 +306,7 @@ class MessageStore:
 
     @property
     def takes_runs(self) -> bool:
-        """Whether `put_run` may store a run now; otherwise do not make one."""
+        """Whether `put_run` and `put_alone` may store messages now; otherwise do not call them."""
         return self._committer is None and not self._is_full and self._refusal() is None
 
     def _refusal(self) -> PutStatus | None:

@@ -15,15 +15,20 @@ _EVERYTHING = 2**63 - 1
 
 
 class QueueTable:
-    """All consume queues. A queue exists from the first attempt to store a message in it."""
+    """All consume queues. A queue exists from the first attempt to store a message in it.
+
+    Attributes:
+        table: The queues by topic and queue id; to be read only.
+        find: Returns the queue of a topic and a queue id, None if there is none.
+    """
 
     def __init__(self, settings: StoreSettings, maps: OpenMaps) -> None:
         self._settings = settings
         self._maps = maps
-        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self.table: dict[tuple[str, int], ConsumeQueue] = {}
         self._by_topic: dict[str, dict[int, ConsumeQueue]] = {}
         self._closed: set[str] = set()
-        self.find = self._queues.get  # by (topic, queue id); the dictionary's own method, for speed
+        self.find = self.table.get  # the dictionary's own method, for speed
 
     def add(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return the queue, a new one if there is none.
@@ -36,14 +41,14 @@ class QueueTable:
             check_names(topic, queue_id)
             if topic in self._closed:
                 raise LocalProtocolError(f"topic {topic} is being deleted: no message can be stored in it now")
-            queue = self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, self._settings, self._maps)
+            queue = self.table[topic, queue_id] = ConsumeQueue(topic, queue_id, self._settings, self._maps)
             self._by_topic.setdefault(topic, {})[queue_id] = queue
         return queue
 
     def load(self, trusted_to: int) -> int:
         """Find the queues on the disk; return how many entries were taken back; see `ConsumeQueue.load`."""
         taken_back = 0
-        self._queues.clear()
+        self.table.clear()
         self._by_topic.clear()
         file_system = self._maps.file_system
         root = self._settings.consume_queue_path
@@ -56,7 +61,7 @@ class QueueTable:
     @property
     def max_physical(self) -> int:
         """Return the end of the last message in the commit log that has an entry, -1 if none has."""
-        return max(map(attrgetter("max_physical"), self._queues.values()), default=-1)
+        return max(map(attrgetter("max_physical"), self.table.values()), default=-1)
 
     def topics(self) -> dict[str, list[int]]:
         """Return each topic's queue ids."""
@@ -80,7 +85,7 @@ class QueueTable:
 
     def take(self, queue: ConsumeQueue) -> None:
         """Take a queue out, to be removed by any thread (`ConsumeQueue.remove`)."""
-        del self._queues[queue.topic, queue.queue_id]
+        del self.table[queue.topic, queue.queue_id]
         queues = self._by_topic[queue.topic]
         del queues[queue.queue_id]
         if not queues:
@@ -112,10 +117,10 @@ class QueueTable:
         queue.remove()
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
-        return iter(list(self._queues.values()))
+        return iter(list(self.table.values()))
 
     def __len__(self) -> int:
-        return len(self._queues)
+        return len(self.table)
 
     def __repr__(self) -> str:
         return f"QueueTable({len(self)} queues)"

@@ -1,15 +1,17 @@
 """The messages of a batch, stored together. Those of consecutive requests are `rocket_native.PlainSends`."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from rocket_broker.store.state import IndexState, LogState, QueueState
 from rocket_broker.writing.batch_head import BatchHead
 from rocket_remoting.session.address import parse_address
 from rocket_remoting.wire.message import Host
 from rocket_remoting.wire.record import HOST_FLAGS, host_flags, pack_host
 
 if TYPE_CHECKING:
-    from rocket_native import IndexTail, PlainBatch, Run, Tail
+    from rocket_native import PlainBatch, Run
 
 __all__ = ["BatchRun", "packed_born_host", "packed_host"]
 
@@ -42,11 +44,10 @@ class BatchRun:
         self.targets = ((head.topic, head.queue_id),)
         self.tags_codes = (messages.tags_codes,)
 
-    def pack(self, log: "Tail", queues: "list[Tail]", index: "IndexTail | None", now: int) -> "Run":
+    def pack(self, log: LogState, queues: Sequence[QueueState], index: IndexState | None, now: int) -> "Run":
         """As in `MessageRun`."""
         head = self._head
-        *_, commit_log_offset = log
-        ((*_, queue_offset),) = queues
+        (queue,) = queues
         return self._messages.run(
             topic=head.topic,
             queue_id=head.queue_id,
@@ -58,6 +59,6 @@ class BatchRun:
             store_host=packed_host(self._store_host),
             reconsume_times=head.reconsume_times,
             store_timestamp=now,
-            queue_offset=queue_offset,
-            commit_log_offset=commit_log_offset,
+            queue_offset=queue.max_offset,
+            commit_log_offset=log.end,
         )

@@ -60,11 +60,13 @@ class Arrivals(Generic[_Connection]):
         take: Handles the first frames of connections without decoding them into commands. It gets what each has
             received, which begins with a whole frame. It returns for each the number of bytes that it has handled, and
             the frames of the answers; or None if it has handled none.
+        take_alone: Called instead of `take` with the only connection of a turn, and what it has received.
         begin_turn: Called when the first requests of a turn have arrived.
         end_turn: Called when all requests of a turn have been handled.
 
     Attributes:
         take: As given.
+        take_alone: As given.
         begin_turn: As given.
         alone: The connection that was read last, if it came alone: read once more, it comes alone again.
     """
@@ -72,17 +74,19 @@ class Arrivals(Generic[_Connection]):
     # Invariant: while _is_in_turn, `_end` is scheduled for the end of this turn, and `alone` is None.
     __slots__ = (
         "_buffer", "_connections", "_count", "_end_turn", "_is_in_turn", "_last_count", "_loop", "alone", "begin_turn",
-        "take",
+        "take", "take_alone",
     )  # fmt: skip
 
     def __init__(
         self,
         buffer: ReceiveBuffer,
         take: Callable[[Sequence[tuple[_Connection, memoryview]]], Sequence[tuple[int, bytes]] | None],
+        take_alone: Callable[[_Connection, memoryview], tuple[int, bytes] | None],
         begin_turn: Callable[[], None],
         end_turn: Callable[[], None],
     ) -> None:
         self.take = take
+        self.take_alone = take_alone
         self._buffer = buffer
         self.begin_turn = begin_turn
         self._end_turn = end_turn
@@ -95,8 +99,8 @@ class Arrivals(Generic[_Connection]):
     def is_alone(self, connection: _Connection) -> bool:
         """Count a connection that was read; return whether it handles its requests itself, now.
 
-        It does so if the last turn had no other connection. If `take` does not handle all of its requests, it calls
-        `begin_turn` before the others and `end_alone` behind them. Otherwise `add` must be called now.
+        It does so if the last turn had no other connection. If `take_alone` does not handle all of its requests, it
+        calls `begin_turn` before the others and `end_alone` behind them. Otherwise `add` must be called now.
         """
         if not self._is_in_turn:
             # If another connection was read last, that may have been in this same turn.

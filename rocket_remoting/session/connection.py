@@ -58,11 +58,13 @@ class FramesHandler(msgspec.Struct, frozen=True):
     Attributes:
         take: Called with what each connection has received, which begins with a whole frame. It returns for each the
             number of bytes that it has handled, and the frames of the answers; or None if it has handled none.
+        take_alone: Called instead of `take` with the only connection of a turn, and what it has received.
         begin_turn: Called when the first requests of a turn of the loop have arrived.
         end_turn: Called when all requests of the turn have been handled.
     """
 
     take: TakeFrames
+    take_alone: Callable[["Connection", memoryview], tuple[int, bytes] | None]
     begin_turn: Callable[[], None]
     end_turn: Callable[[], None]
 
@@ -571,9 +573,9 @@ class Connection(asyncio.BufferedProtocol):
         frames, taken = decoder.readable(), None
         if frames and (turns is None or not turns.waiting or turns.left(self.counted_as or self) > 0):
             began = perf_counter()
-            taken = arrivals.take(((self, frames),))
+            taken = arrivals.take_alone(self, frames)
             if taken is not None:
-                ((count, answers),) = taken
+                count, answers = taken
                 if not self.is_known:
                     self._note_request()
                 is_all = decoder.skip_all(count)

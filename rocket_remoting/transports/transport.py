@@ -115,8 +115,13 @@ class Server:
         self._receive_buffer = ReceiveBuffer()
         self._arrivals: Arrivals[Connection] | None = None
         if frames_handler is not None:
-            begin_turn, end_turn = frames_handler.begin_turn, frames_handler.end_turn
-            self._arrivals = Arrivals(self._receive_buffer, frames_handler.take, begin_turn, end_turn)
+            self._arrivals = Arrivals(
+                self._receive_buffer,
+                frames_handler.take,
+                frames_handler.take_alone,
+                frames_handler.begin_turn,
+                frames_handler.end_turn,
+            )
         self._closing = False
         # Number of connections of each address except the server's own.
         self._connections_of: Counter[str] = Counter()

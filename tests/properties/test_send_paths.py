@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from rocket_broker.processors import send_runs
 from rocket_broker.processors.batches import PART_BYTES, PART_MESSAGES
 from rocket_broker.processors.send_runs import MOST_SENDS
+from rocket_broker.store import MessageStore
 from rocket_broker.writing.message_keys import MAX_KEYS
 from rocket_remoting.session import turns
 from rocket_remoting.wire.codes import RequestCode
@@ -98,6 +99,10 @@ def send(
     return frame(json.dumps(whole, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass"), body)
 
 
+UNKNOWN = frame(b'{"code":9999,"opaque":1}')
+"""A request that is no send, and changes nothing."""
+
+
 def batch(
     entries: Sequence[Entry], properties: Mapping[str, str] | str | None = None, *, code: int = 320, **fields: Any
 ) -> bytes:
@@ -136,6 +141,50 @@ async def compare(both: TwoPaths, *data: bytes) -> list[int]:
             pipe.close()
     assert first == second
     return both.runs
+
+
+class _CountsAlone(MessageStore):
+    """Counts the requests that are stored in one call.
+
+    Attributes:
+        stored_alone: Their number.
+    """
+
+    stored_alone = 0
+
+    def put_alone(self, *arguments: Any) -> tuple[bytes, str, int, int] | None:
+        stored = super().put_alone(*arguments)
+        self.stored_alone += stored is not None
+        return stored
+
+
+async def compare_alone(both: TwoPaths, *data: bytes) -> int:
+    """Send bytes to both brokers over a new connection, each in a turn of its own; answers and files must be the same.
+
+    Returns:
+        How many of them were stored in one call.
+    """
+    sides = (both.at_once, both.one_by_one)
+    store = both.at_once.embedded.broker.store
+    store.__class__ = _CountsAlone
+    before = store.stored_alone
+    connections = [await side.embedded.broker.transport.connect(side.embedded.broker_address) for side in sides]
+    pipes = [connection._transport for connection in connections]
+    for pipe in pipes:
+        pipe._protocol = Received()
+    ends = [pipe._protocol for pipe in pipes]
+    # The connection that was read before is the one that counts as alone, until this one is.
+    for part in (*[UNKNOWN] * 3, *data):
+        for pipe in pipes:
+            pipe.write(part)
+        await asyncio.sleep(1)
+    await asyncio.sleep(SECONDS)
+    assert (ends[0].data, ends[0].is_closed) == (ends[1].data, ends[1].is_closed)
+    for side, pipe in zip(sides, pipes, strict=True):
+        side.embedded.broker.store.commit()
+        pipe.close()
+    both.assert_same_stores()
+    return store.stored_alone - before
 
 
 PROPERTIES = {"TAGS": "a", "KEYS": "k1 k2", "UNIQ_KEY": "7F00000100002A9F18B4AAC200000001", "WAIT": "true", "n": "1"}
@@ -588,6 +637,133 @@ def test_arbitrary_requests_have_equal_results(frames: list[bytes]) -> None:
         await compare(both, b"".join(frames))
         for queue_id in range(4):
             await both.pulled(queue_id=queue_id)
+
+    with_both(scene, pool=False)
+
+
+@pytest.mark.parametrize("frames", PLAIN.values(), ids=PLAIN)
+def test_plain_sends_that_come_alone_have_equal_results(frames: list[bytes]) -> None:
+    """Each is stored and answered in one call."""
+
+    async def scene(both: TwoPaths) -> None:
+        for side in (both.at_once, both.one_by_one):
+            await side.client.create_topic("other", queues=4)
+            await side.client.send("other", body=b"first")
+        few = frames[:9]
+        await compare_alone(both, *few)  # what is known of queues is learned from the first requests
+        count = await compare_alone(both, *few)
+        assert count == len(few) or len(frames[0]) > 10_000  # for large ones space is reserved more often
+        await both.pulled(expression="a")
+        await both.found("k2")
+
+    with_both(scene, pool=False)
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_unusual_requests_that_come_alone_have_equal_results(odd: bytes) -> None:
+    """As do those before and behind them."""
+
+    async def scene(both: TwoPaths) -> None:
+        await make_topics(both)
+        plain = send(PROPERTIES, b"plain")
+        await compare_alone(both, plain, odd, plain)
+        await both.pulled()
+
+    with_both(scene, pool=False)
+
+
+@pytest.mark.parametrize("entries", [THREE, THREE[:1], *ODD_ENTRIES.values()], ids=["three", "one", *ODD_ENTRIES])
+def test_batches_that_come_alone_have_equal_results(entries: list[Entry]) -> None:
+    """Plain ones are stored in one call, too."""
+
+    async def scene(both: TwoPaths) -> None:
+        plain = send(PROPERTIES, b"plain")
+        count = await compare_alone(both, plain, plain, batch(entries), batch(entries, code=310), plain)
+        assert count >= (4 if entries in (THREE, THREE[:1]) else 2)
+        await both.pulled()
+
+    with_both(scene, pool=False)
+
+
+@given(frames=st.lists(st.one_of(SENDS, BATCHES), min_size=1, max_size=8))
+@settings(max_examples=40)
+def test_arbitrary_requests_that_come_alone_have_equal_results(frames: list[bytes]) -> None:
+    """Whatever each of them is."""
+
+    async def scene(both: TwoPaths) -> None:
+        for side in (both.at_once, both.one_by_one):
+            await side.client.create_topic("other")
+        plain = send(PROPERTIES)
+        assert await compare_alone(both, plain, *frames, plain) >= 1
+        for queue_id in range(4):
+            await both.pulled(queue_id=queue_id)
+
+    with_both(scene, pool=False)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"mappedFileSizeCommitLog": str(8 * 1024)},
+        {"mappedFileSizeConsumeQueue": str(20 * 7)},
+        {"maxIndexNum": "33"},
+        {"messageIndexEnable": "false"},
+        {"flushDiskType": "SYNC_FLUSH"},
+    ],
+    ids=["the log", "the queue", "the index", "no index", "with a flush"],
+)
+def test_requests_that_come_alone_at_the_end_of_a_file_are_stored_equally(sizes: dict[str, str]) -> None:
+    """In other steps, and the next ones in one call again. Answers that wait for the disk take those steps, too."""
+
+    async def scene(both: TwoPaths) -> None:
+        frames = [send({**PROPERTIES, "KEYS": f"k{n}"}, bytes(150), e=str(n % 2)) for n in range(40)]
+        count = await compare_alone(both, *frames)
+        assert (count == 0) if "flushDiskType" in sizes else (len(frames) * 2 // 3 < count < len(frames))
+        await both.found("k7")
+        await both.pulled(queue_id=1)
+
+    with_both(scene, pool=False, **sizes)
+
+
+def test_rules_apply_to_requests_that_come_alone() -> None:
+    """From the moment at which a topic or a setting is changed, and a queue deleted."""
+
+    async def scene(both: TwoPaths) -> None:
+        async def change(code: int, header: Header | None, body: bytes = b"") -> None:
+            await asyncio.gather(*(side.client.ask_ok(code, header, body) for side in (both.at_once, both.one_by_one)))
+
+        async def make(**fields: Any) -> None:
+            usual = {
+                "topic": "orders", "default_topic": "TBW102", "read_queue_nums": 4, "write_queue_nums": 4, "perm": 6,
+                "topic_filter_type": "SINGLE_TAG", "topic_sys_flag": 0, "order": False,
+            }  # fmt: skip
+            await change(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader(**{**usual, **fields}))
+
+        one = send(PROPERTIES, e="3")
+        assert await compare_alone(both, one, one) >= 1
+        for fields, stored in (
+            ({"perm": 4}, 0),
+            ({"perm": 6}, 1),
+            ({"read_queue_nums": 1, "write_queue_nums": 1}, 0),
+            ({}, 1),
+            ({"topic_filter_type": "MULTI_TAG"}, 0),
+            ({"order": True}, 0),  # whether it can be written depends on a setting
+            ({}, 1),
+        ):
+            await make(**fields)
+            assert await compare_alone(both, one, one) == stored
+        for settings_, stored in (
+            (b"regionId=elsewhere", 1),
+            (b"traceOn=false", 1),
+            (b"startAcceptSendRequestTimeStamp=9999999999999", 0),
+            (b"startAcceptSendRequestTimeStamp=0", 2),
+            (b"waitTimeMillsInSendQueue=0", 0),
+            (b"waitTimeMillsInSendQueue=200", 2),
+        ):
+            await change(RequestCode.UPDATE_BROKER_CONFIG, None, settings_ + b"\n")
+            assert await compare_alone(both, one, one) == stored
+        await change(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="orders"))
+        assert await compare_alone(both, one, one, one) == 1
 
     with_both(scene, pool=False)
 

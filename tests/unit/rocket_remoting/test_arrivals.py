@@ -47,7 +47,7 @@ class Stand:
 
     async def open(self, count: int) -> list[socket.socket]:
         """Return sockets that the server has accepted."""
-        frames = FramesHandler(self._take, lambda: self._count(0), lambda: self._count(1))
+        frames = FramesHandler(self._take, self._take_alone, lambda: self._count(0), lambda: self._count(1))
         self.server = await TcpTransport().serve(
             "127.0.0.1",
             0,
@@ -69,6 +69,10 @@ class Stand:
         results = [self._take_first(frames) for _, frames in received]
         self.taken.append(len(received))
         return results if any(count for count, _ in results) else None
+
+    def _take_alone(self, connection: Connection, received: memoryview) -> tuple[int, bytes] | None:
+        taken = self._take([(connection, received)])
+        return None if taken is None else taken[0]
 
     def _take_first(self, frames: memoryview) -> tuple[int, bytes]:
         command = FrameDecoder().feed(frames)[0]
