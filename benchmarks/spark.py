@@ -241,7 +241,7 @@ def spark_section(runs: Sequence[Run], latencies: Sequence[Latency], rows: int) 
             f"""\
 `python -m benchmarks.spark --report docs/performance.md` wrote this section. Spark's connectors for RocketMQ and Kafka
 write and read {rows:,} messages of 100 bytes, in four queues or partitions, in one session on two cores, which the
-servers use too. The systems take turns, and the best of {ROUNDS} rounds counts. What is read is dropped (format `noop`).""",
+servers use too. The systems take turns, and the best of {ROUNDS} rounds counts. What is read is dropped (`noop`).""",
             """\
 Cells: rows per second · CPU of Spark with its Python workers + CPU of the server for each row. For micro-batches, each
 of which begins right after the one before: the time of a batch. In brackets the first column's rate, CPU of both and
