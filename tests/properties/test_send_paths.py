@@ -652,7 +652,7 @@ def test_plain_sends_that_come_alone_have_equal_results(frames: list[bytes]) -> 
         few = frames[:9]
         await compare_alone(both, *few)  # what is known of queues is learned from the first requests
         count = await compare_alone(both, *few)
-        assert count == len(few) or len(frames[0]) > 10_000  # for large ones space is reserved more often
+        assert count == len(few) or len(frames[0]) > 2_000  # space for large ones, or many keys, is reserved more often
         await both.pulled(expression="a")
         await both.found("k2")
 

@@ -7,12 +7,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any, TypeVar
 
 import pytest
 
 from rocket_broker.processors.batches import read_plain
 from rocket_broker.settings.delay_levels import DelayLevels
 from rocket_broker.store import MessageStore, PutStatus
+from rocket_broker.store.state import FileState, IndexState, LogState, QueueState
 from rocket_broker.writing.batch_head import BatchHead
 from rocket_broker.writing.message_writer import MessageWriter
 from rocket_remoting.wire.batch import decode_batch
@@ -32,6 +34,7 @@ HEADER, SLOTS = 40, 40 + 4 * SMALL["max_hash_slot_num"]
 ROOMY = {"mapped_file_size_commit_log": 1024 * 1024, "mapped_file_size_consume_queue": 20 * 1000}
 
 Properties = Callable[[int], dict[str, str]]
+State = TypeVar("State")
 
 
 def head_of(host: Host) -> BatchHead:
@@ -381,6 +384,13 @@ def test_run_is_not_written_outside_of_its_files() -> None:
     assert log[7] == 0xA7
 
 
+def made(state: State, **attributes: Any) -> State:
+    """Return a state with these attributes."""
+    for name, value in attributes.items():
+        setattr(state, name, value)
+    return state
+
+
 INDEX_SLOTS = 3
 PACKED = {
     "all have room": ({}, True),
@@ -394,8 +404,12 @@ PACKED = {
 
 @pytest.mark.parametrize(("lack", "is_written"), PACKED.values(), ids=PACKED)
 def test_sends_are_written_at_once_if_all_files_have_room(lack: dict[str, int], is_written: bool) -> None:
-    """Otherwise nothing is written, and `Run.write` writes the same bytes when there is room."""
+    """And counted; otherwise nothing is changed, and `Run.write` writes the same bytes when there is room."""
     from rocket_native import SendReader
+
+    def file(data: bytearray, room: int, base: int = 0, *, is_mapped: bool = True) -> FileState:
+        view = memoryview(data) if is_mapped else None
+        return made(FileState(), base=base, size=len(data) + 8, allocated=len(data) + room, view=view)
 
     reader = SendReader(
         waiting=[], timed="TIMER_", sys_flags=0, most_keys=9, most_keys_in_all=9, most_messages=9, most_bytes=99,
@@ -406,16 +420,22 @@ def test_sends_are_written_at_once_if_all_files_have_room(lack: dict[str, int], 
     request = struct.pack(">ii", 4 + len(header) + 3, len(header)) + header + b"abc"
     sends = reader.read([(bytes(8), 0, memoryview(request))], "CLUSTER\x01c")
     assert sends is not None
-    size = sends.pack((None, 0, 0, 7), [(None, 0, 0, 5)], None, 1).result[1]
+    log_state, queue_state = made(LogState(), end=7), made(QueueState(), max_offset=5)
+    size = sends.pack(log_state, [queue_state], None, 1).result[1]
     log, queue, index = bytearray(size), bytearray(20), bytearray(HEADER + 4 * INDEX_SLOTS + 20 * 2)
-    run = sends.pack(
-        (memoryview(log) if lack.get("is_mapped", True) else None, 0, size + lack.get("log_room", 0), 7),
-        [(memoryview(queue), 0, 20 + lack.get("queue_room", 0), 5)],
-        (memoryview(index), INDEX_SLOTS, 0, 0, 0, 1, bytearray([lack.get("mark", 1)]), 16,
-         len(index) + lack.get("index_room", 0)),
-        1,
+    log_state.tail = file(log, lack.get("log_room", 0), 7, is_mapped=lack.get("is_mapped", True))
+    queue_state.tail = file(queue, lack.get("queue_room", 0), 5 * 20)
+    index_state = made(
+        IndexState(), file=file(index, lack.get("index_room", 0)), slots=INDEX_SLOTS, count=1, chunk_bits=16,
+        chunks_allocated=bytearray([lack.get("mark", 1)]),
     )  # fmt: skip
+    run = sends.pack(log_state, [queue_state], index_state, 1)
     written, _, _, counts, index_header = run.result
+    assert (log_state.end, log_state.committed, log_state.last_record) == (
+        (7 + size, 7 + size, 7) if is_written else (7, 0, 0)
+    )
+    assert (queue_state.max_offset, queue_state.max_physical) == ((6, 7 + size) if is_written else (5, 0))
+    assert (index_state.count, index_state.slots_used) == ((2, 1) if is_written else (1, 0))
     assert (written, counts, run.key_count) == (is_written, [(1, 7 + size)], 1)
     assert any(log + queue + index) is (index_header is not None) is is_written
     found = bytes(log), bytes(queue), bytes(index)

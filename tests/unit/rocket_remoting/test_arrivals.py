@@ -162,7 +162,7 @@ def test_requests_are_handled_early_if_the_next_read_would_lack_room(used: int, 
 
     async def main() -> None:
         buffer = ReceiveBuffer()
-        arrivals = Arrivals[_Receiver](buffer, lambda received: None, lambda: None, lambda: None)
+        arrivals = Arrivals[_Receiver](buffer, lambda received: None, lambda *_: None, lambda: None, lambda: None)
         receivers = [_Receiver() for _ in range(connections)]
         for receiver in receivers:
             assert not any(each.is_handled for each in receivers)
@@ -178,7 +178,9 @@ def test_connection_that_comes_alone_is_handled_at_once() -> None:
     """Unless another connection was read last, or several were read in the iteration before."""
 
     async def main() -> None:
-        arrivals = Arrivals[_Receiver](ReceiveBuffer(), lambda received: None, lambda: None, lambda: None)
+        arrivals = Arrivals[_Receiver](
+            ReceiveBuffer(), lambda received: None, lambda *_: None, lambda: None, lambda: None
+        )
         first, second, third = (_Receiver() for _ in range(3))
         at_once = []
         for reads in ([first], [first], [second], [second], [second], [first, second, third], [third], [third]):
