@@ -6,7 +6,7 @@
         for topic in (await list_topics(admin)).topics:
             print(topic.topic, topic.write_queues)
 
-Each module is about one noun. Its functions take a running `rocket_client.Admin` and return dataclasses, whose fields
-are those of the commands' ``--json``. A value that is not known is None, and never 0. `rocket_admin.commands` has the
-commands of ``streamkit``.
+Each module is about one noun. Its functions take a running `rocket_client.Admin` and return structs of msgspec, whose
+fields are those of the commands' ``--json``. A value that is not known is None, and never 0. `rocket_admin.commands`
+has the commands of ``streamkit``.
 """

@@ -6,7 +6,8 @@ Committed offsets are compared from one look to the next. Members commit every f
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
-from dataclasses import dataclass
+
+import msgspec
 
 from rocket_admin.broker_answers import BrokerFailure
 from rocket_admin.groups import GROUPS_AT_ONCE, group_names
@@ -17,8 +18,7 @@ from rocket_client import Admin
 __all__ = ["Activity", "GroupActivity", "GroupActivityMeter", "by_lag"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class GroupActivity:
+class GroupActivity(msgspec.Struct, frozen=True, kw_only=True):
     """What a group did since the last look.
 
     Attributes:
@@ -39,8 +39,7 @@ class GroupActivity:
     seconds_to_catch_up: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Activity:
+class Activity(msgspec.Struct, frozen=True, kw_only=True):
     """What all groups did since the last look.
 
     Attributes:
@@ -112,8 +111,7 @@ class GroupActivityMeter:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Look:
+class _Look(msgspec.Struct, frozen=True, kw_only=True):
     """A group at one time: sums over its queues, each known by topic, broker and number."""
 
     at: float

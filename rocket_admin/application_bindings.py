@@ -1,12 +1,11 @@
 """The bindings that the settings of an application name, as far as an operator needs them: topics and groups."""
 
-from dataclasses import dataclass
+import msgspec
 
 __all__ = ["ApplicationBinding"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ApplicationBinding:
+class ApplicationBinding(msgspec.Struct, frozen=True, kw_only=True):
     """A binding of an application.
 
     Attributes:

@@ -15,11 +15,12 @@ are bounded before a value is made (`streamkit.messaging.avro_limits`).
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, Self
+
+import msgspec
 
 from rocket_admin.conditions import json_document
 from rocket_admin.messages import CONTENT_TYPE, origin_topic
@@ -46,8 +47,7 @@ class _NoRecordError(ValueError):
     """A body is no record of the schema; the text says why."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AvroRecord:
+class AvroRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A body that was read with a schema.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from rocket_client import Admin
 from rocket_remoting import RemotingError
@@ -13,8 +14,7 @@ __all__ = ["BrokerAnswers", "BrokerFailure", "ask_masters"]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class BrokerFailure:
+class BrokerFailure(msgspec.Struct, frozen=True, kw_only=True):
     """A broker that did not answer, or refused.
 
     Attributes:
@@ -28,8 +28,7 @@ class BrokerFailure:
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class BrokerAnswers(Generic[T]):
+class BrokerAnswers(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """What the masters of a cluster answered.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from rocket_admin.broker_answers import BrokerFailure
 from rocket_admin.times import time_of
@@ -17,8 +18,7 @@ __all__ = ["Backlog", "Broker", "BrokerList", "Draining", "drain", "list_brokers
 MASTER_ID = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Broker:
+class Broker(msgspec.Struct, frozen=True, kw_only=True):
     """A broker, as the name servers know it and as it reports itself.
 
     Attributes:
@@ -44,8 +44,7 @@ class Broker:
     disk_used: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class BrokerList:
+class BrokerList(msgspec.Struct, frozen=True, kw_only=True):
     """The brokers of all clusters.
 
     Attributes:
@@ -57,8 +56,7 @@ class BrokerList:
     failures: tuple[BrokerFailure, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Backlog:
+class Backlog(msgspec.Struct, frozen=True, kw_only=True):
     """What a group has still to consume on one broker.
 
     Attributes:
@@ -72,8 +70,7 @@ class Backlog:
     members: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Draining:
+class Draining(msgspec.Struct, frozen=True, kw_only=True):
     """How far the emptying of a broker is.
 
     Attributes:

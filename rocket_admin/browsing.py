@@ -5,9 +5,10 @@ Nobody's offsets change. All of this is bounded by the numbers of queues and mes
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
+
+import msgspec
 
 from rocket_admin.broker_answers import BrokerFailure
 from rocket_admin.clients import reader_of
@@ -25,8 +26,7 @@ _MOST_ARRIVED: Final = 32
 """Messages of one queue that are read for one look."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Browsed:
+class Browsed(msgspec.Struct, frozen=True, kw_only=True):
     """Messages of a topic.
 
     Attributes:
@@ -42,8 +42,7 @@ class Browsed:
     failures: tuple[BrokerFailure, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Arrived:
+class Arrived(msgspec.Struct, frozen=True, kw_only=True):
     """The messages that came since the last look.
 
     Attributes:

@@ -1,7 +1,8 @@
 """A cluster at a glance: name servers, brokers, and how many topics and groups there are."""
 
 import asyncio
-from dataclasses import dataclass
+
+import msgspec
 
 from rocket_admin.broker_answers import BrokerFailure
 from rocket_admin.brokers import Broker, list_brokers
@@ -12,8 +13,7 @@ from rocket_client import Admin
 __all__ = ["Overview", "overview"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Overview:
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """A cluster at a glance.
 
     Attributes:

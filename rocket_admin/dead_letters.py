@@ -9,9 +9,10 @@ letter topic; so it is the same for everybody, and listeners of the dead letter 
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Self
+
+import msgspec
 
 from rocket_admin.clients import TOOLS_GROUP, reader_of
 from rocket_admin.conditions import Condition, matches_all
@@ -53,8 +54,7 @@ _NUMBERS: Final = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4
 _MAX_TEXT: Final = 200
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeadLetterGroup:
+class DeadLetterGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A group with dead letters.
 
     Attributes:
@@ -70,8 +70,7 @@ class DeadLetterGroup:
     newest_at: datetime | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeadLetter:
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A message that a group has given up.
 
     Attributes:
@@ -107,8 +106,7 @@ class DeadLetter:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class CauseGroup:
+class CauseGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Dead letters with the same cause: the same class of exception, and the same text but for its numbers and ids.
 
     Attributes:
@@ -132,8 +130,7 @@ class CauseGroup:
     example: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class DroppedLetters:
+class DroppedLetters(msgspec.Struct, frozen=True, kw_only=True):
     """What dropping the dead letters of one queue has changed, or would change.
 
     Attributes:

@@ -14,9 +14,10 @@ No request cancels a message of a delay level. A timed one is cancelled by RECAL
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from rocket_admin.clients import reader_of
 from rocket_admin.messages import StoredMessage, first_offset, fresh_copy, origin_topic, read_queue, send_message
@@ -50,8 +51,7 @@ _RECALL: Final = "recallMessageEnable"
 _LEVELS: Final = "messageDelayLevel"
 
 
-@dataclass(frozen=True, kw_only=True)
-class DelayedMessage:
+class DelayedMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message that waits for its time.
 
     Attributes:
@@ -69,8 +69,7 @@ class DelayedMessage:
     record: StoredMessage
 
 
-@dataclass(frozen=True, kw_only=True)
-class DelayedMessages:
+class DelayedMessages(msgspec.Struct, frozen=True, kw_only=True):
     """The delayed messages of a cluster.
 
     Attributes:
@@ -193,17 +192,16 @@ async def _queues(admin: Admin, topic: str) -> Mapping[MessageQueue, TopicOffset
         return {}
 
 
-@dataclass
-class _Reading:
+class _Reading(msgspec.Struct):
     """Reads the topics of delayed messages, and collects the messages that are not due yet."""
 
     admin: Admin
     until: float
-    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    waiting: dict[str, DelayedMessage] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
+    waiting: dict[str, DelayedMessage] = msgspec.field(default_factory=dict)
     is_whole: bool = True
-    without_levels: set[str] = field(default_factory=set)
-    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    without_levels: set[str] = msgspec.field(default_factory=set)
+    now: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
 
     @property
     def _is_over(self) -> bool:

@@ -1,8 +1,9 @@
 """Why a message failed, as the client that failed has written it into the properties of its copy."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from rocket_remoting.wire.message import Message
 
@@ -14,8 +15,7 @@ _MESSAGES: Final = ("FAILURE_MESSAGE", "x-exception-message")
 _PLACES: Final = ("FAILURE_PLACE",)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cause:
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """Why a delivery failed.
 
     Attributes:

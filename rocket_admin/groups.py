@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from rocket_admin.broker_answers import BrokerAnswers, BrokerFailure, ask_masters
 from rocket_admin.errors import GroupNotFoundError
@@ -59,8 +61,7 @@ _OWN_GROUPS = frozenset(
 """Groups that Apache's brokers make for themselves."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class GroupNames:
+class GroupNames(msgspec.Struct, frozen=True, kw_only=True):
     """The groups of a cluster.
 
     Attributes:
@@ -72,8 +73,7 @@ class GroupNames:
     failures: tuple[BrokerFailure, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Group:
+class Group(msgspec.Struct, frozen=True, kw_only=True):
     """A group in a list.
 
     Attributes:
@@ -92,8 +92,7 @@ class Group:
     kind: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class GroupOnBroker:
+class GroupOnBroker(msgspec.Struct, frozen=True, kw_only=True):
     """A group's settings on one broker.
 
     Attributes:
@@ -115,8 +114,7 @@ class GroupOnBroker:
     retry_max_times: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Subscription:
+class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     """What a group wants of a topic.
 
     Attributes:
@@ -130,8 +128,7 @@ class Subscription:
     kind: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Member:
+class Member(msgspec.Struct, frozen=True, kw_only=True):
     """A connected member of a group.
 
     Attributes:
@@ -153,8 +150,7 @@ class Member:
     subscriptions: tuple[Subscription, ...] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Members:
+class Members(msgspec.Struct, frozen=True, kw_only=True):
     """The members of a group, and what the group subscribes to.
 
     Attributes:
@@ -172,8 +168,7 @@ class Members:
     failures: tuple[BrokerFailure, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class GroupDetails:
+class GroupDetails(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about one group.
 
     Attributes:
@@ -199,8 +194,7 @@ class GroupDetails:
     failures: tuple[BrokerFailure, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TopicLag:
+class TopicLag(msgspec.Struct, frozen=True, kw_only=True):
     """How far a group is behind in one topic.
 
     Attributes:

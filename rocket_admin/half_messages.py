@@ -9,9 +9,10 @@ producers.
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+import msgspec
 
 from rocket_admin.clients import reader_of
 from rocket_admin.messages import StoredMessage, origin_topic, read_queue
@@ -29,8 +30,7 @@ _MOST_OPS: Final = 20_000
 """Op messages of one queue that are read."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class HalfMessage:
+class HalfMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message of an open transaction.
 
     Attributes:
@@ -48,8 +48,7 @@ class HalfMessage:
     record: StoredMessage
 
 
-@dataclass(frozen=True, kw_only=True)
-class HalfMessages:
+class HalfMessages(msgspec.Struct, frozen=True, kw_only=True):
     """The half messages of a cluster.
 
     Attributes:

@@ -13,8 +13,9 @@ There are no filters, slices or descents (`..`): conditions compare what a path 
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 __all__ = ["JsonPath"]
 
@@ -36,8 +37,7 @@ class _Every:
 _EVERY: Final = _Every()
 
 
-@dataclass(frozen=True)
-class JsonPath:
+class JsonPath(msgspec.Struct, frozen=True):
     """A path.
 
     Attributes:

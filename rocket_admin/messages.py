@@ -4,10 +4,11 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from typing import Final, Self
+
+import msgspec
 
 from rocket_admin.clients import producer_of, reader_of
 from rocket_admin.conditions import Condition, matches_all
@@ -76,8 +77,7 @@ _NOT_SENT_AGAIN: Final = (
 _NOT_SENT_AGAIN_PREFIXES: Final = ("TIMER_", "DLQ_ORIGIN_", "ORIGIN_", "__CRC32")
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoredMessage:
+class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A record of a message in a topic.
 
     Attributes:
@@ -146,8 +146,7 @@ class StoredMessage:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class SentMessage:
+class SentMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message that a broker has stored.
 
     Attributes:
@@ -184,8 +183,7 @@ class SentMessage:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class IdSearchStep:
+class IdSearchStep(msgspec.Struct, frozen=True, kw_only=True):
     """What one step of a search for an id in all topics has found.
 
     Attributes:

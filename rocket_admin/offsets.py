@@ -7,10 +7,11 @@ committed for the group.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import TypeVar
+
+import msgspec
 
 from rocket_admin.broker_answers import BrokerFailure, ask_masters
 from rocket_admin.errors import GroupNotFoundError, MoveRefusedError
@@ -54,8 +55,7 @@ Target = datetime | End | int
 """Where a group shall be: at the messages stored from a time on, at an end of each queue, or at an offset."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class GroupQueue:
+class GroupQueue(msgspec.Struct, frozen=True, kw_only=True):
     """How far a group is in one queue.
 
     Attributes:
@@ -78,8 +78,7 @@ class GroupQueue:
     last_consumed: datetime | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class GroupQueues:
+class GroupQueues(msgspec.Struct, frozen=True, kw_only=True):
     """How far a group is in all queues of the topics that it has committed offsets in.
 
     Attributes:
@@ -91,8 +90,7 @@ class GroupQueues:
     failures: tuple[BrokerFailure, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Move:
+class Move(msgspec.Struct, frozen=True, kw_only=True):
     """What happens to a group in one queue.
 
     Attributes:
@@ -114,8 +112,7 @@ class Move:
     skipped: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class MovePlan:
+class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
     """A move of a group, before it is carried out.
 
     Attributes:

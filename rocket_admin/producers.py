@@ -1,8 +1,9 @@
 """Producers: who is connected to the brokers to send messages."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from rocket_admin.broker_answers import BrokerFailure, ask_masters
 from rocket_admin.times import time_of
@@ -13,8 +14,7 @@ from rocket_remoting.wire.bodies import ProducerInfo
 __all__ = ["ConnectedProducer", "Producers", "connected_producers"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConnectedProducer:
+class ConnectedProducer(msgspec.Struct, frozen=True, kw_only=True):
     """A producer that is connected to a broker.
 
     Attributes:
@@ -34,8 +34,7 @@ class ConnectedProducer:
     seen_at: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Producers:
+class Producers(msgspec.Struct, frozen=True, kw_only=True):
     """The producers of a cluster. Brokers know their groups, and not the topics that they send to.
 
     Attributes:

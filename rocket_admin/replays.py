@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
+
+import msgspec
 
 from rocket_admin.clients import TOOLS_GROUP, producer_of, reader_of
 from rocket_admin.conditions import Condition, matches_all
@@ -35,8 +36,7 @@ class ReplayError(ValueError):
         self.letter = letter.offset_message_id
 
 
-@dataclass(frozen=True, kw_only=True)
-class Replay:
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
     """What to send back, where to and how.
 
     Attributes:
@@ -64,8 +64,7 @@ class Replay:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReplayedLetter:
+class ReplayedLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A dead letter that was sent back, or would be.
 
     Attributes:

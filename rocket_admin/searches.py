@@ -6,9 +6,10 @@ A step reads a part of every queue, from the oldest message on. It returns the o
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+import msgspec
 
 from rocket_admin.broker_answers import BrokerFailure
 from rocket_admin.clients import reader_of
@@ -27,8 +28,7 @@ _AT_ONCE: Final = 8
 """Queues that are read at the same time."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Search:
+class Search(msgspec.Struct, frozen=True, kw_only=True):
     """What to look for.
 
     Attributes:
@@ -44,8 +44,7 @@ class Search:
     conditions: Sequence[Condition] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class SearchStep:
+class SearchStep(msgspec.Struct, frozen=True, kw_only=True):
     """What one step has found.
 
     Attributes:

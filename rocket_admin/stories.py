@@ -16,10 +16,11 @@ know is None here, or a sentence in `unknown`.
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from rocket_admin.broker_answers import ask_masters
 from rocket_admin.delayed_messages import level_delays
@@ -69,8 +70,7 @@ class GroupState(StrEnum):
     """Brokers do not know: the members receive by broadcasting, or the group has not committed an offset."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """One delivery of the message to a member of a group.
 
     Attributes:
@@ -90,8 +90,7 @@ class Delivery:
     record: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class GroupStory:
+class GroupStory(msgspec.Struct, frozen=True, kw_only=True):
     """What has become of the message in one group.
 
     Attributes:
@@ -119,8 +118,7 @@ class GroupStory:
     dead_letter: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Story:
+class Story(msgspec.Struct, frozen=True, kw_only=True):
     """The story of a message.
 
     Attributes:
@@ -174,8 +172,7 @@ async def story(
     return await _Telling(admin, search, first).tell(groups)
 
 
-@dataclass(frozen=True)
-class _Search:
+class _Search(msgspec.Struct, frozen=True):
     """Finds the records of a message by the id that its sender gave it.
 
     Attributes:
@@ -337,8 +334,7 @@ class _Telling:
         return None if delay is None else moment(waiting.store_timestamp) + delay
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Records:
+class _Records(msgspec.Struct, frozen=True, kw_only=True):
     """What is stored about the message and one group.
 
     Attributes:

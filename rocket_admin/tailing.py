@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
+
+import msgspec
 
 from rocket_admin.clients import reader_of
 from rocket_admin.conditions import Condition, matches_all
@@ -23,8 +24,7 @@ _BUFFERED: Final = 256
 """Messages that wait for whoever reads the tail; then no more are pulled."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tail:
+class Tail(msgspec.Struct, frozen=True, kw_only=True):
     """What to follow.
 
     Attributes:

@@ -7,7 +7,8 @@ cannot be told from that is absent here.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from rocket_admin.broker_answers import BrokerFailure, ask_masters
 from rocket_admin.subscribers import groups_of_topic
@@ -17,8 +18,7 @@ from rocket_remoting.wire.bodies import BrokerStatsData
 __all__ = ["TopicRate", "TopicRates", "rate_of", "topic_rates"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TopicRate:
+class TopicRate(msgspec.Struct, frozen=True, kw_only=True):
     """The messages that a topic got, or gave to one group, on all brokers.
 
     Attributes:
@@ -42,8 +42,7 @@ class TopicRate:
     messages_day: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class TopicRates:
+class TopicRates(msgspec.Struct, frozen=True, kw_only=True):
     """The rates of a topic.
 
     Attributes:

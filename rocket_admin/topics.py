@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+import msgspec
 
 from rocket_admin.broker_answers import BrokerFailure, ask_masters
 from rocket_admin.subscribers import groups_of_topic
@@ -55,8 +56,7 @@ class TopicKind(StrEnum):
     """The brokers' own."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Topic:
+class Topic(msgspec.Struct, frozen=True, kw_only=True):
     """A topic on all brokers together.
 
     Attributes:
@@ -80,8 +80,7 @@ class Topic:
     message_type: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class TopicList:
+class TopicList(msgspec.Struct, frozen=True, kw_only=True):
     """The topics of a cluster.
 
     Attributes:
@@ -93,8 +92,7 @@ class TopicList:
     failures: tuple[BrokerFailure, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TopicOnBroker:
+class TopicOnBroker(msgspec.Struct, frozen=True, kw_only=True):
     """A topic's settings on one broker.
 
     Attributes:
@@ -114,8 +112,7 @@ class TopicOnBroker:
     message_type: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class TopicQueue:
+class TopicQueue(msgspec.Struct, frozen=True, kw_only=True):
     """One queue of a topic.
 
     Attributes:
@@ -137,8 +134,7 @@ class TopicQueue:
     last_stored: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class TopicQueues:
+class TopicQueues(msgspec.Struct, frozen=True, kw_only=True):
     """The queues of a topic.
 
     Attributes:
@@ -150,8 +146,7 @@ class TopicQueues:
     failures: tuple[BrokerFailure, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TopicDetails:
+class TopicDetails(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about one topic.
 
     Attributes:

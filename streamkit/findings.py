@@ -6,9 +6,10 @@
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 __all__ = ["Finding", "Severity", "exit_status", "falls_behind", "listed", "worst_first"]
 
@@ -31,8 +32,7 @@ class Severity(StrEnum):
     """Messages cannot be sent or consumed, or get lost."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """What a check found.
 
     Attributes:

@@ -8,10 +8,10 @@ import logging
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from rocket_admin.commands.application_settings import KEYS, addresses_at
@@ -50,8 +50,7 @@ _SEVERITIES: Final = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class BoundTopic:
+class BoundTopic(msgspec.Struct, frozen=True, kw_only=True):
     """A topic of a binding that uses RocketMQ.
 
     Attributes:
@@ -69,8 +68,7 @@ class BoundTopic:
     has_namespace: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Application:
+class Application(msgspec.Struct, frozen=True, kw_only=True):
     """The application in the current directory.
 
     Attributes:
@@ -192,6 +190,9 @@ def _seen_by_binder(environment: Environment, stream: "StreamSettings", binder: 
 def _management(environment: Environment) -> list[Finding]:
     """Return whether the port of the management endpoints is free, or who has it."""
     from streamkit.config.application_properties import MANAGEMENT_SERVER
+
+    if not environment.sets_below(MANAGEMENT_SERVER):
+        return []
     from streamkit.config.management_properties import ManagementServerProperties
 
     properties = environment.bind(MANAGEMENT_SERVER, ManagementServerProperties)

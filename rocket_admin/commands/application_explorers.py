@@ -3,9 +3,9 @@
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import click
+import msgspec
 
 from streamkit.binder.exploring import Explorer
 from streamkit.config.environment import Environment
@@ -16,8 +16,7 @@ __all__ = ["UsedSystems", "systems_of_application"]
 _OF_APPLICATIONS = ("spring.cloud.stream", "spring.cloud.function", "rocketmq")
 
 
-@dataclass(frozen=True, kw_only=True)
-class UsedSystems:
+class UsedSystems(msgspec.Struct, frozen=True, kw_only=True):
     """The messaging systems that the bindings of an application use, as its settings name them.
 
     Attributes:
@@ -27,7 +26,7 @@ class UsedSystems:
     """
 
     needs_rocketmq: bool = True
-    explorers: Mapping[str, Explorer] = field(default_factory=dict)
+    explorers: Mapping[str, Explorer] = msgspec.field(default_factory=dict)
     problems: Sequence[str] = ()
 
 

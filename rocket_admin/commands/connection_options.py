@@ -51,7 +51,7 @@ MAX_TOOLS_FILE: Final = 64 * 1024
 """Bytes of a file with keys."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(repr=False, eq=False, kw_only=True)
 class ClusterConnection:
     """The cluster that a command's options name. Nothing is read or connected before `run`.
 

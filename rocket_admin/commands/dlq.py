@@ -243,7 +243,7 @@ def _ask(cluster: ClusterConnection, wanted: "Replay", account: "ReplayAccount |
     Raises:
         click.Abort: The answer is no, or there is none.
     """
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     planned = _replay(cluster, Output(as_json=False), replace(wanted, dry_run=True), account, lambda _: None)
     if not planned:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 __all__ = ["FoundCluster"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(repr=False, eq=False, kw_only=True)
 class FoundCluster:
     """A cluster, and how it is reached.
 

@@ -172,7 +172,7 @@ class Output:
         """Print what is known about one thing: a line for each fact, or one line of JSON.
 
         Args:
-            item: The dataclass that JSON shows.
+            item: The structure that JSON shows.
             rows: Names and values; a value of None is not known, and its line is left out.
         """
         if self.as_json:

@@ -3,8 +3,10 @@
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rocket_admin.brokers import MASTER_ID
 from rocket_admin.versions import version_of_name
@@ -31,8 +33,7 @@ _DURATION: Final = re.compile(r"(\d[\d.,'\u00a0\u2019\u202f]*) (days|hours|minut
 _MILLISECONDS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
 
 
-@dataclass(frozen=True, kw_only=True)
-class BrokerView:
+class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
     """A broker that is reachable at its address.
 
     Attributes:

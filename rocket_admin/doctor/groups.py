@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from rocket_admin.dead_letters import first_kept
 from rocket_admin.doctor.brokers import BrokerView
@@ -25,8 +26,7 @@ MEMBERS_ASKED: Final = 20
 """Members of a group that are asked for their subscriptions."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class GroupSample:
+class GroupSample(msgspec.Struct, frozen=True, kw_only=True):
     """How far a group is at one moment.
 
     Attributes:

@@ -7,9 +7,9 @@ that lacks a broker sends some clients astray and not others.
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from itertools import pairwise
 
+import msgspec
 from msgspec.structs import replace
 
 from rocket_client import Admin, NameServersUnreachableError
@@ -22,8 +22,7 @@ __all__ = ["NameServerView", "disagreements", "look"]
 CHECK = "name servers"
 
 
-@dataclass(frozen=True, kw_only=True)
-class NameServerView:
+class NameServerView(msgspec.Struct, frozen=True, kw_only=True):
     """What one name server says.
 
     Attributes:

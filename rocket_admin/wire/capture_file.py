@@ -13,9 +13,10 @@ A file may be cut off at any byte, or be damaged: no length in it makes this mod
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import IO, Final, NamedTuple
+
+import msgspec
 
 __all__ = ["CaptureFileError", "Packet", "read_packets"]
 
@@ -40,8 +41,7 @@ class CaptureFileError(Exception):
     """The file is no capture, is damaged, or ends within a packet; packets before that were yielded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Packet:
+class Packet(msgspec.Struct, frozen=True):
     """A packet.
 
     Attributes:

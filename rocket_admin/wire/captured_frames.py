@@ -10,9 +10,10 @@ begin::
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+import msgspec
 
 from rocket_admin.wire.reassembly import Chunk, Gap
 from rocket_remoting.wire.codes import RequestCode, ResponseCode
@@ -39,8 +40,7 @@ _LONGEST_BEGIN: Final = 10
 _KNOWN: Final = {*map(int, RequestCode), *map(int, ResponseCode)}
 
 
-@dataclass(frozen=True, slots=True)
-class CapturedFrame:
+class CapturedFrame(msgspec.Struct, frozen=True):
     """A command.
 
     Attributes:
@@ -59,8 +59,7 @@ class CapturedFrame:
         return len(self.command.body) < self.body_size
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(msgspec.Struct, frozen=True):
     """Bytes that are no commands, or were not captured.
 
     Attributes:

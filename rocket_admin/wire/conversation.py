@@ -7,9 +7,10 @@ responses come: clients send most of them, brokers some.
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from rocket_admin.previews import preview
 from rocket_remoting.wire import sys_flag
@@ -73,8 +74,7 @@ _COMPRESSION: Final = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExplainedCommand:
+class ExplainedCommand(msgspec.Struct, frozen=True, kw_only=True):
     """A command as people read it.
 
     Attributes:
@@ -116,8 +116,7 @@ class ExplainedCommand:
         return self.kind == "response" and self.name not in fine
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unreadable:
+class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes that are no commands, or that a capture lacks.
 
     Attributes:
@@ -137,8 +136,7 @@ class Unreadable:
     goes_on: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(msgspec.Struct, frozen=True):
     code: int
     at: datetime
 

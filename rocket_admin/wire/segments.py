@@ -5,10 +5,11 @@ avoids, have no segment for this module.
 """
 
 import struct
-from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import ip_address
 from typing import Final, NamedTuple
+
+import msgspec
 
 from rocket_admin.wire.capture_file import Packet
 
@@ -44,8 +45,7 @@ class Endpoint(NamedTuple):
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(msgspec.Struct, frozen=True):
     """A TCP segment.
 
     Attributes:

@@ -5,7 +5,6 @@ import inspect
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import fields
 
 import pytest
 from click.testing import CliRunner
@@ -70,7 +69,7 @@ def rows_of(message: type) -> list[str]:
     """Return a row for each field, with the class's text."""
     _, _, attributes = (inspect.getdoc(message) or "").partition("Attributes:\n")
     documented = re.findall(r"^    (\w+): (.*(?:\n        .*)*)", attributes, re.MULTILINE)
-    assert [name for name, _ in documented] == [field.name for field in fields(message)]
+    assert [name for name, _ in documented] == list(message.__struct_fields__)
     return [f"| `{name}` | {' '.join(line.strip() for line in text.splitlines())} |" for name, text in documented]
 
 

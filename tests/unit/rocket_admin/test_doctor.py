@@ -5,13 +5,13 @@ import json
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from rocket_admin.commands import broker as broker_commands
 from rocket_admin.commands.dlq import dlq
