@@ -56,7 +56,7 @@ class AvroConverter:
             MessageConversionError: fastavro is missing, or the type has no schema. The function raises it for a payload
                 that does not fit.
         """
-        if not _is_avro(mime):
+        if not mime.is_avro:
             return None
         target = without_none(type_)
         if target in (bytes, str, object, Any):
@@ -95,7 +95,7 @@ class AvroConverter:
             MessageConversionError: fastavro is missing, or the type has no schema. The function raises it for a payload
                 that does not fit the schema.
         """
-        if not _is_avro(mime):
+        if not mime.is_avro:
             return None
         _require_fastavro(mime)
         import fastavro
@@ -117,10 +117,6 @@ class AvroConverter:
             return buffer.getvalue()
 
         return write
-
-
-def _is_avro(mime: MimeType) -> bool:
-    return mime.suffix == "avro" or mime.subtype == "avro" or mime.essence == "avro/binary"
 
 
 def _is_dictionary(target: object) -> bool:

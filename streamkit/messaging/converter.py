@@ -10,7 +10,6 @@ from types import NoneType, UnionType
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
 from streamkit.errors import MessageConversionError
-from streamkit.messaging.avro_converter import AvroConverter
 from streamkit.messaging.json_converter import JsonConverter
 from streamkit.messaging.message import NO_PAYLOAD, Message
 from streamkit.messaging.message_converter import MessageConverter, Reader, Writer, type_name
@@ -46,7 +45,7 @@ class CompositeMessageConverter:
             converters: Those of the application, in the order in which they are tried.
             of_plugins: Those of plugins, tried after them, in their order.
         """
-        provided = (BytesConverter(), TextConverter(), JsonConverter(), AvroConverter())
+        provided = (BytesConverter(), TextConverter(), JsonConverter(), _ProvidedAvroConverter())
         self.converters: tuple[MessageConverter, ...] = (*converters, *of_plugins, *provided)
 
     def reader(self, type_: object, content_type: MimeType | str) -> Reader:
@@ -97,6 +96,26 @@ class CompositeMessageConverter:
     def payload_writer(self, content_type: str | None = None, *, place: str = "") -> PayloadWriter:
         """Return a writer of the payloads of a binding; its errors name the place."""
         return _PayloadWriter(self, content_type or DEFAULT_CONTENT_TYPE, place).write
+
+
+class _ProvidedAvroConverter:
+    """An AvroConverter without schemas, which is imported for the first payload of Avro."""
+
+    def reader(self, type_: object, mime: MimeType) -> Reader | None:
+        """Do what the method of AvroConverter does."""
+        if not mime.is_avro:
+            return None
+        from streamkit.messaging.avro_converter import AvroConverter
+
+        return AvroConverter().reader(type_, mime)
+
+    def writer(self, type_: type, mime: MimeType) -> Writer | None:
+        """Do what the method of AvroConverter does."""
+        if not mime.is_avro:
+            return None
+        from streamkit.messaging.avro_converter import AvroConverter
+
+        return AvroConverter().writer(type_, mime)
 
 
 class _PayloadReader:

@@ -1,9 +1,10 @@
 """Content types as RFC 2045 writes them: `application/json;charset=utf-8`."""
 
 import re
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Self
+
+import msgspec
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _MAX_LENGTH = 1000
@@ -13,13 +14,15 @@ _TYPE = re.compile(rf"\s*({_TOKEN})\s*/\s*({_TOKEN})\s*")
 _PARAMETER = re.compile(rf';\s*({_TOKEN})\s*=\s*("(?:[^"\\]|\\.)*"|{_TOKEN})\s*')
 
 
-@dataclass(frozen=True, slots=True)
-class MimeType:
+class MimeType(msgspec.Struct, frozen=True):
     """A content type; `*` stands for any type or subtype, `*+json` for any subtype with that suffix."""
 
     type: str
     subtype: str
-    parameters: dict[str, str] = field(default_factory=dict, hash=False)
+    parameters: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.subtype))
 
     @classmethod
     def parse(cls, text: str) -> "MimeType":
@@ -50,6 +53,11 @@ class MimeType:
     def is_json(self) -> bool:
         """Return True for `application/json` and everything suffixed `+json`."""
         return self.subtype == "json" or self.suffix == "json"
+
+    @property
+    def is_avro(self) -> bool:
+        """Return True for `application/avro`, `avro/binary` and everything suffixed `+avro`."""
+        return self.suffix == "avro" or self.subtype == "avro" or self.essence == "avro/binary"
 
     @property
     def is_text(self) -> bool:
